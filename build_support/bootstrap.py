@@ -1,0 +1,156 @@
+"""Set up ``.venv``: the locked packages, varve itself in editable form, and the kernels compiled.
+
+Called by script/bootstrap with any Python 3.11 or newer; uses nothing but the standard library. A
+step leaves a stamp of what it was made from only after it is finished, so a second run is quick and
+an interrupted one is completed. One bootstrap works at a time, the others wait for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+LOCK = ROOT / "requirements" / "dev.txt"
+ZIG_LOCK = ROOT / "requirements" / "zig.txt"
+PLAIN_STATUS = 3  # of build_in_place.py: no compiler
+
+
+def main() -> int:
+    with one_at_a_time():
+        version = venv_version()
+        if version is None:
+            create_venv()
+            version = venv_version()
+        install_locked(f"{version} {sys.platform} {os.uname().machine}")
+        install_varve()
+        return build_kernels()
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """The kernel drops the lock when the process ends, however it ends."""
+    with open(ROOT / ".bootstrap.lock", "w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another bootstrap to finish")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def venv_version() -> str | None:
+    """The version of the environment's Python; None when there is none that works."""
+    if Path(sys.prefix) == VENV:
+        return sys.version
+    question = "import sys; print(sys.version if sys.version_info >= (3, 11) else '')"
+    try:
+        answer = subprocess.run(
+            [PYTHON, "-c", question], capture_output=True, text=True, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return answer.rstrip("\n") or None
+
+
+def create_venv() -> None:
+    say(f"creating .venv with Python {sys.version.split()[0]}")
+    base = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    creator = base if base.exists() else Path(sys.executable)
+    finished = subprocess.run([creator, "-m", "venv", "--clear", VENV], check=False)
+    if finished.returncode != 0:
+        raise SystemExit(
+            "bootstrap: Python could not create a virtual environment; "
+            "where the system packages it apart, install its venv package (python3-venv)"
+        )
+
+
+def install_locked(environment: str) -> None:
+    made_from = digest([LOCK], environment)
+    with step("packages", made_from) as is_due:
+        if is_due:
+            say("installing the locked packages")
+            pip("install", "--require-hashes", "--requirement", LOCK)
+
+
+def install_varve() -> None:
+    sources = [ROOT / "pyproject.toml", ROOT / "setup.py", Path(__file__)]
+    with step("varve", digest(sources, str(ROOT))) as is_due:
+        if is_due:
+            say("installing varve in editable form")
+            options = ("--no-deps", "--no-build-isolation", "--editable", ROOT)
+            pip("install", *options, environment={"VARVE_CC": "none"})
+
+
+def build_kernels() -> int:
+    status = run_kernel_build()
+    if status == PLAIN_STATUS and os.environ.get("VARVE_CC", "") in ("", "zig"):
+        try:
+            install_zig()
+        except SystemExit:
+            say("ziglang could not be installed")
+        else:
+            status = run_kernel_build()
+    if status == PLAIN_STATUS:
+        say("warning: no C compiler, so the kernels run as plain Python: correct, but slow")
+        return 0
+    return status
+
+
+def install_zig() -> None:
+    with step("zig", digest([ZIG_LOCK], "")) as is_due:
+        if is_due:
+            say("no C compiler here: installing ziglang as one")
+            pip("install", "--require-hashes", "--requirement", ZIG_LOCK)
+
+
+def run_kernel_build() -> int:
+    return subprocess.run(
+        [PYTHON, ROOT / "build_support" / "build_in_place.py"], check=False
+    ).returncode
+
+
+@contextmanager
+def step(name: str, made_from: str) -> Iterator[bool]:
+    """Yields whether the step is due; stamps it when the body ends without an error."""
+    stamp = VENV / f"varve-{name}.stamp"
+    is_due = not stamp.exists() or stamp.read_text() != made_from
+    yield is_due
+    if is_due:
+        stamp.write_text(made_from)
+
+
+def digest(paths: list[Path], rest: str) -> str:
+    total = hashlib.sha256(rest.encode())
+    for path in paths:
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+def pip(*arguments: str | Path, environment: dict[str, str] | None = None) -> None:
+    common = ("--quiet", "--no-input", "--disable-pip-version-check")
+    if subprocess.run([PYTHON, "-c", "import pip"], capture_output=True, check=False).returncode:
+        subprocess.run([PYTHON, "-m", "ensurepip"], check=True, capture_output=True)
+    finished = subprocess.run(
+        [PYTHON, "-m", "pip", *arguments, *common],
+        check=False,
+        env=os.environ | (environment or {}),
+    )
+    if finished.returncode != 0:
+        raise SystemExit(f"bootstrap: pip {arguments[0]} failed, see above")
+
+
+def say(text: str) -> None:
+    print(f"bootstrap: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

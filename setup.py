@@ -1,0 +1,12 @@
+"""Only what pyproject.toml cannot say: the kernels are compiled. See build_support/."""
+
+import sys
+from pathlib import Path
+
+from setuptools import setup
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "build_support"))
+
+from kernel_extensions import KernelBuild, kernel_extensions
+
+setup(ext_modules=kernel_extensions(), cmdclass={"build_ext": KernelBuild})

@@ -1,0 +1,121 @@
+"""What every test shares: the form of the kernels under test, and how hard Hypothesis tries.
+
+``pytest``          runs on the extension modules where they are built, else on the plain source
+``pytest --plain``  runs on the plain source always
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
+KERNELS: tuple[str, ...] = tuple(
+    tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["varve"]["kernels"]
+)
+
+# On a shared two-core machine a slow example says nothing about the code, so there is no deadline.
+settings.register_profile(
+    "default",
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "ci", parent=settings.get_profile("default"), derandomize=True, print_blob=True
+)
+settings.register_profile(
+    "thorough", parent=settings.get_profile("default"), max_examples=2000, stateful_step_count=100
+)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
+)
+
+
+class PlainKernels(importlib.abc.MetaPathFinder):
+    """Finds the kernels in their .py files, ahead of the extension modules beside them."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in KERNELS:
+            return None
+        return importlib.util.spec_from_file_location(fullname, kernel_source(fullname))
+
+
+def kernel_source(module: str) -> Path:
+    return SOURCE.joinpath(*module.split(".")).with_suffix(".py")
+
+
+def compiled_kernels() -> list[str]:
+    """The kernels that an import would take from an extension module."""
+    suffixes = importlib.machinery.EXTENSION_SUFFIXES
+    return [
+        name
+        for name in KERNELS
+        if any(kernel_source(name).with_suffix(suffix).exists() for suffix in suffixes)
+    ]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--plain", action="store_true", help="run the kernels as plain Python, not compiled"
+    )
+
+
+def outdated_kernels() -> list[str]:
+    """The kernels whose extension module was built from another state of their source."""
+    try:
+        built_from = json.loads((ROOT / "build" / "kernels.json").read_text())["inputs"]
+    except OSError:
+        return []
+    return [
+        name
+        for name in compiled_kernels()
+        if built_from.get(name) != hashlib.sha256(kernel_source(name).read_bytes()).hexdigest()
+    ]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--plain"):
+        outdated = outdated_kernels()
+        if outdated:
+            raise pytest.UsageError(
+                f"edited since they were compiled: {', '.join(outdated)}; "
+                "run script/bootstrap, or pytest --plain"
+            )
+        return
+    loaded = [name for name in KERNELS if name in sys.modules]
+    if loaded:
+        raise pytest.UsageError(f"--plain came too late, already imported: {', '.join(loaded)}")
+    sys.meta_path.insert(0, PlainKernels())
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    compiled = [] if config.getoption("--plain") else compiled_kernels()
+    plain = [name for name in KERNELS if name not in compiled]
+    return f"kernels compiled: {', '.join(compiled) or 'none'}; plain: {', '.join(plain) or 'none'}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark whole folders whose results depend on the kernels; `-m kernels` selects them."""
+    for item in items:
+        folder = item.path.relative_to(ROOT).parts if item.path.is_relative_to(ROOT) else ()
+        if folder[1:3] == ("unit", "format") or folder[1:2] == ("property",):
+            item.add_marker("kernels")

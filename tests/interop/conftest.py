@@ -1,0 +1,41 @@
+"""Kafka's tools and brokers for the tests of this folder; each test here is marked `interop`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from interop.kafka_peer import KafkaBroker, KafkaTools, KafkaUnavailableError, StartBroker
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker("interop")
+
+
+@pytest.fixture(scope="session")
+def kafka() -> KafkaTools:
+    try:
+        return KafkaTools.find()
+    except KafkaUnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def start_broker(kafka: KafkaTools, tmp_path: Path) -> Iterator[StartBroker]:
+    """Starts brokers, by default over `tmp_path / "kafka-logs"`; ends those still running."""
+    with ExitStack() as brokers:
+
+        def start(log_dir: Path = tmp_path / "kafka-logs", **properties: str) -> KafkaBroker:
+            settings = {key.replace("_", "."): value for key, value in properties.items()}
+            broker = KafkaBroker(
+                kafka, log_dirs=[log_dir], work_dir=tmp_path / "broker", properties=settings
+            )
+            return brokers.enter_context(broker)
+
+        yield start
