@@ -1,0 +1,152 @@
+"""Records as Arrow columns, gathered straight from the bytes of batches.
+
+    offset      int64
+    timestamp   timestamp[ms, UTC]
+    key         binary, null where the record has none
+    value       binary, null for a tombstone
+    headers     list<struct<key: string, value: binary>>
+
+pyarrow takes most of a second to import, so only this module asks for it, and only the code
+that was asked for Arrow imports this module.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from varve.errors import ConfigError, FormatError
+from varve.format import kernel_tables as tables
+from varve.format import kernels
+from varve.format.batch import RecordRun
+from varve.quantities import MIB
+
+COLUMN_NAMES: Final = ("offset", "timestamp", "key", "value", "headers")
+
+_HEADER_TYPE: Final = pa.struct(
+    [pa.field("key", pa.string(), False), pa.field("value", pa.binary())]
+)
+_TYPES: Final[dict[str, pa.DataType]] = {
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("ms", tz="UTC"),
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "headers": pa.list_(pa.field("item", _HEADER_TYPE, False)),
+}
+_NEVER_NULL: Final = ("offset", "timestamp", "headers")
+
+# A batch of this size keeps a core's caches and a pipeline's memory content.
+_ROWS_TARGET: Final = 65_536
+_BYTES_TARGET: Final = 4 * MIB
+
+
+def arrow_schema(columns: Sequence[str] = COLUMN_NAMES) -> pa.Schema:
+    """The schema of `scan`, or of the part of it that `columns` names."""
+    for name in columns:
+        if name not in _TYPES:
+            raise ConfigError("columns", name, f"must be among {', '.join(COLUMN_NAMES)}")
+    return pa.schema([pa.field(n, _TYPES[n], n not in _NEVER_NULL) for n in columns])
+
+
+class ArrowColumns:
+    """Collects runs of records until they make a record batch worth handing on."""
+
+    def __init__(self, columns: Sequence[str] = COLUMN_NAMES) -> None:
+        self._schema = arrow_schema(columns)
+        self._pieces: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._rows >= _ROWS_TARGET or self._bytes >= _BYTES_TARGET
+
+    def add(self, run: RecordRun) -> None:
+        piece = pa.RecordBatch.from_arrays(
+            [_column(name, run) for name in self._schema.names], schema=self._schema
+        )
+        self._pieces.append(piece)
+        self._rows += len(run)
+        self._bytes += piece.nbytes
+
+    def take(self) -> pa.RecordBatch | None:
+        """What was collected as one record batch; None when nothing was."""
+        pieces, self._pieces = self._pieces, []
+        self._rows = self._bytes = 0
+        if len(pieces) <= 1:
+            return pieces[0] if pieces else None
+        table = pa.Table.from_batches(pieces).combine_chunks()
+        return table.to_batches()[0]
+
+
+def _column(name: str, run: RecordRun) -> "pa.Array[Any]":
+    match name:
+        case "offset":
+            return _words(run, tables.R_OFFSET, _TYPES["offset"])
+        case "timestamp":
+            return _words(run, tables.R_TIMESTAMP, _TYPES["timestamp"])
+        case "key":
+            return _binary(run, run.table, run.start, run.end, tables.R_KEY_POSITION, pa.binary())
+        case "value":
+            return _binary(run, run.table, run.start, run.end, tables.R_VALUE_POSITION, pa.binary())
+        case _:
+            return _headers(run)
+
+
+def _words(run: RecordRun, field: int, kind: pa.DataType) -> "pa.Array[Any]":
+    count = len(run)
+    buffer = pa.allocate_buffer(8 * count)
+    kernels.take_words(run.table, run.start, run.end, field, memoryview(buffer).cast("q"), 0)
+    return pa.Array.from_buffers(kind, count, [None, buffer], null_count=0)
+
+
+def _binary(
+    run: RecordRun, table: "array[int]", start: int, end: int, field: int, kind: pa.DataType
+) -> "pa.Array[Any]":
+    count = end - start
+    ends = pa.allocate_buffer(4 * (count + 1))
+    ends_view = memoryview(ends).cast("i")
+    ends_view[0] = 0
+    validity = bytearray((count + 7) // 8)
+    # Keys, values and headers lie one behind the other, so no column holds more than the run.
+    data = pa.allocate_buffer(_span(table, start, end, field))
+    size, nulls = kernels.take_binary(
+        run.data, table, start, end, field, ends_view, validity, memoryview(data).cast("B"), 0, 0
+    )
+    return pa.Array.from_buffers(
+        kind,
+        count,
+        [pa.py_buffer(validity) if nulls else None, ends, data.slice(0, size)],
+        null_count=nulls,
+    )
+
+
+def _span(table: "array[int]", start: int, end: int, field: int) -> int:
+    """Bytes that surely hold the column: from its first item to the end of its last."""
+    if start == end:
+        return 0
+    first = table[start * tables.RECORD_ROW + field]
+    last = (end - 1) * tables.RECORD_ROW + field
+    return max(table[last] + max(table[last + 1], 0) - first, 0)
+
+
+def _headers(run: RecordRun) -> "pa.Array[Any]":
+    count = len(run)
+    total = kernels.header_totals(run.table, run.start, run.end)
+    ends = pa.allocate_buffer(4 * (count + 1))
+    ends_view = memoryview(ends).cast("i")
+    ends_view[0] = 0
+    table = array("q", bytes(8 * tables.RECORD_ROW * total))
+    kernels.take_headers(run.data, run.table, run.start, run.end, ends_view, table, 0, 0)
+    names = _binary(run, table, 0, total, tables.R_KEY_POSITION, pa.string())
+    if total:
+        try:
+            names.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise FormatError(f"header name is not UTF-8: {error}") from error
+    values = _binary(run, table, 0, total, tables.R_VALUE_POSITION, pa.binary())
+    items = pa.StructArray.from_arrays([names, values], fields=list(_HEADER_TYPE))
+    return pa.Array.from_buffers(
+        _TYPES["headers"], count, [None, ends], null_count=0, children=[items]
+    )

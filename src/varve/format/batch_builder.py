@@ -1,0 +1,187 @@
+"""Records in, record batches out: the bytes that go to disk and over the wire.
+
+A batch is built with base offset 0 and no leader epoch. The log stamps both when it gives the
+batch its place; the checksum covers neither (see `batch_header.py`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import crc32c
+
+from varve.errors import RecordTooLargeError
+from varve.format import kernels
+from varve.format.batch_header import (
+    CRC_POSITION,
+    CRC_START,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    BatchHeader,
+    pack_batch_header_into,
+)
+from varve.format.compression import Codec, compress
+from varve.format.record import Record
+from varve.quantities import (
+    KIB,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    Offset,
+    ProducerId,
+    TimestampMs,
+)
+
+BATCH_BYTES_TARGET: Final = (
+    256 * KIB
+)  # large enough to write at disk speed, small enough to read one record
+
+_RECORD_OVERHEAD_MAX: Final = (
+    40  # length, attributes, deltas and sizes of one record, all at their longest
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStyle:
+    """How a topic wants its batches written."""
+
+    bytes_max: int
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    is_log_append_time: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerStamp:
+    """Who produced a batch, for producers that number their batches."""
+
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    attributes: int = 0  # the transactional and control bits
+
+
+_NOBODY: Final = ProducerStamp()
+
+
+@dataclass(slots=True)
+class BuiltBatch:
+    """A batch ready to be stamped and written. `data` is valid until the next one is built."""
+
+    data: memoryview
+    record_count: int
+    max_timestamp: TimestampMs
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+
+def build_batches(
+    records: list[Any],
+    now_ms: TimestampMs,
+    style: BatchStyle,
+    *,
+    target_bytes: int = BATCH_BYTES_TARGET,
+) -> Iterator[BuiltBatch]:
+    """Batches of at most about `target_bytes` holding `records` in order.
+
+    Items are `Record`s or (key, value) pairs. Raises `RecordTooLargeError` when a record does
+    not fit a batch of its own, before anything of it is handed out.
+    """
+    scratch = bytearray(HEADER_SIZE + min(target_bytes, style.bytes_max))
+    index = 0
+    while index < len(records):
+        following, end, base_timestamp, max_timestamp, needed = kernels.encode_records(
+            records, index, now_ms, Record, scratch, HEADER_SIZE
+        )
+        if following == index:
+            size = HEADER_SIZE + needed
+            if style.codec is Codec.NONE and size > style.bytes_max:
+                raise RecordTooLargeError(size=size, limit=style.bytes_max)
+            scratch = bytearray(size)
+            continue
+        yield _finish(
+            scratch, end, following - index, base_timestamp, max_timestamp, now_ms, style, _NOBODY
+        )
+        index = following
+
+
+def build_batch(
+    records: Sequence[Record],
+    now_ms: TimestampMs,
+    style: BatchStyle,
+    producer: ProducerStamp = _NOBODY,
+) -> BuiltBatch:
+    """One batch holding all `records`."""
+    items = list(records)
+    size = HEADER_SIZE
+    for record in items:
+        size += _RECORD_OVERHEAD_MAX + len(record.value or b"") + len(record.key or b"")
+        for name, value in record.headers:
+            size += 10 + 4 * len(name) + len(value or b"")
+    scratch = bytearray(size)
+    following, end, base_timestamp, max_timestamp, _ = kernels.encode_records(
+        items, 0, now_ms, Record, scratch, HEADER_SIZE
+    )
+    assert following == len(items), (following, len(items))
+    return _finish(scratch, end, len(items), base_timestamp, max_timestamp, now_ms, style, producer)
+
+
+def _finish(
+    scratch: bytearray,
+    end: int,
+    record_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    now_ms: TimestampMs,
+    style: BatchStyle,
+    producer: ProducerStamp,
+) -> BuiltBatch:
+    """Put the header in front of the encoded records, compressing them where asked."""
+    attributes = producer.attributes
+    buffer: bytearray = scratch
+    if style.codec is not Codec.NONE:
+        payload = compress(style.codec, memoryview(scratch)[HEADER_SIZE:end], style.level)
+        # What does not shrink below the limit may still fit as it is.
+        if HEADER_SIZE + len(payload) <= style.bytes_max or end > style.bytes_max:
+            buffer = bytearray(HEADER_SIZE)
+            buffer += payload
+            end = len(buffer)
+            attributes |= style.codec
+    if end > style.bytes_max:
+        raise RecordTooLargeError(size=end, limit=style.bytes_max)
+    if style.is_log_append_time:
+        attributes |= LOG_APPEND_TIME
+        max_timestamp = now_ms
+    data = memoryview(buffer)[:end]
+    pack_batch_header_into(
+        data,
+        0,
+        BatchHeader(
+            base_offset=Offset(0),
+            batch_length=end - LOG_OVERHEAD,
+            leader_epoch=NO_LEADER_EPOCH,
+            crc=0,
+            attributes=attributes,
+            last_offset_delta=max(record_count - 1, 0),
+            base_timestamp=TimestampMs(base_timestamp),
+            max_timestamp=TimestampMs(max_timestamp),
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=producer.base_sequence,
+            record_count=record_count,
+        ),
+    )
+    seal(data)
+    return BuiltBatch(data, record_count, TimestampMs(max_timestamp))
+
+
+def seal(data: memoryview | bytearray, position: int = 0, end: int | None = None) -> None:
+    """Write the checksum of the batch at ``data[position:end]``."""
+    view = memoryview(data)
+    checksum = crc32c.crc32c(view[position + CRC_START : end])
+    at = position + CRC_POSITION
+    view[at : at + 4] = checksum.to_bytes(4, "big")

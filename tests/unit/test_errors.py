@@ -1,0 +1,120 @@
+"""Errors carry their facts, say them, and keep them from one process to another."""
+
+import copy
+import pickle
+
+import pytest
+
+from varve import errors
+from varve.errors import VarveError
+from varve.quantities import Offset
+
+# An error, and what its message must name.
+EXAMPLES: list[tuple[VarveError, tuple[str, ...]]] = [
+    (errors.VarveError("something"), ("something",)),
+    (
+        errors.ConfigError("segment.bytes", 12, "must be more"),
+        ("segment.bytes = 12: must be more",),
+    ),
+    (errors.FormatError("no such thing", position=7), ("byte 7", "no such thing")),
+    (
+        errors.TruncatedInputError("batch", needed=61, got=60, position=5),
+        ("byte 5", "batch needs 61 bytes, got 60"),
+    ),
+    (errors.ChecksumMismatchError(stored=1, computed=255), ("0x00000001", "0x000000ff")),
+    (errors.UnsupportedFormatError("magic", 9), ("magic", "9")),
+    (errors.LimitExceededError("frame", size=11, limit=10), ("frame of 11", "limit of 10")),
+    (errors.StorageError("disk"), ("disk",)),
+    (
+        errors.CorruptSegmentError(
+            "t-0/0.log", 64, "bad crc", first_offset=Offset(3), next_offset=Offset(9)
+        ),
+        ("t-0/0.log", "byte 64", "bad crc", "from 3 to offset 9"),
+    ),
+    (
+        errors.CorruptSegmentError(
+            "t-0/0.log", 64, "bad crc", first_offset=Offset(3), next_offset=None
+        ),
+        ("from 3 to the end",),
+    ),
+    (errors.DirectoryLockedError("/data", "pid 5"), ("/data", "pid 5", "read_only=True")),
+    (errors.DiskFullError("t-0"), ("t-0", "no space left")),
+    (errors.LogFailedError("t-0", "fsync failed"), ("t-0", "fsync failed", "reopen")),
+    (errors.LogError("refused"), ("refused",)),
+    (
+        errors.OffsetOutOfRangeError(Offset(9), start=Offset(1), end=Offset(5)),
+        ("offset 9", "[1, 5)"),
+    ),
+    (errors.RecordTooLargeError(size=11, limit=10), ("11 bytes", "max.message.bytes = 10")),
+    (errors.InvalidRecordError("no key", [(3, "key is null")]), ("no key",)),
+    (errors.InvalidTimestampError("too old", [(0, "timestamp 1")]), ("too old",)),
+    (
+        errors.UnexpectedOffsetError(expected=Offset(4), actual=Offset(6)),
+        ("to be 4", "is 6"),
+    ),
+    (
+        errors.OutOfOrderSequenceError(7, expected=3, got=5),
+        ("producer 7", "expected sequence 3", "got 5"),
+    ),
+    (
+        errors.InvalidProducerEpochError(7, current=3, got=2),
+        ("producer 7", "epoch 2 is older than 3"),
+    ),
+    (errors.InvalidTransactionStateError(7, "none is open"), ("producer 7", "none is open")),
+    (
+        errors.TransactionCoordinatorFencedError(7, current=3, got=2),
+        ("producer 7", "coordinator epoch 2 is older than 3"),
+    ),
+    (errors.TopicExistsError("orders"), ("'orders' already exists",)),
+    (errors.UnknownTopicError("orders"), ("no topic named 'orders'",)),
+    (
+        errors.UnknownPartitionError("orders", 3, count=3),
+        ("'orders'", "partitions 0 to 2", "not 3"),
+    ),
+    (errors.InvalidTopicNameError("a/b", "no slash"), ("'a/b'", "no slash")),
+    (errors.ReadOnlyError("append"), ("cannot append", "read-only")),
+    (errors.LogClosedError("orders-0"), ("orders-0 is closed",)),
+]
+
+
+def every_class(root: type[VarveError] = VarveError) -> set[type[VarveError]]:
+    return {root}.union(
+        *(every_class(subclass) for subclass in root.__subclasses__()),
+    )
+
+
+def test_every_error_has_an_example_here() -> None:
+    defined = {cls for cls in every_class() if cls.__module__ == errors.__name__}
+
+    assert defined == {type(error) for error, _ in EXAMPLES}
+
+
+@pytest.mark.parametrize("error", [error for error, _ in EXAMPLES], ids=lambda e: type(e).__name__)
+def test_an_error_survives_pickling_with_its_facts(error: VarveError) -> None:
+    moved = pickle.loads(pickle.dumps(error))
+
+    assert type(moved) is type(error)
+    assert str(moved) == str(error)
+    assert vars(moved) == vars(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "facts"), EXAMPLES, ids=[type(error).__name__ for error, _ in EXAMPLES]
+)
+def test_an_errors_message_names_its_facts(error: VarveError, facts: tuple[str, ...]) -> None:
+    message = str(error)
+
+    assert all(fact in message for fact in facts), message
+
+
+def test_notes_travel_with_the_error() -> None:
+    error = errors.LogClosedError("orders-0")
+    error.add_note("while appending")
+
+    assert copy.copy(error).__notes__ == ["while appending"]
+
+
+def test_some_errors_are_also_what_python_calls_them() -> None:
+    assert issubclass(errors.ConfigError, ValueError)
+    assert issubclass(errors.UnknownTopicError, KeyError)
+    assert issubclass(errors.InvalidTopicNameError, ValueError)
