@@ -1,0 +1,458 @@
+"""A segment: one log file and the indexes that shorten the way to a place in it.
+
+Invariant: each batch starts, in bytes and in offsets, at or after where the one before it
+ended. The log file alone is the truth; everything else here can be derived from it.
+
+The life of the files:
+
+    active     the log file is open for writing, index entries are in memory and reach their
+               files in pieces
+    frozen     takes no more batches; not yet synced (`seal` does that, off the append path)
+    sealed     immutable and durable; files are opened when read and given back under pressure
+"""
+
+import os
+import threading
+from array import array
+from dataclasses import dataclass
+from typing import Final
+
+from varve.errors import FormatError
+from varve.format import kernel_tables as tables
+from varve.format import kernels
+from varve.format.batch import BatchDecoder
+from varve.format.file_names import DELETED, NO_SUFFIX, FileKind, segment_file_name
+from varve.quantities import NO_TIMESTAMP, FilePosition, Offset, TimestampMs
+from varve.storage.files import Buffer, File, FileSystem, write_all
+from varve.storage.handle_cache import HandleCache
+from varve.storage.offset_index import OffsetIndex
+from varve.storage.segment_reader import SegmentReader
+from varve.storage.time_index import TimeIndex
+from varve.storage.transaction_index import TransactionIndex
+
+SEGMENT_KINDS: Final = (
+    FileKind.LOG,
+    FileKind.INDEX,
+    FileKind.TIMEINDEX,
+    FileKind.TXNINDEX,
+    FileKind.KEYINDEX,
+)
+
+# Index entries reach the file in pieces this large, so that another process finds its way
+# through an active segment; every one would cost two system calls per few kilobytes of log.
+_UNFLUSHED_ENTRIES_MAX: Final = 128
+
+_NOT_SEEN: Final = -2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentLimits:
+    """How large indexes grow and how sparse they are."""
+
+    index_bytes_max: int
+    index_interval_bytes: int
+
+
+def new_walk_state() -> "array[int]":
+    """What `kernels.index_batches` carries along, before the first batch."""
+    state = array("q", bytes(8 * tables.STATE_WORDS))
+    state[tables.S_MAX_TIMESTAMP] = NO_TIMESTAMP
+    state[tables.S_INDEXED_TIMESTAMP] = NO_TIMESTAMP
+    state[tables.S_FIRST_TIMESTAMP] = _NOT_SEEN
+    return state
+
+
+class Segment:
+    """One segment. The log's writer alone appends, freezes, truncates and seals; anyone reads.
+
+    size            bytes of whole batches in the file; grows with each append
+    next_offset     where the batch after the last one begins; for a sealed segment the offset
+                    known when it was opened, which may be the base of the segment after it
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        base_offset: Offset,
+        *,
+        size: int,
+        next_offset: Offset,
+        offset_index: OffsetIndex,
+        time_index: TimeIndex,
+        transaction_index: TransactionIndex,
+        handles: HandleCache,
+        limits: SegmentLimits,
+        created_ms: TimestampMs,
+        file: File | None = None,
+    ) -> None:
+        self.base_offset = base_offset
+        self.size = size
+        self.next_offset = next_offset
+        self.offset_index = offset_index
+        self.time_index = time_index
+        self.transaction_index = transaction_index
+        self.created_ms = created_ms
+        self.directory = directory
+        self._fs = fs
+        self._file = file
+        self._handles = handles
+        self._limits = limits
+        self._state = new_walk_state()
+        self._unflushed_entries = 0
+        self._is_frozen = file is None
+        self._largest: tuple[TimestampMs, Offset] | None = None
+        self._lock = threading.Lock()
+
+    # --- opening -------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        fs: FileSystem,
+        directory: str,
+        base_offset: Offset,
+        *,
+        handles: HandleCache,
+        limits: SegmentLimits,
+        now_ms: TimestampMs,
+    ) -> "Segment":
+        """A new, empty, active segment. Its names are durable once the directory is synced."""
+
+        def path(kind: FileKind) -> str:
+            return os.path.join(directory, segment_file_name(base_offset, kind))
+
+        index_bytes = limits.index_bytes_max
+        file = fs.create(path(FileKind.LOG), exclusive=False)
+        return cls(
+            fs,
+            directory,
+            base_offset,
+            size=0,
+            next_offset=base_offset,
+            offset_index=OffsetIndex.create(
+                fs, path(FileKind.INDEX), base_offset, max_bytes=index_bytes
+            ),
+            time_index=TimeIndex.create(
+                fs, path(FileKind.TIMEINDEX), base_offset, max_bytes=index_bytes
+            ),
+            transaction_index=TransactionIndex.open_active(
+                fs, path(FileKind.TXNINDEX), base_offset
+            ),
+            handles=handles,
+            limits=limits,
+            created_ms=now_ms,
+            file=file,
+        )
+
+    @classmethod
+    def open_sealed(
+        cls,
+        fs: FileSystem,
+        directory: str,
+        base_offset: Offset,
+        *,
+        size: int,
+        next_offset: Offset,
+        handles: HandleCache,
+        limits: SegmentLimits,
+        mapped: bool = True,
+    ) -> "Segment":
+        """An existing one, for reading. Touches no file."""
+
+        def path(kind: FileKind) -> str:
+            return os.path.join(directory, segment_file_name(base_offset, kind))
+
+        return cls(
+            fs,
+            directory,
+            base_offset,
+            size=size,
+            next_offset=next_offset,
+            offset_index=OffsetIndex.open_sealed(
+                fs, path(FileKind.INDEX), base_offset, mapped=mapped
+            ),
+            time_index=TimeIndex.open_sealed(
+                fs, path(FileKind.TIMEINDEX), base_offset, mapped=mapped
+            ),
+            transaction_index=TransactionIndex.open_sealed(
+                fs, path(FileKind.TXNINDEX), base_offset, mapped=mapped
+            ),
+            handles=handles,
+            limits=limits,
+            created_ms=NO_TIMESTAMP,
+        )
+
+    def activate(self, *, now_ms: TimestampMs) -> None:
+        """Make an existing segment take batches again, from `size` and `next_offset` on.
+
+        Index entries past the end of the log are dropped.
+        """
+        index_bytes = self._limits.index_bytes_max
+        self._file = self._fs.open_write(self.path(FileKind.LOG))
+        self.offset_index = OffsetIndex.open_active(
+            self._fs, self.path(FileKind.INDEX), self.base_offset, max_bytes=index_bytes
+        )
+        self.time_index = TimeIndex.open_active(
+            self._fs, self.path(FileKind.TIMEINDEX), self.base_offset, max_bytes=index_bytes
+        )
+        self.transaction_index = TransactionIndex.open_active(
+            self._fs, self.path(FileKind.TXNINDEX), self.base_offset
+        )
+        self.created_ms = now_ms
+        self._is_frozen = False
+
+    # --- facts ---------------------------------------------------------------------------------
+
+    def path(self, kind: FileKind, suffix: str = NO_SUFFIX) -> str:
+        return os.path.join(self.directory, segment_file_name(self.base_offset, kind, suffix))
+
+    @property
+    def name(self) -> str:
+        return self.path(FileKind.LOG)
+
+    @property
+    def is_active(self) -> bool:
+        return not self._is_frozen
+
+    @property
+    def record_count(self) -> int:
+        """Records appended since it was opened, and those recovery counted."""
+        return self._state[tables.S_RECORD_COUNT]
+
+    @property
+    def first_batch_timestamp(self) -> TimestampMs:
+        """Largest timestamp of the first batch; NO_TIMESTAMP when there is none or it has none."""
+        seen = self._state[tables.S_FIRST_TIMESTAMP]
+        return NO_TIMESTAMP if seen == _NOT_SEEN else TimestampMs(seen)
+
+    @property
+    def is_index_full(self) -> bool:
+        return self.offset_index.is_full or self.time_index.is_full
+
+    @property
+    def largest_timestamp(self) -> tuple[TimestampMs, Offset]:
+        """The largest timestamp of the segment and the last offset of the batch that has it.
+
+        (-1, base offset) when no record has one.
+        """
+        if self._state[tables.S_MAX_TIMESTAMP] != NO_TIMESTAMP or not self._is_frozen:
+            return (
+                TimestampMs(self._state[tables.S_MAX_TIMESTAMP]),
+                Offset(max(self._state[tables.S_MAX_TIMESTAMP_OFFSET], self.base_offset)),
+            )
+        if self._largest is None:
+            self._largest = self.time_index.last_entry
+        return self._largest
+
+    def modified_ms(self) -> TimestampMs:
+        return TimestampMs(self._fs.modified_ms(self.name))
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def append(
+        self,
+        data: Buffer,
+        *,
+        next_offset: Offset,
+        max_timestamp: TimestampMs,
+        record_count: int,
+    ) -> FilePosition:
+        """Write one batch at the end; return where it landed. Not yet durable.
+
+        On an `OSError` the file is as it was before, or the error says that it could not be
+        made so: see `repair`.
+        """
+        file = self._file
+        assert file is not None, self.name
+        assert not self._is_frozen, self.name
+        position = self.size
+        write_all(file, position, data)
+        state = self._state
+        if state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN:
+            state[tables.S_FIRST_TIMESTAMP] = max_timestamp
+        if max_timestamp > state[tables.S_MAX_TIMESTAMP]:
+            state[tables.S_MAX_TIMESTAMP] = max_timestamp
+            state[tables.S_MAX_TIMESTAMP_OFFSET] = next_offset - 1
+        if state[tables.S_UNINDEXED] > self._limits.index_interval_bytes:
+            self._add_index_entry(Offset(next_offset - 1), FilePosition(position))
+        state[tables.S_UNINDEXED] += len(data)
+        state[tables.S_RECORD_COUNT] += record_count
+        self.size = position + len(data)
+        self.next_offset = next_offset
+        return FilePosition(position)
+
+    def repair(self) -> None:
+        """After a failed append: cut off what of it reached the file."""
+        assert self._file is not None, self.name
+        if self._file.size() > self.size:
+            self._file.truncate_to(self.size)
+
+    def _add_index_entry(self, last_offset: Offset, position: FilePosition) -> None:
+        state = self._state
+        if not self.is_index_full:
+            self.offset_index.add(last_offset, position)
+            if self.time_index.add(
+                TimestampMs(state[tables.S_MAX_TIMESTAMP]),
+                Offset(max(state[tables.S_MAX_TIMESTAMP_OFFSET], self.base_offset)),
+            ):
+                state[tables.S_INDEXED_TIMESTAMP] = state[tables.S_MAX_TIMESTAMP]
+            self._unflushed_entries += 1
+        state[tables.S_UNINDEXED] = 0
+
+    def flush_index(self, *, at_least: int = _UNFLUSHED_ENTRIES_MAX) -> None:
+        """Let other processes see the index entries, once there are enough to be worth it."""
+        if self._unflushed_entries >= at_least:
+            self.offset_index.flush()
+            self.time_index.flush()
+            self._unflushed_entries = 0
+
+    def sync_log(self) -> None:
+        """Make the batches durable; the file's name is the directory's to sync."""
+        if self._file is not None:
+            self._file.sync()
+
+    def sync_index(self) -> None:
+        """Make the entries so far durable."""
+        self.offset_index.sync()
+        self.time_index.sync()
+        self.transaction_index.sync()
+        self._unflushed_entries = 0
+
+    def freeze(self) -> None:
+        """Take no more batches. The time index gets the segment's largest timestamp."""
+        timestamp, offset = self.largest_timestamp
+        if self.size and timestamp > NO_TIMESTAMP:
+            self.time_index.add(timestamp, offset, force=True)
+        self._is_frozen = True
+
+    def seal(self) -> None:
+        """Make a frozen segment durable and hand its files over to the cache of open ones."""
+        assert self._is_frozen, self.name
+        self.sync_log()
+        self.offset_index.seal()
+        self.time_index.seal()
+        self.transaction_index.seal()
+        self._file = None
+
+    # --- taking over what a walk found ------------------------------------------------------------
+
+    def index_walked(
+        self, decoder: BatchDecoder, first: int, count: int, chunk_position: int
+    ) -> None:
+        """Batches that a walk over the file found become part of the indexes and the facts.
+
+        `first` must be 0: batches are indexed in the order they lie.
+        """
+        assert first == 0, first
+        offset_entries, time_entries = bytearray(8 * count), bytearray(12 * count)
+        offset_size, time_size = kernels.index_batches(
+            decoder.rows,
+            count,
+            chunk_position,
+            self.base_offset,
+            self._limits.index_interval_bytes,
+            self._state,
+            offset_entries,
+            time_entries,
+        )
+        self.offset_index.extend(memoryview(offset_entries)[:offset_size])
+        self.time_index.extend(memoryview(time_entries)[:time_size])
+        self._unflushed_entries += offset_size // 8
+
+    def resume_walk(
+        self,
+        *,
+        first_timestamp: TimestampMs,
+        max_timestamp: TimestampMs,
+        max_timestamp_offset: Offset,
+        record_count: int,
+    ) -> None:
+        """Start the facts from what is known of the batches that are not walked."""
+        self._state[tables.S_FIRST_TIMESTAMP] = first_timestamp
+        self._state[tables.S_MAX_TIMESTAMP] = max_timestamp
+        self._state[tables.S_INDEXED_TIMESTAMP] = max_timestamp
+        self._state[tables.S_MAX_TIMESTAMP_OFFSET] = max_timestamp_offset
+        self._state[tables.S_RECORD_COUNT] = record_count
+
+    def clear_facts(self) -> None:
+        """Forget the indexes and what they said, before the whole file is walked."""
+        self.offset_index.clear()
+        self.time_index.clear()
+        self._state = new_walk_state()
+        self._largest = None
+
+    # --- cutting ---------------------------------------------------------------------------------
+
+    def truncate_to(self, position: FilePosition, next_offset: Offset) -> None:
+        """Cut at a batch boundary. Durable after `sync_log`."""
+        assert self._file is not None, self.name
+        self._file.truncate_to(position)
+        self.offset_index.truncate_to(next_offset)
+        self.time_index.truncate_to(next_offset)
+        self.transaction_index.truncate_to(next_offset)
+        self.size = position
+        self.next_offset = next_offset
+        self._state = new_walk_state()
+
+    def cut_tail(self, position: FilePosition) -> None:
+        """Cut off bytes behind the last batch; indexes and facts stay as they are."""
+        assert self._file is not None, self.name
+        assert position == self.size, (position, self.size)
+        self._file.truncate_to(position)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def file(self) -> File:
+        """The log file, opened if need be. Keep the reference while reading."""
+        file = self._file
+        if file is None:
+            with self._lock:
+                file = self._file
+                if file is None:
+                    file = self._file = self._fs.open_read(self.name)
+        if self._is_frozen:
+            self._handles.touch(self)
+        return file
+
+    def reader(self, *, size: int | None = None) -> SegmentReader:
+        return SegmentReader(self.file(), self.base_offset, self.size if size is None else size)
+
+    def hint(self, offset: Offset) -> FilePosition:
+        """A place at or before the batch that holds `offset`, as the index has it."""
+        try:
+            return self.offset_index.lookup(offset)[1]
+        except (FormatError, OSError):
+            return FilePosition(0)  # derived: an index that cannot be read only costs time
+
+    def release(self) -> None:
+        """Give the files back until the next read. See `HandleCache`."""
+        if self._is_frozen and not self.offset_index.is_active:
+            self._file = None
+            self.offset_index.release()
+            self.time_index.release()
+            self.transaction_index.release()
+
+    # --- leaving ---------------------------------------------------------------------------------
+
+    def mark_deleted(self) -> list[str]:
+        """Rename every file to `.deleted`; return the new paths. Readers keep what they hold."""
+        marked: list[str] = []
+        for kind in SEGMENT_KINDS:
+            old, new = self.path(kind), self.path(kind, DELETED)
+            try:
+                self._fs.rename(old, new)
+            except FileNotFoundError:
+                continue
+            marked.append(new)
+        self._handles.forget(self)
+        return marked
+
+    def close(self) -> None:
+        """Drop files and maps; nothing is flushed."""
+        self._is_frozen = True
+        self._handles.forget(self)
+        self._file = None
+        self.offset_index.close()
+        self.time_index.close()
+        self.transaction_index.close()

@@ -1,0 +1,209 @@
+"""Reading one segment's log file, batch by batch, and getting past damage in it.
+
+Everything that reads a log goes through here: reading records, scans, time lookups, recovery.
+A batch is handed out only after its checksum was verified. Where the file is damaged, the
+walk says which offsets cannot be read and where it goes on, and skips nothing silently.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from varve.errors import CorruptSegmentError
+from varve.format import kernel_tables as tables
+from varve.format import kernels
+from varve.format.batch import DAMAGE_STOPS, BatchDecoder, BatchInfo, describe_stop
+from varve.format.batch_header import HEADER_SIZE, LOG_OVERHEAD
+from varve.quantities import INT32_MAX, INT64_MAX, KIB, MIB, FilePosition, Offset
+from varve.storage.files import File
+
+_CHUNK_BYTES_MIN: Final = 32 * KIB
+_CHUNK_BYTES_MAX: Final = 2 * MIB
+_SEARCH_BYTES: Final = 1 * MIB
+
+_SHORT_STOPS: Final = (tables.STOP_SHORT_HEADER, tables.STOP_SHORT_BATCH)
+
+
+class SegmentReader:
+    """Walks the batches of one segment file. For one thread; holds its buffers.
+
+    `size` bounds what is looked at: bytes behind it may be half-written. After each step of
+    `chunks`, batch rows in `decoder` have positions relative to `chunk_position`.
+    """
+
+    def __init__(self, file: File, base_offset: Offset, size: int) -> None:
+        self.decoder = BatchDecoder()
+        self.reopen(file, base_offset, size)
+        self._buffer = bytearray(_CHUNK_BYTES_MIN)
+
+    def reopen(self, file: File, base_offset: Offset, size: int) -> None:
+        """Go over to another segment, keeping the buffers."""
+        self._file = file
+        self._base_offset = base_offset
+        self._size = size
+        self.chunk_position = 0
+        self.position = 0
+        self.next_offset = base_offset
+
+    def chunks(
+        self,
+        position: FilePosition,
+        *,
+        next_offset_min: Offset,
+        start_offset: Offset = Offset(0),
+        stop_offset: int = INT64_MAX,
+        chunk_bytes: int = _CHUNK_BYTES_MIN,
+    ) -> Iterator[tuple[int, int]]:
+        """Runs [first, end) of sound batches from `position` on, as indexes into `decoder`.
+
+        Batches that end at or before `start_offset` are passed over; the walk ends before the
+        first that begins at or past `stop_offset`. `position` and `next_offset` of this object
+        always name the end of what was handed out. Raises `CorruptSegmentError`.
+        """
+        self.position, self.next_offset = position, next_offset_min
+        while self.position < self._size:
+            count, got = self._load(chunk_bytes, stop_offset)
+            sound = self.decoder.sound_count()
+            first = 0
+            while first < sound and self.decoder.field(first, tables.B_NEXT_OFFSET) <= start_offset:
+                first += 1
+            if sound:
+                self._advance(sound)
+            if first < sound:
+                yield first, sound
+            if sound < count:
+                raise self._damage("the checksum does not match")
+            if self.decoder.stop == tables.STOP_OFFSET:
+                return
+            chunk_bytes = self._after(count, got, chunk_bytes)
+
+    def locate(self, offset: Offset, hint: FilePosition) -> FilePosition | None:
+        """Where the batch lies that holds `offset`, or the first one behind it; None past the end.
+
+        `hint` comes from an index and is believed only if a batch at or before `offset` is
+        there. Looks at headers alone. Raises `CorruptSegmentError` when `offset` itself lies in
+        a stretch that cannot be read.
+        """
+        if hint and not self._is_usable_hint(offset, hint):
+            hint = FilePosition(0)
+        self.position, self.next_offset = hint, self._base_offset
+        chunk_bytes = _CHUNK_BYTES_MIN
+        while self.position < self._size:
+            count, got = self._load(chunk_bytes, INT64_MAX)
+            for index in range(count):
+                if self.decoder.field(index, tables.B_NEXT_OFFSET) > offset:
+                    return FilePosition(
+                        self.chunk_position + self.decoder.field(index, tables.B_POSITION)
+                    )
+            if count:
+                self._advance(count)
+            try:
+                chunk_bytes = self._after(count, got, chunk_bytes)
+            except CorruptSegmentError as error:
+                if error.next_offset is None or error.next_offset > offset:
+                    raise
+                self._go_on_behind_damage()
+        return None
+
+    def resume_after(self, position: int, offset_min: Offset) -> BatchInfo | None:
+        """The first sound batch that starts behind `position`: where reading goes on.
+
+        Its position is in the file. A stretch of bytes is believed to be a batch only if its
+        checksum says so.
+        """
+        at = position
+        buffer = bytearray(_SEARCH_BYTES)
+        while self._size - at >= HEADER_SIZE:
+            view = memoryview(buffer)[: min(len(buffer), self._size - at)]
+            got = self._file.read_into(at, view)
+            found = kernels.find_batch_start(
+                view, 0, got, offset_min, self._base_offset + INT32_MAX, self._size - at
+            )
+            if found >= 0:
+                batch = self._sound_batch_at(at + found, offset_min)
+                if batch is not None:
+                    return batch
+                at += found + 1
+            elif got < len(view):
+                return None
+            else:
+                at += got - HEADER_SIZE + 1  # a header may straddle the end of what was read
+        return None
+
+    # --- one chunk -----------------------------------------------------------------------------
+
+    def _load(self, chunk_bytes: int, stop_offset: int) -> tuple[int, int]:
+        wanted = min(chunk_bytes, self._size - self.position)
+        if len(self._buffer) < wanted:
+            self._buffer = bytearray(wanted)
+        view = memoryview(self._buffer)
+        got = self._file.read_into(self.position, view[:wanted])
+        self.chunk_position = self.position
+        count = self.decoder.scan(
+            view, 0, got, next_offset_min=self.next_offset, stop_offset=stop_offset
+        )
+        if got < wanted:
+            self._size = self.position + got  # shorter than it was said to be
+        return count, got
+
+    def _advance(self, count: int) -> None:
+        last = count - 1
+        self.position = (
+            self.chunk_position
+            + self.decoder.field(last, tables.B_POSITION)
+            + self.decoder.field(last, tables.B_SIZE)
+        )
+        self.next_offset = Offset(self.decoder.field(last, tables.B_NEXT_OFFSET))
+
+    def _after(self, count: int, got: int, chunk_bytes: int) -> int:
+        """How much to read next, once a chunk is used up. Raises where the file is damaged."""
+        stop = self.decoder.stop
+        if stop in _SHORT_STOPS and self.chunk_position + got < self._size:
+            if count:
+                return min(chunk_bytes * 4, _CHUNK_BYTES_MAX)
+            needed = self._size_at(0, got)
+            if needed > self._size - self.position:
+                raise self._damage(describe_stop(stop))
+            return max(needed, _CHUNK_BYTES_MIN)
+        if stop in DAMAGE_STOPS:
+            raise self._damage(describe_stop(stop))
+        return min(max(chunk_bytes, _CHUNK_BYTES_MIN) * 4, _CHUNK_BYTES_MAX)
+
+    def _size_at(self, at: int, got: int) -> int:
+        if got - at < HEADER_SIZE:
+            return HEADER_SIZE
+        return LOG_OVERHEAD + int.from_bytes(self._buffer[at + 8 : at + 12], "big", signed=True)
+
+    # --- damage ----------------------------------------------------------------------------------
+
+    def _damage(self, reason: str) -> CorruptSegmentError:
+        following = self.resume_after(self.position + 1, self.next_offset)
+        return CorruptSegmentError(
+            self._file.name,
+            self.position,
+            reason,
+            first_offset=self.next_offset,
+            next_offset=None if following is None else following.base_offset,
+        )
+
+    def _go_on_behind_damage(self) -> None:
+        following = self.resume_after(self.position + 1, self.next_offset)
+        assert following is not None, self._file.name
+        self.position, self.next_offset = following.position, following.base_offset
+
+    def _is_usable_hint(self, offset: Offset, hint: FilePosition) -> bool:
+        header = self._file.read_at(hint, HEADER_SIZE)
+        probe = BatchDecoder()
+        probe.scan(memoryview(header), 0, len(header), next_offset_min=self._base_offset)
+        if probe.stop not in (tables.STOP_END, tables.STOP_SHORT_BATCH):
+            return False
+        return int.from_bytes(header[:8], "big") <= offset
+
+    def _sound_batch_at(self, position: int, offset_min: Offset) -> BatchInfo | None:
+        prefix = self._file.read_at(position, LOG_OVERHEAD)
+        size = LOG_OVERHEAD + int.from_bytes(prefix[8:], "big")
+        whole = memoryview(self._file.read_at(position, size))
+        probe = BatchDecoder()
+        if probe.scan(whole, 0, len(whole), next_offset_min=offset_min) != 1:
+            return None
+        return replace(probe.batch(0), position=position) if probe.sound_count() == 1 else None

@@ -1,0 +1,111 @@
+"""One writer per directory, between processes and within one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from varve.errors import DirectoryLockedError
+from varve.storage.directory_lock import lock_directory
+
+TRY_LOCK = """
+import sys
+from varve.errors import DirectoryLockedError
+from varve.storage.directory_lock import lock_directory
+try:
+    lock_directory(sys.argv[1])
+except DirectoryLockedError as error:
+    print(error.owner)
+else:
+    print("locked")
+"""
+
+
+def try_lock_elsewhere(directory: Path) -> str:
+    """What another process gets: the owner it was refused for, or ``locked``."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", TRY_LOCK, str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    return done.stdout.strip()
+
+
+def test_another_process_is_refused_and_told_who_holds_the_directory(tmp_path: Path) -> None:
+    lock = lock_directory(str(tmp_path))
+
+    owner = try_lock_elsewhere(tmp_path)
+
+    assert owner.startswith(f"pid {os.getpid()} on {os.uname().nodename} since 20")
+    lock.release()
+
+
+def test_a_second_attempt_in_the_same_process_is_refused_and_costs_the_first_nothing(
+    tmp_path: Path,
+) -> None:
+    # Closing any descriptor of the file would drop the lock for the whole process.
+    lock = lock_directory(str(tmp_path))
+
+    with pytest.raises(DirectoryLockedError) as refused:
+        lock_directory(str(tmp_path))
+
+    assert refused.value.owner == f"this process (pid {os.getpid()})"
+    assert try_lock_elsewhere(tmp_path).startswith(f"pid {os.getpid()}")
+    lock.release()
+
+
+def test_a_directory_is_the_same_by_any_name(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "alias").symlink_to(tmp_path / "data")
+    lock = lock_directory(str(tmp_path / "data"))
+
+    with pytest.raises(DirectoryLockedError):
+        lock_directory(str(tmp_path / "alias"))
+
+    lock.release()
+
+
+def test_a_released_directory_is_free_for_another_process_and_holds_no_lock_file(
+    tmp_path: Path,
+) -> None:
+    lock_directory(str(tmp_path)).release()
+
+    assert list(tmp_path.iterdir()) == []
+    assert try_lock_elsewhere(tmp_path) == "locked"
+
+
+@pytest.mark.parametrize("left_behind", [b"", b"pid 1 on elsewhere\n", b"\xff\x00\n" * 1000])
+def test_a_file_left_by_a_dead_process_locks_nobody_out(tmp_path: Path, left_behind: bytes) -> None:
+    (tmp_path / ".lock").write_bytes(left_behind)
+
+    lock = lock_directory(str(tmp_path))
+
+    assert (tmp_path / ".lock").read_bytes().startswith(f"pid {os.getpid()} on ".encode())
+    lock.release()
+
+
+def test_a_lock_without_references_is_released(tmp_path: Path) -> None:
+    lock = lock_directory(str(tmp_path))
+
+    del lock
+
+    lock_directory(str(tmp_path)).release()
+
+
+def test_a_forked_child_neither_has_the_lock_nor_can_release_it(tmp_path: Path) -> None:
+    lock = lock_directory(str(tmp_path))
+
+    child = os.fork()
+    if child == 0:
+        lock.release()
+        os._exit(0 if (tmp_path / ".lock").exists() else 1)
+    _, status = os.waitpid(child, 0)
+
+    assert status == 0
+    assert try_lock_elsewhere(tmp_path).startswith(f"pid {os.getpid()}")
+    lock.release()
+
+
+def test_a_missing_directory_cannot_be_locked(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        lock_directory(str(tmp_path / "missing"))

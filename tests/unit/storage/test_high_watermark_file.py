@@ -1,0 +1,181 @@
+"""What one process publishes, others read: a sound value or none."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fakes.simulated_fs import SimulatedFileSystem
+from varve.quantities import Offset
+from varve.storage.files import FileSystem, RealFileSystem, read_whole, replace_file
+from varve.storage.high_watermark_file import WORD_COUNT, HighWatermarkFile, LogMarks
+
+FIELDS = ("high_watermark", "log_start", "durable")
+
+
+@pytest.fixture(params=["real", "simulated"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str]:
+    if request.param == "real":
+        return RealFileSystem(), str(tmp_path)
+    return SimulatedFileSystem(), "/"
+
+
+def test_a_new_file_says_nothing(place: tuple[FileSystem, str]) -> None:
+    fs, directory = place
+
+    writer = HighWatermarkFile(fs, directory, writable=True)
+
+    assert writer.read() == LogMarks()
+    assert HighWatermarkFile(fs, directory, writable=False).read() == LogMarks()
+
+
+def test_readers_see_what_is_published_at_once(place: tuple[FileSystem, str]) -> None:
+    fs, directory = place
+    writer = HighWatermarkFile(fs, directory, writable=True)
+    reader = HighWatermarkFile(fs, directory, writable=False)
+
+    writer.publish(high_watermark=Offset(5), log_start=Offset(0), durable=Offset(3))
+    first = reader.read()
+    writer.publish(high_watermark=Offset(7))
+
+    assert first == LogMarks(high_watermark=Offset(5), log_start=Offset(0), durable=Offset(3))
+    assert reader.read() == LogMarks(
+        high_watermark=Offset(7), log_start=Offset(0), durable=Offset(3)
+    )
+
+
+def test_offset_zero_is_told_from_nothing(place: tuple[FileSystem, str]) -> None:
+    fs, directory = place
+    writer = HighWatermarkFile(fs, directory, writable=True)
+
+    writer.publish(high_watermark=Offset(0))
+
+    assert writer.read() == LogMarks(high_watermark=Offset(0))
+
+
+def test_the_marks_are_there_when_the_file_is_opened_again(
+    place: tuple[FileSystem, str],
+) -> None:
+    fs, directory = place
+    writer = HighWatermarkFile(fs, directory, writable=True)
+    writer.publish(durable=Offset(9))
+    writer.sync()
+    writer.close()
+    writer.close()
+
+    assert HighWatermarkFile(fs, directory, writable=True).read() == LogMarks(durable=Offset(9))
+
+
+def test_a_reader_may_come_before_the_writer(place: tuple[FileSystem, str]) -> None:
+    fs, directory = place
+    reader = HighWatermarkFile(fs, directory, writable=False)
+    before = reader.read()
+
+    HighWatermarkFile(fs, directory, writable=True).publish(high_watermark=Offset(1))
+
+    assert before == LogMarks()
+    assert reader.read().high_watermark == 1
+
+
+def test_the_bytes_are_those_of_the_table() -> None:
+    fs = SimulatedFileSystem()
+    writer = HighWatermarkFile(fs, "/", writable=True)
+
+    writer.publish(high_watermark=Offset(3), log_start=Offset(1), durable=Offset(2))
+
+    words = [3, ~3, 1, ~1, 2, ~2]
+    expected = b"varvehw\x01" + b"".join(word.to_bytes(8, "little", signed=True) for word in words)
+    assert read_whole(fs, writer.path, limit=100) == expected
+
+
+@pytest.mark.parametrize("content", [b"", b"varvehw\x01", b"varvehw\x02" * 7, b"x" * 56])
+def test_a_short_or_foreign_file_says_nothing_and_is_taken_over_by_a_writer(
+    content: bytes,
+) -> None:
+    fs = SimulatedFileSystem()
+    replace_file(fs, "/high-watermark", content)
+
+    read = HighWatermarkFile(fs, "/", writable=False).read()
+    writer = HighWatermarkFile(fs, "/", writable=True)
+    taken_over = writer.read()
+    writer.publish(high_watermark=Offset(1))
+
+    assert read == taken_over == LogMarks()
+    assert writer.read() == LogMarks(high_watermark=Offset(1))
+
+
+@pytest.mark.parametrize("word", range(1, WORD_COUNT))
+@pytest.mark.parametrize("bit", [0, 31, 62])
+def test_a_flipped_bit_costs_that_value_and_no_other(word: int, bit: int) -> None:
+    fs = SimulatedFileSystem()
+    writer = HighWatermarkFile(fs, "/", writable=True)
+    writer.publish(high_watermark=Offset(3), log_start=Offset(1), durable=Offset(2))
+    words = fs.map_words(writer.path, WORD_COUNT, writable=True)
+    words[word] ^= 1 << bit
+
+    marks = HighWatermarkFile(fs, "/", writable=False).read()
+
+    found = [getattr(marks, field) for field in FIELDS]
+    expected: list[int | None] = [3, 1, 2]
+    expected[(word - 1) // 2] = None
+    assert found == expected
+
+
+def test_publishing_repairs_a_value_that_is_not_sound() -> None:
+    fs = SimulatedFileSystem()
+    writer = HighWatermarkFile(fs, "/", writable=True)
+    writer.publish(high_watermark=Offset(3))
+    fs.map_words(writer.path, WORD_COUNT, writable=True)[2] = 0
+
+    writer.publish(high_watermark=Offset(3))
+
+    assert writer.read().high_watermark == 3
+
+
+def test_a_power_cut_leaves_a_published_value_or_none_and_never_another() -> None:
+    fs = SimulatedFileSystem()
+    writer = HighWatermarkFile(fs, "/", writable=True)
+    writer.publish(high_watermark=Offset(10), log_start=Offset(0), durable=Offset(10))
+    writer.sync()
+    fs.sync_directory("/")
+    writer.publish(high_watermark=Offset(11), durable=Offset(11))
+    writer.publish(high_watermark=Offset(12))
+
+    seen = {
+        HighWatermarkFile(fs.crash(random.Random(seed)), "/", writable=False).read()
+        for seed in range(300)
+    }
+
+    assert {marks.high_watermark for marks in seen} == {None, 10, 11, 12}
+    assert {marks.durable for marks in seen} == {None, 10, 11}
+    assert {marks.log_start for marks in seen} == {0}
+
+
+PUBLISH_FOR_A_WHILE = """
+import sys
+from varve.storage.files import RealFileSystem
+from varve.storage.high_watermark_file import HighWatermarkFile
+writer = HighWatermarkFile(RealFileSystem(), sys.argv[1], writable=True)
+for value in range(100_000):
+    writer.publish(high_watermark=value)
+"""
+
+
+def test_a_reader_in_another_process_sees_the_value_only_grow(tmp_path: Path) -> None:
+    reader = HighWatermarkFile(RealFileSystem(), str(tmp_path), writable=False)
+    writing = subprocess.Popen(
+        [sys.executable, "-c", PUBLISH_FOR_A_WHILE, str(tmp_path)],
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+
+    seen = [Offset(0)]
+    while writing.poll() is None:
+        mark = reader.read().high_watermark
+        if mark is not None:
+            seen.append(mark)
+
+    assert writing.returncode == 0
+    assert seen == sorted(seen)
+    assert reader.read().high_watermark == 99_999
