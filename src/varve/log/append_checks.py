@@ -1,0 +1,211 @@
+"""Whether a batch that came from outside may go into a log, and the bytes that do.
+
+Everything a client can get wrong is found here, before the log is touched. Most batches pass
+through unchanged; a batch is rebuilt only when the topic wants another codec or the client
+numbered its records wrongly.
+"""
+
+from array import array
+from dataclasses import dataclass, replace
+from typing import Final
+
+from varve.errors import (
+    FormatError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordTooLargeError,
+    TruncatedInputError,
+)
+from varve.format import kernel_tables as tables
+from varve.format import kernels
+from varve.format.batch import DAMAGE_STOPS, BatchDecoder, RecordRun, describe_stop
+from varve.format.batch_builder import BatchStyle, ProducerStamp, build_batch, seal
+from varve.format.batch_header import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    decode_batch_header,
+    pack_batch_header_into,
+)
+from varve.format.compression import Codec
+from varve.log.topic_config import TopicConfig
+from varve.quantities import INT64_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, Offset, TimestampMs
+
+_FAULTS_LISTED: Final = 100  # enough to mend a producer by; a batch may hold a million
+_NO_KEY: Final = 1
+
+BatchBytes = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedBatch:
+    """A batch that may be appended: `data` is writable and only wants its offset and epoch."""
+
+    data: bytearray | memoryview
+    header: BatchHeader
+
+
+def check_produced_batch(
+    data: BatchBytes, config: TopicConfig, *, now_ms: TimestampMs
+) -> CheckedBatch:
+    """Hold a client's batch to Kafka's rules; return what to append.
+
+    Raises `RecordTooLargeError`, `ChecksumMismatchError`, `FormatError`, `InvalidRecordError` or
+    `InvalidTimestampError`, and then nothing of it was written.
+    """
+    view = memoryview(data)
+    decoder = BatchDecoder()
+    header = _sole_batch(decoder, view, config)
+    _check_header(header)
+    run = decoder.parse(0)
+    largest, is_consecutive = _check_records(run, header, config, now_ms)
+    codec = config.codec
+    if not is_consecutive or (codec is not None and codec != header.codec):
+        return _rebuilt(run, header, config, now_ms)
+    return _in_place(view, header, largest, config, now_ms)
+
+
+def check_timestamp(timestamp_ms: int, config: TopicConfig, *, now_ms: TimestampMs) -> None:
+    """Refuse a record's timestamp that the topic does not accept."""
+    oldest, newest = _bounds(config, now_ms)
+    if timestamp_ms != NO_TIMESTAMP and not oldest <= timestamp_ms <= newest:
+        raise InvalidTimestampError(_timestamp_rule(timestamp_ms, config, now_ms))
+
+
+def _sole_batch(decoder: BatchDecoder, view: memoryview, config: TopicConfig) -> BatchHeader:
+    count = decoder.scan(view, 0, len(view))
+    if count == 0:
+        if decoder.stop == tables.STOP_SHORT_HEADER:
+            raise TruncatedInputError("batch header", needed=HEADER_SIZE, got=len(view))
+        if decoder.stop in DAMAGE_STOPS:
+            raise FormatError(describe_stop(decoder.stop), position=decoder.position)
+        raise InvalidRecordError("no batch to append")
+    # Bytes behind the last whole batch are left out, as a client may send a part of one.
+    header = decode_batch_header(view)
+    if header.size > config.max_message_bytes:
+        raise RecordTooLargeError(size=header.size, limit=config.max_message_bytes)
+    decoder.check_checksum(0)
+    if count > 1:
+        raise InvalidRecordError("exactly one batch per append, found more")
+    return header
+
+
+def _check_header(header: BatchHeader) -> None:
+    if header.base_offset != 0:
+        raise InvalidRecordError(f"base offset of a produced batch is {header.base_offset}, not 0")
+    if header.is_control:
+        raise InvalidRecordError("control batches cannot be produced by clients")
+    if header.record_count <= 0:
+        raise InvalidRecordError("batch without records")
+    if header.last_offset_delta + 1 != header.record_count:
+        raise InvalidRecordError(
+            f"last offset delta {header.last_offset_delta} does not fit "
+            f"{header.record_count} records"
+        )
+    if header.producer_id != NO_PRODUCER_ID:
+        if header.base_sequence < 0:
+            raise InvalidRecordError(f"sequence {header.base_sequence} of an idempotent producer")
+        if header.producer_epoch < 0:
+            raise InvalidRecordError(f"epoch {header.producer_epoch} of an idempotent producer")
+    elif header.is_transactional:
+        raise InvalidRecordError("transactional batch without a producer id")
+    if header.is_log_append_time:
+        raise InvalidTimestampError("producers must not set the timestamp type to LogAppendTime")
+
+
+def _check_records(
+    run: RecordRun, header: BatchHeader, config: TopicConfig, now_ms: TimestampMs
+) -> tuple[TimestampMs, bool]:
+    """Refuse bad records, all of them named; return the largest timestamp, and whether offsets run."""
+    oldest, newest = _bounds(config, now_ms)
+    faults = array("q", bytes(16 * _FAULTS_LISTED))
+    is_consecutive, largest, fault_count = kernels.check_produced(
+        run.table, len(run), header.base_offset, oldest, newest, config.is_compacted, faults
+    )
+    if not fault_count:
+        return TimestampMs(largest), is_consecutive
+    pairs = [(faults[i * 2], faults[i * 2 + 1]) for i in range(min(fault_count, _FAULTS_LISTED))]
+    errors = [
+        (
+            index,
+            "a compacted topic needs a key" if kind == _NO_KEY else _at(run, index, config, now_ms),
+        )
+        for index, kind in pairs
+    ]
+    if any(kind != _NO_KEY for _, kind in pairs):
+        raise InvalidTimestampError(errors[0][1], errors)
+    raise InvalidRecordError(errors[0][1], errors)
+
+
+def _at(run: RecordRun, index: int, config: TopicConfig, now_ms: TimestampMs) -> str:
+    timestamp = run.table[(run.start + index) * tables.RECORD_ROW + tables.R_TIMESTAMP]
+    return _timestamp_rule(timestamp, config, now_ms)
+
+
+def _bounds(config: TopicConfig, now_ms: TimestampMs) -> tuple[int, int]:
+    """The oldest and newest timestamp accepted. With log append time the record's is not used."""
+    if config.is_log_append_time:
+        return -INT64_MAX, INT64_MAX
+    return (
+        max(now_ms - config.message_timestamp_before_max_ms, -INT64_MAX),
+        min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX),
+    )
+
+
+def _timestamp_rule(timestamp_ms: int, config: TopicConfig, now_ms: TimestampMs) -> str:
+    if timestamp_ms > now_ms:
+        limit = f"message.timestamp.after.max.ms = {config.message_timestamp_after_max_ms}"
+        return f"timestamp {timestamp_ms} is {timestamp_ms - now_ms} ms in the future; {limit}"
+    limit = f"message.timestamp.before.max.ms = {config.message_timestamp_before_max_ms}"
+    return f"timestamp {timestamp_ms} is {now_ms - timestamp_ms} ms in the past; {limit}"
+
+
+def _in_place(
+    view: memoryview,
+    header: BatchHeader,
+    largest: TimestampMs,
+    config: TopicConfig,
+    now_ms: TimestampMs,
+) -> CheckedBatch:
+    """The batch as it came; its times corrected where the topic or the records say otherwise."""
+    data: bytearray | memoryview = view[: header.size]
+    if view.readonly:
+        data = bytearray(data)
+    if config.is_log_append_time:
+        header = replace(
+            header, attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=now_ms
+        )
+    elif largest != header.max_timestamp:
+        header = replace(header, max_timestamp=largest)
+    else:
+        return CheckedBatch(data=data, header=header)
+    pack_batch_header_into(data, 0, header)
+    seal(data)
+    return CheckedBatch(data=data, header=header)
+
+
+def _rebuilt(
+    run: RecordRun, header: BatchHeader, config: TopicConfig, now_ms: TimestampMs
+) -> CheckedBatch:
+    codec = config.codec if config.codec is not None else Codec(header.attributes & CODEC_MASK)
+    built = build_batch(
+        run.records(),
+        now_ms,
+        BatchStyle(
+            bytes_max=config.max_message_bytes,
+            codec=codec,
+            level=config.compression_level if config.codec is not None else None,
+            is_log_append_time=config.is_log_append_time,
+        ),
+        ProducerStamp(
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            attributes=header.attributes & TRANSACTIONAL,
+        ),
+    )
+    rebuilt = decode_batch_header(built.data)
+    assert rebuilt.base_offset == Offset(0), rebuilt
+    return CheckedBatch(data=built.data, header=rebuilt)

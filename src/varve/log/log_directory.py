@@ -1,0 +1,203 @@
+"""One data directory: its lock, its checkpoints, its flusher, and what is to be unlinked later.
+
+.lock                              one writer per directory
+.kafka_cleanshutdown               the last owner stopped in order; removed while one is here
+meta.properties                    which store this directory belongs to
+recovery-point-offset-checkpoint   per log: below this everything was synced
+log-start-offset-checkpoint        per log: below this everything was deleted by request
+replication-offset-checkpoint      per log: the high watermark, for Kafka's sake
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from varve.clock import Clock
+from varve.errors import FormatError
+from varve.format.file_names import (
+    CLEAN_SHUTDOWN,
+    CLEANER,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START,
+    META_PROPERTIES,
+    RECOVERY_POINT,
+)
+from varve.format.meta_properties import (
+    MetaProperties,
+    parse_meta_properties,
+    render_clean_shutdown,
+    render_meta_properties,
+)
+from varve.format.partition_metadata import encode_topic_id, new_topic_id
+from varve.log.partition_log import FlushQueue, PartitionLog
+from varve.quantities import MIB, Offset
+from varve.storage.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
+from varve.storage.files import FileSystem, LockHandle, read_whole, replace_file
+
+logger = logging.getLogger(__name__)
+
+PartitionName = tuple[str, int]
+
+_NO_BROKER_EPOCH = -1
+
+
+@dataclass(slots=True)
+class Checkpoints:
+    """What the last owner wrote down; empty where a file is missing or cannot be read."""
+
+    recovery_points: dict[PartitionName, Offset] = field(default_factory=dict)
+    log_starts: dict[PartitionName, Offset] = field(default_factory=dict)
+    cleaned: dict[PartitionName, Offset] = field(default_factory=dict)
+    has_recovery_points: bool = False
+
+
+def read_checkpoints(fs: FileSystem, directory: str) -> Checkpoints:
+    """All checkpoints of a directory. Each is derived: an unreadable one costs a longer start."""
+
+    def read(name: str) -> dict[PartitionName, Offset]:
+        try:
+            return read_offset_checkpoint(fs, directory, name)
+        except FormatError as error:
+            logger.warning("%s in %s cannot be read and is ignored: %s", name, directory, error)
+            return {}
+
+    points = read(RECOVERY_POINT)
+    return Checkpoints(
+        recovery_points=points,
+        log_starts=read(LOG_START),
+        cleaned=read(CLEANER),
+        has_recovery_points=bool(points),
+    )
+
+
+class LogDirectory:
+    """A data directory held by this process. `open` it before its logs, `close` it after them."""
+
+    def __init__(self, fs: FileSystem, path: str, clock: Clock, flusher: FlushQueue) -> None:
+        self.path = path
+        self.flusher = flusher
+        self.checkpoints = Checkpoints()
+        self.was_clean = False
+        self.logs: dict[PartitionName, PartitionLog] = {}
+        self.meta: MetaProperties | None = None
+        self._fs = fs
+        self._clock = clock
+        self._lock: LockHandle | None = None
+        self._files = threading.Lock()
+        self._doomed: list[tuple[float, str]] = []
+
+    def open(self, cluster_id: str | None) -> None:
+        """Take the lock and read what the last owner left. The clean mark goes at once."""
+        self._fs.make_directory(self.path)
+        self._lock = self._fs.lock(self.path)
+        try:
+            self.meta = self._load_meta(cluster_id)
+            marker = os.path.join(self.path, CLEAN_SHUTDOWN)
+            self.was_clean = self._fs.exists(marker)
+            self.checkpoints = read_checkpoints(self._fs, self.path)
+            if self.was_clean:
+                self._fs.remove(marker)
+                self._fs.sync_directory(self.path)
+        except BaseException:
+            self.release()
+            raise
+
+    def _load_meta(self, cluster_id: str | None) -> MetaProperties:
+        path = os.path.join(self.path, META_PROPERTIES)
+        try:
+            content = read_whole(self._fs, path, limit=MIB)
+            return parse_meta_properties(content.decode("utf-8"))
+        except FileNotFoundError:
+            pass
+        except (FormatError, UnicodeDecodeError) as error:
+            logger.warning("%s cannot be read and is written anew: %s", path, error)
+        meta = MetaProperties(
+            cluster_id=cluster_id or encode_topic_id(new_topic_id()),
+            node_id=1,
+            directory_id=new_topic_id(),
+        )
+        text = render_meta_properties(meta, written_ms=self._clock.now_ms())
+        replace_file(self._fs, path, text.encode())
+        return meta
+
+    def forget(self, name: PartitionName) -> None:
+        """A new partition of that name begins: the checkpoints read at the start are not its own."""
+        for offsets in (
+            self.checkpoints.recovery_points,
+            self.checkpoints.log_starts,
+            self.checkpoints.cleaned,
+        ):
+            offsets.pop(name, None)
+
+    # --- what logs ask of their directory ---------------------------------------------------------
+
+    def save_recovery_points(self) -> None:
+        """Write down how far each log was synced. Durable on return."""
+        with self._files:
+            points = {name: log.recovery_point for name, log in list(self.logs.items())}
+            write_offset_checkpoint(self._fs, self.path, RECOVERY_POINT, points)
+
+    def save_log_starts(self) -> None:
+        """Write down where logs start that do not start with their first file."""
+        with self._files:
+            starts = {
+                name: log.start_offset
+                for name, log in list(self.logs.items())
+                if log.start_offset > log.view().segments.first_offset
+            }
+            write_offset_checkpoint(self._fs, self.path, LOG_START, starts)
+
+    def save_high_watermarks(self) -> None:
+        with self._files:
+            marks = {name: log.high_watermark for name, log in list(self.logs.items())}
+            write_offset_checkpoint(self._fs, self.path, HIGH_WATERMARK_CHECKPOINT, marks)
+
+    def delete_later(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Unlink files or directories once their last readers had time to finish."""
+        due = self._clock.monotonic() + delay_ms / 1000
+        with self._files:
+            self._doomed += [(due, path) for path in paths]
+        if delay_ms == 0:
+            self.delete_due()
+
+    def delete_due(self, *, everything: bool = False) -> int:
+        """Unlink what has waited long enough; return how many."""
+        now = self._clock.monotonic()
+        with self._files:
+            due = [path for at, path in self._doomed if everything or at <= now]
+            self._doomed = [(at, p) for at, p in self._doomed if not everything and at > now]
+        for path in due:
+            try:
+                self._fs.remove_tree(path) if path.endswith("-delete") else self._fs.remove(path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                logger.warning("could not remove %s, the next start will: %s", path, error)
+        return len(due)
+
+    def checkpoint(self) -> None:
+        """Sync all logs with their indexes and write the checkpoints."""
+        if any([log.checkpoint() for log in list(self.logs.values())]):
+            self.save_recovery_points()
+            self.save_high_watermarks()
+
+    # --- the end -----------------------------------------------------------------------------------
+
+    def close(self, *, is_clean: bool) -> None:
+        """Write the checkpoints and, if all went well, the mark that says so; release the lock."""
+        try:
+            if is_clean:
+                self.delete_due(everything=True)
+                self.save_recovery_points()
+                self.save_high_watermarks()
+                marker = os.path.join(self.path, CLEAN_SHUTDOWN)
+                replace_file(self._fs, marker, render_clean_shutdown(_NO_BROKER_EPOCH).encode())
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()

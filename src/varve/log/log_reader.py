@@ -1,0 +1,528 @@
+"""Reading a log: by offset, as records or as Arrow, following its end, looking up times and keys.
+
+The same code reads a log in the process that writes it and in any other. It takes no lock: it
+works on a view of the segments and never goes past the high watermark of that view. Segments
+may vanish under it, by retention, or be replaced, by compaction; then it takes a new view.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from varve.errors import CorruptSegmentError, FormatError, OffsetOutOfRangeError
+from varve.format import kernel_tables as tables
+from varve.format import kernels
+from varve.format.batch import RecordRun
+from varve.format.record import Record
+from varve.log.segment_list import SegmentList
+from varve.quantities import MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
+from varve.storage.files import File
+from varve.storage.segment import Segment
+from varve.storage.segment_reader import SegmentReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Timestamps with a meaning of their own, as in Kafka's ListOffsets.
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+
+_PARALLEL_RANGE_BYTES: Final = 16 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogView:
+    """One consistent view of a log; a new view replaces it, nothing edits it.
+
+    Invariant: ``start <= high_watermark``. Offsets in [start, high_watermark) may be read.
+    """
+
+    segments: SegmentList
+    start: Offset
+    high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentInfo:
+    """A segment as people see it. Timestamps are None where no record has one."""
+
+    base_offset: Offset
+    next_offset: Offset
+    size_bytes: int
+    state: str  # active, sealed
+    created_ms: TimestampMs
+    first_timestamp_ms: TimestampMs | None
+    last_timestamp_ms: TimestampMs | None
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRange:
+    """Whole batches as they lie in a file, for sendfile. Holds the file open."""
+
+    file: File
+    position: FilePosition
+    length: int
+    base_offset: Offset
+
+    @property
+    def fd(self) -> int:
+        return self.file.fileno()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeMatch:
+    """A record found by time."""
+
+    offset: Offset
+    timestamp_ms: TimestampMs
+
+
+class LogReader(ABC):
+    """The reading half of a log."""
+
+    topic: str
+    partition: int
+
+    # --- what the two kinds of log provide -----------------------------------------------------
+
+    @abstractmethod
+    def view(self) -> LogView:
+        """The log as it is now."""
+
+    @abstractmethod
+    def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
+        """Block until the high watermark is past `offset`; False at the timeout or when closed."""
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool: ...
+
+    @property
+    @abstractmethod
+    def allows_gaps(self) -> bool:
+        """Whether missing offsets are compaction's doing rather than damage."""
+
+    @abstractmethod
+    def _bound(self, segment: Segment) -> int:
+        """Bytes of `segment` that may be looked at."""
+
+    def _refresh(self) -> None:
+        """A file of the last view is gone: look again."""
+
+    # --- boundaries ------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def start_offset(self) -> Offset:
+        """The first offset that can be read."""
+        return self.view().start
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The first offset that cannot be read yet."""
+        return self.view().high_watermark
+
+    @property
+    def size_bytes(self) -> int:
+        return self.view().segments.size
+
+    def segments(self) -> list[SegmentInfo]:
+        """Every segment, oldest first."""
+        segments = self.view().segments
+        return [self._info(segments, index) for index in range(len(segments))]
+
+    def _info(self, segments: SegmentList, index: int) -> SegmentInfo:
+        segment = segments[index]
+        is_active = index == len(segments) - 1
+        last, _ = segment.largest_timestamp
+        return SegmentInfo(
+            base_offset=segment.base_offset,
+            next_offset=segments.end_of(index),
+            size_bytes=self._bound(segment),
+            state="active" if is_active else "sealed",
+            created_ms=segment.created_ms if segment.created_ms >= 0 else segment.modified_ms(),
+            first_timestamp_ms=_first_timestamp(segment),
+            last_timestamp_ms=None if last == NO_TIMESTAMP else last,
+            path=segment.name,
+        )
+
+    # --- records ---------------------------------------------------------------------------------
+
+    def read(
+        self,
+        start: int | None = None,
+        *,
+        stop: int | None = None,
+        max_records: int | None = None,
+    ) -> Iterator[Record]:
+        """Records from `start` (default: the first) up to `stop` or what can be read now.
+
+        Raises `OffsetOutOfRangeError` at once when `start` is not in [start_offset,
+        high_watermark]. Gaps that compaction left are skipped.
+        """
+        first, end = self._range(start, stop)
+        return self._records(first, end, max_records)
+
+    def _records(self, start: Offset, stop: Offset, max_records: int | None) -> Iterator[Record]:
+        left = max_records
+        for run in self._runs(start, stop):
+            if left is not None and len(run) >= left:
+                run.end = run.start + left
+                yield from run.records()
+                return
+            yield from run.records()
+            if left is not None:
+                left -= len(run)
+
+    def follow(
+        self, start: int | None = None, *, idle_timeout_ms: int | None = None
+    ) -> Iterator[Record]:
+        """Records from `start` (default: the end) on, waiting for new ones as long as it takes.
+
+        Ends when the log is closed, or after `idle_timeout_ms` without a new record. Replay and
+        tail are the same call: what is there already comes first.
+        """
+        first, _ = self._range(self.view().high_watermark if start is None else start, None)
+        return self._follow(first, None if idle_timeout_ms is None else idle_timeout_ms / 1000)
+
+    def _follow(self, offset: Offset, timeout_s: float | None) -> Iterator[Record]:
+        while not self.is_closed:
+            high_watermark = self.view().high_watermark
+            if high_watermark > offset:
+                yield from self._records(offset, high_watermark, None)
+                offset = high_watermark
+            elif not self.wait_beyond(offset, timeout_s):
+                return
+
+    def scan(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        threads: int = 1,
+    ) -> Iterator["pa.RecordBatch"]:
+        """The same records as Arrow record batches, in offset order.
+
+        `columns` leaves out what is not needed. With `threads` above 1, several parts of the
+        range are read at once and handed out in order.
+        """
+        from varve.format.arrow_columns import COLUMN_NAMES, arrow_schema  # imports pyarrow
+
+        first, end = self._range(start, stop)
+        names = tuple(COLUMN_NAMES if columns is None else columns)
+        arrow_schema(names)  # refuses unknown names before anything is read
+        if threads <= 1:
+            return self._batches(first, end, names)
+        return self._parallel_batches(first, end, names, threads)
+
+    def _batches(
+        self, start: Offset, stop: Offset, columns: tuple[str, ...]
+    ) -> Iterator["pa.RecordBatch"]:
+        from varve.format.arrow_columns import ArrowColumns
+
+        collected = ArrowColumns(columns)
+        for run in self._runs(start, stop):
+            collected.add(run)
+            if collected.is_full:
+                batch = collected.take()
+                assert batch is not None
+                yield batch
+        last = collected.take()
+        if last is not None:
+            yield last
+
+    def _parallel_batches(
+        self, start: Offset, stop: Offset, columns: tuple[str, ...], threads: int
+    ) -> Iterator["pa.RecordBatch"]:
+        ranges = iter(self.split(start, stop, target_bytes=_PARALLEL_RANGE_BYTES))
+        pending: list[Future[list[pa.RecordBatch]]] = []
+        with ThreadPoolExecutor(threads, thread_name_prefix="varve-scan") as pool:
+
+            def submit() -> None:
+                part = next(ranges, None)
+                if part is not None:
+                    pending.append(pool.submit(lambda: list(self._batches(*part, columns))))
+
+            for _ in range(threads + 1):
+                submit()
+            while pending:
+                batches = pending.pop(0).result()
+                submit()
+                yield from batches
+
+    def split(
+        self, start: Offset, stop: Offset, *, target_bytes: int
+    ) -> list[tuple[Offset, Offset]]:
+        """Cut [start, stop) into consecutive ranges of about `target_bytes` of log each.
+
+        Cuts fall on segment boundaries and index entries, so each part starts with one seek.
+        """
+        segments = self.view().segments
+        cuts: list[Offset] = [start]
+        for index in range(max(segments.floor(start), 0), len(segments)):
+            segment = segments[index]
+            if segment.base_offset >= stop:
+                break
+            candidates = [segment.base_offset, *_cuts_within(segment, target_bytes)]
+            cuts += [offset for offset in candidates if cuts[-1] < offset < stop]
+        return list(zip(cuts, [*cuts[1:], stop], strict=True)) if start < stop else []
+
+    # --- zero copy -------------------------------------------------------------------------------
+
+    def read_range(
+        self, offset: int, *, max_bytes: int, min_one_batch: bool = True
+    ) -> FileRange | None:
+        """Where the batches from `offset` on lie in a file: for sendfile. None at the end.
+
+        The first batch may begin before `offset`; the last may be cut short by `max_bytes`,
+        but with `min_one_batch` the first one is whole, however large. Raises
+        `OffsetOutOfRangeError` below the start and past the high watermark.
+        """
+        first, stop = self._range(offset, None)
+        view = self.view()
+        index = max(view.segments.floor(first), 0)
+        while first < stop and index < len(view.segments):
+            segment = view.segments[index]
+            reader = segment.reader(size=self._bound(segment))
+            position = reader.locate(first, segment.hint(first))
+            if position is not None:
+                end = self._readable_end(segment, stop, position, max_bytes)
+                return self._file_range(segment, position, end, max_bytes, min_one_batch)
+            index += 1
+        return None
+
+    def _readable_end(
+        self, segment: Segment, stop: Offset, position: FilePosition, max_bytes: int
+    ) -> int:
+        """Where in the file the high watermark lies, or somewhere past what is asked for."""
+        end = self._bound(segment)
+        if segment.next_offset <= stop or segment is not self.view().segments.active:
+            return end
+        reader = segment.reader(size=end)
+        at = reader.locate(stop, segment.hint(stop))
+        return end if at is None else at
+
+    def _file_range(
+        self,
+        segment: Segment,
+        position: FilePosition,
+        end: int,
+        max_bytes: int,
+        min_one_batch: bool,
+    ) -> FileRange | None:
+        file = segment.file()
+        header = file.read_at(position, 12)
+        size = 12 + int.from_bytes(header[8:12], "big")
+        length = min(end - position, max_bytes)
+        if length < size:
+            if not min_one_batch or end - position < size:
+                return None
+            length = size
+        return FileRange(
+            file=file,
+            position=position,
+            length=length,
+            base_offset=Offset(int.from_bytes(header[:8], "big")),
+        )
+
+    # --- times and keys ----------------------------------------------------------------------------
+
+    def offset_for_time(self, timestamp_ms: int) -> Offset | None:
+        """The first offset whose record has that timestamp or a later one; None past the end.
+
+        -1, -2 and -3 stand for the end, the start, and the record with the largest timestamp.
+        """
+        if timestamp_ms == LATEST:
+            return self.view().high_watermark
+        if timestamp_ms == EARLIEST:
+            return self.view().start
+        match = self.find_time(timestamp_ms)
+        return None if match is None else match.offset
+
+    def find_time(self, timestamp_ms: int) -> TimeMatch | None:
+        """As `offset_for_time`, for a timestamp or MAX_TIMESTAMP, with the record's own time."""
+        view = self.view()
+        if timestamp_ms == MAX_TIMESTAMP:
+            return self._find_max_timestamp(view)
+        if timestamp_ms < 0:
+            raise FormatError(
+                f"timestamp {timestamp_ms} has no meaning; use -1, -2, -3 or 0 and up"
+            )
+        target = TimestampMs(timestamp_ms)
+        for index, segment in enumerate(view.segments):
+            if view.segments.end_of(index) <= view.start:
+                continue
+            if self._largest(segment)[0] < target:
+                continue
+            match = self._first_at_time(view, segment, target)
+            if match is not None:
+                return match
+        return None
+
+    def _largest(self, segment: Segment) -> tuple[TimestampMs, Offset]:
+        return segment.largest_timestamp
+
+    def _first_at_time(
+        self, view: LogView, segment: Segment, target: TimestampMs
+    ) -> TimeMatch | None:
+        try:
+            _, near = segment.time_index.lookup(TimestampMs(target - 1))
+        except (FormatError, OSError):
+            near = segment.base_offset
+        near = max(near, segment.base_offset)
+        for run in self._segment_runs(segment, max(near, view.start), view.high_watermark):
+            row = kernels.first_row_at_time(run.table, run.start, run.end, target)
+            if row < run.end:
+                return _match(run, row)
+        return None
+
+    def _find_max_timestamp(self, view: LogView) -> TimeMatch | None:
+        best: TimeMatch | None = None
+        for index, segment in enumerate(view.segments):
+            if view.segments.end_of(index) <= view.start:
+                continue
+            if best is not None and self._largest(segment)[0] <= best.timestamp_ms:
+                continue
+            match = self._max_within(view, segment, best)
+            best = match if match is not None else best
+        return best
+
+    def _max_within(
+        self, view: LogView, segment: Segment, best: TimeMatch | None
+    ) -> TimeMatch | None:
+        largest = NO_TIMESTAMP if best is None else best.timestamp_ms
+        found: TimeMatch | None = None
+        timestamp, last_offset = self._largest(segment)
+        # The batch that holds the largest timestamp ends with `last_offset`.
+        start = view.start if timestamp == NO_TIMESTAMP else max(view.start, segment.base_offset)
+        for run in self._segment_runs(segment, start, view.high_watermark):
+            row = kernels.first_row_at_time(run.table, run.start, run.end, largest + 1)
+            while row < run.end:
+                found = _match(run, row)
+                largest = found.timestamp_ms
+                row = kernels.first_row_at_time(run.table, row + 1, run.end, largest + 1)
+            if largest >= timestamp and found is not None and found.offset <= last_offset:
+                break
+        return found
+
+    def find(self, key: bytes) -> Record | None:
+        """The newest record with that key; None when there is none. A tombstone counts.
+
+        Looks through segments from the newest to the oldest.
+        """
+        view = self.view()
+        for index in range(len(view.segments) - 1, -1, -1):
+            segment = view.segments[index]
+            if view.segments.end_of(index) <= view.start:
+                break
+            found: Record | None = None
+            start = max(view.start, segment.base_offset)
+            for run in self._segment_runs(segment, start, view.high_watermark):
+                row = kernels.find_key(run.data, run.table, run.start, run.end, key)
+                if row >= 0:
+                    found = RecordRun(run.data, run.table, row, row + 1).records()[0]
+            if found is not None:
+                return found
+        return None
+
+    # --- the walk --------------------------------------------------------------------------------
+
+    def _range(self, start: int | None, stop: int | None) -> tuple[Offset, Offset]:
+        view = self.view()
+        first = view.start if start is None else Offset(start)
+        if not view.start <= first <= view.high_watermark:
+            raise OffsetOutOfRangeError(first, start=view.start, end=view.high_watermark)
+        end = view.high_watermark if stop is None else min(Offset(stop), view.high_watermark)
+        return first, Offset(max(first, end))
+
+    def _runs(self, start: Offset, stop: Offset) -> Iterator[RecordRun]:
+        """Parsed records with offsets in [start, stop), over as many segments as it takes."""
+        offset = start
+        reader: SegmentReader | None = None
+        while offset < stop:
+            view = self.view()
+            if offset < view.start:
+                raise OffsetOutOfRangeError(offset, start=view.start, end=view.high_watermark)
+            index = max(view.segments.floor(offset), 0)
+            segment = view.segments[index]
+            try:
+                file, size = segment.file(), self._bound(segment)
+            except FileNotFoundError:
+                self._refresh()
+                if self.view().segments is view.segments:
+                    raise
+                continue
+            if reader is None:
+                reader = SegmentReader(file, segment.base_offset, size)
+            else:
+                reader.reopen(file, segment.base_offset, size)
+            for run in self._reader_runs(reader, segment, offset, stop):
+                yield run
+            is_last = index == len(view.segments) - 1
+            end = stop if is_last else min(stop, view.segments[index + 1].base_offset)
+            self._check_gap(segment, reader, end)
+            offset = end
+
+    def _segment_runs(self, segment: Segment, start: Offset, stop: Offset) -> Iterator[RecordRun]:
+        reader = segment.reader(size=self._bound(segment))
+        return self._reader_runs(reader, segment, start, stop)
+
+    def _reader_runs(
+        self, reader: SegmentReader, segment: Segment, start: Offset, stop: Offset
+    ) -> Iterator[RecordRun]:
+        position = reader.locate(start, segment.hint(start))
+        if position is None:
+            return
+        for first, end in reader.chunks(
+            position, next_offset_min=segment.base_offset, start_offset=start, stop_offset=stop
+        ):
+            try:
+                yield from reader.decoder.runs(first, end, start_offset=start, stop_offset=stop)
+            except FormatError as error:
+                # The checksum was right, so the batch was written like this: name the place.
+                error.add_note(f"in {segment.name}, behind byte {reader.chunk_position}")
+                raise
+
+    def _check_gap(self, segment: Segment, reader: SegmentReader, end: Offset) -> None:
+        """Offsets that no batch holds are damage, unless compaction may have removed them."""
+        if reader.next_offset < end and not self.allows_gaps:
+            raise CorruptSegmentError(
+                segment.name,
+                reader.position,
+                "the file ends before the records that should follow",
+                first_offset=reader.next_offset,
+                next_offset=end,
+            )
+
+
+def _match(run: RecordRun, row: int) -> TimeMatch:
+    at = row * tables.RECORD_ROW
+    return TimeMatch(
+        offset=Offset(run.table[at + tables.R_OFFSET]),
+        timestamp_ms=TimestampMs(run.table[at + tables.R_TIMESTAMP]),
+    )
+
+
+def _first_timestamp(segment: Segment) -> TimestampMs | None:
+    header = segment.file().read_at(27, 8) if segment.size else b""
+    value = int.from_bytes(header, "big", signed=True) if len(header) == 8 else NO_TIMESTAMP
+    return None if value < 0 else TimestampMs(value)
+
+
+def _cuts_within(segment: Segment, target_bytes: int) -> Iterator[Offset]:
+    """Offsets that begin a stretch of about `target_bytes` each, as the index knows them."""
+    wanted = target_bytes
+    while wanted + target_bytes // 2 < segment.size:
+        last_offset = segment.offset_index.upper_bound(FilePosition(wanted), 0)
+        if last_offset is None:
+            return
+        yield Offset(last_offset + 1)
+        wanted += target_bytes

@@ -1,0 +1,176 @@
+"""A log read by a process that does not own it: beside a live writer, or of a dead one.
+
+Nothing is ever written. How far reading may go is what the writer publishes in the mapped
+`high-watermark` file; where there is none, as in a directory that Kafka wrote, it is the end of
+the sound batches.
+"""
+
+import time
+from typing import Final
+
+from varve.errors import CorruptSegmentError
+from varve.log.log_reader import LogReader, LogView
+from varve.log.segment_list import SegmentList
+from varve.quantities import FilePosition, Offset
+from varve.storage.files import FileSystem
+from varve.storage.handle_cache import HandleCache
+from varve.storage.high_watermark_file import HighWatermarkFile
+from varve.storage.recovery import find_files
+from varve.storage.segment import Segment, SegmentLimits
+
+_POLL_S_MIN: Final = 0.001
+_POLL_S_MAX: Final = 0.05
+_NO_LIMITS: Final = SegmentLimits(index_bytes_max=0, index_interval_bytes=0)
+
+
+class ReadOnlyLog(LogReader):
+    """One partition, read from its files. Any thread may use it."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        topic: str,
+        partition: int,
+        *,
+        handles: HandleCache,
+        log_start: Offset | None,
+        allows_gaps: bool,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.directory = directory
+        self._fs = fs
+        self._handles = handles
+        self._log_start = log_start
+        self._allows_gaps = allows_gaps
+        self._marks = HighWatermarkFile(fs, directory, writable=False)
+        self._is_closed = False
+        # Kafka shortens the indexes of its active segment in place; a map would then be fatal.
+        self._is_ours = self._marks.read().high_watermark is not None
+        self._segments = self._list()
+        self._sound_end: tuple[tuple[int, int], Offset] | None = None
+
+    # --- what readers need ------------------------------------------------------------------------
+
+    def view(self) -> LogView:
+        marks = self._marks.read()
+        if marks.high_watermark is None:
+            high_watermark = self._end_of_sound_batches()
+        else:
+            high_watermark = marks.high_watermark
+            if high_watermark > self._segments.active.base_offset:
+                self._refresh_if_rolled(high_watermark)
+        first = self._segments.first_offset
+        known = [o for o in (marks.log_start, self._log_start) if o is not None]
+        start = Offset(min(max([first, *known]), max(high_watermark, first)))
+        return LogView(
+            segments=self._segments,
+            start=start,
+            high_watermark=Offset(max(high_watermark, start)),
+        )
+
+    @property
+    def end_offset(self) -> Offset:
+        """The first offset that cannot be read yet: what lies behind is the writer's affair."""
+        return self.view().high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        return self.view().high_watermark
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    @property
+    def allows_gaps(self) -> bool:
+        return self._allows_gaps
+
+    def _bound(self, segment: Segment) -> int:
+        return segment.file().size()
+
+    def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
+        """By looking at the published mark, ever less often: no lock, no message."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        pause_s = _POLL_S_MIN
+        while not self._is_closed:
+            if self.view().high_watermark > offset:
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, _POLL_S_MAX)
+        return False
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._marks.close()
+        for segment in self._segments:
+            segment.close()
+
+    # --- the files ---------------------------------------------------------------------------------
+
+    def _list(self) -> SegmentList:
+        found = find_files(self._fs, self.directory).segments
+        if not found:
+            raise FileNotFoundError(f"no segments in {self.directory}")
+        ends = [*(segment.base_offset for segment in found[1:]), None]
+        segments = [
+            Segment.open_sealed(
+                self._fs,
+                self.directory,
+                segment.base_offset,
+                size=segment.size,
+                next_offset=segment.base_offset if end is None else end,
+                handles=self._handles,
+                limits=_NO_LIMITS,
+                mapped=self._is_ours,
+            )
+            for segment, end in zip(found, ends, strict=True)
+        ]
+        return SegmentList(segments)
+
+    def _refresh(self) -> None:
+        self._segments = self._list()
+
+    def _refresh_if_rolled(self, high_watermark: Offset) -> None:
+        """Take in segments that were added since, and the growth of the last one's index."""
+        last = self._segments.active
+        size = last.file().size()
+        if size == last.size and high_watermark <= last.next_offset:
+            return
+        fresh = find_files(self._fs, self.directory).segments
+        if fresh and fresh[-1].base_offset != last.base_offset:
+            self._refresh()
+            last = self._segments.active
+        last.size = size if last is self._segments.active else last.size
+        last.next_offset = high_watermark
+        last.release()
+
+    def _end_of_sound_batches(self) -> Offset:
+        """Where the last segment stops being sound. Looked for again only when it changes."""
+        found = find_files(self._fs, self.directory).segments
+        if found and found[-1].base_offset != self._segments.active.base_offset:
+            self._refresh()
+        last = self._segments.active
+        size = last.file().size()
+        key = (last.base_offset, size)
+        if self._sound_end is None or self._sound_end[0] != key:
+            self._sound_end = (key, _sound_end(last, size))
+            last.size, last.next_offset = size, self._sound_end[1]
+        return self._sound_end[1]
+
+
+def _sound_end(segment: Segment, size: int) -> Offset:
+    reader = segment.reader(size=size)
+    hint = segment.hint(Offset(segment.base_offset + 2**31 - 1))
+    for start in (hint, FilePosition(0)):
+        try:
+            for _ in reader.chunks(start, next_offset_min=segment.base_offset):
+                pass
+        except CorruptSegmentError:
+            if reader.next_offset == segment.base_offset and start:
+                continue  # the index pointed nowhere
+        return reader.next_offset
+    return segment.base_offset

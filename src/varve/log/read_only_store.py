@@ -1,0 +1,209 @@
+"""A store opened for reading: beside its live writer, or a data directory that Kafka wrote.
+
+Takes no lock and writes nothing. Topics that appear later are found when asked for.
+"""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from uuid import UUID
+
+from varve.clock import Clock
+from varve.errors import LogClosedError, ReadOnlyError, StorageError, UnknownTopicError
+from varve.format.file_names import (
+    CONSUMER_OFFSETS_TOPIC,
+    INTERNAL_TOPICS,
+    partition_directory_name,
+)
+from varve.format.partition_metadata import ZERO_TOPIC_ID
+from varve.log.committed_offsets import CommittedOffsets, Group
+from varve.log.log_directory import Checkpoints, read_checkpoints
+from varve.log.read_only_log import ReadOnlyLog
+from varve.log.store_files import find_partitions
+from varve.log.topic import Topic
+from varve.log.topic_catalog import DELETING, TopicEntry, read_catalog
+from varve.log.topic_config import TopicConfig
+from varve.storage.files import FileSystem
+from varve.storage.handle_cache import HandleCache
+
+logger = logging.getLogger(__name__)
+
+
+class ReadOnlyStore:
+    """The topics found in the data directories. Any thread may use it."""
+
+    def __init__(
+        self,
+        directories: Sequence[str],
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        defaults: TopicConfig,
+    ) -> None:
+        self._fs = fs
+        self._clock = clock
+        self._defaults = defaults
+        self._handles = HandleCache()
+        self._paths = [os.path.abspath(path) for path in directories]
+        self._topics: dict[str, Topic] = {}
+        self._is_closed = False
+        self._offsets = CommittedOffsets(self._offsets_topic, clock)
+        for path in self._paths:
+            if not fs.exists(path):
+                raise StorageError(f"there is no data directory {path}")
+        self._look()
+
+    def _look(self) -> None:
+        """Find topics; those already open stay open unless they were deleted or recreated."""
+        entries = self._entries()
+        checkpoints = {path: read_checkpoints(self._fs, path) for path in self._paths}
+        logs: dict[str, dict[int, ReadOnlyLog]] = {}
+        ids: dict[str, UUID] = {}
+        for path in self._paths:
+            for found in find_partitions(self._fs, path).live:
+                entry = entries.get(found.topic)
+                if entries and (entry is None or entry.state == DELETING):
+                    continue
+                known = self._topics.get(found.topic)
+                ids[found.topic] = found.topic_id or ids.get(found.topic) or ZERO_TOPIC_ID
+                if known is not None and known.topic_id == ids[found.topic]:
+                    continue
+                log = self._open_log(path, found.topic, found.number, entry, checkpoints[path])
+                if log is not None:
+                    logs.setdefault(found.topic, {})[found.number] = log
+        for name in [n for n in self._topics if n not in ids]:
+            del self._topics[name]
+        for name, partitions in logs.items():
+            entry = entries.get(name)
+            self._topics[name] = Topic(
+                name,
+                entry.topic_id if entry is not None else ids[name],
+                self._config_of(entry),
+                partitions,
+                partition_count=entry.partitions if entry is not None else max(partitions) + 1,
+            )
+
+    def _entries(self) -> Mapping[str, TopicEntry]:
+        try:
+            catalog = read_catalog(self._fs, self._paths)
+        except StorageError as error:
+            logger.warning("reading without the catalog of topics: %s", error)
+            return {}
+        return {} if catalog is None else catalog.topics
+
+    def _config_of(self, entry: TopicEntry | None) -> TopicConfig:
+        return TopicConfig.parse({} if entry is None else entry.config, defaults=self._defaults)
+
+    def _open_log(
+        self,
+        path: str,
+        topic: str,
+        number: int,
+        entry: TopicEntry | None,
+        checkpoints: Checkpoints,
+    ) -> ReadOnlyLog | None:
+        place = (topic, number)
+        allows_gaps = (
+            entry is None or self._config_of(entry).is_compacted or place in checkpoints.cleaned
+        )
+        try:
+            return ReadOnlyLog(
+                self._fs,
+                os.path.join(path, partition_directory_name(topic, number)),
+                topic,
+                number,
+                handles=self._handles,
+                log_start=checkpoints.log_starts.get(place),
+                allows_gaps=allows_gaps,
+            )
+        except FileNotFoundError:
+            return None  # being created, or just gone
+
+    # --- topics ------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        return self._paths[0]
+
+    @property
+    def data_dirs(self) -> list[str]:
+        return list(self._paths)
+
+    def topics(self, *, include_internal: bool = False) -> list[str]:
+        """The names of all topics, in order, as they are now."""
+        self._check_open()
+        self._look()
+        return sorted(n for n in self._topics if include_internal or n not in INTERNAL_TOPICS)
+
+    def topic(self, name: str) -> Topic:
+        self._check_open()
+        if name not in self._topics:
+            self._look()
+        try:
+            return self._topics[name]
+        except KeyError:
+            raise UnknownTopicError(name) from None
+
+    def group(self, name: str) -> Group:
+        """A consumer group's committed offsets, as far as its writer has committed them."""
+        self._check_open()
+        return Group(name, self._offsets)
+
+    def groups(self) -> list[str]:
+        self._check_open()
+        return self._offsets.groups()
+
+    def _offsets_topic(self, create: bool) -> Topic | None:
+        if create:
+            raise ReadOnlyError("commit offsets")
+        try:
+            return self.topic(CONSUMER_OFFSETS_TOPIC)
+        except UnknownTopicError:
+            return None
+
+    # --- what a reader may not do ------------------------------------------------------------------
+
+    def create_topic(
+        self, name: str, *, partitions: int = 1, config: Mapping[str, object] | None = None
+    ) -> Topic:
+        raise ReadOnlyError(f"create topic {name!r}")
+
+    def alter_topic(
+        self,
+        name: str,
+        *,
+        config: Mapping[str, object | None] | None = None,
+        partitions: int | None = None,
+    ) -> Topic:
+        raise ReadOnlyError(f"alter topic {name!r}")
+
+    def delete_topic(self, name: str) -> None:
+        raise ReadOnlyError(f"delete topic {name!r}")
+
+    def maintain(self) -> None:
+        raise ReadOnlyError("maintain the store")
+
+    # --- closing -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let go of all files. Safe to repeat."""
+        self._is_closed = True
+        for topic in self._topics.values():
+            for log in topic.partitions:
+                log.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LogClosedError(f"the store in {self.path}")
+
+    def __enter__(self) -> "ReadOnlyStore":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,71 @@
+"""What lies in a data directory: partitions, leftovers of deleted ones, and foreign things."""
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from varve.errors import FormatError
+from varve.format.file_names import PARTITION_METADATA, DirectoryState, parse_directory_name
+from varve.format.partition_metadata import parse_partition_metadata
+from varve.quantities import KIB
+from varve.storage.files import FileSystem, read_whole
+
+logger = logging.getLogger(__name__)
+
+# Kafka's own: the controller's log, and a cache of remote indexes.
+_NOT_TOPICS: Final = frozenset({"__cluster_metadata"})
+_NOT_PARTITIONS: Final = frozenset({"remote-log-index-cache", "lost+found"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPartition:
+    """A partition's directory. `topic_id` is None where its file is missing or damaged."""
+
+    topic: str
+    number: int
+    topic_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPartitions:
+    """The partitions of a data directory, and the names of deleted ones still there."""
+
+    live: list[FoundPartition]
+    deleted: list[str]
+
+
+def find_partitions(fs: FileSystem, directory: str) -> FoundPartitions:
+    """Look through a data directory; what is not a partition is left alone."""
+    live: list[FoundPartition] = []
+    deleted: list[str] = []
+    for entry in fs.list(directory):
+        if not entry.is_directory or entry.name in _NOT_PARTITIONS:
+            continue
+        try:
+            parsed = parse_directory_name(entry.name)
+        except FormatError as error:
+            logger.warning("ignoring %s: %s", os.path.join(directory, entry.name), error)
+            continue
+        if parsed.topic in _NOT_TOPICS:
+            continue
+        if parsed.state is DirectoryState.DELETE:
+            deleted.append(entry.name)
+        elif parsed.state is DirectoryState.LIVE:
+            topic_id = _read_topic_id(fs, os.path.join(directory, entry.name))
+            live.append(
+                FoundPartition(topic=parsed.topic, number=parsed.partition, topic_id=topic_id)
+            )
+    return FoundPartitions(live=live, deleted=deleted)
+
+
+def _read_topic_id(fs: FileSystem, directory: str) -> UUID | None:
+    try:
+        content = read_whole(fs, os.path.join(directory, PARTITION_METADATA), limit=KIB)
+        return parse_partition_metadata(content.decode("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (FormatError, UnicodeDecodeError) as error:
+        logger.warning("%s in %s is damaged: %s", PARTITION_METADATA, directory, error)
+        return None
