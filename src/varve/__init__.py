@@ -38,7 +38,22 @@ _HOMES = {
     "TopicConfig": "varve.log.topic_config",
 }
 
-__all__ = [*_HOMES, "__version__", "errors", "open"]
+__all__ = [
+    "Appended",
+    "AppendedMany",
+    "AppendedRange",
+    "LogReader",
+    "PartitionLog",
+    "ReadOnlyStore",
+    "Record",
+    "SegmentInfo",
+    "Store",
+    "Topic",
+    "TopicConfig",
+    "__version__",
+    "errors",
+    "open",
+]
 
 
 def __getattr__(name: str) -> object:

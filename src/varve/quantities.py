@@ -71,7 +71,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds from ``604800000``, ``7d``, ``90s`` or ``250ms``. Raises ValueError with the rule."""
+    """Milliseconds from ``604800000``, ``7d`` or ``90s``. Raises ValueError with the rule."""
     return _parse(text, _DURATION_UNITS_MS, "a whole number of ms, or one with ms, s, m, h, d, w")
 
 

@@ -1,4 +1,5 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False
 """The loops over bytes that must run at memory speed. One source, two forms.
 
 Compiled at install by Cython (annotations become C types) and, where no compiler is to be
@@ -100,7 +101,7 @@ _MURMUR_SEED = cython.declare(cython.ulonglong, 0x9747B28C)
 _MURMUR_MIX = cython.declare(cython.ulonglong, 0x5BD1E995)
 
 
-# --- integers ---------------------------------------------------------------------------------
+# --- integers --------------------------------------------------------------------------------
 
 
 @cython.cfunc
@@ -213,7 +214,7 @@ def _put_varint(
     return at + 1
 
 
-# --- a run of batches ---------------------------------------------------------------------------
+# --- a run of batches ------------------------------------------------------------------------
 
 
 def scan_headers(
@@ -224,7 +225,7 @@ def scan_headers(
     stop_offset: cython.longlong,
     rows: cython.longlong[::1],
 ) -> tuple:
-    """Fill `rows` with the batches of ``data[start:end]``; return (count, position, why it stopped).
+    """Fill `rows` with the batches of ``data[start:end]``: (count, position, why it stopped).
 
     `position` is that of the first batch not taken. Each batch must begin at or after the
     offset where the one before it ended (`next_offset_min` for the first); gaps are fine.
@@ -361,7 +362,7 @@ def find_batch_start(
     return found
 
 
-# --- records ------------------------------------------------------------------------------------
+# --- records ---------------------------------------------------------------------------------
 
 
 @cython.cfunc
@@ -722,7 +723,7 @@ def _make_headers(
     return headers
 
 
-# --- columns ------------------------------------------------------------------------------------
+# --- columns ---------------------------------------------------------------------------------
 
 
 def take_words(
@@ -811,7 +812,7 @@ def take_binary(
     return out_position, nulls
 
 
-# --- writing ------------------------------------------------------------------------------------
+# --- writing ---------------------------------------------------------------------------------
 
 
 @cython.cfunc
@@ -968,7 +969,7 @@ def encode_records(
     return index, at, base_timestamp, max_timestamp, needed
 
 
-# --- keys -----------------------------------------------------------------------------------------
+# --- keys ------------------------------------------------------------------------------------
 
 
 @cython.cfunc
@@ -1041,7 +1042,7 @@ def split_by_key(
     return lists, chosen
 
 
-# --- checksum -------------------------------------------------------------------------------------
+# --- checksum --------------------------------------------------------------------------------
 
 
 def _make_crc_table() -> array:
@@ -1103,7 +1104,7 @@ def crc32c_portable(data: cython.const[cython.uchar][::1]) -> int:
     return _crc32c(data, 0, len(data), _CRC_TABLE)
 
 
-# --- indexes --------------------------------------------------------------------------------------
+# --- indexes ---------------------------------------------------------------------------------
 
 
 @cython.cfunc

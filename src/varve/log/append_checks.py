@@ -118,7 +118,7 @@ def _check_header(header: BatchHeader) -> None:
 def _check_records(
     run: RecordRun, header: BatchHeader, config: TopicConfig, now_ms: TimestampMs
 ) -> tuple[TimestampMs, bool]:
-    """Refuse bad records, all of them named; return the largest timestamp, and whether offsets run."""
+    """Refuse bad records, naming them; return the largest timestamp, and if offsets run on."""
     oldest, newest = _bounds(config, now_ms)
     faults = array("q", bytes(16 * _FAULTS_LISTED))
     is_consecutive, largest, fault_count = kernels.check_produced(

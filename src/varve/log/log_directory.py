@@ -31,7 +31,8 @@ from varve.format.meta_properties import (
     render_meta_properties,
 )
 from varve.format.partition_metadata import encode_topic_id, new_topic_id
-from varve.log.partition_log import FlushQueue, PartitionLog
+from varve.log.durable_log import FlushQueue
+from varve.log.partition_log import PartitionLog
 from varve.quantities import MIB, Offset
 from varve.storage.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
 from varve.storage.files import FileSystem, LockHandle, read_whole, replace_file
@@ -123,7 +124,7 @@ class LogDirectory:
         return meta
 
     def forget(self, name: PartitionName) -> None:
-        """A new partition of that name begins: the checkpoints read at the start are not its own."""
+        """A new partition of that name begins: what the checkpoints say is not of it."""
         for offsets in (
             self.checkpoints.recovery_points,
             self.checkpoints.log_starts,
@@ -131,7 +132,7 @@ class LogDirectory:
         ):
             offsets.pop(name, None)
 
-    # --- what logs ask of their directory ---------------------------------------------------------
+    # --- what logs ask of their directory ----------------------------------------------------
 
     def save_recovery_points(self) -> None:
         """Write down how far each log was synced. Durable on return."""
@@ -179,11 +180,12 @@ class LogDirectory:
 
     def checkpoint(self) -> None:
         """Sync all logs with their indexes and write the checkpoints."""
-        if any([log.checkpoint() for log in list(self.logs.values())]):
+        changed = [log for log in list(self.logs.values()) if log.checkpoint()]
+        if changed:
             self.save_recovery_points()
             self.save_high_watermarks()
 
-    # --- the end -----------------------------------------------------------------------------------
+    # --- the end -----------------------------------------------------------------------------
 
     def close(self, *, is_clean: bool) -> None:
         """Write the checkpoints and, if all went well, the mark that says so; release the lock."""

@@ -26,6 +26,7 @@ from varve.storage.recovery import (
     RecoveryPlan,
     Walk,
     plan_recovery,
+    rebuild_indexes,
     tidy_directory,
     walk_segment,
 )
@@ -112,7 +113,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
     floor = _first_to_walk(segments, request)
     for segment, found in zip(segments[:floor], files.segments, strict=False):
         if not found.has_indexes:
-            _rebuild_indexes(segment)
+            rebuild_indexes(segment)
     walks = _walk(segments[floor:], request, seen)
     durable = max(
         request.recovery_point or 0, request.marks.durable or 0, segments[floor].base_offset
@@ -144,7 +145,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
     )
 
 
-# --- before the walk ------------------------------------------------------------------------------
+# --- before the walk -------------------------------------------------------------------------
 
 
 def _known_start(request: LoadRequest, found: list[FoundSegment]) -> Offset:
@@ -269,7 +270,7 @@ def _first_to_walk(segments: list[Segment], request: LoadRequest) -> int:
     return 0
 
 
-# --- the walk -------------------------------------------------------------------------------------
+# --- the walk --------------------------------------------------------------------------------
 
 
 def _walk(segments: list[Segment], request: LoadRequest, seen: _Seen) -> list[Walk]:
@@ -282,17 +283,6 @@ def _walk(segments: list[Segment], request: LoadRequest, seen: _Seen) -> list[Wa
             trusted = Offset(segment.base_offset + 2**31) if request.is_clean else Offset(0)
         walks.append(walk_segment(segment, trusted, seen.visit))
     return walks
-
-
-def _rebuild_indexes(segment: Segment) -> None:
-    """A sealed segment whose indexes are lost gets new ones; its log file is not touched."""
-    logger.warning("rebuilding the indexes of %s", segment.name)
-    size, next_offset = segment.size, segment.next_offset
-    segment.activate(now_ms=segment.modified_ms())
-    walk_segment(segment, Offset(0), lambda _decoder, _first, _stop: None)
-    segment.size, segment.next_offset = size, next_offset
-    segment.freeze()
-    segment.seal()
 
 
 def _kept_bytes(walks: list[Walk], plan: RecoveryPlan) -> int:
@@ -346,7 +336,7 @@ def _cut_and_rewalk(segment: Segment, plan: RecoveryPlan) -> None:
         segment.cut_tail(plan.cut_position)
 
 
-# --- after the walk --------------------------------------------------------------------------------
+# --- after the walk --------------------------------------------------------------------------
 
 
 def _load_producers(

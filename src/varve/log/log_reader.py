@@ -87,7 +87,7 @@ class LogReader(ABC):
     topic: str
     partition: int
 
-    # --- what the two kinds of log provide -----------------------------------------------------
+    # --- what the two kinds of log provide ---------------------------------------------------
 
     @abstractmethod
     def view(self) -> LogView:
@@ -110,10 +110,11 @@ class LogReader(ABC):
     def _bound(self, segment: Segment) -> int:
         """Bytes of `segment` that may be looked at."""
 
+    @abstractmethod
     def _refresh(self) -> None:
-        """A file of the last view is gone: look again."""
+        """A file of the last view is gone: look again, if someone else changes the files."""
 
-    # --- boundaries ------------------------------------------------------------------------------
+    # --- boundaries --------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -153,7 +154,7 @@ class LogReader(ABC):
             path=segment.name,
         )
 
-    # --- records ---------------------------------------------------------------------------------
+    # --- records -----------------------------------------------------------------------------
 
     def read(
         self,
@@ -275,7 +276,7 @@ class LogReader(ABC):
             cuts += [offset for offset in candidates if cuts[-1] < offset < stop]
         return list(zip(cuts, [*cuts[1:], stop], strict=True)) if start < stop else []
 
-    # --- zero copy -------------------------------------------------------------------------------
+    # --- zero copy ---------------------------------------------------------------------------
 
     def read_range(
         self, offset: int, *, max_bytes: int, min_one_batch: bool = True
@@ -333,7 +334,7 @@ class LogReader(ABC):
             base_offset=Offset(int.from_bytes(header[:8], "big")),
         )
 
-    # --- times and keys ----------------------------------------------------------------------------
+    # --- times and keys ----------------------------------------------------------------------
 
     def offset_for_time(self, timestamp_ms: int) -> Offset | None:
         """The first offset whose record has that timestamp or a later one; None past the end.
@@ -433,7 +434,7 @@ class LogReader(ABC):
                 return found
         return None
 
-    # --- the walk --------------------------------------------------------------------------------
+    # --- the walk ----------------------------------------------------------------------------
 
     def _range(self, start: int | None, stop: int | None) -> tuple[Offset, Offset]:
         view = self.view()
@@ -464,8 +465,7 @@ class LogReader(ABC):
                 reader = SegmentReader(file, segment.base_offset, size)
             else:
                 reader.reopen(file, segment.base_offset, size)
-            for run in self._reader_runs(reader, segment, offset, stop):
-                yield run
+            yield from self._reader_runs(reader, segment, offset, stop)
             is_last = index == len(view.segments) - 1
             end = stop if is_last else min(stop, view.segments[index + 1].base_offset)
             self._check_gap(segment, reader, end)

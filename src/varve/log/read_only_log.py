@@ -51,7 +51,7 @@ class ReadOnlyLog(LogReader):
         self._segments = self._list()
         self._sound_end: tuple[tuple[int, int], Offset] | None = None
 
-    # --- what readers need ------------------------------------------------------------------------
+    # --- what readers need -------------------------------------------------------------------
 
     def view(self) -> LogView:
         marks = self._marks.read()
@@ -109,7 +109,7 @@ class ReadOnlyLog(LogReader):
         for segment in self._segments:
             segment.close()
 
-    # --- the files ---------------------------------------------------------------------------------
+    # --- the files ---------------------------------------------------------------------------
 
     def _list(self) -> SegmentList:
         found = find_files(self._fs, self.directory).segments

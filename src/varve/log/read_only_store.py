@@ -120,7 +120,7 @@ class ReadOnlyStore:
         except FileNotFoundError:
             return None  # being created, or just gone
 
-    # --- topics ------------------------------------------------------------------------------------
+    # --- topics ------------------------------------------------------------------------------
 
     @property
     def path(self) -> str:
@@ -162,7 +162,7 @@ class ReadOnlyStore:
         except UnknownTopicError:
             return None
 
-    # --- what a reader may not do ------------------------------------------------------------------
+    # --- what a reader may not do ------------------------------------------------------------
 
     def create_topic(
         self, name: str, *, partitions: int = 1, config: Mapping[str, object] | None = None
@@ -184,7 +184,7 @@ class ReadOnlyStore:
     def maintain(self) -> None:
         raise ReadOnlyError("maintain the store")
 
-    # --- closing -------------------------------------------------------------------------------------
+    # --- closing -----------------------------------------------------------------------------
 
     def close(self) -> None:
         """Let go of all files. Safe to repeat."""

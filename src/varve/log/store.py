@@ -36,10 +36,11 @@ from varve.format.file_names import (
 )
 from varve.format.partition_metadata import new_topic_id, render_partition_metadata
 from varve.log.committed_offsets import CommittedOffsets, Group
+from varve.log.durable_log import FlushQueue, LogParts, segment_limits
 from varve.log.housekeeping import Housekeeping, run_due_work
 from varve.log.log_directory import LogDirectory
 from varve.log.log_loader import LoadRequest, load_log
-from varve.log.partition_log import FlushQueue, LogParts, PartitionLog, segment_limits
+from varve.log.partition_log import PartitionLog
 from varve.log.store_files import FoundPartition, find_partitions
 from varve.log.topic import Topic
 from varve.log.topic_catalog import (
@@ -111,7 +112,7 @@ class Store:
             )
             self._housekeeping.start()
 
-    # --- opening ---------------------------------------------------------------------------------
+    # --- opening -----------------------------------------------------------------------------
 
     def _open_directories(self, paths: Sequence[str]) -> list[LogDirectory]:
         opened: list[LogDirectory] = []
@@ -279,7 +280,7 @@ class Store:
     def _config_of(self, entry: TopicEntry) -> TopicConfig:
         return TopicConfig.parse(entry.config, defaults=self._setup.defaults)
 
-    # --- topics ------------------------------------------------------------------------------------
+    # --- topics ------------------------------------------------------------------------------
 
     @property
     def path(self) -> str:
@@ -439,7 +440,7 @@ class Store:
         write_catalog(self._fs, [d.path for d in self._directories], catalog)
         self._catalog = catalog
 
-    # --- groups --------------------------------------------------------------------------------------
+    # --- groups ------------------------------------------------------------------------------
 
     def group(self, name: str) -> Group:
         """A consumer group's committed offsets."""
@@ -462,7 +463,7 @@ class Store:
                 )
         return topic
 
-    # --- upkeep --------------------------------------------------------------------------------------
+    # --- upkeep ------------------------------------------------------------------------------
 
     def maintain(self) -> None:
         """One pass of what the background does: rolls, syncs, unlinking, checkpoints."""
@@ -474,10 +475,13 @@ class Store:
     def damages(self) -> list[Damage]:
         """Promised bytes that were found unreadable when the store was opened."""
         return [
-            d for directory in self._directories for l in directory.logs.values() for d in l.damages
+            damage
+            for directory in self._directories
+            for log in directory.logs.values()
+            for damage in log.damages
         ]
 
-    # --- closing -------------------------------------------------------------------------------------
+    # --- closing -----------------------------------------------------------------------------
 
     def close(self) -> None:
         """Sync everything, mark the directories clean, release them. Safe to repeat."""

@@ -48,7 +48,7 @@ def _key(name: str, kind: ConfigKind, default: str, doc: str, **rule: Any) -> An
 class TopicConfig:
     """Validated on construction: holding one means every value in it is usable."""
 
-    # --- segments ------------------------------------------------------------------------------
+    # --- segments ----------------------------------------------------------------------------
     segment_bytes: int = _key(
         "segment.bytes", _SIZE, "1073741824", "A segment is rolled before it grows past this.",
         minimum=MIB, maximum=INT32_MAX,
@@ -86,7 +86,7 @@ class TopicConfig:
         since_varve=True,
     )  # fmt: skip
 
-    # --- durability ------------------------------------------------------------------------------
+    # --- durability --------------------------------------------------------------------------
     durability: str = _key(
         "durability", _TEXT, "disk",
         "When an append is acknowledged: on disk (fsync), or once the operating system has it.",
@@ -101,7 +101,7 @@ class TopicConfig:
         "flush.ms", _DURATION, _FOR_EVER, "With durability=os, sync after this long.",
     )  # fmt: skip
 
-    # --- retention -------------------------------------------------------------------------------
+    # --- retention ---------------------------------------------------------------------------
     cleanup_policy: tuple[str, ...] = _key(
         "cleanup.policy", _LIST, "delete",
         "What becomes of old segments; empty: they are kept, and only DeleteRecords removes any.",
@@ -127,7 +127,7 @@ class TopicConfig:
         "How long the files of a deleted segment stay for those still reading them.",
     )  # fmt: skip
 
-    # --- compaction ------------------------------------------------------------------------------
+    # --- compaction --------------------------------------------------------------------------
     delete_retention_ms: int = _key(
         "delete.retention.ms", _DURATION, "86400000",
         "How long a tombstone stays visible in a compacted topic.",
@@ -146,7 +146,7 @@ class TopicConfig:
         maximum=1,
     )  # fmt: skip
 
-    # --- records ---------------------------------------------------------------------------------
+    # --- records -----------------------------------------------------------------------------
     max_message_bytes: int = _key(
         "max.message.bytes", _SIZE, "1048588",
         "The largest batch accepted, header included, as compressed.",
@@ -183,7 +183,7 @@ class TopicConfig:
         "How far a CreateTime may lie in the future.",
     )  # fmt: skip
 
-    # --- archive ---------------------------------------------------------------------------------
+    # --- archive -----------------------------------------------------------------------------
     archive_url: str | None = _key(
         "archive.url", _TEXT, "", "Where sealed segments are copied to; empty: nowhere.",
         none_text="", since_varve=True,
@@ -193,7 +193,7 @@ class TopicConfig:
         none_text="-1", since_varve=True,
     )  # fmt: skip
 
-    # --- Kafka's, for things we do not have ------------------------------------------------------
+    # --- Kafka's, for things we do not have --------------------------------------------------
     min_insync_replicas: int = _key(
         "min.insync.replicas", _INTEGER, "1", _ONE_REPLICA, minimum=1, maximum=INT32_MAX
     )

@@ -11,6 +11,7 @@ promised bytes that changed: it is reported with its offsets, nothing behind it 
 and the log goes on after it.
 """
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from varve.storage.files import FileSystem
 from varve.storage.segment import Segment
 from varve.storage.segment_reader import SegmentReader
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
@@ -54,7 +57,7 @@ class Damage:
         )
 
 
-# --- names ------------------------------------------------------------------------------------
+# --- names -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +187,7 @@ def _range_of(
     return base_offset, Offset(max(reader.next_offset, base_offset + 1))
 
 
-# --- batches ------------------------------------------------------------------------------------
+# --- batches ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +265,18 @@ def walk_segment(segment: Segment, from_offset: Offset, visit: BatchVisitor) -> 
     )
 
 
+def rebuild_indexes(segment: Segment) -> None:
+    """A sealed segment gets new indexes from its log file, which is not touched."""
+    logger.warning("rebuilding the indexes of %s", segment.name)
+    size, next_offset = segment.size, segment.next_offset
+    segment.activate(now_ms=segment.modified_ms())
+    walk_segment(segment, Offset(0), lambda _decoder, _first, _stop: None)
+    segment.size, segment.next_offset = size, next_offset
+    segment.freeze()
+    segment.seal()
+    segment.needs_new_indexes = False
+
+
 def _walk_start(
     segment: Segment, from_offset: Offset, file_size: int
 ) -> tuple[FilePosition, Offset]:
@@ -302,7 +317,7 @@ def _header_at(segment: Segment, position: FilePosition) -> BatchHeader | None:
         return None
 
 
-# --- the decision -----------------------------------------------------------------------------
+# --- the decision ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

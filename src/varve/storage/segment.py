@@ -101,10 +101,11 @@ class Segment:
         self._state = new_walk_state()
         self._unflushed_entries = 0
         self._is_frozen = file is None
+        self.needs_new_indexes = False
         self._largest: tuple[TimestampMs, Offset] | None = None
         self._lock = threading.Lock()
 
-    # --- opening -------------------------------------------------------------------------------
+    # --- opening -----------------------------------------------------------------------------
 
     @classmethod
     def create(
@@ -202,7 +203,7 @@ class Segment:
         self.created_ms = now_ms
         self._is_frozen = False
 
-    # --- facts ---------------------------------------------------------------------------------
+    # --- facts -------------------------------------------------------------------------------
 
     def path(self, kind: FileKind, suffix: str = NO_SUFFIX) -> str:
         return os.path.join(self.directory, segment_file_name(self.base_offset, kind, suffix))
@@ -248,7 +249,7 @@ class Segment:
     def modified_ms(self) -> TimestampMs:
         return TimestampMs(self._fs.modified_ms(self.name))
 
-    # --- writing -------------------------------------------------------------------------------
+    # --- writing -----------------------------------------------------------------------------
 
     def append(
         self,
@@ -335,7 +336,7 @@ class Segment:
         self.transaction_index.seal()
         self._file = None
 
-    # --- taking over what a walk found ------------------------------------------------------------
+    # --- taking over what a walk found -------------------------------------------------------
 
     def index_walked(
         self, decoder: BatchDecoder, first: int, count: int, chunk_position: int
@@ -382,7 +383,7 @@ class Segment:
         self._state = new_walk_state()
         self._largest = None
 
-    # --- cutting ---------------------------------------------------------------------------------
+    # --- cutting -----------------------------------------------------------------------------
 
     def truncate_to(self, position: FilePosition, next_offset: Offset) -> None:
         """Cut at a batch boundary. Durable after `sync_log`."""
@@ -401,7 +402,22 @@ class Segment:
         assert position == self.size, (position, self.size)
         self._file.truncate_to(position)
 
-    # --- reading ---------------------------------------------------------------------------------
+    def cut_frozen(self, next_offset: Offset) -> None:
+        """Cut a segment that was just frozen, while its indexes may be on their way to disk.
+
+        They then hold entries past the end: `needs_new_indexes` says so.
+        """
+        position = self.reader().locate(next_offset, self.hint(next_offset))
+        if position is None:
+            return
+        file = self._fs.open_write(self.name)
+        file.truncate_to(position)
+        file.sync()
+        self.size = position
+        self.next_offset = next_offset
+        self.needs_new_indexes = True
+
+    # --- reading -----------------------------------------------------------------------------
 
     def file(self) -> File:
         """The log file, opened if need be. Keep the reference while reading."""
@@ -433,7 +449,7 @@ class Segment:
             self.time_index.release()
             self.transaction_index.release()
 
-    # --- leaving ---------------------------------------------------------------------------------
+    # --- leaving -----------------------------------------------------------------------------
 
     def mark_deleted(self) -> list[str]:
         """Rename every file to `.deleted`; return the new paths. Readers keep what they hold."""

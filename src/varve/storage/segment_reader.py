@@ -130,7 +130,7 @@ class SegmentReader:
                 at += got - HEADER_SIZE + 1  # a header may straddle the end of what was read
         return None
 
-    # --- one chunk -----------------------------------------------------------------------------
+    # --- one chunk ---------------------------------------------------------------------------
 
     def _load(self, chunk_bytes: int, stop_offset: int) -> tuple[int, int]:
         wanted = min(chunk_bytes, self._size - self.position)
@@ -174,7 +174,7 @@ class SegmentReader:
             return HEADER_SIZE
         return LOG_OVERHEAD + int.from_bytes(self._buffer[at + 8 : at + 12], "big", signed=True)
 
-    # --- damage ----------------------------------------------------------------------------------
+    # --- damage ------------------------------------------------------------------------------
 
     def _damage(self, reason: str) -> CorruptSegmentError:
         following = self.resume_after(self.position + 1, self.next_offset)
