@@ -82,8 +82,9 @@ class FileNode:
     content: bytearray = field(default_factory=bytearray)
     base: bytearray = field(default_factory=bytearray)
     changes: list[Change] = field(default_factory=list)
-    words: dict[int, list[bytes]] = field(default_factory=dict)  # position -> what may survive
-    dirty_words: set[int] = field(default_factory=set)
+    words: dict[int, bytes] = field(default_factory=dict)  # position -> what is on the disk
+    word_stores: list[tuple[int, bytes]] = field(default_factory=list)  # since, in order
+    has_dirty_words: bool = False
     was_synced: bool = False
     modified_ms: int = 0
 
@@ -92,11 +93,11 @@ class FileNode:
         self.changes.append(change)
 
     def store_word(self, position: int, word: bytes) -> None:
-        if position not in self.words:
-            self.words[position] = [bytes(self.content[position : position + len(word)])]
-        if word not in self.words[position]:
-            self.words[position].append(word)
-        self.dirty_words.add(position)
+        """All words of a file lie in one sector, which the disk writes as a whole."""
+        assert position + len(word) <= SECTOR_SIZE, position
+        self.words.setdefault(position, bytes(self.content[position : position + len(word)]))
+        self.word_stores.append((position, word))
+        self.has_dirty_words = True
         _write(self.content, position, word)
 
     def sync(self) -> None:
@@ -105,16 +106,16 @@ class FileNode:
             if change.state is State.PENDING:
                 change.state = State.SYNCED
         self._settle()
-        for position in self.dirty_words:
-            word = bytes(self.content[position : position + len(self.words[position][0])])
-            self.words[position] = [word]
-        self.dirty_words.clear()
+        if self.has_dirty_words:
+            self.words.update(self.word_stores)
+            self.word_stores.clear()
+            self.has_dirty_words = False
 
     def fail_sync(self) -> None:
         for change in self.changes:
             if change.state is State.PENDING:
                 change.state = State.UNDECIDED
-        self.dirty_words.clear()  # clean, says the kernel; which value the disk has, nobody
+        self.has_dirty_words = False  # clean, says the kernel; which moment the disk has, nobody
 
     def copy(self) -> FileNode:
         return replace(
@@ -122,8 +123,8 @@ class FileNode:
             content=bytearray(self.content),
             base=bytearray(self.base),
             changes=[replace(change) for change in self.changes],
-            words={position: list(words) for position, words in self.words.items()},
-            dirty_words=set(self.dirty_words),
+            words=dict(self.words),
+            word_stores=list(self.word_stores),
         )
 
     def after_power_cut(self, rng: random.Random) -> FileNode:
@@ -140,8 +141,7 @@ class FileNode:
             elif mood is Mood.MIXED or (mood is Mood.PREFIX and kept == 0):
                 change.apply_in_part(content, rng)
             kept -= 1
-        for position, words in sorted(self.words.items()):
-            word = rng.choice(words)
+        for position, word in self._surviving_words(rng).items():
             if position + len(word) <= len(content):
                 _write(content, position, word)
         return FileNode(
@@ -150,6 +150,12 @@ class FileNode:
             was_synced=True,
             modified_ms=self.modified_ms,
         )
+
+    def _surviving_words(self, rng: random.Random) -> dict[int, bytes]:
+        """The words as they were at one moment since the last sync, between any two stores."""
+        stores = len(self.word_stores)
+        moment = rng.choice((0, stores, rng.randint(0, stores)))
+        return self.words | dict(self.word_stores[:moment])
 
     def _settle(self) -> None:
         """Move the changes that nothing undecided precedes into the base."""
@@ -177,6 +183,11 @@ class NameChange:
 
     def __post_init__(self) -> None:
         self.unsynced_directories |= {directory for directory, _, _ in self.gone + self.come}
+
+    def copy(self) -> NameChange:
+        copied = replace(self, unsynced_directories=set())
+        copied.unsynced_directories = set(self.unsynced_directories)  # not those of a new change
+        return copied
 
     def apply(self, tree: Tree) -> None:
         for directory, name, node in self.gone:
@@ -240,10 +251,7 @@ class Disk:
             files={node: file.copy() for node, file in self.files.items()},
             tree={node: dict(names) for node, names in self.tree.items()},
             base_tree={node: dict(names) for node, names in self.base_tree.items()},
-            name_changes=[
-                replace(change, unsynced_directories=set(change.unsynced_directories))
-                for change in self.name_changes
-            ],
+            name_changes=[change.copy() for change in self.name_changes],
             next_node=self.next_node,
         )
 

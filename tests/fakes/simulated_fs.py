@@ -19,7 +19,7 @@ import errno
 import posixpath
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from fakes.manual_clock import ManualClock
@@ -54,6 +54,7 @@ class SimulatedFileSystem:
     """Implements the `FileSystem` port. Any thread may call; one call runs at a time.
 
     `calls` counts the calls that reach the disk and `call_log` lists them as (operation, path).
+    `watch`, where there is one, is told of each call before it has any effect.
     """
 
     def __init__(self, *, capacity_bytes: int | None = None, clock: Clock | None = None) -> None:
@@ -62,6 +63,7 @@ class SimulatedFileSystem:
         self.guard = threading.RLock()
         self.calls = 0
         self.call_log: list[tuple[str, str]] = []
+        self.watch: Callable[[str, str], None] | None = None
         self._disk = Disk()
         self._locks: dict[str, SimulatedLock] = {}
         self._faults: dict[int, Fault] = {}
@@ -258,6 +260,8 @@ class SimulatedFileSystem:
     def call(self, operation: str, path: str) -> Iterator[ShortWrite | None]:
         """One counted call: fails if it is due to, else runs alone."""
         with self.guard:
+            if self.watch is not None:
+                self.watch(operation, path)
             self.calls += 1
             self.call_log.append((operation, path))
             fault = self._faults.pop(self.calls, None) or self._take_next_fault(operation, path)

@@ -42,7 +42,9 @@ _BYTES_TARGET: Final = 4 * MIB
 
 
 def arrow_schema(columns: Sequence[str] = COLUMN_NAMES) -> pa.Schema:
-    """The schema of `scan`, or of the part of it that `columns` names."""
+    """The schema of `scan`, or of the part of it that `columns` names: at least one."""
+    if not columns:
+        raise ConfigError("columns", "()", f"must be some of {', '.join(COLUMN_NAMES)}")
     for name in columns:
         if name not in _TYPES:
             raise ConfigError("columns", name, f"must be among {', '.join(COLUMN_NAMES)}")
@@ -144,7 +146,10 @@ def _headers(run: RecordRun) -> "pa.Array[Any]":
         try:
             names.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise FormatError(f"header name is not UTF-8: {error}") from error
+            position = run.table[run.start * tables.RECORD_ROW + tables.R_HEADERS_POSITION]
+            raise FormatError(
+                f"header name is not UTF-8, here or behind: {error}", position=position
+            ) from error
     values = _binary(run, table, 0, total, tables.R_VALUE_POSITION, pa.binary())
     items = pa.StructArray.from_arrays([names, values], fields=list(_HEADER_TYPE))
     return pa.Array.from_buffers(

@@ -51,7 +51,7 @@ _STOP_REASONS: Final = {
     tables.STOP_SHORT_BATCH: "the file ends inside a batch",
     tables.STOP_BAD_SIZE: "batch size is impossible",
     tables.STOP_BAD_MAGIC: "not a batch header (magic is not 2)",
-    tables.STOP_BAD_OFFSET: "batch offsets go back or do not fit",
+    tables.STOP_BAD_OFFSET: "batch offsets do not follow those before it",
     tables.STOP_BAD_COUNT: "record count is negative",
 }
 
@@ -110,7 +110,18 @@ class RecordRun:
         try:
             return kernels.make_records(self.data, self.table, self.start, self.end, Record)
         except UnicodeDecodeError as error:
-            raise FormatError(f"header name is not UTF-8: {error}") from error
+            raise FormatError(
+                f"header name is not UTF-8: {error}", position=self._misnamed_headers()
+            ) from error
+
+    def _misnamed_headers(self) -> int:
+        """Where the headers begin of the first record that has a name which is not text."""
+        for row in range(self.start, self.end):
+            try:
+                kernels.make_records(self.data, self.table, row, row + 1, Record)
+            except UnicodeDecodeError:
+                return self.table[row * tables.RECORD_ROW + tables.R_HEADERS_POSITION]
+        raise AssertionError("every record has sound headers")
 
 
 class BatchDecoder:
@@ -136,14 +147,17 @@ class BatchDecoder:
         *,
         next_offset_min: int = 0,
         stop_offset: int = INT64_MAX,
+        offset_limit: int = INT64_MAX,
+        is_dense: bool = False,
     ) -> int:
         """Find the batches in ``data[start:end]``; return how many.
 
-        `position` and `stop` then say where the walk ended and why.
+        `position` and `stop` then say where the walk ended and why. See `kernels.scan_headers`
+        on what offsets batches may have.
         """
         self._data = data
         self.count, self.position, self.stop = kernels.scan_headers(
-            data, start, end, next_offset_min, stop_offset, self.rows
+            data, start, end, next_offset_min, stop_offset, offset_limit, is_dense, self.rows
         )
         return self.count
 

@@ -17,19 +17,15 @@ from varve.format.batch_header import (
     CRC_START,
     HEADER_SIZE,
     LOG_APPEND_TIME,
-    LOG_OVERHEAD,
-    BatchHeader,
-    pack_batch_header_into,
+    pack_new_header_into,
 )
 from varve.format.compression import Codec, compress
 from varve.format.record import Record
 from varve.quantities import (
     KIB,
-    NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    Offset,
     ProducerId,
     TimestampMs,
 )
@@ -157,23 +153,16 @@ def _finish(
         attributes |= LOG_APPEND_TIME
         max_timestamp = now_ms
     data = memoryview(buffer)[:end]
-    pack_batch_header_into(
+    pack_new_header_into(
         data,
-        0,
-        BatchHeader(
-            base_offset=Offset(0),
-            batch_length=end - LOG_OVERHEAD,
-            leader_epoch=NO_LEADER_EPOCH,
-            crc=0,
-            attributes=attributes,
-            last_offset_delta=max(record_count - 1, 0),
-            base_timestamp=TimestampMs(base_timestamp),
-            max_timestamp=TimestampMs(max_timestamp),
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            base_sequence=producer.base_sequence,
-            record_count=record_count,
-        ),
+        end,
+        attributes,
+        record_count,
+        base_timestamp,
+        max_timestamp,
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.base_sequence,
     )
     seal(data)
     return BuiltBatch(data, record_count, TimestampMs(max_timestamp))

@@ -27,6 +27,7 @@ from typing import Final
 from varve.errors import FormatError, TruncatedInputError, UnsupportedFormatError
 from varve.quantities import (
     INT32_MAX,
+    NO_LEADER_EPOCH,
     NO_SEQUENCE,
     LeaderEpoch,
     Offset,
@@ -175,6 +176,40 @@ def encode_batch_header(header: BatchHeader) -> bytes:
         header.producer_epoch,
         header.base_sequence,
         header.record_count,
+    )
+
+
+def pack_new_header_into(
+    buffer: bytearray | memoryview,
+    size: int,
+    attributes: int,
+    record_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> None:
+    """The header of a batch of `size` bytes that has no place yet, without its checksum.
+
+    Positional, and without a `BatchHeader` in between: this runs once per single append.
+    """
+    _LAYOUT.pack_into(
+        buffer,
+        0,
+        0,
+        size - LOG_OVERHEAD,
+        NO_LEADER_EPOCH,
+        MAGIC,
+        0,
+        attributes,
+        max(record_count - 1, 0),
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
     )
 
 

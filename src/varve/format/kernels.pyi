@@ -13,7 +13,14 @@ _Words = array[int] | memoryview
 COMPILED: bool
 
 def scan_headers(
-    data: Buffer, start: int, end: int, next_offset_min: int, stop_offset: int, rows: _Words
+    data: Buffer,
+    start: int,
+    end: int,
+    next_offset_min: int,
+    stop_offset: int,
+    offset_limit: int,
+    is_dense: bool,
+    rows: _Words,
 ) -> tuple[int, int, int]: ...
 def first_bad_checksum(
     data: Buffer,
@@ -60,6 +67,9 @@ def take_binary(
     out_row: int,
     out_position: int,
 ) -> tuple[int, int]: ...
+def survey_records(
+    records: list[Any], record_type: type[Record]
+) -> tuple[int | None, int | None, int]: ...
 def encode_records(
     records: list[Any], first: int, now_ms: int, record_type: type[Record], out: Buffer, start: int
 ) -> tuple[int, int, int, int, int]: ...

@@ -36,6 +36,8 @@ from varve.quantities import INT64_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, Offset, Ti
 _FAULTS_LISTED: Final = 100  # enough to mend a producer by; a batch may hold a million
 _NO_KEY: Final = 1
 
+_NOTHING_WHOLE: Final = (tables.STOP_END, tables.STOP_SHORT_HEADER, tables.STOP_SHORT_BATCH)
+
 BatchBytes = bytes | bytearray | memoryview
 
 
@@ -82,14 +84,22 @@ def _sole_batch(decoder: BatchDecoder, view: memoryview, config: TopicConfig) ->
         if decoder.stop in DAMAGE_STOPS:
             raise FormatError(describe_stop(decoder.stop), position=decoder.position)
         raise InvalidRecordError("no batch to append")
-    # Bytes behind the last whole batch are left out, as a client may send a part of one.
     header = decode_batch_header(view)
     if header.size > config.max_message_bytes:
         raise RecordTooLargeError(size=header.size, limit=config.max_message_bytes)
     decoder.check_checksum(0)
-    if count > 1:
-        raise InvalidRecordError("exactly one batch per append, found more")
+    if header.size < len(view):
+        _check_rest(view[header.size :], position=header.size)
     return header
+
+
+def _check_rest(rest: memoryview, *, position: int) -> None:
+    """What lies behind the batch may be a part of another one: a client may cut anywhere."""
+    following = BatchDecoder()
+    if following.scan(rest, 0, len(rest)):
+        raise InvalidRecordError("exactly one batch per append, found more")
+    if following.stop not in _NOTHING_WHOLE:
+        raise FormatError(describe_stop(following.stop), position=position)
 
 
 def _check_header(header: BatchHeader) -> None:
@@ -104,6 +114,8 @@ def _check_header(header: BatchHeader) -> None:
             f"last offset delta {header.last_offset_delta} does not fit "
             f"{header.record_count} records"
         )
+    if header.producer_id < NO_PRODUCER_ID:
+        raise InvalidRecordError(f"producer id {header.producer_id}")
     if header.producer_id != NO_PRODUCER_ID:
         if header.base_sequence < 0:
             raise InvalidRecordError(f"sequence {header.base_sequence} of an idempotent producer")
@@ -147,9 +159,9 @@ def _at(run: RecordRun, index: int, config: TopicConfig, now_ms: TimestampMs) ->
 def _bounds(config: TopicConfig, now_ms: TimestampMs) -> tuple[int, int]:
     """The oldest and newest timestamp accepted. With log append time the record's is not used."""
     if config.is_log_append_time:
-        return -INT64_MAX, INT64_MAX
+        return -INT64_MAX - 1, INT64_MAX
     return (
-        max(now_ms - config.message_timestamp_before_max_ms, -INT64_MAX),
+        max(now_ms - config.message_timestamp_before_max_ms, 0),
         min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX),
     )
 
@@ -158,6 +170,8 @@ def _timestamp_rule(timestamp_ms: int, config: TopicConfig, now_ms: TimestampMs)
     if timestamp_ms > now_ms:
         limit = f"message.timestamp.after.max.ms = {config.message_timestamp_after_max_ms}"
         return f"timestamp {timestamp_ms} is {timestamp_ms - now_ms} ms in the future; {limit}"
+    if timestamp_ms < 0:
+        return f"timestamp {timestamp_ms} is before 1970"
     limit = f"message.timestamp.before.max.ms = {config.message_timestamp_before_max_ms}"
     return f"timestamp {timestamp_ms} is {now_ms - timestamp_ms} ms in the past; {limit}"
 
@@ -190,8 +204,11 @@ def _rebuilt(
     run: RecordRun, header: BatchHeader, config: TopicConfig, now_ms: TimestampMs
 ) -> CheckedBatch:
     codec = config.codec if config.codec is not None else Codec(header.attributes & CODEC_MASK)
+    records = run.records()
+    if config.is_log_append_time:
+        records = [record._replace(timestamp_ms=None) for record in records]
     built = build_batch(
-        run.records(),
+        records,
         now_ms,
         BatchStyle(
             bytes_max=config.max_message_bytes,

@@ -20,10 +20,13 @@ from varve.format.group_offsets import (
     encode_offset_value,
     group_partition,
 )
+from varve.log.partition_log import PartitionLog
+from varve.log.read_only_log import ReadOnlyLog
 from varve.log.topic import Topic
 from varve.quantities import Offset, TimestampMs
 
 TopicPartition = tuple[str, int]
+OffsetsTopic = Topic[PartitionLog] | Topic[ReadOnlyLog]
 
 _METADATA_CHARS_MAX = 4096
 
@@ -43,7 +46,7 @@ class CommittedOffsets:
     `open_topic` gives the topic, creating it when asked to; None when there is none yet.
     """
 
-    def __init__(self, open_topic: Callable[[bool], Topic | None], clock: Clock) -> None:
+    def __init__(self, open_topic: Callable[[bool], OffsetsTopic | None], clock: Clock) -> None:
         self._open_topic = open_topic
         self._clock = clock
         self._lock = threading.Lock()
@@ -141,6 +144,10 @@ class Group:
 
         A value may be (offset, metadata).
         """
+        places: list[object] = list(offsets)
+        for place in places:
+            if not isinstance(place, tuple) or len(place) != 2:
+                raise TypeError(f"commit takes {{(topic, partition): offset}}, not {place!r}")
         self._offsets.commit(
             self.name,
             {

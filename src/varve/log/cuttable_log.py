@@ -12,7 +12,7 @@ from varve.log.durable_log import DurableLog, segment_limits
 from varve.log.log_reader import LogView
 from varve.log.producer_snapshots import load_newest, remove_snapshot, replay, snapshot_path
 from varve.log.segment_list import SegmentList
-from varve.quantities import FilePosition, Offset
+from varve.quantities import Offset
 from varve.storage.checkpoint_file import write_epoch_checkpoint
 from varve.storage.recovery import find_files, walk_segment
 from varve.storage.segment import Segment
@@ -26,21 +26,37 @@ class CuttableLog(DurableLog):
     def truncate_to(self, offset: int) -> None:
         """Throw away everything from `offset` on; the batch that holds it goes whole.
 
-        The marks that vouch for it go first: a crash in between leaves a longer log, never one
-        that claims what it lost.
+        When that batch reaches below the start, nothing readable is left and the log goes on,
+        empty, at its start.
         """
         with self._sync_lock, self._lock:
             self._check_writable()
-            if offset < self._view.start:
-                raise OffsetOutOfRangeError(Offset(offset), start=self._view.start, end=self._end)
-            if offset < self._end:
-                self._lower_marks(Offset(offset))
-            if self._epochs.truncate_from_end(Offset(offset)):
-                write_epoch_checkpoint(self._fs, self.directory, self._epochs.entries)
-            if offset < self._end:
-                self._cut(Offset(offset))
-                self._reload_producers()
+            start = self._view.start
+            if offset < start:
+                raise OffsetOutOfRangeError(Offset(offset), start=start, end=self._end)
+            cut = self._boundary_at(Offset(offset))
+            if cut < start:
+                self._empty(start)
+            else:
+                if cut < self._end:
+                    self._lower_marks(cut)
+                if self._epochs.truncate_from_end(cut):
+                    write_epoch_checkpoint(self._fs, self.directory, self._epochs.entries)
+                if cut < self._end:
+                    self._cut(cut)
+                    self._reload_producers()
         self._owner.save_recovery_points()
+
+    def _boundary_at(self, offset: Offset) -> Offset:
+        """`offset`, or where the batch that holds it starts."""
+        if offset >= self._end:
+            return offset
+        segments = self._view.segments
+        segment = segments[max(segments.floor(offset), 0)]
+        reader = segment.reader()
+        if reader.locate(offset, segment.hint(offset)) is None:
+            return offset
+        return min(offset, reader.next_offset)
 
     def _lower_marks(self, offset: Offset) -> None:
         point = min(self._recovery_point, self._view.segments.active.base_offset, offset)
@@ -69,8 +85,7 @@ class CuttableLog(DurableLog):
         reader = segment.reader()
         position = reader.locate(offset, segment.hint(offset))
         if position is not None:
-            end = self._offset_at(segment, position)
-            segment.truncate_to(position, end)
+            segment.truncate_to(position, min(offset, reader.next_offset))
             self._rewalk(segment)
         segment.sync_log()
         self._fs.sync_directory(self.directory)
@@ -83,10 +98,6 @@ class CuttableLog(DurableLog):
         )
         self._marks.publish(high_watermark=self._view.high_watermark, durable=self._durable)
 
-    def _offset_at(self, segment: Segment, position: FilePosition) -> Offset:
-        header = segment.file().read_at(position, 8)
-        return Offset(int.from_bytes(header, "big"))
-
     def _reopen(self, segment: Segment) -> Segment:
         """A sealed segment becomes the active one again."""
         again = Segment.open_sealed(
@@ -96,7 +107,8 @@ class CuttableLog(DurableLog):
             size=segment.size,
             next_offset=segment.next_offset,
             handles=self._handles,
-            limits=segment_limits(self._config),
+            limits=segment_limits(self._config, allows_gaps=self.allows_gaps),
+            is_last=True,
         )
         if segment in self._unsealed:
             segment.seal()
@@ -124,27 +136,29 @@ class CuttableLog(DurableLog):
         """Throw everything away; the log goes on, empty, at `offset`."""
         with self._sync_lock, self._lock:
             self._check_writable()
-            old = self._view.segments
-            new_offset = Offset(offset)
-            self._recovery_point = self._durable = Offset(0)
-            self._marks.publish(high_watermark=new_offset, log_start=new_offset, durable=Offset(0))
-            self._owner.save_recovery_points()
-            for segment in old:
-                self._owner.delete_later(segment.mark_deleted(), 0)
-                remove_snapshot(self._fs, self.directory, segment.base_offset)
-            self._unsealed = []
-            new = self._new_segment(new_offset, self._clock.now_ms())
-            self._fs.sync_directory(self.directory)
-            self._end = self._durable = self._recovery_point = new_offset
-            self._view = LogView(
-                segments=SegmentList([new]), start=new_offset, high_watermark=new_offset
-            )
-            self._producers.reset(new_offset)
-            self._epochs.clear()
-            write_epoch_checkpoint(self._fs, self.directory, self._epochs.entries)
-            self._marks.publish(durable=new_offset)
+            self._empty(Offset(offset))
         self._owner.save_log_starts()
         self._owner.save_recovery_points()
+
+    def _empty(self, offset: Offset) -> None:
+        """Holds both locks. No segments but a new one at `offset`."""
+        old = self._view.segments
+        self._recovery_point = self._durable = Offset(0)
+        self._marks.publish(high_watermark=offset, log_start=offset, durable=Offset(0))
+        self._marks.sync()
+        self._owner.save_recovery_points()
+        for segment in old:
+            self._owner.delete_later(segment.mark_deleted(), 0)
+            remove_snapshot(self._fs, self.directory, segment.base_offset)
+        self._unsealed = []
+        new = self._new_segment(offset, self._clock.now_ms())
+        self._fs.sync_directory(self.directory)
+        self._end = self._durable = self._recovery_point = offset
+        self._view = LogView(segments=SegmentList([new]), start=offset, high_watermark=offset)
+        self._producers.reset(offset)
+        self._epochs.clear()
+        write_epoch_checkpoint(self._fs, self.directory, self._epochs.entries)
+        self._marks.publish(durable=offset)
 
     def _take_back(self, offset: Offset) -> None:
         """Undo the batches of an append that failed half-way; none of them was seen.
@@ -221,4 +235,6 @@ class CuttableLog(DurableLog):
                     self._fs.rename(snapshot, snapshot + DELETED)
                     paths.append(snapshot + DELETED)
                 self._owner.delete_later(paths, self._config.file_delete_delay_ms)
+            # Until the names are gone for good, only the checkpoint keeps them deleted.
+            self._fs.sync_directory(self.directory)
             return sum(segment.size for segment in gone)

@@ -17,6 +17,7 @@ Where both are needed, `_sync_lock` comes first.
 import errno
 import logging
 import threading
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -24,6 +25,7 @@ from typing import Final, Protocol
 
 from varve.clock import Clock
 from varve.errors import DiskFullError, LogClosedError, LogFailedError
+from varve.log.group_commit import CommitQueue, PendingAppend
 from varve.log.leader_epochs import LeaderEpochs
 from varve.log.log_loader import LoadedLog
 from varve.log.log_reader import LogReader, LogView
@@ -77,10 +79,11 @@ class LogParts:
     random: Random
 
 
-def segment_limits(config: TopicConfig) -> SegmentLimits:
+def segment_limits(config: TopicConfig, *, allows_gaps: bool) -> SegmentLimits:
     return SegmentLimits(
         index_bytes_max=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
+        is_dense=not allows_gaps,
     )
 
 
@@ -110,6 +113,7 @@ class DurableLog(LogReader):
         self._lock = threading.Lock()
         self._sync_lock = threading.Lock()
         self._progress = threading.Condition()
+        self._commits = CommitQueue()
         self._failure: LogFailedError | None = None
         self._is_closed = False
         self._end = loaded.end
@@ -206,15 +210,28 @@ class DurableLog(LogReader):
 
     def await_durable(self, end: Offset) -> None:
         """Return once everything below `end` is on the disk; raise if that cannot be had."""
-        if self._durable >= end:
-            return
-        self._flusher.request(self)
-        with self._progress:
-            while self._durable < end and self._failure is None and not self._is_closed:
-                self._progress.wait()
-        if self._durable >= end:
-            return
-        raise self._failure or LogClosedError(self.name)
+        if self._durable < end:
+            now_ms = self._clock.now_ms()
+            self._commits.commit(PendingAppend(None, 0, now_ms, now_ms, None), self._serve)
+        if self._durable < end:
+            raise self._failure or LogClosedError(self.name)
+
+    def _serve(self, group: list[PendingAppend]) -> None:
+        """Leading a group commit: give the batches their places, then sync once."""
+        with self._sync_lock:
+            with self._lock:
+                self._place(group)
+            try:
+                self._sync()
+            except OSError as error:
+                self._fail(f"a sync failed: {error}")
+        for item in group:
+            if item.error is None and item.data is not None:
+                item.error = self._failure
+
+    @abstractmethod
+    def _place(self, group: list[PendingAppend]) -> None:
+        """Holds the lock. Write what has data; an error goes to the item it concerns."""
 
     def sync(self) -> None:
         """Make everything appended so far durable."""
@@ -257,8 +274,6 @@ class DurableLog(LogReader):
                 self._publish(self._durable)
             else:
                 self._marks.publish(durable=self._durable)
-        with self._progress:
-            self._progress.notify_all()
 
     def flush_if_due(self) -> None:
         """By the housekeeping: honour `flush.ms`."""
@@ -408,7 +423,7 @@ class DurableLog(LogReader):
             self.directory,
             base_offset,
             handles=self._handles,
-            limits=segment_limits(self._config),
+            limits=segment_limits(self._config, allows_gaps=self.allows_gaps),
             now_ms=now_ms,
         )
 

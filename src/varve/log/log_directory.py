@@ -35,7 +35,13 @@ from varve.log.durable_log import FlushQueue
 from varve.log.partition_log import PartitionLog
 from varve.quantities import MIB, Offset
 from varve.storage.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
-from varve.storage.files import FileSystem, LockHandle, read_whole, replace_file
+from varve.storage.files import (
+    FileSystem,
+    LockHandle,
+    make_durable_directory,
+    read_whole,
+    replace_file,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +97,8 @@ class LogDirectory:
 
     def open(self, cluster_id: str | None) -> None:
         """Take the lock and read what the last owner left. The clean mark goes at once."""
-        self._fs.make_directory(self.path)
+        if not self._fs.exists(os.path.join(self.path, META_PROPERTIES)):
+            make_durable_directory(self._fs, self.path)
         self._lock = self._fs.lock(self.path)
         try:
             self.meta = self._load_meta(cluster_id)
@@ -141,14 +148,26 @@ class LogDirectory:
             write_offset_checkpoint(self._fs, self.path, RECOVERY_POINT, points)
 
     def save_log_starts(self) -> None:
-        """Write down where logs start that do not start with their first file."""
+        """Write down where logs start.
+
+        Also of those that start with their first file: the mapped mark may be older than the
+        deletion of the files before it, and must not make them look lost.
+        """
         with self._files:
-            starts = {
-                name: log.start_offset
-                for name, log in list(self.logs.items())
-                if log.start_offset > log.view().segments.first_offset
-            }
-            write_offset_checkpoint(self._fs, self.path, LOG_START, starts)
+            write_offset_checkpoint(self._fs, self.path, LOG_START, self._log_starts())
+
+    def save_found_log_starts(self) -> None:
+        """Once all logs are open: a start that only a mapped mark told of must not go back."""
+        starts = self._log_starts()
+        if any(self.checkpoints.log_starts.get(name) != start for name, start in starts.items()):
+            self.save_log_starts()
+
+    def _log_starts(self) -> dict[PartitionName, Offset]:
+        return {
+            name: log.start_offset
+            for name, log in list(self.logs.items())
+            if log.start_offset > 0
+        }
 
     def save_high_watermarks(self) -> None:
         with self._files:

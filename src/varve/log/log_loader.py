@@ -176,6 +176,7 @@ def _open_all(request: LoadRequest, found: list[FoundSegment]) -> list[Segment]:
             next_offset=segment.base_offset if end is None else end,
             handles=request.handles,
             limits=request.limits,
+            is_last=end is None,
         )
         for segment, end in zip(found, ends, strict=True)
     ]

@@ -5,13 +5,20 @@ works on a view of the segments and never goes past the high watermark of that v
 may vanish under it, by retention, or be replaced, by compaction; then it takes a new view.
 """
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.errors import CorruptSegmentError, FormatError, OffsetOutOfRangeError
+from varve.errors import (
+    CorruptSegmentError,
+    FormatError,
+    InvalidTimestampError,
+    LogClosedError,
+    OffsetOutOfRangeError,
+)
 from varve.format import kernel_tables as tables
 from varve.format import kernels
 from varve.format.batch import RecordRun
@@ -33,8 +40,7 @@ MAX_TIMESTAMP: Final = -3
 _PARALLEL_RANGE_BYTES: Final = 16 * MIB
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogView:
+class LogView(NamedTuple):
     """One consistent view of a log; a new view replaces it, nothing edits it.
 
     Invariant: ``start <= high_watermark``. Offsets in [start, high_watermark) may be read.
@@ -354,7 +360,7 @@ class LogReader(ABC):
         if timestamp_ms == MAX_TIMESTAMP:
             return self._find_max_timestamp(view)
         if timestamp_ms < 0:
-            raise FormatError(
+            raise InvalidTimestampError(
                 f"timestamp {timestamp_ms} has no meaning; use -1, -2, -3 or 0 and up"
             )
         target = TimestampMs(timestamp_ms)
@@ -378,12 +384,34 @@ class LogReader(ABC):
             _, near = segment.time_index.lookup(TimestampMs(target - 1))
         except (FormatError, OSError):
             near = segment.base_offset
-        near = max(near, segment.base_offset)
-        for run in self._segment_runs(segment, max(near, view.start), view.high_watermark):
+        start = max(near, segment.base_offset, view.start)
+        for run in self._timed_runs(view, segment, start, target):
             row = kernels.first_row_at_time(run.table, run.start, run.end, target)
             if row < run.end:
                 return _match(run, row)
         return None
+
+    def _timed_runs(
+        self, view: LogView, segment: Segment, start: Offset, target: TimestampMs
+    ) -> Iterator[RecordRun]:
+        """The records of each batch that may hold one at `target` or later.
+
+        Control records have a place in time too: they count here, as they do in Kafka.
+        """
+        reader = segment.reader(size=self._bound(segment))
+        position = reader.locate(start, segment.hint(start))
+        if position is None:
+            return
+        decoder, stop = reader.decoder, view.high_watermark
+        for first, end in reader.chunks(
+            position, reader.next_offset, start_offset=start, stop_offset=stop
+        ):
+            for index in range(first, end):
+                if decoder.field(index, tables.B_MAX_TIMESTAMP) >= target:
+                    run = decoder.parse(index)
+                    run.start = kernels.first_row_at(run.table, run.start, run.end, start)
+                    run.end = kernels.first_row_at(run.table, run.start, run.end, stop)
+                    yield run
 
     def _find_max_timestamp(self, view: LogView) -> TimeMatch | None:
         best: TimeMatch | None = None
@@ -404,7 +432,7 @@ class LogReader(ABC):
         timestamp, last_offset = self._largest(segment)
         # The batch that holds the largest timestamp ends with `last_offset`.
         start = view.start if timestamp == NO_TIMESTAMP else max(view.start, segment.base_offset)
-        for run in self._segment_runs(segment, start, view.high_watermark):
+        for run in self._timed_runs(view, segment, start, TimestampMs(largest + 1)):
             row = kernels.first_row_at_time(run.table, run.start, run.end, largest + 1)
             while row < run.end:
                 found = _match(run, row)
@@ -437,8 +465,10 @@ class LogReader(ABC):
     # --- the walk ----------------------------------------------------------------------------
 
     def _range(self, start: int | None, stop: int | None) -> tuple[Offset, Offset]:
+        if self.is_closed:
+            raise LogClosedError(self.name)
         view = self.view()
-        first = view.start if start is None else Offset(start)
+        first = view.start if start is None else Offset(operator.index(start))
         if not view.start <= first <= view.high_watermark:
             raise OffsetOutOfRangeError(first, start=view.start, end=view.high_watermark)
         end = view.high_watermark if stop is None else min(Offset(stop), view.high_watermark)
@@ -455,19 +485,21 @@ class LogReader(ABC):
             index = max(view.segments.floor(offset), 0)
             segment = view.segments[index]
             try:
-                file, size = segment.file(), self._bound(segment)
+                fresh = segment.reader(size=self._bound(segment))
             except FileNotFoundError:
                 self._refresh()
                 if self.view().segments is view.segments:
                     raise
                 continue
-            if reader is None:
-                reader = SegmentReader(file, segment.base_offset, size)
-            else:
-                reader.reopen(file, segment.base_offset, size)
-            yield from self._reader_runs(reader, segment, offset, stop)
+            if reader is not None:
+                fresh.take_buffers_of(reader)
+            reader = fresh
             is_last = index == len(view.segments) - 1
             end = stop if is_last else min(stop, view.segments[index + 1].base_offset)
+            try:
+                yield from self._reader_runs(reader, segment, offset, stop)
+            except CorruptSegmentError as error:
+                raise _with_next(error, None if is_last else end) from None
             self._check_gap(segment, reader, end)
             offset = end
 
@@ -482,7 +514,7 @@ class LogReader(ABC):
         if position is None:
             return
         for first, end in reader.chunks(
-            position, next_offset_min=segment.base_offset, start_offset=start, stop_offset=stop
+            position, reader.next_offset, start_offset=start, stop_offset=stop
         ):
             try:
                 yield from reader.decoder.runs(first, end, start_offset=start, stop_offset=stop)
@@ -501,6 +533,19 @@ class LogReader(ABC):
                 first_offset=reader.next_offset,
                 next_offset=end,
             )
+
+
+def _with_next(error: CorruptSegmentError, following: Offset | None) -> CorruptSegmentError:
+    """The same error, naming where reading goes on when that is in the next segment."""
+    if error.next_offset is not None or following is None:
+        return error
+    return CorruptSegmentError(
+        error.name,
+        error.position,
+        error.reason,
+        first_offset=error.first_offset,
+        next_offset=following,
+    )
 
 
 def _match(run: RecordRun, row: int) -> TimeMatch:

@@ -1,6 +1,7 @@
 """A partition's log, opened for writing: how records and batches get in."""
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,9 @@ from varve.errors import (
     InvalidRecordError,
     RecordTooLargeError,
     UnexpectedOffsetError,
+    VarveError,
 )
+from varve.format import kernels
 from varve.format.batch_builder import BatchStyle, build_batch, build_batches
 from varve.format.batch_header import BatchHeader, stamp
 from varve.format.compression import Codec
@@ -18,6 +21,7 @@ from varve.log.append_checks import BatchBytes, check_produced_batch, check_time
 from varve.log.appended import Appended, AppendedRange
 from varve.log.cuttable_log import CuttableLog
 from varve.log.durable_log import FULL_DISK_ERRNOS, LogParts
+from varve.log.group_commit import PendingAppend
 from varve.log.log_loader import LoadedLog
 from varve.log.producer_snapshots import finish_marker
 from varve.log.producer_state import AppendOrigin, BatchFacts, MarkerFacts
@@ -55,17 +59,22 @@ class PartitionLog(CuttableLog):
         self._style = batch_style(parts.config)
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Go by another configuration from here on."""
+        """Go by another configuration from here on.
+
+        Where the topic now promises the disk, what was promised less is brought there first.
+        """
         with self._lock:
             self._config = config
             self._style = batch_style(config)
+        if config.durability == "disk":
+            self.await_durable(self._end)
 
     def append(
         self,
         value: bytes | None,
         *,
         key: bytes | None = None,
-        headers: Sequence[Header] = (),
+        headers: Sequence[Header] | Mapping[str, bytes | None] = (),
         timestamp_ms: int | None = None,
         expected_offset: int | None = None,
     ) -> Appended:
@@ -75,12 +84,21 @@ class PartitionLog(CuttableLog):
         """
         now_ms = self._clock.now_ms()
         if timestamp_ms is not None:
+            timestamp_ms = operator.index(timestamp_ms)
             check_timestamp(timestamp_ms, self._config, now_ms=now_ms)
+        if isinstance(headers, Mapping):
+            headers = tuple(headers.items())
         if key is None and self._config.is_compacted:
             raise InvalidRecordError(
                 "a compacted topic needs a key", [(0, "a compacted topic needs a key")]
             )
         batch = build_batch([Record(value, key, headers, timestamp_ms)], now_ms, self._style)
+        if self._config.durability == "disk":
+            item = PendingAppend(batch.data, 1, batch.max_timestamp, now_ms, expected_offset)
+            self._commits.commit(item, self._serve)
+            if item.error is not None:
+                raise item.error
+            return Appended(self.partition, item.offset, batch.max_timestamp)
         with self._lock:
             self._check_writable()
             offset = self._end
@@ -92,21 +110,22 @@ class PartitionLog(CuttableLog):
         return Appended(self.partition, offset, batch.max_timestamp)
 
     def append_many(
-        self, records: list[Any], *, expected_offset: int | None = None
+        self, records: Iterable[Any], *, expected_offset: int | None = None
     ) -> AppendedRange:
         """Append `Record`s or (key, value) pairs in order, all or none of them.
 
         All become visible at once, when the topic's durability is reached.
         """
         now_ms = self._clock.now_ms()
-        self._check_many(records, now_ms)
+        items: list[Any] = records if isinstance(records, list) else list(records)
+        self._check_many(items, now_ms)
         with self._lock:
             self._check_writable()
             first = self._end
             if expected_offset is not None and expected_offset != first:
                 raise UnexpectedOffsetError(expected=Offset(expected_offset), actual=first)
             try:
-                for batch in build_batches(records, now_ms, self._style):
+                for batch in build_batches(items, now_ms, self._style):
                     self._write(batch.data, batch.record_count, batch.max_timestamp, now_ms)
             except BaseException:
                 if self._end != first:
@@ -119,19 +138,14 @@ class PartitionLog(CuttableLog):
             partition=self.partition, first_offset=first, next_offset=end, timestamp_ms=now_ms
         )
 
-    def _check_many(self, records: list[Any], now_ms: TimestampMs) -> None:
-        config = self._config
-        if config.is_compacted:
-            missing = [
-                (i, "a compacted topic needs a key")
-                for i, r in enumerate(records)
-                if (r.key if isinstance(r, Record) else r[0]) is None
-            ]
-            if missing:
-                raise InvalidRecordError(missing[0][1], missing[:100])
-        for record in records:
-            if type(record) is Record and record.timestamp_ms is not None:
-                check_timestamp(record.timestamp_ms, config, now_ms=now_ms)
+    def _check_many(self, items: list[Any], now_ms: TimestampMs) -> None:
+        oldest, newest, keyless = kernels.survey_records(items, Record)
+        if keyless >= 0 and self._config.is_compacted:
+            reason = "a compacted topic needs a key"
+            raise InvalidRecordError(reason, [(keyless, reason)])
+        for timestamp in (oldest, newest):
+            if timestamp is not None:
+                check_timestamp(timestamp, self._config, now_ms=now_ms)
 
     def append_batch(
         self, data: BatchBytes, *, leader_epoch: int | None = None, wait: bool = True
@@ -189,6 +203,63 @@ class PartitionLog(CuttableLog):
         self._await_promised(Offset(offset + 1))
         return offset
 
+    def _place(self, group: list[PendingAppend]) -> None:
+        items = [item for item in group if item.data is not None]
+        if not items:
+            return
+        try:
+            self._check_writable()
+        except VarveError as error:
+            for item in items:
+                item.error = error
+            return
+        if not self._write_together(items):
+            for item in items:
+                self._write_alone(item)
+        self._after_append()
+
+    def _write_together(self, items: list[PendingAppend]) -> bool:
+        """One write for the whole group; False when it has to be taken one by one."""
+        if any(item.expected_offset is not None for item in items):
+            return False
+        sizes = [len(item.data) for item in items if item.data is not None]
+        newest = max(item.max_timestamp for item in items)
+        count = sum(item.record_count for item in items)
+        if self._why_roll(
+            sum(sizes), newest, Offset(self._end + count - 1), count, items[-1].now_ms
+        ):
+            return False
+        end = self._end
+        for item in items:
+            assert item.data is not None
+            stamp(item.data, 0, end, self._epoch)
+            item.offset = end
+            end = Offset(end + item.record_count)
+        segment = self._view.segments.active
+        try:
+            segment.append_all([(i.data, i.record_count, i.max_timestamp) for i in items if i.data])
+        except OSError as error:
+            self._fail_all(items, segment, error)
+            return True
+        self._end = end
+        return True
+
+    def _fail_all(self, items: list[PendingAppend], segment: Segment, error: OSError) -> None:
+        try:
+            self._append_failed(segment, error)
+        except (OSError, VarveError) as refused:
+            for item in items:
+                item.error = refused
+
+    def _write_alone(self, item: PendingAppend) -> None:
+        assert item.data is not None
+        try:
+            if item.expected_offset is not None and item.expected_offset != self._end:
+                raise UnexpectedOffsetError(expected=Offset(item.expected_offset), actual=self._end)
+            item.offset = self._write(item.data, item.record_count, item.max_timestamp, item.now_ms)
+        except (OSError, VarveError) as error:
+            item.error = error
+
     def _write(
         self,
         data: bytearray | memoryview,
@@ -205,7 +276,8 @@ class PartitionLog(CuttableLog):
             )
         base = self._end
         end = Offset(base + record_count)
-        self._roll_if_due(size, max_timestamp, Offset(end - 1), record_count, now_ms)
+        if self._why_roll(size, max_timestamp, Offset(end - 1), record_count, now_ms):
+            self._roll(now_ms)
         epoch = self._epoch if leader_epoch is None else LeaderEpoch(leader_epoch)
         if leader_epoch is not None and self._epochs.assign(epoch, base):
             write_epoch_checkpoint(self._fs, self.directory, self._epochs.entries)
@@ -220,7 +292,7 @@ class PartitionLog(CuttableLog):
         self._end = end
         return base
 
-    def _roll_if_due(
+    def _why_roll(
         self,
         size: int,
         max_timestamp: TimestampMs,
@@ -228,7 +300,7 @@ class PartitionLog(CuttableLog):
         record_count: int,
         now_ms: TimestampMs,
     ) -> RollReason | None:
-        reason = roll_reason(
+        return roll_reason(
             self._segment_facts(),
             Incoming(
                 size=size,
@@ -240,9 +312,6 @@ class PartitionLog(CuttableLog):
             now_ms=now_ms,
             jitter_ms=self._jitter_ms,
         )
-        if reason is not None:
-            self._roll(now_ms)
-        return reason
 
     def _after_append(self) -> None:
         """Show the batches to readers, where the topic promises no more than that."""
@@ -271,11 +340,23 @@ class PartitionLog(CuttableLog):
         self.checkpoint()
         with self._sync_lock, self._lock:
             self._is_closed = True
+            self._complete_time_index()
             for segment in self._view.segments:
                 segment.close()
             self._marks.close()
         with self._progress:
             self._progress.notify_all()
+
+    def _complete_time_index(self) -> None:
+        """A log closed in order names its largest timestamp: Kafka trusts that on a clean start."""
+        if self._failure is not None:
+            return
+        active = self._view.segments.active
+        try:
+            if active.complete_time_index():
+                active.sync_index()
+        except OSError as error:
+            self._fail(f"the time index could not be completed: {error}")
 
 
 def _facts(header: BatchHeader, base_offset: Offset) -> BatchFacts:

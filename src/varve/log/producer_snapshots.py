@@ -116,9 +116,7 @@ def replay(states: ProducerStates, segments: SegmentList, end: Offset) -> None:
             )
         while position is not None:
             try:
-                for first, stop in reader.chunks(
-                    position, next_offset_min=segment.base_offset, start_offset=offset
-                ):
+                for first, stop in reader.chunks(position, reader.next_offset, start_offset=offset):
                     _replay_chunk(states, segment, reader, first, stop)
                 position = None
             except CorruptSegmentError as error:

@@ -11,16 +11,15 @@ from typing import Final
 from varve.errors import CorruptSegmentError
 from varve.log.log_reader import LogReader, LogView
 from varve.log.segment_list import SegmentList
-from varve.quantities import FilePosition, Offset
+from varve.quantities import INT32_MAX, INT64_MAX, Offset, TimestampMs
 from varve.storage.files import FileSystem
 from varve.storage.handle_cache import HandleCache
-from varve.storage.high_watermark_file import HighWatermarkFile
+from varve.storage.high_watermark_file import HighWatermarkFile, LogMarks
 from varve.storage.recovery import find_files
 from varve.storage.segment import Segment, SegmentLimits
 
 _POLL_S_MIN: Final = 0.001
 _POLL_S_MAX: Final = 0.05
-_NO_LIMITS: Final = SegmentLimits(index_bytes_max=0, index_interval_bytes=0)
 
 
 class ReadOnlyLog(LogReader):
@@ -44,10 +43,13 @@ class ReadOnlyLog(LogReader):
         self._handles = handles
         self._log_start = log_start
         self._allows_gaps = allows_gaps
+        self._limits = SegmentLimits(
+            index_bytes_max=0, index_interval_bytes=0, is_dense=not allows_gaps
+        )
         self._marks = HighWatermarkFile(fs, directory, writable=False)
         self._is_closed = False
         # Kafka shortens the indexes of its active segment in place; a map would then be fatal.
-        self._is_ours = self._marks.read().high_watermark is not None
+        self._is_ours = _published(self._marks.read()) is not None
         self._segments = self._list()
         self._sound_end: tuple[tuple[int, int], Offset] | None = None
 
@@ -55,12 +57,11 @@ class ReadOnlyLog(LogReader):
 
     def view(self) -> LogView:
         marks = self._marks.read()
-        if marks.high_watermark is None:
+        high_watermark = _published(marks)
+        if high_watermark is None:
             high_watermark = self._end_of_sound_batches()
-        else:
-            high_watermark = marks.high_watermark
-            if high_watermark > self._segments.active.base_offset:
-                self._refresh_if_rolled(high_watermark)
+        elif high_watermark > self._segments.active.base_offset:
+            self._refresh_if_rolled(high_watermark)
         first = self._segments.first_offset
         known = [o for o in (marks.log_start, self._log_start) if o is not None]
         start = Offset(min(max([first, *known]), max(high_watermark, first)))
@@ -89,6 +90,12 @@ class ReadOnlyLog(LogReader):
 
     def _bound(self, segment: Segment) -> int:
         return segment.file().size()
+
+    def _largest(self, segment: Segment) -> tuple[TimestampMs, Offset]:
+        """Of the last segment only its writer knows: the index lags behind what was appended."""
+        if segment is self._segments.active:
+            return TimestampMs(INT64_MAX), segment.base_offset
+        return segment.largest_timestamp
 
     def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
         """By looking at the published mark, ever less often: no lock, no message."""
@@ -124,7 +131,8 @@ class ReadOnlyLog(LogReader):
                 size=segment.size,
                 next_offset=segment.base_offset if end is None else end,
                 handles=self._handles,
-                limits=_NO_LIMITS,
+                limits=self._limits,
+                is_last=end is None,
                 mapped=self._is_ours,
             )
             for segment, end in zip(found, ends, strict=True)
@@ -162,15 +170,24 @@ class ReadOnlyLog(LogReader):
         return self._sound_end[1]
 
 
+def _published(marks: LogMarks) -> Offset | None:
+    """How far the writer lets readers go; None for a log that is not ours.
+
+    A writer that ended between the two stores of its high watermark left a durable mark, which
+    is never past it.
+    """
+    return marks.durable if marks.high_watermark is None else marks.high_watermark
+
+
 def _sound_end(segment: Segment, size: int) -> Offset:
+    """Where the sound batches end: walked from the last one the index knows."""
     reader = segment.reader(size=size)
-    hint = segment.hint(Offset(segment.base_offset + 2**31 - 1))
-    for start in (hint, FilePosition(0)):
-        try:
-            for _ in reader.chunks(start, next_offset_min=segment.base_offset):
+    last_offset, _ = hint = segment.hint(Offset(segment.base_offset + INT32_MAX))
+    try:
+        position = reader.locate(last_offset, hint)
+        if position is not None:
+            for _ in reader.chunks(position, reader.next_offset):
                 pass
-        except CorruptSegmentError:
-            if reader.next_offset == segment.base_offset and start:
-                continue  # the index pointed nowhere
-        return reader.next_offset
-    return segment.base_offset
+    except CorruptSegmentError as error:
+        return error.first_offset
+    return reader.next_offset

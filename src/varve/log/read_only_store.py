@@ -46,7 +46,7 @@ class ReadOnlyStore:
         self._defaults = defaults
         self._handles = HandleCache()
         self._paths = [os.path.abspath(path) for path in directories]
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, Topic[ReadOnlyLog]] = {}
         self._is_closed = False
         self._offsets = CommittedOffsets(self._offsets_topic, clock)
         for path in self._paths:
@@ -136,7 +136,7 @@ class ReadOnlyStore:
         self._look()
         return sorted(n for n in self._topics if include_internal or n not in INTERNAL_TOPICS)
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> Topic[ReadOnlyLog]:
         self._check_open()
         if name not in self._topics:
             self._look()
@@ -154,7 +154,7 @@ class ReadOnlyStore:
         self._check_open()
         return self._offsets.groups()
 
-    def _offsets_topic(self, create: bool) -> Topic | None:
+    def _offsets_topic(self, create: bool) -> Topic[ReadOnlyLog] | None:
         if create:
             raise ReadOnlyError("commit offsets")
         try:
@@ -166,7 +166,7 @@ class ReadOnlyStore:
 
     def create_topic(
         self, name: str, *, partitions: int = 1, config: Mapping[str, object] | None = None
-    ) -> Topic:
+    ) -> Topic[ReadOnlyLog]:
         raise ReadOnlyError(f"create topic {name!r}")
 
     def alter_topic(
@@ -175,7 +175,7 @@ class ReadOnlyStore:
         *,
         config: Mapping[str, object | None] | None = None,
         partitions: int | None = None,
-    ) -> Topic:
+    ) -> Topic[ReadOnlyLog]:
         raise ReadOnlyError(f"alter topic {name!r}")
 
     def delete_topic(self, name: str) -> None:

@@ -13,9 +13,9 @@ Before an append the active segment is rolled when one of these holds:
 An empty segment is rolled for the last reason alone: for the others a new one is no better.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
+from typing import NamedTuple
 
 from varve.log.topic_config import TopicConfig
 from varve.quantities import INT32_MAX, Offset, TimestampMs
@@ -31,9 +31,8 @@ class RollReason(StrEnum):
     OFFSET_OVERFLOW = "offset overflow"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentFacts:
-    """What rolling needs to know of the active segment."""
+class SegmentFacts(NamedTuple):
+    """What rolling needs to know of the active segment. Made for every append, so a tuple."""
 
     base_offset: Offset
     size: int
@@ -43,8 +42,7 @@ class SegmentFacts:
     index_full: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incoming:
+class Incoming(NamedTuple):
     """What is about to be appended, all of it to one segment."""
 
     size: int

@@ -93,7 +93,7 @@ class Store:
         self._clock = setup.clock
         self._handles = HandleCache()
         self._lock = threading.RLock()
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, Topic[PartitionLog]] = {}
         self._catalog = Catalog(generation=0, topics={})
         self._is_closed = False
         self._flushers: list[Flusher] = []
@@ -224,6 +224,8 @@ class Store:
         by_topic: dict[str, dict[int, PartitionLog]] = {name: {} for name in self._catalog.topics}
         for (topic, number), log in zip(order, logs, strict=True):
             by_topic[topic][number] = log
+        for directory in self._directories:
+            directory.save_found_log_starts()
         for name, entry in self._catalog.topics.items():
             self._topics[name] = Topic(
                 name,
@@ -239,19 +241,20 @@ class Store:
         config = self._config_of(entry)
         marks = HighWatermarkFile(self._fs, path, writable=True)
         checkpoints = directory.checkpoints
+        allows_gaps = config.is_compacted or place in checkpoints.cleaned
         loaded = load_log(
             LoadRequest(
                 fs=self._fs,
                 directory=path,
                 handles=self._handles,
-                limits=segment_limits(config),
+                limits=segment_limits(config, allows_gaps=allows_gaps),
                 marks=marks.read(),
                 now_ms=self._clock.now_ms(),
                 recovery_point=checkpoints.recovery_points.get(place),
                 log_start=checkpoints.log_starts.get(place),
                 is_clean=directory.was_clean,
                 is_durable_exact=config.durability == "disk",
-                allows_gaps=config.is_compacted or place in checkpoints.cleaned,
+                allows_gaps=allows_gaps,
             )
         )
         log = PartitionLog(
@@ -301,7 +304,7 @@ class Store:
         self._check_open()
         return sorted(n for n in self._topics if include_internal or n not in INTERNAL_TOPICS)
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> Topic[PartitionLog]:
         self._check_open()
         try:
             return self._topics[name]
@@ -314,7 +317,7 @@ class Store:
         *,
         partitions: int = 1,
         config: Mapping[str, object] | None = None,
-    ) -> Topic:
+    ) -> Topic[PartitionLog]:
         """A new topic. `config` maps Kafka's keys to values, with units where they have some."""
         with self._lock:
             self._check_open()
@@ -365,7 +368,7 @@ class Store:
         *,
         config: Mapping[str, object | None] | None = None,
         partitions: int | None = None,
-    ) -> Topic:
+    ) -> Topic[PartitionLog]:
         """Change configuration keys (None: back to the default) or add partitions."""
         with self._lock:
             topic = self.topic(name)
@@ -400,7 +403,9 @@ class Store:
             state=entry.state,
         )
 
-    def _add_partitions(self, topic: Topic, entry: TopicEntry, partitions: int) -> None:
+    def _add_partitions(
+        self, topic: Topic[PartitionLog], entry: TopicEntry, partitions: int
+    ) -> None:
         if partitions > _PARTITIONS_MAX:
             raise ConfigError("partitions", partitions, f"must be at most {_PARTITIONS_MAX}")
         grown = TopicEntry(
@@ -454,7 +459,7 @@ class Store:
         self._check_open()
         return self._offsets.groups()
 
-    def _offsets_topic(self, create: bool) -> Topic | None:
+    def _offsets_topic(self, create: bool) -> Topic[PartitionLog] | None:
         topic = self._topics.get(CONSUMER_OFFSETS_TOPIC)
         if topic is None and create:
             with self._lock:

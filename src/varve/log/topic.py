@@ -1,8 +1,9 @@
 """A topic: partitions under one name and one configuration."""
 
 import itertools
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from varve.errors import ReadOnlyError, UnknownPartitionError
@@ -16,13 +17,16 @@ from varve.log.topic_config import TopicConfig
 
 _POSITIVE = 0x7FFFFFFF
 
+# PartitionLog in a store that writes, ReadOnlyLog in one that only reads.
+LogT = TypeVar("LogT", PartitionLog, ReadOnlyLog)
+
 
 def partition_for(key: bytes, count: int) -> int:
     """The partition every Kafka client gives a key by default."""
     return (kernels.murmur2(key) & _POSITIVE) % count
 
 
-class Topic:
+class Topic(Generic[LogT]):
     """The partitions of one topic. Any thread may use it."""
 
     def __init__(
@@ -30,7 +34,7 @@ class Topic:
         name: str,
         topic_id: UUID,
         config: TopicConfig,
-        logs: Mapping[int, PartitionLog | ReadOnlyLog],
+        logs: Mapping[int, LogT],
         *,
         partition_count: int,
     ) -> None:
@@ -38,25 +42,25 @@ class Topic:
         self.topic_id = topic_id
         self.config = config
         self.partition_count = partition_count
-        self._logs = dict(logs)
+        self._logs: dict[int, LogT] = dict(logs)
         self._turn = itertools.count()
 
     def __repr__(self) -> str:
         return f"Topic({self.name!r}, partitions={self.partition_count})"
 
     @property
-    def partitions(self) -> list[PartitionLog | ReadOnlyLog]:
+    def partitions(self) -> list[LogT]:
         """The logs of all partitions, in order."""
         return [self._logs[number] for number in sorted(self._logs)]
 
-    def partition(self, number: int) -> PartitionLog | ReadOnlyLog:
+    def partition(self, number: int) -> LogT:
         """The log of one partition."""
         try:
-            return self._logs[number]
+            return self._logs[operator.index(number)]
         except KeyError:
             raise UnknownPartitionError(self.name, number, count=self.partition_count) from None
 
-    def add_log(self, number: int, log: PartitionLog | ReadOnlyLog) -> None:
+    def add_log(self, number: int, log: LogT) -> None:
         """By the store: a partition was added."""
         self._logs[number] = log
         self.partition_count = max(self.partition_count, number + 1)
@@ -73,7 +77,7 @@ class Topic:
         value: bytes | None,
         *,
         key: bytes | None = None,
-        headers: Sequence[Header] = (),
+        headers: Sequence[Header] | Mapping[str, bytes | None] = (),
         timestamp_ms: int | None = None,
         partition: int | None = None,
         expected_offset: int | None = None,
@@ -84,6 +88,8 @@ class Topic:
         take turns. `expected_offset` needs a partition, given or decided by the key.
         """
         if partition is None:
+            if isinstance(key, str):
+                raise TypeError("key must be bytes or None, not str")
             if key is not None:
                 partition = partition_for(key, self.partition_count)
             else:

@@ -242,6 +242,26 @@ def replace_file(fs: FileSystem, path: str, content: Buffer) -> None:
     fs.sync_directory(os.path.dirname(path) or ".")
 
 
+def make_durable_directory(fs: FileSystem, path: str) -> None:
+    """Create the directory and those above it, all of them durable on return.
+
+    A name that an earlier process created and did not live to sync looks like any other, so the
+    whole way up is synced. Only a directory that had to be created here must be.
+    """
+    above = path
+    names: list[tuple[str, bool]] = []
+    while (parent := os.path.dirname(above)) != above:
+        names.append((parent or ".", not fs.exists(above)))
+        above = parent
+    fs.make_directory(path)
+    for parent, is_new in names:
+        try:
+            fs.sync_directory(parent)
+        except OSError:
+            if is_new:
+                raise
+
+
 def read_whole(fs: FileSystem, path: str, *, limit: int) -> bytes:
     """The file's bytes; `LimitExceededError` before reading more than `limit` of them."""
     file = fs.open_read(path)

@@ -62,12 +62,14 @@ class HighWatermarkFile:
         self._words: WordMap | None = None
         self._durable: Offset | None = None
         self._durable_turn = 0
+        self._is_unpublished = False
         if writable:
             self._words = words = fs.map_words(self._path, WORD_COUNT, writable=True)
             if words[0] != _MAGIC:
                 for word in range(1, WORD_COUNT):  # whatever this is, it must not read as ours
                     words[word] = 0
                 words[0] = _MAGIC
+            self._is_unpublished = self.read().durable is None
 
     @property
     def path(self) -> str:
@@ -80,16 +82,24 @@ class HighWatermarkFile:
         log_start: Offset | None = None,
         durable: Offset | None = None,
     ) -> None:
-        """Show readers the given values. Not durable: see `sync`."""
+        """Show readers the given values. Not durable: see `sync`.
+
+        Only the first durable mark of a new file is synced here: from then on a power cut
+        leaves some mark, and recovery can tell what was promised.
+        """
         words = self._words
         assert words is not None, f"{self._path} is closed"
         assert self._is_writable, f"{self._path} was opened for reading"
         if high_watermark is not None:
-            _store(words, _HIGH_WATERMARK_WORD, high_watermark)
+            words[_HIGH_WATERMARK_WORD] = high_watermark
+            words[_HIGH_WATERMARK_WORD + 1] = ~high_watermark
         if log_start is not None:
             _store(words, _LOG_START_WORD, log_start)
         if durable is not None and durable != self._durable:
             self._publish_durable(words, durable)
+            if self._is_unpublished:
+                words.sync()
+                self._is_unpublished = False
 
     def _publish_durable(self, words: WordMap, durable: Offset) -> None:
         if self._durable is None or durable < self._durable:

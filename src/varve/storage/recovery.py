@@ -182,7 +182,7 @@ def _range_of(
 ) -> tuple[Offset, Offset]:
     file = fs.open_read(os.path.join(directory, name))
     reader = SegmentReader(file, base_offset, file.size())
-    for _ in reader.chunks(FilePosition(0), next_offset_min=base_offset):
+    for _ in reader.chunks(FilePosition(0), base_offset):
         pass
     return base_offset, Offset(max(reader.next_offset, base_offset + 1))
 
@@ -232,7 +232,7 @@ def walk_segment(segment: Segment, from_offset: Offset, visit: BatchVisitor) -> 
     found = False
     while True:
         try:
-            for first, stop in reader.chunks(position, next_offset_min=next_offset):
+            for first, stop in reader.chunks(position, next_offset):
                 segment.index_walked(reader.decoder, first, stop, reader.chunk_position)
                 visit(reader.decoder, first, stop)
                 found = True
@@ -343,9 +343,10 @@ def plan_recovery(
     """Tell torn from damaged.
 
     `durable` is an offset below which everything was synced. `is_durable_exact`: nothing at or
-    past it was ever acknowledged, so a bad stretch there may be cut even when sound batches
-    lie behind it. Otherwise what lies behind may have been promised, and stays. `allows_gaps`:
-    compaction may have removed offsets between segments.
+    past it was ever acknowledged, so a bad stretch there, or a missing file, ends the log even
+    when sound batches lie behind it. Otherwise what lies behind may have been promised, and
+    stays. `allows_gaps`: compaction may have removed offsets between segments; it removes none
+    that are not synced.
     """
     damages: list[Damage] = []
     for number, walk in enumerate(walks):
@@ -356,7 +357,7 @@ def plan_recovery(
                 behind = next((w.base_offset for w in later), None)
             is_promised = bad.first_offset < durable
             if not is_promised and (behind is None or is_durable_exact):
-                return _cut(number, walks, bad, durable, damages)
+                return _cut(number, FilePosition(bad.position), bad.first_offset, damages)
             damages.append(
                 Damage(
                     path=walk.path,
@@ -366,8 +367,14 @@ def plan_recovery(
                     reason=bad.reason,
                 )
             )
-        if number + 1 < len(walks) and not allows_gaps:
-            damages.extend(_gap(walk, walks[number + 1]))
+        later_walks = walks[number + 1 :]
+        if not later_walks or not _has_gap(walk, later_walks[0]):
+            continue
+        has_batches_behind = any(later.found_batches for later in later_walks)
+        if walk.next_offset >= durable and (is_durable_exact or not has_batches_behind):
+            return _cut(number, walk.end, walk.next_offset, damages)
+        if not allows_gaps:
+            damages.append(_missing(walk, walk.next_offset, later_walks[0].base_offset))
     last = walks[-1]
     has_bad_tail = bool(last.bad) and last.bad[-1].next_offset is None
     end_offset = Offset(max(last.next_offset, *(d.next_offset for d in damages), 0))
@@ -384,27 +391,21 @@ def plan_recovery(
 
 
 def _cut(
-    number: int,
-    walks: Sequence[Walk],
-    bad: BadStretch,
-    durable: Offset,
-    damages: list[Damage],
+    number: int, position: FilePosition, end_offset: Offset, damages: list[Damage]
 ) -> RecoveryPlan:
     return RecoveryPlan(
         kept=number + 1,
-        cut_position=FilePosition(bad.position),
-        end_offset=bad.first_offset,
+        cut_position=position,
+        end_offset=end_offset,
         is_appendable=True,
         damages=tuple(damages),
     )
 
 
-def _gap(walk: Walk, following: Walk) -> list[Damage]:
-    """Batches that must have been cut off the end of a file that another one follows."""
+def _has_gap(walk: Walk, following: Walk) -> bool:
+    """Whether batches, or files of them, are missing before a segment that follows."""
     has_bad_tail = bool(walk.bad) and walk.bad[-1].next_offset is None
-    if has_bad_tail or walk.next_offset >= following.base_offset:
-        return []
-    return [_missing(walk, walk.next_offset, following.base_offset)]
+    return not has_bad_tail and walk.next_offset < following.base_offset
 
 
 def _missing(last: Walk, end_offset: Offset, durable: Offset) -> Damage:

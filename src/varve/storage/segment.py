@@ -14,6 +14,7 @@ The life of the files:
 import os
 import threading
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,11 +23,11 @@ from varve.format import kernel_tables as tables
 from varve.format import kernels
 from varve.format.batch import BatchDecoder
 from varve.format.file_names import DELETED, NO_SUFFIX, FileKind, segment_file_name
-from varve.quantities import NO_TIMESTAMP, FilePosition, Offset, TimestampMs
+from varve.quantities import INT64_MAX, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
 from varve.storage.files import Buffer, File, FileSystem, write_all
 from varve.storage.handle_cache import HandleCache
 from varve.storage.offset_index import OffsetIndex
-from varve.storage.segment_reader import SegmentReader
+from varve.storage.segment_reader import IndexHint, SegmentReader
 from varve.storage.time_index import TimeIndex
 from varve.storage.transaction_index import TransactionIndex
 
@@ -51,6 +52,7 @@ class SegmentLimits:
 
     index_bytes_max: int
     index_interval_bytes: int
+    is_dense: bool = False  # each batch starts where the one before it ended: never compacted
 
 
 def new_walk_state() -> "array[int]":
@@ -85,6 +87,7 @@ class Segment:
         limits: SegmentLimits,
         created_ms: TimestampMs,
         file: File | None = None,
+        offset_limit: int = INT64_MAX,
     ) -> None:
         self.base_offset = base_offset
         self.size = size
@@ -93,6 +96,7 @@ class Segment:
         self.time_index = time_index
         self.transaction_index = transaction_index
         self.created_ms = created_ms
+        self.offset_limit = offset_limit
         self.directory = directory
         self._fs = fs
         self._file = file
@@ -102,6 +106,7 @@ class Segment:
         self._unflushed_entries = 0
         self._is_frozen = file is None
         self.needs_new_indexes = False
+        self._is_index_full = file is not None and (offset_index.is_full or time_index.is_full)
         self._largest: tuple[TimestampMs, Offset] | None = None
         self._lock = threading.Lock()
 
@@ -158,8 +163,12 @@ class Segment:
         handles: HandleCache,
         limits: SegmentLimits,
         mapped: bool = True,
+        is_last: bool = False,
     ) -> "Segment":
-        """An existing one, for reading. Touches no file."""
+        """An existing one, for reading. Touches no file.
+
+        Unless it `is_last`, `next_offset` is the base of the segment behind it.
+        """
 
         def path(kind: FileKind) -> str:
             return os.path.join(directory, segment_file_name(base_offset, kind))
@@ -182,6 +191,7 @@ class Segment:
             handles=handles,
             limits=limits,
             created_ms=NO_TIMESTAMP,
+            offset_limit=INT64_MAX if is_last else next_offset,
         )
 
     def activate(self, *, now_ms: TimestampMs) -> None:
@@ -202,6 +212,7 @@ class Segment:
         )
         self.created_ms = now_ms
         self._is_frozen = False
+        self._note_index_room()
 
     # --- facts -------------------------------------------------------------------------------
 
@@ -229,7 +240,11 @@ class Segment:
 
     @property
     def is_index_full(self) -> bool:
-        return self.offset_index.is_full or self.time_index.is_full
+        """Whether an index has no room for another entry. Worked out when one is added."""
+        return self._is_index_full
+
+    def _note_index_room(self) -> None:
+        self._is_index_full = self.offset_index.is_full or self.time_index.is_full
 
     @property
     def largest_timestamp(self) -> tuple[TimestampMs, Offset]:
@@ -267,8 +282,16 @@ class Segment:
         file = self._file
         assert file is not None, self.name
         assert not self._is_frozen, self.name
-        position = self.size
+        position = FilePosition(self.size)
         write_all(file, position, data)
+        self._note_appended(len(data), next_offset, max_timestamp, record_count)
+        return position
+
+    def _note_appended(
+        self, size: int, next_offset: Offset, max_timestamp: TimestampMs, record_count: int
+    ) -> None:
+        """A batch was written at the end: take it into indexes and facts."""
+        position = FilePosition(self.size)
         state = self._state
         if state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN:
             state[tables.S_FIRST_TIMESTAMP] = max_timestamp
@@ -276,12 +299,33 @@ class Segment:
             state[tables.S_MAX_TIMESTAMP] = max_timestamp
             state[tables.S_MAX_TIMESTAMP_OFFSET] = next_offset - 1
         if state[tables.S_UNINDEXED] > self._limits.index_interval_bytes:
-            self._add_index_entry(Offset(next_offset - 1), FilePosition(position))
-        state[tables.S_UNINDEXED] += len(data)
+            self._add_index_entry(Offset(next_offset - 1), position)
+        state[tables.S_UNINDEXED] += size
         state[tables.S_RECORD_COUNT] += record_count
-        self.size = position + len(data)
+        self.size = position + size
         self.next_offset = next_offset
-        return FilePosition(position)
+
+    def append_all(self, batches: Sequence[tuple[Buffer, int, TimestampMs]]) -> None:
+        """Write stamped batches (data, record count, largest timestamp) in order, in one write.
+
+        All of them or, on an `OSError`, none: see `append`.
+        """
+        assert self._file is not None, self.name
+        assert not self._is_frozen, self.name
+        if len(batches) == 1:
+            data, record_count, max_timestamp = batches[0]
+            self.append(
+                data,
+                next_offset=Offset(self.next_offset + record_count),
+                max_timestamp=max_timestamp,
+                record_count=record_count,
+            )
+            return
+        write_all(self._file, self.size, b"".join([data for data, _, _ in batches]))
+        for data, record_count, max_timestamp in batches:
+            self._note_appended(
+                len(data), Offset(self.next_offset + record_count), max_timestamp, record_count
+            )
 
     def repair(self) -> None:
         """After a failed append: cut off what of it reached the file."""
@@ -291,7 +335,7 @@ class Segment:
 
     def _add_index_entry(self, last_offset: Offset, position: FilePosition) -> None:
         state = self._state
-        if not self.is_index_full:
+        if not self._is_index_full:
             self.offset_index.add(last_offset, position)
             if self.time_index.add(
                 TimestampMs(state[tables.S_MAX_TIMESTAMP]),
@@ -299,6 +343,7 @@ class Segment:
             ):
                 state[tables.S_INDEXED_TIMESTAMP] = state[tables.S_MAX_TIMESTAMP]
             self._unflushed_entries += 1
+            self._note_index_room()
         state[tables.S_UNINDEXED] = 0
 
     def flush_index(self, *, at_least: int = _UNFLUSHED_ENTRIES_MAX) -> None:
@@ -320,11 +365,19 @@ class Segment:
         self.transaction_index.sync()
         self._unflushed_entries = 0
 
+    def complete_time_index(self) -> bool:
+        """Give the time index the segment's largest timestamp; True when it lacked that.
+
+        Whoever opens a closed log takes the last entry for the largest timestamp.
+        """
+        timestamp, offset = self.largest_timestamp
+        if not self.size or timestamp <= NO_TIMESTAMP:
+            return False
+        return self.time_index.add(timestamp, offset, force=True)
+
     def freeze(self) -> None:
         """Take no more batches. The time index gets the segment's largest timestamp."""
-        timestamp, offset = self.largest_timestamp
-        if self.size and timestamp > NO_TIMESTAMP:
-            self.time_index.add(timestamp, offset, force=True)
+        self.complete_time_index()
         self._is_frozen = True
 
     def seal(self) -> None:
@@ -360,6 +413,7 @@ class Segment:
         self.offset_index.extend(memoryview(offset_entries)[:offset_size])
         self.time_index.extend(memoryview(time_entries)[:time_size])
         self._unflushed_entries += offset_size // 8
+        self._note_index_room()
 
     def resume_walk(
         self,
@@ -382,6 +436,7 @@ class Segment:
         self.time_index.clear()
         self._state = new_walk_state()
         self._largest = None
+        self._note_index_room()
 
     # --- cutting -----------------------------------------------------------------------------
 
@@ -395,6 +450,7 @@ class Segment:
         self.size = position
         self.next_offset = next_offset
         self._state = new_walk_state()
+        self._note_index_room()
 
     def cut_tail(self, position: FilePosition) -> None:
         """Cut off bytes behind the last batch; indexes and facts stay as they are."""
@@ -432,14 +488,21 @@ class Segment:
         return file
 
     def reader(self, *, size: int | None = None) -> SegmentReader:
-        return SegmentReader(self.file(), self.base_offset, self.size if size is None else size)
+        return SegmentReader(
+            self.file(),
+            self.base_offset,
+            self.size if size is None else size,
+            offset_limit=self.offset_limit,
+            is_dense=self._limits.is_dense,
+        )
 
-    def hint(self, offset: Offset) -> FilePosition:
-        """A place at or before the batch that holds `offset`, as the index has it."""
+    def hint(self, offset: Offset) -> IndexHint:
+        """A batch at or before the one that holds `offset`, as the index has it."""
         try:
-            return self.offset_index.lookup(offset)[1]
+            return self.offset_index.lookup(offset)
         except (FormatError, OSError):
-            return FilePosition(0)  # derived: an index that cannot be read only costs time
+            # Derived: an index that cannot be read only costs time.
+            return self.base_offset, FilePosition(0)
 
     def release(self) -> None:
         """Give the files back until the next read. See `HandleCache`."""

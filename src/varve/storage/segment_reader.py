@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from varve.errors import CorruptSegmentError
+from varve.errors import CorruptSegmentError, FormatError
 from varve.format import kernel_tables as tables
 from varve.format import kernels
 from varve.format.batch import DAMAGE_STOPS, BatchDecoder, BatchInfo, describe_stop
-from varve.format.batch_header import HEADER_SIZE, LOG_OVERHEAD
+from varve.format.batch_header import HEADER_SIZE, LOG_OVERHEAD, decode_batch_header
 from varve.quantities import INT32_MAX, INT64_MAX, KIB, MIB, FilePosition, Offset
 from varve.storage.files import File
 
@@ -21,46 +21,62 @@ _CHUNK_BYTES_MIN: Final = 32 * KIB
 _CHUNK_BYTES_MAX: Final = 2 * MIB
 _SEARCH_BYTES: Final = 1 * MIB
 
+# What an index says of a batch: its last offset, and where it starts. Position 0 says nothing.
+IndexHint = tuple[Offset, FilePosition]
+
 _SHORT_STOPS: Final = (tables.STOP_SHORT_HEADER, tables.STOP_SHORT_BATCH)
 
 
 class SegmentReader:
     """Walks the batches of one segment file. For one thread; holds its buffers.
 
-    `size` bounds what is looked at: bytes behind it may be half-written. After each step of
-    `chunks`, batch rows in `decoder` have positions relative to `chunk_position`.
+    `size` bounds what is looked at: bytes behind it may be half-written. No batch may end past
+    `offset_limit`; with `is_dense` each starts at the offset where the one before it ended.
+    After each step of `chunks`, batch rows in `decoder` have positions relative to
+    `chunk_position`.
     """
 
-    def __init__(self, file: File, base_offset: Offset, size: int) -> None:
+    def __init__(
+        self,
+        file: File,
+        base_offset: Offset,
+        size: int,
+        *,
+        offset_limit: int = INT64_MAX,
+        is_dense: bool = False,
+    ) -> None:
         self.decoder = BatchDecoder()
-        self.reopen(file, base_offset, size)
         self._buffer = bytearray(_CHUNK_BYTES_MIN)
-
-    def reopen(self, file: File, base_offset: Offset, size: int) -> None:
-        """Go over to another segment, keeping the buffers."""
         self._file = file
         self._base_offset = base_offset
         self._size = size
+        self._offset_limit = min(offset_limit, base_offset + INT32_MAX + 1)
+        self._is_dense = is_dense
         self.chunk_position = 0
         self.position = 0
         self.next_offset = base_offset
 
+    def take_buffers_of(self, other: "SegmentReader") -> None:
+        """Go on with the buffers of a reader that is done with its own segment."""
+        self.decoder, self._buffer = other.decoder, other._buffer
+
     def chunks(
         self,
         position: FilePosition,
+        next_offset: Offset,
         *,
-        next_offset_min: Offset,
         start_offset: Offset = Offset(0),
         stop_offset: int = INT64_MAX,
         chunk_bytes: int = _CHUNK_BYTES_MIN,
     ) -> Iterator[tuple[int, int]]:
         """Runs [first, end) of sound batches from `position` on, as indexes into `decoder`.
 
+        The batch at `position` starts at `next_offset`, or behind it where gaps are allowed.
         Batches that end at or before `start_offset` are passed over; the walk ends before the
         first that begins at or past `stop_offset`. `position` and `next_offset` of this object
         always name the end of what was handed out. Raises `CorruptSegmentError`.
         """
-        self.position, self.next_offset = position, next_offset_min
+        self.position, self.next_offset = position, next_offset
         while self.position < self._size:
             count, got = self._load(chunk_bytes, stop_offset)
             sound = self.decoder.sound_count()
@@ -71,27 +87,31 @@ class SegmentReader:
                 self._advance(sound)
             if first < sound:
                 yield first, sound
+            if self.next_offset >= stop_offset:
+                return  # what follows may be half-written: nobody asked for it
             if sound < count:
                 raise self._damage("the checksum does not match")
             if self.decoder.stop == tables.STOP_OFFSET:
                 return
             chunk_bytes = self._after(count, got, chunk_bytes)
 
-    def locate(self, offset: Offset, hint: FilePosition) -> FilePosition | None:
+    def locate(self, offset: Offset, hint: IndexHint) -> FilePosition | None:
         """Where the batch lies that holds `offset`, or the first one behind it; None past the end.
 
-        `hint` comes from an index and is believed only if a batch at or before `offset` is
-        there. Looks at headers alone. Raises `CorruptSegmentError` when `offset` itself lies in
-        a stretch that cannot be read.
+        `next_offset` of this object is then the offset that batch starts at. `hint` comes from
+        an index and is believed only if the batch it speaks of is there. Looks at headers
+        alone. Raises `CorruptSegmentError` when `offset` itself lies in a stretch that cannot
+        be read.
         """
-        if hint and not self._is_usable_hint(offset, hint):
-            hint = FilePosition(0)
-        self.position, self.next_offset = hint, self._base_offset
+        self.position, self.next_offset = FilePosition(0), self._base_offset
+        if hint[1]:
+            self._start_at(hint)
         chunk_bytes = _CHUNK_BYTES_MIN
         while self.position < self._size:
             count, got = self._load(chunk_bytes, INT64_MAX)
             for index in range(count):
                 if self.decoder.field(index, tables.B_NEXT_OFFSET) > offset:
+                    self.next_offset = Offset(self.decoder.field(index, tables.B_BASE_OFFSET))
                     return FilePosition(
                         self.chunk_position + self.decoder.field(index, tables.B_POSITION)
                     )
@@ -117,7 +137,7 @@ class SegmentReader:
             view = memoryview(buffer)[: min(len(buffer), self._size - at)]
             got = self._file.read_into(at, view)
             found = kernels.find_batch_start(
-                view, 0, got, offset_min, self._base_offset + INT32_MAX, self._size - at
+                view, 0, got, offset_min, self._offset_limit - 1, self._size - at
             )
             if found >= 0:
                 batch = self._sound_batch_at(at + found, offset_min)
@@ -140,7 +160,13 @@ class SegmentReader:
         got = self._file.read_into(self.position, view[:wanted])
         self.chunk_position = self.position
         count = self.decoder.scan(
-            view, 0, got, next_offset_min=self.next_offset, stop_offset=stop_offset
+            view,
+            0,
+            got,
+            next_offset_min=self.next_offset,
+            stop_offset=stop_offset,
+            offset_limit=self._offset_limit,
+            is_dense=self._is_dense,
         )
         if got < wanted:
             self._size = self.position + got  # shorter than it was said to be
@@ -191,13 +217,15 @@ class SegmentReader:
         assert following is not None, self._file.name
         self.position, self.next_offset = following.position, following.base_offset
 
-    def _is_usable_hint(self, offset: Offset, hint: FilePosition) -> bool:
-        header = self._file.read_at(hint, HEADER_SIZE)
-        probe = BatchDecoder()
-        probe.scan(memoryview(header), 0, len(header), next_offset_min=self._base_offset)
-        if probe.stop not in (tables.STOP_END, tables.STOP_SHORT_BATCH):
-            return False
-        return int.from_bytes(header[:8], "big") <= offset
+    def _start_at(self, hint: IndexHint) -> None:
+        """Start where the index says, if the batch there ends with the offset it says."""
+        last_offset, position = hint
+        try:
+            header = decode_batch_header(self._file.read_at(position, HEADER_SIZE))
+        except FormatError:
+            return
+        if header.last_offset == last_offset and header.base_offset >= self._base_offset:
+            self.position, self.next_offset = position, header.base_offset
 
     def _sound_batch_at(self, position: int, offset_min: Offset) -> BatchInfo | None:
         prefix = self._file.read_at(position, LOG_OVERHEAD)

@@ -43,14 +43,14 @@ def test_a_segment_with_room_is_not_rolled() -> None:
 def test_a_segment_may_be_filled_to_its_last_byte_and_not_beyond(
     size: int, reason: RollReason | None
 ) -> None:
-    assert roll_reason(replace(SEGMENT, size=size), INCOMING, CONFIG, now_ms=NOW) is reason
+    assert roll_reason(SEGMENT._replace(size=size), INCOMING, CONFIG, now_ms=NOW) is reason
 
 
 @pytest.mark.parametrize(("age_ms", "reason"), [(10_000, None), (10_001, RollReason.AGE)])
 def test_age_is_told_by_the_timestamps_of_the_records(
     age_ms: int, reason: RollReason | None
 ) -> None:
-    incoming = replace(INCOMING, max_timestamp=at(age_ms))
+    incoming = INCOMING._replace(max_timestamp=at(age_ms))
 
     assert roll_reason(SEGMENT, incoming, CONFIG, now_ms=NOW) is reason
 
@@ -61,7 +61,7 @@ def test_the_wall_clock_does_not_age_records_that_carry_timestamps() -> None:
 
 @pytest.mark.parametrize("timestamp", [NO_TIMESTAMP, NOW - 1_000_000])
 def test_a_record_from_the_past_ages_nothing(timestamp: int) -> None:
-    incoming = replace(INCOMING, max_timestamp=TimestampMs(timestamp))
+    incoming = INCOMING._replace(max_timestamp=TimestampMs(timestamp))
 
     assert roll_reason(SEGMENT, incoming, CONFIG, now_ms=NOW) is None
 
@@ -70,14 +70,14 @@ def test_a_record_from_the_past_ages_nothing(timestamp: int) -> None:
 def test_without_a_timestamp_age_is_counted_from_creation(
     age_ms: int, reason: RollReason | None
 ) -> None:
-    segment = replace(SEGMENT, first_batch_timestamp=NO_TIMESTAMP)
+    segment = SEGMENT._replace(first_batch_timestamp=NO_TIMESTAMP)
 
     assert roll_reason(segment, INCOMING, CONFIG, now_ms=at(age_ms)) is reason
 
 
 @pytest.mark.parametrize(("age_ms", "reason"), [(7_000, None), (7_001, RollReason.AGE)])
 def test_jitter_rolls_a_segment_sooner(age_ms: int, reason: RollReason | None) -> None:
-    incoming = replace(INCOMING, max_timestamp=at(age_ms))
+    incoming = INCOMING._replace(max_timestamp=at(age_ms))
 
     assert roll_reason(SEGMENT, incoming, CONFIG, now_ms=NOW, jitter_ms=3_000) is reason
 
@@ -89,7 +89,7 @@ def test_a_compacted_topic_rolls_within_its_compaction_lag(
     policy: tuple[str, ...], reason: RollReason | None
 ) -> None:
     config = replace(CONFIG, cleanup_policy=policy, max_compaction_lag_ms=2_000)
-    incoming = replace(INCOMING, max_timestamp=at(2_001))
+    incoming = INCOMING._replace(max_timestamp=at(2_001))
 
     assert roll_reason(SEGMENT, incoming, config, now_ms=NOW) is reason
 
@@ -104,7 +104,7 @@ def test_a_segment_holds_no_more_than_segment_records(
 
 
 def test_a_full_index_rolls() -> None:
-    segment = replace(SEGMENT, index_full=True)
+    segment = SEGMENT._replace(index_full=True)
 
     assert roll_reason(segment, INCOMING, CONFIG, now_ms=NOW) is RollReason.INDEX_FULL
 
@@ -116,17 +116,17 @@ def test_a_full_index_rolls() -> None:
 def test_offsets_stay_within_an_int32_of_the_base(
     size: int, relative_offset: int, reason: RollReason | None
 ) -> None:
-    segment = replace(SEGMENT, size=size)
-    incoming = replace(INCOMING, last_offset=Offset(1000 + relative_offset))
+    segment = SEGMENT._replace(size=size)
+    incoming = INCOMING._replace(last_offset=Offset(1000 + relative_offset))
 
     assert roll_reason(segment, incoming, CONFIG, now_ms=NOW) is reason
 
 
 def test_an_empty_segment_is_not_rolled_for_size_age_count_or_index() -> None:
-    empty = replace(
-        SEGMENT, size=0, record_count=0, first_batch_timestamp=NO_TIMESTAMP, index_full=True
+    empty = SEGMENT._replace(
+        size=0, record_count=0, first_batch_timestamp=NO_TIMESTAMP, index_full=True
     )
-    incoming = replace(INCOMING, size=2 * MIB, record_count=100)
+    incoming = INCOMING._replace(size=2 * MIB, record_count=100)
     config = replace(CONFIG, segment_records=1)
 
     assert roll_reason(empty, incoming, config, now_ms=at(1_000_000)) is None
@@ -144,13 +144,13 @@ def test_an_empty_segment_is_not_rolled_for_size_age_count_or_index() -> None:
 def test_an_idle_segment_is_due_when_its_age_is_up_and_it_holds_anything(
     size: int, age_ms: int, jitter_ms: int, is_due: bool
 ) -> None:
-    segment = replace(SEGMENT, size=size)
+    segment = SEGMENT._replace(size=size)
 
     assert due_for_timer_roll(segment, CONFIG, now_ms=at(age_ms), jitter_ms=jitter_ms) is is_due
 
 
 def test_the_timer_does_not_roll_a_young_segment_of_old_records() -> None:
-    segment = replace(SEGMENT, first_batch_timestamp=TimestampMs(1))
+    segment = SEGMENT._replace(first_batch_timestamp=TimestampMs(1))
 
     assert not due_for_timer_roll(segment, CONFIG, now_ms=at(1))
 

@@ -12,8 +12,6 @@ from varve.quantities import Offset
 from varve.storage.files import FileSystem, RealFileSystem, read_whole, replace_file
 from varve.storage.high_watermark_file import WORD_COUNT, HighWatermarkFile, LogMarks
 
-FIELDS = ("high_watermark", "log_start", "durable")
-
 
 @pytest.fixture(params=["real", "simulated"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str]:
@@ -85,12 +83,14 @@ def test_the_bytes_are_those_of_the_table() -> None:
 
     writer.publish(high_watermark=Offset(3), log_start=Offset(1), durable=Offset(2))
 
-    words = [3, ~3, 1, ~1, 2, ~2]
+    words = [3, ~3, 1, ~1, 2, ~2, 2, ~2]
     expected = b"varvehw\x01" + b"".join(word.to_bytes(8, "little", signed=True) for word in words)
     assert read_whole(fs, writer.path, limit=100) == expected
 
 
-@pytest.mark.parametrize("content", [b"", b"varvehw\x01", b"varvehw\x02" * 7, b"x" * 56])
+@pytest.mark.parametrize(
+    "content", [b"", b"varvehw\x01", b"varvehw\x02" * WORD_COUNT, b"x" * 8 * WORD_COUNT]
+)
 def test_a_short_or_foreign_file_says_nothing_and_is_taken_over_by_a_writer(
     content: bytes,
 ) -> None:
@@ -106,9 +106,19 @@ def test_a_short_or_foreign_file_says_nothing_and_is_taken_over_by_a_writer(
     assert writer.read() == LogMarks(high_watermark=Offset(1))
 
 
-@pytest.mark.parametrize("word", range(1, WORD_COUNT))
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        (1, LogMarks(log_start=Offset(1), durable=Offset(2))),
+        (2, LogMarks(log_start=Offset(1), durable=Offset(2))),
+        (3, LogMarks(high_watermark=Offset(3), durable=Offset(2))),
+        (4, LogMarks(high_watermark=Offset(3), durable=Offset(2))),
+    ],
+)
 @pytest.mark.parametrize("bit", [0, 31, 62])
-def test_a_flipped_bit_costs_that_value_and_no_other(word: int, bit: int) -> None:
+def test_a_flipped_bit_costs_that_value_and_no_other(
+    word: int, bit: int, expected: LogMarks
+) -> None:
     fs = SimulatedFileSystem()
     writer = HighWatermarkFile(fs, "/", writable=True)
     writer.publish(high_watermark=Offset(3), log_start=Offset(1), durable=Offset(2))
@@ -117,10 +127,78 @@ def test_a_flipped_bit_costs_that_value_and_no_other(word: int, bit: int) -> Non
 
     marks = HighWatermarkFile(fs, "/", writable=False).read()
 
-    found = [getattr(marks, field) for field in FIELDS]
-    expected: list[int | None] = [3, 1, 2]
-    expected[(word - 1) // 2] = None
-    assert found == expected
+    assert marks == expected
+
+
+@pytest.mark.parametrize("word", range(5, WORD_COUNT))
+@pytest.mark.parametrize("bit", [0, 31, 62])
+def test_a_flipped_bit_in_one_slot_of_the_durable_mark_leaves_the_other(
+    word: int, bit: int
+) -> None:
+    fs = SimulatedFileSystem()
+    writer = HighWatermarkFile(fs, "/", writable=True)
+    writer.publish(durable=Offset(2))
+    writer.publish(durable=Offset(4))
+    words = fs.map_words(writer.path, WORD_COUNT, writable=True)
+    words[word] ^= 1 << bit
+
+    durable = HighWatermarkFile(fs, "/", writable=False).read().durable
+
+    assert durable in (2, 4)
+
+
+def test_both_slots_of_the_durable_mark_lost_is_no_mark() -> None:
+    fs = SimulatedFileSystem()
+    writer = HighWatermarkFile(fs, "/", writable=True)
+    writer.publish(durable=Offset(2))
+    words = fs.map_words(writer.path, WORD_COUNT, writable=True)
+    words[6] = words[8] = 0
+
+    assert HighWatermarkFile(fs, "/", writable=False).read().durable is None
+
+
+@pytest.mark.parametrize("stores", range(1, 12))
+def test_the_durable_mark_can_be_read_between_any_two_stores(stores: int) -> None:
+    """A writer that is stopped for good in the middle of publishing leaves a sound mark."""
+    fs = SimulatedFileSystem()
+    writer = HighWatermarkFile(fs, "/", writable=True)
+    writer.publish(durable=Offset(1))
+    writer.sync()
+    fs.sync_directory("/")
+    for durable in range(2, stores):
+        writer.publish(durable=Offset(durable))
+
+    seen = {
+        HighWatermarkFile(fs.crash(random.Random(seed)), "/", writable=False).read().durable
+        for seed in range(100)
+    }
+
+    assert None not in seen
+    assert max(seen, key=lambda mark: mark or 0) == max(stores - 1, 1)
+
+
+def test_a_durable_mark_that_is_lowered_is_not_outvoted_by_its_other_slot() -> None:
+    fs = SimulatedFileSystem()
+    writer = HighWatermarkFile(fs, "/", writable=True)
+    for durable in (7, 8, 9):
+        writer.publish(durable=Offset(durable))
+
+    writer.publish(durable=Offset(5))
+
+    assert writer.read().durable == 5
+
+
+def test_a_new_writer_may_lower_the_durable_mark_its_predecessor_left() -> None:
+    fs = SimulatedFileSystem()
+    first = HighWatermarkFile(fs, "/", writable=True)
+    for durable in (7, 8, 9):
+        first.publish(durable=Offset(durable))
+    first.close()
+
+    second = HighWatermarkFile(fs, "/", writable=True)
+    second.publish(durable=Offset(5))
+
+    assert second.read().durable == 5
 
 
 def test_publishing_repairs_a_value_that_is_not_sound() -> None:
@@ -149,7 +227,7 @@ def test_a_power_cut_leaves_a_published_value_or_none_and_never_another() -> Non
     }
 
     assert {marks.high_watermark for marks in seen} == {None, 10, 11, 12}
-    assert {marks.durable for marks in seen} == {None, 10, 11}
+    assert {marks.durable for marks in seen} == {10, 11}
     assert {marks.log_start for marks in seen} == {0}
 
 

@@ -263,21 +263,50 @@ def test_half_a_tree_may_be_left_of_its_removal(fs: SimulatedFileSystem) -> None
 # --- words ----------------------------------------------------------------------------------
 
 
-def test_each_word_is_the_synced_value_or_any_stored_since(fs: SimulatedFileSystem) -> None:
+def two_words(after: SimulatedFileSystem) -> tuple[int, int]:
+    survivor = after.map_words("/data/words", 2, writable=False)
+    return survivor[0], survivor[1]
+
+
+def test_words_survive_as_they_were_at_one_moment_since_the_last_sync(
+    fs: SimulatedFileSystem,
+) -> None:
     words = fs.map_words("/data/words", 2, writable=True)
     fs.sync_directory("/data")
     words[0] = 1
     words[1] = 10
     words.sync()
     words[0] = 2
-    words[0] = 3
     words[1] = 20
+    words[0] = 3
 
-    def read(after: SimulatedFileSystem) -> tuple[int, int]:
-        survivor = after.map_words("/data/words", 2, writable=False)
-        return survivor[0], survivor[1]
+    assert outcomes(fs, two_words) == {(1, 10), (2, 10), (2, 20), (3, 20)}
 
-    assert outcomes(fs, read) == {(a, b) for a in (1, 2, 3) for b in (10, 20)}
+
+def test_synced_words_always_survive(fs: SimulatedFileSystem) -> None:
+    words = fs.map_words("/data/words", 2, writable=True)
+    fs.sync_directory("/data")
+    words[0] = 1
+    words[1] = 10
+    words.sync()
+
+    assert outcomes(fs, two_words) == {(1, 10)}
+
+
+def test_a_sync_after_another_store_makes_good_a_failed_sync_of_words(
+    fs: SimulatedFileSystem,
+) -> None:
+    words = fs.map_words("/data/words", 2, writable=True)
+    fs.sync_directory("/data")
+    words[0] = 1
+    fs.fail_next("sync", OSError(errno.EIO, "injected"))
+    with pytest.raises(OSError, match="injected"):
+        words.sync()
+
+    words[1] = 10
+    words.sync()
+
+    assert outcomes(fs, two_words) == {(1, 10)}
 
 
 def test_a_failed_sync_of_words_settles_nothing(fs: SimulatedFileSystem) -> None:

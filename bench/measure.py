@@ -1,0 +1,184 @@
+"""Samples, medians and ratios.
+
+What is compared is measured in turns, in the same run: first a warm-up of each, then one sample
+of each, again and again. Whatever else the machine does at the time falls on all of them alike.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+Figure = TypeVar("Figure")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a suite is given."""
+
+    directory: Path  # on the disk that is measured; empty, and removed at the end
+    is_quick: bool
+    runs: int
+    say: Callable[[str], None]
+
+    def pick(self, full: int, quick: int) -> int:
+        """A size of the workload."""
+        return quick if self.is_quick else full
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """One figure, measured several times."""
+
+    name: str
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return median(self.values)
+
+    @property
+    def spread(self) -> float:
+        """Distance between the largest and the smallest, as a part of the median."""
+        middle = self.median
+        return (max(self.values) - min(self.values)) / middle if middle else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a row must reach: its own median, or its ratio to the limit beside it."""
+
+    bound: float
+    is_ratio: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table. `limit` is what the machine can do, `peers` what others do."""
+
+    title: str
+    durability: (
+        str  # what an acknowledged record survives: "disk", "os", or "-" where none is written
+    )
+    unit: str
+    varve: Samples
+    limit: Samples | None = None
+    peers: tuple[Samples, ...] = ()
+    target: Target | None = None
+    is_lower_better: bool = False
+    note: str = ""
+
+    def ratio_to(self, other: Samples) -> float:
+        """How many times better Varve is; below 1 the other is ahead.
+
+        The median over pairs of samples that were taken one after the other.
+        """
+        pairs = list(zip(self.varve.values, other.values, strict=False))
+        if self.is_lower_better:
+            pairs = [(theirs, ours) for ours, theirs in pairs]
+        return median(better / worse if worse else 0.0 for better, worse in pairs)
+
+    @property
+    def is_reached(self) -> bool | None:
+        """None where there is no target."""
+        if self.target is None:
+            return None
+        if self.target.is_ratio:
+            assert self.limit is not None, self.title
+            return self.ratio_to(self.limit) >= self.target.bound
+        if self.is_lower_better:
+            return self.varve.median < self.target.bound
+        return self.varve.median >= self.target.bound
+
+
+def measure_in_turns(
+    subjects: Mapping[str, Callable[[], Figure]], *, runs: int, warm_up: bool = True
+) -> dict[str, list[Figure]]:
+    """Each subject's figures, one for each run. A subject sets up and clears away by itself."""
+    if warm_up:
+        for subject in subjects.values():
+            subject()
+    figures: dict[str, list[Figure]] = {name: [] for name in subjects}
+    for _ in range(runs):
+        for name, subject in subjects.items():
+            figures[name].append(subject())
+    return figures
+
+
+def samples(name: str, values: Sequence[float]) -> Samples:
+    return Samples(name=name, values=tuple(values))
+
+
+def measure_row(
+    title: str,
+    varve: Callable[[], float],
+    *,
+    runs: int,
+    durability: str,
+    unit: str,
+    limit: tuple[str, Callable[[], float]] | None = None,
+    peers: Mapping[str, Callable[[], float]] | None = None,
+    target: Target | None = None,
+    is_lower_better: bool = False,
+    note: str = "",
+) -> Row:
+    """A row whose subjects each return one figure, in `unit`."""
+    subjects: dict[str, Callable[[], float]] = {"Varve": varve}
+    if limit is not None:
+        subjects[limit[0]] = limit[1]
+    subjects |= peers or {}
+    figures = {
+        name: samples(name, values)
+        for name, values in measure_in_turns(subjects, runs=runs).items()
+    }
+    return Row(
+        title=title,
+        durability=durability,
+        unit=unit,
+        varve=figures["Varve"],
+        limit=None if limit is None else figures[limit[0]],
+        peers=tuple(figures[name] for name in peers or {}),
+        target=target,
+        is_lower_better=is_lower_better,
+        note=note,
+    )
+
+
+class Stopwatch:
+    """Seconds spent inside `with`."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._started = 0.0
+
+    def __enter__(self) -> "Stopwatch":
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Two percentiles of the time one call takes, in µs."""
+
+    p50_us: float
+    p99_us: float
+
+
+def latency_of(calls: Sequence[Callable[[], object]]) -> Latency:
+    """Call each once and time it."""
+    clock = time.perf_counter_ns
+    taken_ns = []
+    for call in calls:
+        started = clock()
+        call()
+        taken_ns.append(clock() - started)
+    taken_ns.sort()
+    return Latency(
+        p50_us=taken_ns[len(taken_ns) // 2] / 1000,
+        p99_us=taken_ns[len(taken_ns) * 99 // 100] / 1000,
+    )

@@ -1,0 +1,83 @@
+"""File systems that only a benchmark needs: one counts reads, one never waits for the disk."""
+
+import os
+from dataclasses import dataclass, field
+
+from varve.storage.files import RealFile, RealFileSystem
+
+
+@dataclass(slots=True)
+class LogReads:
+    """What was read of `.log` files: (position, size) of each read, in order."""
+
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+
+    def note(self, name: str, position: int, size: int) -> None:
+        if name.endswith(".log"):
+            self.ranges.append((position, size))
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for _, size in self.ranges)
+
+    def bytes_below(self, position: int) -> int:
+        """How much of it lay below `position`."""
+        return sum(min(at + size, position) - at for at, size in self.ranges if at < position)
+
+
+class _CountedFile(RealFile):
+    __slots__ = ("_reads",)
+
+    def __init__(self, fd: int, name: str, reads: LogReads) -> None:
+        super().__init__(fd, name)
+        self._reads = reads
+
+    def read_at(self, position: int, size: int) -> bytes:
+        data = super().read_at(position, size)
+        self._reads.note(self.name, position, len(data))
+        return data
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        count = super().read_into(position, buffer)
+        self._reads.note(self.name, position, count)
+        return count
+
+    def map(self) -> memoryview:
+        view = super().map()
+        self._reads.note(self.name, 0, len(view))
+        return view
+
+
+class CountingFileSystem(RealFileSystem):
+    """Remembers what is read of the log files of one log; otherwise the real one."""
+
+    def __init__(self) -> None:
+        self.reads = LogReads()
+
+    def open_read(self, path: str) -> RealFile:
+        return _CountedFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path, self.reads)
+
+    def open_write(self, path: str) -> RealFile:
+        return _CountedFile(os.open(path, os.O_RDWR | os.O_CLOEXEC), path, self.reads)
+
+
+class _UnsyncedFile(RealFile):
+    __slots__ = ()
+
+    def sync(self) -> None:
+        """Left to the operating system."""
+
+
+class UnsyncedFileSystem(RealFileSystem):
+    """Syncs nothing: for preparing logs whose making is not what is measured."""
+
+    def open_write(self, path: str) -> RealFile:
+        return _UnsyncedFile(os.open(path, os.O_RDWR | os.O_CLOEXEC), path)
+
+    def create(self, path: str, *, exclusive: bool = True) -> RealFile:
+        how = os.O_EXCL if exclusive else os.O_TRUNC
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | how
+        return _UnsyncedFile(os.open(path, flags, 0o644), path)
+
+    def sync_directory(self, path: str) -> None:
+        """Left to the operating system."""

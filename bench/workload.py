@@ -1,0 +1,116 @@
+"""Records to append and logs to read."""
+
+import random
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from bench.observed_fs import UnsyncedFileSystem
+from bench.peers import PIECE_BYTES
+from varve.log.partition_log import PartitionLog
+from varve.log.store import Store, StoreSetup
+from varve.quantities import MIB
+from varve.storage.files import FileSystem, RealFileSystem
+
+TOPIC = "bench"
+OS = {"durability": "os"}
+DISK = {"durability": "disk"}
+
+# Different values, more of them than the processor's caches hold.
+_POOL_BYTES = 64 * MIB
+
+_numbers = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values of one size, in lists of about 1 MiB: what one `append_many` is given."""
+
+    size: int
+    lists: list[list[tuple[None, bytes]]]
+
+    @property
+    def per_list(self) -> int:
+        return len(self.lists[0])
+
+    def calls(self, records: int) -> Iterator[list[tuple[None, bytes]]]:
+        """Lists that hold `records` values or a few more, going round the pool."""
+        for number in range(self.call_count(records)):
+            yield self.lists[number % len(self.lists)]
+
+    def call_count(self, records: int) -> int:
+        return -(-records // self.per_list)
+
+    def pieces(self) -> list[bytes]:
+        """The same bytes without their boundaries, 1 MiB each."""
+        whole = b"".join(value for pairs in self.lists for _, value in pairs)
+        return [whole[at : at + PIECE_BYTES] for at in range(0, len(whole), PIECE_BYTES)]
+
+
+def make_values(size: int, *, pool_bytes: int = _POOL_BYTES) -> Values:
+    """Random bytes, the same ones in every run."""
+    noise = random.Random(size).randbytes(pool_bytes)
+    values = [noise[at : at + size] for at in range(0, pool_bytes - size + 1, size)]
+    per_list = max(MIB // size, 1)
+    return Values(
+        size,
+        [
+            [(None, value) for value in values[at : at + per_list]]
+            for at in range(0, len(values) - per_list + 1, per_list)
+        ],
+    )
+
+
+def fresh_path(directory: Path, name: str) -> Path:
+    """A path that nothing has used before."""
+    return directory / f"{name}-{next(_numbers)}"
+
+
+@contextmanager
+def new_log(
+    directory: Path, config: Mapping[str, object], *, fs: FileSystem | None = None
+) -> Iterator[PartitionLog]:
+    """An empty log of one partition; gone afterwards."""
+    path = fresh_path(directory, "store")
+    with Store([str(path)], StoreSetup(fs=fs or RealFileSystem())) as store:
+        store.create_topic(TOPIC, config=config)
+        log = log_of(store)
+        try:
+            yield log
+        finally:
+            # Dropped before it is closed: closing would wait for all of it to reach the disk.
+            log.truncate_fully_and_start_at(0)
+    shutil.rmtree(path)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[PartitionLog]:
+    """The log of a store that was prepared."""
+    with Store([str(path)], StoreSetup()) as store:
+        yield log_of(store)
+
+
+def prepare_log(
+    directory: Path, values: Values, records: int, config: Mapping[str, object] | None = None
+) -> Path:
+    """A store, cleanly closed, whose log holds at least `records`; return its path."""
+    path = fresh_path(directory, "prepared")
+    with Store([str(path)], StoreSetup(fs=UnsyncedFileSystem())) as store:
+        store.create_topic(TOPIC, config={**OS, **(config or {})})
+        log = log_of(store)
+        for pairs in values.calls(records):
+            log.append_many(pairs)
+    return path
+
+
+def log_of(store: Store) -> PartitionLog:
+    log = store.topic(TOPIC).partition(0)
+    assert isinstance(log, PartitionLog)
+    return log
+
+
+def log_files(path: Path) -> list[Path]:
+    return sorted((path / f"{TOPIC}-0").glob("*.log"))

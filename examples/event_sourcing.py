@@ -1,0 +1,106 @@
+"""Event sourcing in one process: the log is the truth, a view is a fold over it.
+
+    python examples/event_sourcing.py [directory]
+
+Accounts are never updated in place. What happened is appended as an event; balances are a view,
+kept up to date by reading on from where it stopped, and rebuilt by reading from the start.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import varve
+from varve.errors import UnexpectedOffsetError
+
+
+class InsufficientFundsError(Exception):
+    """The account does not hold what was to be taken from it."""
+
+
+@dataclass(slots=True)
+class Balances:
+    """The materialised view. `next_offset` says which events it has taken in."""
+
+    next_offset: int = 0
+    by_account: Counter[str] = field(default_factory=Counter)
+
+    def catch_up(self, log: varve.LogReader) -> None:
+        for record in log.read(self.next_offset):
+            assert record.value is not None
+            assert record.offset is not None
+            event = json.loads(record.value)
+            self.by_account[event["account"]] += event["amount"]
+            self.next_offset = record.offset + 1
+
+
+class Bank:
+    """Decides on commands by the view, and records what happened in the log."""
+
+    def __init__(self, topic: varve.Topic) -> None:
+        self._topic = topic
+        self._log = topic.partition(0)
+        self.balances = Balances()
+
+    def deposit(self, account: str, amount: int) -> None:
+        self._topic.append(_event(account, amount), key=account.encode())
+
+    def withdraw(self, account: str, amount: int) -> None:
+        """Refuse what the account does not hold, whatever others append meanwhile.
+
+        The event counts only if it lands exactly behind the last one the decision knew of.
+        """
+        while True:
+            self.balances.catch_up(self._log)
+            if self.balances.by_account[account] < amount:
+                raise InsufficientFundsError(f"{account} holds less than {amount}")
+            try:
+                self._topic.append(
+                    _event(account, -amount),
+                    key=account.encode(),
+                    expected_offset=self.balances.next_offset,
+                )
+            except UnexpectedOffsetError:
+                continue  # someone was faster: look at what they did and decide again
+            return
+
+
+def _event(account: str, amount: int) -> bytes:
+    return json.dumps({"account": account, "amount": amount}).encode()
+
+
+def main(directory: Path) -> dict[str, int]:
+    with varve.open(directory) as store:
+        # Events are kept for ever: a view can always be built anew from all of them.
+        topic = store.create_topic("accounts", config={"retention.ms": -1})
+        bank = Bank(topic)
+        bank.deposit("ada", 100)
+        bank.deposit("bob", 20)
+        bank.withdraw("ada", 30)
+        try:
+            bank.withdraw("bob", 50)
+        except InsufficientFundsError as error:
+            print(f"refused: {error}")
+        bank.balances.catch_up(topic.partition(0))
+        live = dict(bank.balances.by_account)
+
+    # The view was in memory only and is gone. The log is not.
+    with varve.open(directory) as store:
+        rebuilt = Balances()
+        rebuilt.catch_up(store.topic("accounts").partition(0))
+    assert dict(rebuilt.by_account) == live
+    print(f"rebuilt from {rebuilt.next_offset} events: {dict(rebuilt.by_account)}")
+    return dict(rebuilt.by_account)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]))
+    else:
+        with tempfile.TemporaryDirectory() as temporary:
+            main(Path(temporary))

@@ -1,0 +1,316 @@
+"""The one client of a simulated store: does things to it and writes down what it was told.
+
+Scripts drive it. Everything it decides comes from one seeded generator, so a run is repeated
+exactly by its seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from random import Random
+
+from crash.history import BrokenPromise, Content, History, LogHistory, TopicHistory, read_all
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from varve.errors import LogClosedError, StorageError
+from varve.format.batch_builder import BatchStyle, ProducerStamp, build_batch
+from varve.format.record import Record
+from varve.log.partition_log import PartitionLog
+from varve.log.read_only_store import ReadOnlyStore
+from varve.log.store import Store, StoreSetup
+from varve.log.topic_config import TopicConfig
+from varve.quantities import MIB, ProducerId
+from varve.storage.flusher import InlineFlusher
+
+DATA = "/data"
+REFUSALS = (OSError, StorageError, LogClosedError)
+
+
+def open_store(fs: SimulatedFileSystem, directories: tuple[str, ...] = (DATA,)) -> Store:
+    """A store without threads, whose every choice is repeatable."""
+    setup = StoreSetup(
+        fs=fs,
+        clock=fs.clock,
+        random=Random(0),
+        flusher=InlineFlusher(),
+        has_housekeeping=False,
+        opening_threads=1,
+    )
+    return Store(list(directories), setup)
+
+
+class Client:
+    """Uses a store as an application would, and keeps the history of it.
+
+    With `expects_faults` a refused request is part of the run: what it attempted stays in
+    doubt, and the script goes on. Otherwise any error ends the run.
+    """
+
+    def __init__(
+        self,
+        fs: SimulatedFileSystem,
+        rng: Random,
+        *,
+        directories: tuple[str, ...] = (DATA,),
+        expects_faults: bool = False,
+    ) -> None:
+        assert isinstance(fs.clock, ManualClock)
+        self.fs = fs
+        self.rng = rng
+        self.clock = fs.clock
+        self.history = History()
+        self.refusals: list[Exception] = []
+        self._directories = directories
+        self._expects_faults = expects_faults
+        self._counter = 0
+        self._store: Store | None = None
+        self._sequences: dict[tuple[str, int, int], int] = {}
+
+    # --- the store -----------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            self.open()
+        assert self._store is not None
+        return self._store
+
+    def open(self) -> None:
+        try:
+            self._store = open_store(self.fs, self._directories)
+        except REFUSALS as error:
+            self._refused(error)
+            self._store = open_store(self.fs, self._directories)  # a fault strikes once
+
+    def close(self) -> None:
+        with self._attempt():
+            self.store.close()
+
+    def reopen(self) -> None:
+        """Close in order and open again."""
+        self.close()
+        self._store = None
+        self._sequences.clear()
+        self.open()
+
+    def maintain(self) -> None:
+        """What the housekeeping does in the background, checkpoints included."""
+        with self._attempt():
+            self.store.maintain()
+
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms)
+
+    # --- topics --------------------------------------------------------------------------------
+
+    def create_topic(
+        self, name: str, *, partitions: int = 1, config: Mapping[str, object] | None = None
+    ) -> None:
+        texts = TopicConfig.parse(config or {}).render()
+        new = TopicHistory(
+            partitions=partitions,
+            config=texts,
+            logs={number: LogHistory() for number in range(partitions)},
+        )
+        old = self.history.topics.get(name, [None])
+        self.history.topics[name] = [*old, new]
+        with self._attempt():
+            topic = self.store.create_topic(name, partitions=partitions, config=config)
+            new.topic_id = topic.topic_id
+            self.history.topics[name] = [new]
+
+    def delete_topic(self, name: str) -> None:
+        self.history.topics[name] = [*self.history.topics[name], None]
+        with self._attempt():
+            self.store.delete_topic(name)
+            self.history.topics[name] = [None]
+
+    def alter_topic(self, name: str, config: Mapping[str, object]) -> None:
+        before = self.history.topics[name]
+        changed: list[TopicHistory | None] = []
+        for outcome in before:
+            if outcome is not None:
+                after = copy(outcome)
+                after.config = TopicConfig.parse({**outcome.config, **config}).render()
+                changed.append(after)
+        self.history.topics[name] = [*before, *changed]
+        with self._attempt():
+            self.store.alter_topic(name, config=config)
+            self.history.topics[name] = changed
+
+    def add_partitions(self, name: str, partitions: int) -> None:
+        before = self.history.topics[name]
+        grown: list[TopicHistory | None] = []
+        for outcome in before:
+            if outcome is not None:
+                after = copy(outcome)
+                after.partitions = partitions
+                for number in range(outcome.partitions, partitions):
+                    after.logs.setdefault(number, LogHistory())
+                grown.append(after)
+        self.history.topics[name] = [*before, *grown]
+        with self._attempt():
+            self.store.alter_topic(name, partitions=partitions)
+            self.history.topics[name] = grown
+
+    def has_topic(self, name: str) -> bool:
+        return name in self.store.topics()
+
+    def log(self, topic: str, partition: int = 0) -> PartitionLog:
+        log = self.store.topic(topic).partition(partition)
+        assert isinstance(log, PartitionLog)
+        return log
+
+    # --- records -------------------------------------------------------------------------------
+
+    def use_contents_from(self, number: int) -> None:
+        """Stay clear of contents that an earlier client of the same history may have used."""
+        self._counter = number
+
+    def new_content(self, size_max: int = 400) -> Content:
+        """Content that no other record of the run has."""
+        self._counter += 1
+        key = self.rng.choice((None, b"a", b"b", b"key %d" % self._counter))
+        size = self.rng.randint(0, size_max)
+        return key, b"%d:" % self._counter + self.rng.randbytes(size)
+
+    def append(self, topic: str, partition: int = 0, *, size_max: int = 400) -> None:
+        content = self.new_content(size_max)
+        with self._appending(topic, partition, [content]) as acknowledge:
+            key, value = content
+            acknowledge(self.log(topic, partition).append(value, key=key).offset)
+
+    def append_many(
+        self, topic: str, partition: int = 0, *, count: int, size_max: int = 200
+    ) -> None:
+        contents = [self.new_content(size_max) for _ in range(count)]
+        with self._appending(topic, partition, contents) as acknowledge:
+            acknowledge(self.log(topic, partition).append_many(list(contents)).first_offset)
+
+    def append_group(self, topic: str, partition: int = 0, *, batches: int) -> None:
+        """Several appends that one sync acknowledges, as threads that wait together would."""
+        groups = [[self.new_content(), self.new_content(40)] for _ in range(batches)]
+        with self._appending(topic, partition, [c for group in groups for c in group]) as ack:
+            log = self.log(topic, partition)
+            placed = [log.append_batch(self._encode(group), wait=False) for group in groups]
+            log.await_durable(log.end_offset)
+            ack(placed[0].base_offset)
+            if [p.base_offset for p in placed[1:]] != [p.last_offset + 1 for p in placed[:-1]]:
+                raise BrokenPromise(f"a group of appends is not in a row: {placed}")
+
+    def produce(self, topic: str, producer: int, partition: int = 0) -> None:
+        """One batch of an idempotent producer, sent twice: the second must be known."""
+        contents = [self.new_content(100), self.new_content(100)]
+        place = (topic, partition, producer)
+        sequence = self._sequences.get(place, 0)
+        stamp = ProducerStamp(
+            producer_id=ProducerId(producer), producer_epoch=0, base_sequence=sequence
+        )
+        with self._appending(topic, partition, contents) as acknowledge:
+            log = self.log(topic, partition)
+            first = log.append_batch(self._encode(contents, stamp))
+            acknowledge(first.base_offset)
+            self._sequences[place] = sequence + len(contents)
+            again = log.append_batch(self._encode(contents, stamp))
+            if not again.is_duplicate or again.base_offset != first.base_offset:
+                raise BrokenPromise(f"a batch sent twice was stored twice: {first}, {again}")
+
+    def _encode(self, contents: list[Content], stamp: ProducerStamp | None = None) -> bytearray:
+        style = BatchStyle(bytes_max=MIB)
+        records = [Record(value, key) for key, value in contents]
+        built = build_batch(records, self.clock.now_ms(), style, stamp or ProducerStamp())
+        return bytearray(built.data)
+
+    @contextmanager
+    def _appending(
+        self, topic: str, partition: int, contents: list[Content]
+    ) -> Iterator[Callable[[int], None]]:
+        told = self.history.log(topic, partition)
+        told.attempt(contents)
+        if self.store.topic(topic).config.durability != "disk":
+            told.is_exact = False
+
+        def acknowledge(first_offset: int) -> None:
+            log = self.log(topic, partition)
+            if log.failure is not None:
+                raise BrokenPromise(f"{log.name} failed and acknowledged offset {first_offset}")
+            is_durable = log.config.durability == "disk"
+            told.acknowledge(int(first_offset), contents, is_durable=is_durable)
+
+        with self._attempt():
+            yield acknowledge
+
+    # --- upkeep of one log -----------------------------------------------------------------------
+
+    def roll(self, topic: str, partition: int = 0) -> None:
+        with self._attempt():
+            self.log(topic, partition).roll()
+
+    def sync(self, topic: str, partition: int = 0) -> None:
+        with self._attempt():
+            self.log(topic, partition).sync()
+            self.history.log(topic, partition).synced()
+
+    def truncate_to(self, topic: str, offset: int, partition: int = 0) -> None:
+        told = self.history.log(topic, partition)
+        told.cutting(offset)
+        with self._attempt():
+            log = self.log(topic, partition)
+            log.truncate_to(offset)
+            told.cut(log.end_offset)
+
+    def delete_before(self, topic: str, offset: int, partition: int = 0) -> None:
+        told = self.history.log(topic, partition)
+        told.deleting(offset)
+        with self._attempt():
+            told.deleted(self.log(topic, partition).delete_before(offset))
+
+    # --- readers and groups ------------------------------------------------------------------------
+
+    def read_beside(self) -> None:
+        """Another process looks at everything it may see."""
+        look_beside(self.fs, self.history, self._directories)
+
+    def commit(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
+        place = (topic, partition)
+        allowed = self.history.commits.setdefault((group, place), {None})
+        allowed.add(offset)
+        with self._attempt():
+            self.store.group(group).commit({place: offset})
+            allowed.clear()
+            allowed.add(offset)
+
+    # --- refusals ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _attempt(self) -> Iterator[None]:
+        try:
+            yield
+        except REFUSALS as error:
+            self._refused(error)
+
+    def _refused(self, error: Exception) -> None:
+        if not self._expects_faults:
+            raise error
+        self.refusals.append(error)
+
+
+def look_beside(
+    fs: SimulatedFileSystem, history: History, directories: tuple[str, ...] = (DATA,)
+) -> None:
+    """Read all logs without owning them, and note what was seen."""
+    with ReadOnlyStore(
+        directories, fs=fs, clock=fs.clock, defaults=TopicConfig()
+    ) as beside:
+        for name in beside.topics():
+            for log in beside.topic(name).partitions:
+                told = history.find_log(name, log.partition)
+                if told is None:
+                    continue
+                found = read_all(log)
+                if found.damaged and told.is_exact:
+                    raise BrokenPromise(f"a reader of {log.name} was shown {found.damaged}")
+                for offset, content in found.records:
+                    told.saw(offset, content)

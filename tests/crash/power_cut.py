@@ -1,0 +1,115 @@
+"""One seed: a script runs, the power goes at one moment of it, the store comes up again.
+
+The moment is any call that changes what is on the disk, all of them alike, or the end of the
+script. One in five seeds is the end of the process instead, which loses nothing that was
+written. One in four loses the power a second time, while recovery is at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from crash.client import Client, look_beside, open_store
+from crash.history import History, check_store, settle
+from crash.scripts import SCRIPTS
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+
+# Reading changes nothing, so a cut before it is a cut before what comes next.
+CHANGING: Final = frozenset(
+    (
+        "create", "link", "make_directory", "map_words", "remove", "remove_tree", "rename",
+        "sync", "sync_directory", "truncate_to", "write_at",
+    )
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Cut:
+    """What was left, and what had been promised by then."""
+
+    left: SimulatedFileSystem
+    history: History
+
+
+class CutWatch:
+    """Lets the power go at one moment of a run, each as likely as any other.
+
+    The run is not disturbed: at a moment that draws a lower number than all before it, the
+    state that a cut would leave is kept in place of the last one.
+    """
+
+    def __init__(
+        self, fs: SimulatedFileSystem, rng: Random, history: Callable[[], History], *, kill: bool
+    ) -> None:
+        self._fs = fs
+        self._rng = rng
+        self._history = history
+        self._kill = kill
+        self._lowest = 2.0
+        self.cut: Cut | None = None
+        fs.watch = self._called
+
+    def finish(self) -> Cut:
+        """The end of the run is a moment too."""
+        self._consider()
+        self._fs.watch = None
+        assert self.cut is not None
+        return self.cut
+
+    def _called(self, operation: str, path: str) -> None:
+        if operation in CHANGING:
+            self._consider()
+
+    def _consider(self) -> None:
+        drawn = self._rng.random()
+        if drawn < self._lowest:
+            self._lowest = drawn
+            left = self._fs.kill() if self._kill else self._fs.crash(Random(self._rng.random()))
+            self.cut = Cut(left, self._history().copy())
+
+
+def run_seed(script: str, seed: int) -> None:
+    """Raises `BrokenPromise`, or whatever else went wrong."""
+    rng = Random(f"{script} {seed}")
+    is_kill = rng.random() < 0.2
+    fs = SimulatedFileSystem(clock=ManualClock())
+    client = Client(fs, Random(rng.random()))
+    watch = CutWatch(fs, Random(rng.random()), lambda: client.history, kill=is_kill)
+    SCRIPTS[script](client)
+    cut = watch.finish()
+    if rng.random() < 0.25:
+        cut = _cut_in_recovery(cut, rng, is_kill=is_kill)
+    check_cut(cut, rng, after_power_cut=not is_kill)
+
+
+def _cut_in_recovery(cut: Cut, rng: Random, *, is_kill: bool) -> Cut:
+    watch = CutWatch(cut.left, Random(rng.random()), lambda: cut.history, kill=is_kill)
+    open_store(cut.left)
+    return watch.finish()
+
+
+def check_cut(cut: Cut, rng: Random, *, after_power_cut: bool) -> None:
+    """Come up, check, come up again, go on, close, come up once more."""
+    history, fs = cut.history, cut.left
+    if fs.exists("/data") and rng.random() < 0.5:
+        look_beside(fs, history)
+    store = open_store(fs)
+    check_store(history, store, after_power_cut=after_power_cut)
+    settle(history, store)
+    fs = fs.kill() if rng.random() < 0.5 else fs.crash(rng)
+    store = open_store(fs)
+    check_store(history, store, after_power_cut=True)
+    store.close()
+    client = Client(fs, Random(rng.random()))
+    client.history = history
+    client.use_contents_from(1_000_000)
+    for name in client.store.topics():
+        for log in client.store.topic(name).partitions:
+            client.append(name, log.partition)
+            client.append_many(name, log.partition, count=3)
+    client.reopen()
+    check_store(history, client.store, after_power_cut=True)

@@ -1,0 +1,225 @@
+"""What is done to a store before the power goes. To add one, write a function below.
+
+A script gets a client and uses it. It may take any decision from `client.rng`, and needs no
+checks of its own: the history that the client keeps is checked after the cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from crash.client import Client
+
+Script = Callable[[Client], None]
+SCRIPTS: Final[dict[str, Script]] = {}
+
+# Small segments and dense indexes: in a few dozen appends everything happens.
+SMALL: Final = {"internal.segment.bytes": 1200, "index.interval.bytes": 200}
+
+
+def script(function: Script) -> Script:
+    SCRIPTS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+@script
+def append(client: Client) -> None:
+    """Single records and many at once, to one growing segment."""
+    client.create_topic("orders", config={"index.interval.bytes": 300})
+    for _ in range(client.rng.randint(3, 12)):
+        if client.rng.random() < 0.6:
+            client.append("orders", size_max=1500)
+        else:
+            client.append_many("orders", count=client.rng.randint(1, 8))
+        if client.rng.random() < 0.2:
+            client.read_beside()
+
+
+@script
+def roll(client: Client) -> None:
+    """Segments that fill up, and segments that are sealed by request."""
+    client.create_topic("orders", config=SMALL)
+    for _ in range(client.rng.randint(6, 16)):
+        client.append("orders", size_max=600)
+        if client.rng.random() < 0.2:
+            client.roll("orders")
+        if client.rng.random() < 0.1:
+            client.read_beside()
+
+
+@script
+def group_commit(client: Client) -> None:
+    """Several appends per sync, over segment boundaries."""
+    client.create_topic("orders", config=SMALL)
+    for _ in range(client.rng.randint(2, 6)):
+        client.append_group("orders", batches=client.rng.randint(1, 6))
+        if client.rng.random() < 0.3:
+            client.append("orders")
+
+
+@script
+def large_appends(client: Client) -> None:
+    """Batches of many sectors, of which a power cut keeps any."""
+    client.create_topic("orders", config={"internal.segment.bytes": 60_000})
+    for _ in range(client.rng.randint(2, 6)):
+        client.append_many("orders", count=client.rng.randint(1, 30), size_max=1500)
+
+
+@script
+def checkpoint(client: Client) -> None:
+    """Recovery points that move while appends go on; stores that are closed and opened."""
+    client.create_topic("orders", config=SMALL)
+    for _ in range(client.rng.randint(4, 12)):
+        client.append("orders")
+        chance = client.rng.random()
+        if chance < 0.35:
+            client.maintain()
+        elif chance < 0.5:
+            client.reopen()
+        client.advance(client.rng.choice((0, 1000, 120_000)))
+
+
+@script
+def truncate(client: Client) -> None:
+    client.create_topic("orders", config=SMALL)
+    for _ in range(client.rng.randint(2, 5)):
+        for _ in range(client.rng.randint(1, 6)):
+            client.append("orders")
+        if client.rng.random() < 0.3:
+            client.append_group("orders", batches=2)
+        if client.rng.random() < 0.3:
+            client.maintain()
+        log = client.log("orders")
+        client.truncate_to("orders", client.rng.randint(log.start_offset, log.end_offset))
+        if client.rng.random() < 0.3:
+            client.read_beside()
+    client.append("orders")
+
+
+@script
+def delete_before(client: Client) -> None:
+    client.create_topic("orders", config={**SMALL, "file.delete.delay.ms": 1000})
+    for _ in range(client.rng.randint(2, 5)):
+        for _ in range(client.rng.randint(2, 6)):
+            client.append("orders")
+        log = client.log("orders")
+        client.delete_before("orders", client.rng.randint(log.start_offset, log.high_watermark))
+        if client.rng.random() < 0.3:
+            client.truncate_to("orders", client.rng.randint(log.start_offset, log.end_offset))
+        if client.rng.random() < 0.5:
+            client.advance(2000)
+            client.maintain()
+
+
+@script
+def topics(client: Client) -> None:
+    """Topics that come, change, go, and come again under the same name."""
+    names = ["orders", "payments"]
+    for _ in range(client.rng.randint(3, 9)):
+        name = client.rng.choice(names)
+        chance = client.rng.random()
+        if not client.has_topic(name):
+            client.create_topic(
+                name, partitions=client.rng.randint(1, 3), config={**SMALL, "file.delete.delay.ms": 0}
+            )
+        elif chance < 0.25:
+            client.delete_topic(name)
+        elif chance < 0.4:
+            client.alter_topic(name, {"retention.ms": client.rng.randint(1000, 10**9)})
+        elif chance < 0.5:
+            client.add_partitions(name, client.store.topic(name).partition_count + 1)
+        else:
+            count = client.store.topic(name).partition_count
+            for _ in range(3):
+                client.append(name, client.rng.randrange(count))
+        if client.rng.random() < 0.15:
+            client.maintain()
+        if client.rng.random() < 0.1:
+            client.reopen()
+
+
+@script
+def os_durability(client: Client) -> None:
+    """A topic that acknowledges what the kernel has, beside one that waits for the disk."""
+    client.create_topic("fast", config={**SMALL, "durability": "os"})
+    client.create_topic("safe", config=SMALL)
+    for _ in range(client.rng.randint(4, 14)):
+        client.append("fast", size_max=800)
+        chance = client.rng.random()
+        if chance < 0.2:
+            client.sync("fast")
+        elif chance < 0.4:
+            client.append("safe")
+        elif chance < 0.5:
+            client.maintain()
+
+
+@script
+def change_durability(client: Client) -> None:
+    """From one promise to the other and back, with records on both sides."""
+    client.create_topic("orders", config=SMALL)
+    durability = "disk"
+    for _ in range(client.rng.randint(3, 8)):
+        for _ in range(client.rng.randint(1, 3)):
+            client.append("orders")
+        if client.rng.random() < 0.4:
+            durability = "os" if durability == "disk" else "disk"
+            client.alter_topic("orders", {"durability": durability})
+        if client.rng.random() < 0.2:
+            client.reopen()
+
+
+@script
+def idempotent_producers(client: Client) -> None:
+    """Batches that are sent twice; producer snapshots taken and lost."""
+    client.create_topic("orders", config=SMALL)
+    for _ in range(client.rng.randint(3, 10)):
+        client.produce("orders", client.rng.randint(1, 3))
+        chance = client.rng.random()
+        if chance < 0.2:
+            client.maintain()
+        elif chance < 0.3:
+            client.roll("orders")
+
+
+@script
+def group_offsets(client: Client) -> None:
+    """Committed offsets, in the topic that holds them."""
+    client.create_topic("orders", config=SMALL)
+    for _ in range(client.rng.randint(2, 6)):
+        client.append("orders")
+        client.commit(client.rng.choice(("billing", "audit")), "orders", client.rng.randint(0, 99))
+        if client.rng.random() < 0.2:
+            client.reopen()
+
+
+@script
+def everything(client: Client) -> None:
+    """All of it at once, over two data directories' worth of topics and partitions."""
+    client.create_topic("orders", partitions=2, config=SMALL)
+    for _ in range(client.rng.randint(5, 20)):
+        partition = client.rng.randrange(2)
+        log = client.log("orders", partition)
+        match client.rng.choice(("one", "many", "group", "roll", "cut", "drop", "keep", "again")):
+            case "one":
+                client.append("orders", partition)
+            case "many":
+                client.append_many("orders", partition, count=client.rng.randint(1, 6))
+            case "group":
+                client.append_group("orders", partition, batches=3)
+            case "roll":
+                client.roll("orders", partition)
+            case "cut":
+                at = client.rng.randint(log.start_offset, log.end_offset)
+                client.truncate_to("orders", at, partition)
+            case "drop":
+                at = client.rng.randint(log.start_offset, log.high_watermark)
+                client.delete_before("orders", at, partition)
+            case "keep":
+                client.maintain()
+            case "again":
+                client.reopen()
+        client.advance(client.rng.choice((0, 10, 70_000)))
+        if client.rng.random() < 0.1:
+            client.read_beside()

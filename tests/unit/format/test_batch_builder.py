@@ -1,0 +1,233 @@
+"""Records in, batches out; another implementation reads them back."""
+
+import crc32c
+import pytest
+
+from fakes.client_batches import NOW, client_batch, raw_batch, raw_record
+from varve.errors import RecordTooLargeError
+from varve.format.batch import decode_batch
+from varve.format.batch_builder import (
+    BatchStyle,
+    ProducerStamp,
+    build_batch,
+    build_batches,
+    seal,
+)
+from varve.format.batch_header import CRC_START, decode_batch_header
+from varve.format.compression import Codec
+from varve.format.record import Record
+from varve.quantities import INT32_MAX, ProducerId, TimestampMs
+
+NOW_MS = TimestampMs(NOW)
+STYLE = BatchStyle(bytes_max=1 << 20)
+
+
+def build(records: list[object], style: BatchStyle = STYLE, **options: int) -> list[bytes]:
+    return [bytes(batch.data) for batch in build_batches(records, NOW_MS, style, **options)]
+
+
+# --- the bytes ----------------------------------------------------------------------------------
+
+
+def test_a_batch_is_what_a_client_would_have_sent() -> None:
+    built = build_batch([Record(b"one"), Record(None, key=b"k"), Record(b"")], NOW_MS, STYLE)
+
+    assert bytes(built.data) == client_batch(b"one", None, b"", keys=[None, b"k", None])
+
+
+def test_known_payloads_have_known_checksums() -> None:
+    built = build_batch([Record(b"value", b"key", timestamp_ms=0)], NOW_MS, STYLE)
+
+    header = decode_batch_header(built.data)
+    assert header.crc == crc32c.crc32c(bytes(built.data[CRC_START:]))
+    assert crc32c.crc32c(b"123456789") == 0xE3069283, "the check value of CRC-32C"
+
+
+def test_a_new_batch_has_no_place_yet() -> None:
+    header = decode_batch_header(build_batch([Record(b"v")], NOW_MS, STYLE).data)
+
+    assert (header.base_offset, header.leader_epoch) == (0, -1)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
+
+
+def test_headers_keep_their_order_and_nulls() -> None:
+    headers = [("a", b"1"), ("a", None), ("", b""), ("ü", b"\xff")]
+
+    built = build_batch([Record(b"v", headers=headers)], NOW_MS, STYLE)
+
+    raw = [(name.encode(), value) for name, value in headers]
+    assert bytes(built.data) == raw_batch(raw_record(b"v", headers=raw))
+    assert decode_batch(built.data)[0].headers == headers
+
+
+@pytest.mark.parametrize("key", [b"k", bytearray(b"k"), memoryview(b"k")])
+def test_any_bytes_may_be_a_key_or_a_value(key: bytes) -> None:
+    [batch] = build([(key, key)])
+
+    assert decode_batch(batch) == [Record(b"k", b"k", [], NOW, 0)]
+
+
+# --- times --------------------------------------------------------------------------------------
+
+
+def test_a_record_without_a_time_gets_the_time_of_the_append() -> None:
+    built = build_batch([Record(b"a"), Record(b"b", timestamp_ms=5)], NOW_MS, STYLE)
+
+    assert [record.timestamp_ms for record in decode_batch(built.data)] == [NOW, 5]
+    assert built.max_timestamp == NOW
+
+
+def test_times_may_go_back_and_forth_and_the_largest_is_the_batch_s() -> None:
+    times = [50, 10, 90, -1, 0]
+    built = build_batch([Record(b"", timestamp_ms=time) for time in times], NOW_MS, STYLE)
+
+    assert [record.timestamp_ms for record in decode_batch(built.data)] == times
+    header = decode_batch_header(built.data)
+    assert (header.base_timestamp, header.max_timestamp) == (50, 90)
+
+
+def test_with_log_append_time_every_record_reads_as_the_time_of_the_append() -> None:
+    style = BatchStyle(bytes_max=1 << 20, is_log_append_time=True)
+    built = build_batch([Record(b"", timestamp_ms=3), Record(b"")], NOW_MS, style)
+
+    assert [record.timestamp_ms for record in decode_batch(built.data)] == [NOW, NOW]
+    assert decode_batch_header(built.data).is_log_append_time
+
+
+def test_a_time_before_minus_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="timestamp of record 1"):
+        build([Record(b"", timestamp_ms=0), Record(b"", timestamp_ms=-2)])
+
+
+# --- what may be appended -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("item", ["text", b"bytes", 5, None, (b"k",), (b"k", b"v", b"x")])
+def test_an_item_must_be_a_record_or_a_pair(item: object) -> None:
+    with pytest.raises(TypeError, match="record 1 must be a Record"):
+        build([(None, b""), item])
+
+
+@pytest.mark.parametrize("pair", [("k", b"v"), (b"k", "v"), (1, b"v"), (b"k", 1.5)])
+def test_text_is_refused_because_its_encoding_would_be_a_guess(pair: tuple[object, object]) -> None:
+    with pytest.raises(TypeError, match="must be bytes or None"):
+        build([pair])
+
+
+def test_a_header_name_must_be_text_and_its_value_bytes() -> None:
+    with pytest.raises(TypeError, match="header name"):
+        build([Record(b"v", headers=[(None, b"")])])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="header value"):
+        build([Record(b"v", headers=[("n", "v")])])  # type: ignore[list-item]
+
+
+# --- cutting into batches -----------------------------------------------------------------------
+
+
+def test_no_records_are_no_batches() -> None:
+    assert build([]) == []
+
+
+def test_records_are_cut_into_batches_of_about_the_target() -> None:
+    values = [bytes([i]) * 100 for i in range(20)]
+    batches = build([(None, value) for value in values], target_bytes=350)
+
+    records = [decode_batch(batch) for batch in batches]
+    assert [record.value for part in records for record in part] == values
+    assert all(len(part) == 3 for part in records[:-1])
+    assert all(len(batch) <= 61 + 350 for batch in batches)
+    assert [record.offset for record in records[1]] == [0, 1, 2], "each counts from 0"
+
+
+def test_a_record_larger_than_the_target_gets_a_batch_of_its_own() -> None:
+    batches = build([(None, b"a"), (None, b"b" * 5000), (None, b"c")], target_bytes=100)
+
+    assert [[len(r.value or b"") for r in decode_batch(b)] for b in batches] == [[1], [5000], [1]]
+
+
+def test_a_record_larger_than_a_batch_may_be_is_refused_before_it_is_handed_out() -> None:
+    style = BatchStyle(bytes_max=1000)
+    batches = build_batches([(None, b"a"), (None, b"b" * 2000)], NOW_MS, style)
+
+    next(batches)
+    with pytest.raises(RecordTooLargeError) as caught:
+        next(batches)
+    assert caught.value.limit == 1000
+    assert caught.value.size > 2000
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+def test_the_largest_batch_is_exactly_the_limit(spare: int) -> None:
+    size = len(build([(None, b"x" * 100)])[0])
+    style = BatchStyle(bytes_max=size - spare)
+
+    if spare:
+        with pytest.raises(RecordTooLargeError):
+            build([(None, b"x" * 100)], style)
+    else:
+        assert [len(batch) for batch in build([(None, b"x" * 100)], style)] == [size]
+
+
+# --- compression --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_compressed_batch_reads_back_and_says_its_codec(codec: Codec) -> None:
+    style = BatchStyle(bytes_max=1 << 20, codec=codec)
+    [batch] = build([(b"k%d" % i, b"value " * 20) for i in range(50)], style)
+
+    assert decode_batch_header(batch).codec == codec
+    assert [record.key for record in decode_batch(batch)] == [b"k%d" % i for i in range(50)]
+
+
+def test_a_record_over_the_limit_is_taken_if_it_compresses_below_it() -> None:
+    style = BatchStyle(bytes_max=1000, codec=Codec.ZSTD)
+
+    [batch] = build([(None, b"x" * 100_000)], style)
+
+    assert len(batch) <= 1000
+    assert decode_batch(batch)[0].value == b"x" * 100_000
+
+
+def test_what_does_not_shrink_is_stored_as_it_is_when_that_fits() -> None:
+    value = crc32c.crc32c(b"seed").to_bytes(4, "big") + bytes(range(200))
+    size = len(build([(None, value)])[0])
+
+    [batch] = build([(None, value)], BatchStyle(bytes_max=size, codec=Codec.GZIP))
+
+    assert decode_batch(batch)[0].value == value
+    assert decode_batch_header(batch).codec == Codec.NONE
+
+
+def test_what_is_too_large_either_way_is_refused() -> None:
+    value = bytes((i * 7919 + i // 251) % 256 for i in range(3000))
+
+    with pytest.raises(RecordTooLargeError):
+        build([(None, value)], BatchStyle(bytes_max=300, codec=Codec.GZIP))
+
+
+# --- producers ----------------------------------------------------------------------------------
+
+
+def test_a_producer_s_stamp_goes_into_the_header() -> None:
+    producer = ProducerStamp(
+        producer_id=ProducerId(7), producer_epoch=2, base_sequence=INT32_MAX, attributes=0x10
+    )
+
+    header = decode_batch_header(
+        build_batch([Record(b"a"), Record(b"b")], NOW_MS, STYLE, producer).data
+    )
+
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, INT32_MAX)
+    assert header.last_sequence == 0
+    assert header.is_transactional
+
+
+def test_sealing_writes_the_checksum_of_the_batch_at_a_position() -> None:
+    batch = client_batch(b"v")
+    buffer = bytearray(b"--") + batch + b"--"
+    buffer[2 + 17 : 2 + 21] = bytes(4)
+
+    seal(buffer, 2, 2 + len(batch))
+
+    assert buffer[2:-2] == batch
