@@ -42,7 +42,7 @@ class Balances:
 class Bank:
     """Decides on commands by the view, and records what happened in the log."""
 
-    def __init__(self, topic: varve.Topic) -> None:
+    def __init__(self, topic: varve.Topic[varve.PartitionLog]) -> None:
         self._topic = topic
         self._log = topic.partition(0)
         self.balances = Balances()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from varve import errors
     from varve.format.record import Record
+    from varve.library import open_store as open
     from varve.log.appended import Appended, AppendedMany, AppendedRange
     from varve.log.log_reader import LogReader, SegmentInfo
-    from varve.log.opening import open_store as open
     from varve.log.partition_log import PartitionLog
     from varve.log.read_only_store import ReadOnlyStore
     from varve.log.store import Store
@@ -58,7 +58,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "open":
-        value: object = import_module("varve.log.opening").open_store
+        value: object = import_module("varve.library").open_store
     elif name == "errors":
         value = import_module("varve.errors")
     elif name in _HOMES:

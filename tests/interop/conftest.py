@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from interop.kafka_peer import KafkaBroker, KafkaTools, KafkaUnavailableError, StartBroker
+from interop.kafka_sample import BROKER, KafkaDirectories, ask_kafka, write_kafka_topics
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,3 +41,32 @@ def start_broker(kafka: KafkaTools, tmp_path: Path) -> Iterator[StartBroker]:
             return brokers.enter_context(broker)
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def kafka_directories(
+    kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaDirectories]:
+    """What a broker wrote: as a kill left it, as it was after a clean stop, and in use again."""
+    root = tmp_path_factory.mktemp("kafka")
+    live = root / "live"
+
+    def broker() -> KafkaBroker:
+        return KafkaBroker(kafka, log_dirs=[live], work_dir=root / "broker", properties=BROKER)
+
+    with broker() as first:
+        places = write_kafka_topics(first.bootstrap_servers, live)
+        truth = ask_kafka(first.bootstrap_servers, places)
+        first.kill()
+    shutil.copytree(live, root / "killed")
+    with broker() as second:
+        second.stop()
+    shutil.copytree(live, root / "stopped")
+    with broker() as third:
+        yield KafkaDirectories(
+            live=live,
+            killed=root / "killed",
+            stopped=root / "stopped",
+            servers=third.bootstrap_servers,
+            truth=truth,
+        )

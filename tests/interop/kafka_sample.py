@@ -59,6 +59,25 @@ class KafkaTruth:
         return sorted({topic for topic, _ in self.records})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaDirectories:
+    """One directory that a broker wrote, in three states, all holding what `truth` says.
+
+    live     a broker at `servers` has it open
+    killed   as the end of a broker that was killed left it: no checkpoints, indexes too long
+    stopped  as a broker left it that was stopped in order
+    """
+
+    live: Path
+    killed: Path
+    stopped: Path
+    servers: str
+    truth: KafkaTruth
+
+    def in_state(self, state: str) -> Path:
+        return {"live": self.live, "killed": self.killed, "stopped": self.stopped}[state]
+
+
 def write_kafka_topics(servers: str, log_dir: Path, *, large: bool = True) -> list[Place]:
     """Write topics of every kind through clients; return all their partitions."""
     admin = KafkaAdminClient(bootstrap_servers=servers)

@@ -373,6 +373,11 @@ def test_sorting_by_key(records: list[object], partitions: int) -> None:
     agreed(lambda form: form.split_by_key(records, Record, partitions, partitions - 1))
 
 
+@given(records=st.lists(items, max_size=5) | st.lists(odd_items, max_size=5))
+def test_surveying_records(records: list[object]) -> None:
+    agreed(lambda form: form.survey_records(records, Record))
+
+
 def test_both_forms_offer_the_same_kernels() -> None:
     kernels = [
         name

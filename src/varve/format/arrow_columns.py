@@ -34,11 +34,12 @@ _TYPES: Final[dict[str, pa.DataType]] = {
     "value": pa.binary(),
     "headers": pa.list_(pa.field("item", _HEADER_TYPE, False)),
 }
+_NO_HEADERS: Final = pa.array([], _HEADER_TYPE)
 _NEVER_NULL: Final = ("offset", "timestamp", "headers")
 
-# A batch of this size keeps a core's caches and a pipeline's memory content.
-_ROWS_TARGET: Final = 65_536
-_BYTES_TARGET: Final = 4 * MIB
+# Runs of records this large are record batches by themselves; smaller ones are put together.
+_ROWS_ENOUGH: Final = 8_192
+_BYTES_ENOUGH: Final = 1 * MIB
 
 
 def arrow_schema(columns: Sequence[str] = COLUMN_NAMES) -> pa.Schema:
@@ -52,7 +53,7 @@ def arrow_schema(columns: Sequence[str] = COLUMN_NAMES) -> pa.Schema:
 
 
 class ArrowColumns:
-    """Collects runs of records until they make a record batch worth handing on."""
+    """Turns runs of records into record batches that are worth handing on."""
 
     def __init__(self, columns: Sequence[str] = COLUMN_NAMES) -> None:
         self._schema = arrow_schema(columns)
@@ -60,26 +61,27 @@ class ArrowColumns:
         self._rows = 0
         self._bytes = 0
 
-    @property
-    def is_full(self) -> bool:
-        return self._rows >= _ROWS_TARGET or self._bytes >= _BYTES_TARGET
-
-    def add(self, run: RecordRun) -> None:
+    def add(self, run: RecordRun) -> list[pa.RecordBatch]:
+        """Take a run in; return the record batches that are ready, in order."""
         piece = pa.RecordBatch.from_arrays(
             [_column(name, run) for name in self._schema.names], schema=self._schema
         )
+        if piece.num_rows >= _ROWS_ENOUGH or piece.nbytes >= _BYTES_ENOUGH:
+            return [*self.take(), piece]
         self._pieces.append(piece)
-        self._rows += len(run)
+        self._rows += piece.num_rows
         self._bytes += piece.nbytes
+        if self._rows >= _ROWS_ENOUGH or self._bytes >= _BYTES_ENOUGH:
+            return self.take()
+        return []
 
-    def take(self) -> pa.RecordBatch | None:
-        """What was collected as one record batch; None when nothing was."""
+    def take(self) -> list[pa.RecordBatch]:
+        """What was collected and not yet returned, as one record batch or none."""
         pieces, self._pieces = self._pieces, []
         self._rows = self._bytes = 0
         if len(pieces) <= 1:
-            return pieces[0] if pieces else None
-        table = pa.Table.from_batches(pieces).combine_chunks()
-        return table.to_batches()[0]
+            return pieces
+        return pa.Table.from_batches(pieces).combine_chunks().to_batches()
 
 
 def _column(name: str, run: RecordRun) -> "pa.Array[Any]":
@@ -136,20 +138,24 @@ def _span(table: "array[int]", start: int, end: int, field: int) -> int:
 def _headers(run: RecordRun) -> "pa.Array[Any]":
     count = len(run)
     total = kernels.header_totals(run.table, run.start, run.end)
+    if not total:
+        ends = pa.py_buffer(bytes(4 * (count + 1)))
+        return pa.Array.from_buffers(
+            _TYPES["headers"], count, [None, ends], null_count=0, children=[_NO_HEADERS]
+        )
     ends = pa.allocate_buffer(4 * (count + 1))
     ends_view = memoryview(ends).cast("i")
     ends_view[0] = 0
     table = array("q", bytes(8 * tables.RECORD_ROW * total))
     kernels.take_headers(run.data, run.table, run.start, run.end, ends_view, table, 0, 0)
     names = _binary(run, table, 0, total, tables.R_KEY_POSITION, pa.string())
-    if total:
-        try:
-            names.validate(full=True)
-        except pa.ArrowInvalid as error:
-            position = run.table[run.start * tables.RECORD_ROW + tables.R_HEADERS_POSITION]
-            raise FormatError(
-                f"header name is not UTF-8, here or behind: {error}", position=position
-            ) from error
+    try:
+        names.validate(full=True)
+    except pa.ArrowInvalid as error:
+        position = run.table[run.start * tables.RECORD_ROW + tables.R_HEADERS_POSITION]
+        raise FormatError(
+            f"header name is not UTF-8, here or behind: {error}", position=position
+        ) from error
     values = _binary(run, table, 0, total, tables.R_VALUE_POSITION, pa.binary())
     items = pa.StructArray.from_arrays([names, values], fields=list(_HEADER_TYPE))
     return pa.Array.from_buffers(

@@ -951,6 +951,8 @@ def survey_records(records: list, record_type: type) -> tuple:
                 keyless = index
             if item[3] is not None:
                 timestamp = item[3]
+                if not cython.compiled:
+                    _check_word(timestamp)
                 if not is_dated or timestamp < smallest:
                     smallest = timestamp
                 if not is_dated or timestamp > largest:

@@ -164,9 +164,7 @@ class LogDirectory:
 
     def _log_starts(self) -> dict[PartitionName, Offset]:
         return {
-            name: log.start_offset
-            for name, log in list(self.logs.items())
-            if log.start_offset > 0
+            name: log.start_offset for name, log in list(self.logs.items()) if log.start_offset > 0
         }
 
     def save_high_watermarks(self) -> None:

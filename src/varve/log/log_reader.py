@@ -237,14 +237,8 @@ class LogReader(ABC):
 
         collected = ArrowColumns(columns)
         for run in self._runs(start, stop):
-            collected.add(run)
-            if collected.is_full:
-                batch = collected.take()
-                assert batch is not None
-                yield batch
-        last = collected.take()
-        if last is not None:
-            yield last
+            yield from collected.add(run)
+        yield from collected.take()
 
     def _parallel_batches(
         self, start: Offset, stop: Offset, columns: tuple[str, ...], threads: int

@@ -3,7 +3,7 @@
 import itertools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 from uuid import UUID
 
 from varve.errors import ReadOnlyError, UnknownPartitionError
@@ -18,7 +18,14 @@ from varve.log.topic_config import TopicConfig
 _POSITIVE = 0x7FFFFFFF
 
 # PartitionLog in a store that writes, ReadOnlyLog in one that only reads.
-LogT = TypeVar("LogT", PartitionLog, ReadOnlyLog)
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    LogT = TypeVar("LogT", PartitionLog, ReadOnlyLog, default=PartitionLog)
+else:
+    from typing import TypeVar
+
+    LogT = TypeVar("LogT", PartitionLog, ReadOnlyLog)
 
 
 def partition_for(key: bytes, count: int) -> int:

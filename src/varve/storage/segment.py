@@ -123,32 +123,36 @@ class Segment:
         limits: SegmentLimits,
         now_ms: TimestampMs,
     ) -> "Segment":
-        """A new, empty, active segment. Its names are durable once the directory is synced."""
+        """A new, empty, active segment. Its names are durable once the directory is synced.
+
+        The log file comes last: when something fails, there is none. An empty one left behind
+        would cut the log in two there, though the segment before it goes on.
+        """
 
         def path(kind: FileKind) -> str:
             return os.path.join(directory, segment_file_name(base_offset, kind))
 
         index_bytes = limits.index_bytes_max
-        file = fs.create(path(FileKind.LOG), exclusive=False)
+        offset_index = OffsetIndex.create(
+            fs, path(FileKind.INDEX), base_offset, max_bytes=index_bytes
+        )
+        time_index = TimeIndex.create(
+            fs, path(FileKind.TIMEINDEX), base_offset, max_bytes=index_bytes
+        )
+        transaction_index = TransactionIndex.open_active(fs, path(FileKind.TXNINDEX), base_offset)
         return cls(
             fs,
             directory,
             base_offset,
             size=0,
             next_offset=base_offset,
-            offset_index=OffsetIndex.create(
-                fs, path(FileKind.INDEX), base_offset, max_bytes=index_bytes
-            ),
-            time_index=TimeIndex.create(
-                fs, path(FileKind.TIMEINDEX), base_offset, max_bytes=index_bytes
-            ),
-            transaction_index=TransactionIndex.open_active(
-                fs, path(FileKind.TXNINDEX), base_offset
-            ),
+            offset_index=offset_index,
+            time_index=time_index,
+            transaction_index=transaction_index,
             handles=handles,
             limits=limits,
             created_ms=now_ms,
-            file=file,
+            file=fs.create(path(FileKind.LOG), exclusive=False),
         )
 
     @classmethod
