@@ -6,7 +6,9 @@ is on the disk and a list of changes since.
 
 A change is in one of three states. PENDING: the next sync makes it durable. SYNCED: it is, but
 it waits in the list behind one that is not. UNDECIDED: a sync failed over it; it may be on the
-disk or not, and no later sync tells.
+disk or not, and no later sync tells. Names know only the first two: a journalling file system
+whose directory sync failed takes no further changes until it is mounted anew, so a later sync
+that succeeds is to be believed.
 """
 
 from __future__ import annotations
@@ -179,7 +181,6 @@ class NameChange:
     gone: tuple[tuple[int, str, int], ...] = ()
     come: tuple[tuple[int, str, int], ...] = ()
     unsynced_directories: set[int] = field(default_factory=set)
-    is_undecided: bool = False
 
     def __post_init__(self) -> None:
         self.unsynced_directories |= {directory for directory, _, _ in self.gone + self.come}
@@ -227,8 +228,7 @@ class Disk:
 
     def sync_names(self, directory: int) -> None:
         for change in self.name_changes:
-            if not change.is_undecided:
-                change.unsynced_directories.discard(directory)
+            change.unsynced_directories.discard(directory)
         settled = 0
         for change in self.name_changes:
             if change.unsynced_directories:
@@ -236,11 +236,6 @@ class Disk:
             change.apply(self.base_tree)
             settled += 1
         del self.name_changes[:settled]
-
-    def fail_sync_names(self, directory: int) -> None:
-        for change in self.name_changes:
-            if directory in change.unsynced_directories:
-                change.is_undecided = True
 
     def used_bytes(self) -> int:
         linked = {node for names in self.tree.values() for node in names.values()}

@@ -230,13 +230,8 @@ class SimulatedFileSystem:
             self._disk.change_names(NameChange(come=((directory, name, node),)))
 
     def sync_directory(self, path: str) -> None:
-        try:
-            with self.call("sync_directory", path):
-                self._disk.sync_names(self._directory(path))
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                self._disk.fail_sync_names(self._directory(path))
-            raise
+        with self.call("sync_directory", path):
+            self._disk.sync_names(self._directory(path))
 
     def free_bytes(self, path: str) -> int:
         with self.call("free_bytes", path):

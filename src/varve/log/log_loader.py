@@ -109,8 +109,8 @@ def load_log(request: LoadRequest) -> LoadedLog:
     if not segments:
         return _empty(request, start, seen)
     seen.damages += _lost_at_the_front(segments, start, request)
-    seen.damages += _emptied(segments, request)
     floor = _first_to_walk(segments, request)
+    seen.damages += _emptied(segments[:floor], request)
     for segment, found in zip(segments[:floor], files.segments, strict=False):
         if not found.has_indexes:
             rebuild_indexes(segment)
@@ -125,12 +125,15 @@ def load_log(request: LoadRequest) -> LoadedLog:
         allows_gaps=request.allows_gaps,
     )
     torn_bytes = sum(walk.file_size for walk in walks) - _kept_bytes(walks, plan)
-    segments = _apply(segments, floor, plan, request)
+    segments = _apply(segments, floor, plan, request, Offset(durable))
     end = plan.end_offset
     start = Offset(min(max(start, segments[0].base_offset), end))
     seen.epochs.truncate_from_end(end)
     segment_list = SegmentList(segments)
-    producers = _load_producers(request, files.snapshots, segment_list, start, end, seen)
+    rebuilt_from = _rebuilt_from(segments[floor], request, seen)
+    producers = _load_producers(
+        request, files.snapshots, segment_list, start, end, seen, rebuilt_from
+    )
     if torn_bytes:
         logger.warning("%s: cut %d torn bytes, the log ends at %d", directory, torn_bytes, end)
     return LoadedLog(
@@ -196,6 +199,7 @@ def _empty(request: LoadRequest, start: Offset, seen: _Seen) -> LoadedLog:
             )
         )
     segment = _create(request, end)
+    request.fs.sync_directory(request.directory)
     seen.epochs.clear()
     producers = ProducerStates(end_offset=end)
     producers.last_snapshot_offset = Offset(end - 1)
@@ -244,7 +248,7 @@ def _lost_at_the_front(
 
 
 def _emptied(segments: list[Segment], request: LoadRequest) -> list[Damage]:
-    """Sealed segments without a byte in them."""
+    """Sealed segments without a byte in them. (Those that are walked are judged by the plan.)"""
     if request.allows_gaps:
         return []
     return [
@@ -255,7 +259,7 @@ def _emptied(segments: list[Segment], request: LoadRequest) -> list[Damage]:
             next_offset=segment.next_offset,
             reason="the file is empty",
         )
-        for segment in segments[:-1]
+        for segment in segments
         if segment.size == 0 and segment.next_offset > segment.base_offset
     ]
 
@@ -294,11 +298,17 @@ def _kept_bytes(walks: list[Walk], plan: RecoveryPlan) -> int:
 
 
 def _apply(
-    segments: list[Segment], floor: int, plan: RecoveryPlan, request: LoadRequest
+    segments: list[Segment],
+    floor: int,
+    plan: RecoveryPlan,
+    request: LoadRequest,
+    durable: Offset,
 ) -> list[Segment]:
     """Make the files what the plan says, and everything that stays durable.
 
-    Later segments go first: a crash in between leaves a shorter log to walk again.
+    Later segments go first: a crash in between leaves a shorter log to walk again. What was
+    not known to be durable is written anew: the last owner may have stopped because a sync of
+    just these bytes failed, and then syncing them again would prove nothing.
     """
     fs = request.fs
     dropped = segments[floor + plan.kept :]
@@ -312,6 +322,9 @@ def _apply(
         last = kept[-1]
         # The walk indexed only sound batches; those behind the cut are dropped here.
         _cut_and_rewalk(last, plan)
+    for segment in kept[floor:]:
+        if durable < segment.next_offset:
+            segment.rewrite_from(durable)
     for segment in kept[floor:-1]:
         segment.freeze()
         segment.seal()
@@ -340,6 +353,14 @@ def _cut_and_rewalk(segment: Segment, plan: RecoveryPlan) -> None:
 # --- after the walk --------------------------------------------------------------------------
 
 
+def _rebuilt_from(first_walked: Segment, request: LoadRequest, seen: _Seen) -> Offset | None:
+    """From where on the indexes of aborted transactions are made again; None: they are trusted."""
+    if request.is_clean or not seen.has_producers:
+        return None
+    point = request.recovery_point
+    return first_walked.base_offset if point is None else min(point, first_walked.next_offset)
+
+
 def _load_producers(
     request: LoadRequest,
     snapshots: list[Offset],
@@ -347,6 +368,7 @@ def _load_producers(
     start: Offset,
     end: Offset,
     seen: _Seen,
+    rebuilt_from: Offset | None,
 ) -> ProducerStates:
     states = load_newest(
         request.fs,
@@ -354,6 +376,7 @@ def _load_producers(
         snapshots,
         log_start=start,
         log_end=end,
+        newest=rebuilt_from,
         now_ms=request.now_ms,
     )
     is_walk_enough = seen.first_offset is None or states.map_end_offset >= seen.first_offset
@@ -361,8 +384,17 @@ def _load_producers(
         states.advance_to(end)
     elif not snapshots and request.is_clean:
         states.advance_to(end)  # a log that never had producers, or an upgrade
-    else:
+    elif rebuilt_from is None:
         replay(states, segments, end)
+    else:
+        rebuilt = segments[max(segments.floor(rebuilt_from), 0) :]
+        for segment in rebuilt:
+            segment.reopen_transaction_index(rebuilt_from)
+        replay(states, segments, end)
+        for segment in rebuilt[:-1]:
+            segment.transaction_index.seal()
+        rebuilt[-1].transaction_index.sync()
+        request.fs.sync_directory(request.directory)
     bases = [segment.base_offset for segment in segments]
     remove_strays(request.fs, request.directory, [s for s in snapshots if s <= end], bases)
     return states

@@ -441,6 +441,8 @@ class LogReader(ABC):
 
         Looks through segments from the newest to the oldest.
         """
+        if not isinstance(key, (bytes, bytearray, memoryview)):
+            raise TypeError(f"key must be bytes, not {type(key).__name__}")
         view = self.view()
         for index in range(len(view.segments) - 1, -1, -1):
             segment = view.segments[index]

@@ -17,7 +17,12 @@ from varve.format.batch_builder import BatchStyle, build_batch, build_batches
 from varve.format.batch_header import BatchHeader, stamp
 from varve.format.compression import Codec
 from varve.format.record import Header, Record
-from varve.log.append_checks import BatchBytes, check_produced_batch, check_timestamp
+from varve.log.append_checks import (
+    BatchBytes,
+    CheckedBatch,
+    check_produced_batch,
+    check_timestamp,
+)
 from varve.log.appended import Appended, AppendedRange
 from varve.log.cuttable_log import CuttableLog
 from varve.log.durable_log import FULL_DISK_ERRNOS, LogParts
@@ -157,30 +162,38 @@ class PartitionLog(CuttableLog):
         """
         now_ms = self._clock.now_ms()
         checked = check_produced_batch(data, self._config, now_ms=now_ms)
-        header = checked.header
         with self._lock:
             self._check_writable()
-            facts = _facts(header, self._end)
-            if header.producer_id != NO_PRODUCER_ID:
-                duplicate = self._producers.check(facts, origin=AppendOrigin.CLIENT)
-                if duplicate is not None:
-                    return AppendedBatch(
-                        base_offset=duplicate.first_offset,
-                        last_offset=duplicate.last_offset,
-                        timestamp_ms=duplicate.timestamp,
-                        is_duplicate=True,
-                    )
-            base = self._write(
-                checked.data, header.record_count, header.max_timestamp, now_ms, leader_epoch
-            )
-            if header.producer_id != NO_PRODUCER_ID:
-                self._producers.update(facts)
-            end = self._end
-            self._after_append()
+            appended = self._append_checked(checked, now_ms, leader_epoch)
         if wait:
-            self._await_promised(end)
+            # A duplicate too: the first copy may still be on its way to the disk.
+            self._await_promised(Offset(appended.last_offset + 1))
+        return appended
+
+    def _append_checked(
+        self, checked: CheckedBatch, now_ms: TimestampMs, leader_epoch: int | None
+    ) -> AppendedBatch:
+        """Holds the lock. The batch goes in, unless its producer sent it before."""
+        header = checked.header
+        facts = _facts(header, self._end)
+        is_numbered = header.producer_id != NO_PRODUCER_ID
+        if is_numbered:
+            duplicate = self._producers.check(facts, origin=AppendOrigin.CLIENT)
+            if duplicate is not None:
+                return AppendedBatch(
+                    base_offset=duplicate.first_offset,
+                    last_offset=duplicate.last_offset,
+                    timestamp_ms=duplicate.timestamp,
+                    is_duplicate=True,
+                )
+        base = self._write(
+            checked.data, header.record_count, header.max_timestamp, now_ms, leader_epoch
+        )
+        if is_numbered:
+            self._producers.update(facts)
+        self._after_append()
         return AppendedBatch(
-            base_offset=base, last_offset=Offset(end - 1), timestamp_ms=header.max_timestamp
+            base_offset=base, last_offset=Offset(self._end - 1), timestamp_ms=header.max_timestamp
         )
 
     def append_marker(self, data: bytearray | memoryview, marker: MarkerFacts) -> Offset:

@@ -72,13 +72,19 @@ def load_newest(
     *,
     log_start: Offset,
     log_end: Offset,
+    newest: Offset | None = None,
     now_ms: TimestampMs,
 ) -> ProducerStates:
-    """The state of the newest sound snapshot within the log, or nothing at the log's start."""
+    """The state of the newest sound snapshot within the log, or nothing at the log's start.
+
+    Snapshots beyond `newest` are left alone: what lies before them is to be replayed too.
+    """
     for offset in sorted(snapshots, reverse=True):
         path = snapshot_path(directory, offset)
         if offset > log_end:
             fs.remove(path)
+            continue
+        if newest is not None and offset > newest:
             continue
         if offset < log_start:
             break
@@ -187,8 +193,10 @@ def finish_marker(states: ProducerStates, segment: Segment, marker: MarkerFacts)
     completed = states.append_marker(marker)
     if completed is None:
         return
-    if completed.is_aborted and segment.transaction_index.is_active:
-        segment.transaction_index.append(
+    index = segment.transaction_index
+    # A replay may begin before the entries that survived.
+    if completed.is_aborted and index.is_active and completed.last_offset > index.last_offset:
+        index.append(
             AbortedTransaction(
                 producer_id=completed.producer_id,
                 first_offset=completed.first_offset,

@@ -204,6 +204,9 @@ class Store:
                         FoundPartition(topic=entry.name, number=number, topic_id=entry.topic_id),
                     )
             self._save(self._catalog.put(entry.with_state(LIVE)))
+        for (name, number), (directory, found) in places.items():
+            if found.topic_id is None:
+                self._write_metadata(directory, self._catalog.topics[name], number)
 
     def _open_logs(
         self, places: dict[tuple[str, int], tuple[LogDirectory, FoundPartition]]
@@ -330,15 +333,35 @@ class Store:
                 config=parsed.render(defaults=self._setup.defaults),
                 state=CREATING,
             )
-            self._save(self._catalog.put(entry))
-            logs: dict[int, PartitionLog] = {}
-            for number in range(partitions):
-                directory = self._make_partition(entry, number)
-                logs[number] = self._open_log(directory, entry, number)
-            self._save(self._catalog.put(entry.with_state(LIVE)))
+            try:
+                self._save(self._catalog.put(entry))
+                logs: dict[int, PartitionLog] = {}
+                for number in range(partitions):
+                    directory = self._make_partition(entry, number)
+                    logs[number] = self._open_log(directory, entry, number)
+                self._save(self._catalog.put(entry.with_state(LIVE)))
+            except OSError as error:
+                error.add_note(f"while creating topic {name!r}, which was taken back")
+                self._undo_creation(entry)
+                raise
             topic = Topic(name, entry.topic_id, parsed, logs, partition_count=partitions)
             self._topics[name] = topic
             return topic
+
+    def _undo_creation(self, entry: TopicEntry) -> None:
+        """What was refused must not be there after the next start."""
+        try:
+            for directory in self._directories:
+                for place in [p for p in directory.logs if p[0] == entry.name]:
+                    directory.logs.pop(place).close()
+                for number in range(entry.partitions):
+                    name = partition_directory_name(entry.name, number)
+                    path = os.path.join(directory.path, name)
+                    if self._fs.exists(path):
+                        self._fs.remove_tree(path)
+            self._save(self._catalog.without(entry.name))
+        except OSError as error:
+            logger.error("topic %s could not be taken back: %s", entry.name, error)
 
     def _check_new(self, name: str, partitions: int) -> None:
         check_topic_name(name)
@@ -355,12 +378,16 @@ class Store:
         directory = min(self._directories, key=lambda d: len(d.logs))
         path = os.path.join(directory.path, partition_directory_name(entry.name, number))
         self._fs.make_directory(path)
-        content = render_partition_metadata(entry.topic_id).encode()
-        replace_file(self._fs, os.path.join(path, PARTITION_METADATA), content)
+        self._write_metadata(directory, entry, number)
         self._fs.sync_directory(directory.path)
         # What an earlier topic of this name left in the checkpoints says nothing of this one.
         directory.forget((entry.name, number))
         return directory
+
+    def _write_metadata(self, directory: LogDirectory, entry: TopicEntry, number: int) -> None:
+        path = os.path.join(directory.path, partition_directory_name(entry.name, number))
+        content = render_partition_metadata(entry.topic_id).encode()
+        replace_file(self._fs, os.path.join(path, PARTITION_METADATA), content)
 
     def alter_topic(
         self,
@@ -375,6 +402,8 @@ class Store:
             entry = self._catalog.topics[name]
             if config:
                 entry = self._altered(entry, config)
+            if partitions is not None and name in INTERNAL_TOPICS:
+                raise ConfigError("partitions", partitions, f"{name} keeps the partitions it has")
             if partitions is not None and partitions < entry.partitions:
                 raise ConfigError(
                     "partitions", partitions, f"must be at least {entry.partitions}, what there are"

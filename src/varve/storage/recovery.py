@@ -345,8 +345,8 @@ def plan_recovery(
     `durable` is an offset below which everything was synced. `is_durable_exact`: nothing at or
     past it was ever acknowledged, so a bad stretch there, or a missing file, ends the log even
     when sound batches lie behind it. Otherwise what lies behind may have been promised, and
-    stays. `allows_gaps`: compaction may have removed offsets between segments; it removes none
-    that are not synced.
+    stays. `allows_gaps`: compaction may have removed offsets between segments, and `durable` may
+    be older than that, so a gap says nothing.
     """
     damages: list[Damage] = []
     for number, walk in enumerate(walks):
@@ -368,13 +368,12 @@ def plan_recovery(
                 )
             )
         later_walks = walks[number + 1 :]
-        if not later_walks or not _has_gap(walk, later_walks[0]):
+        if allows_gaps or not later_walks or not _has_gap(walk, later_walks[0]):
             continue
         has_batches_behind = any(later.found_batches for later in later_walks)
         if walk.next_offset >= durable and (is_durable_exact or not has_batches_behind):
             return _cut(number, walk.end, walk.next_offset, damages)
-        if not allows_gaps:
-            damages.append(_missing(walk, walk.next_offset, later_walks[0].base_offset))
+        damages.append(_missing(walk, walk.next_offset, later_walks[0].base_offset))
     last = walks[-1]
     has_bad_tail = bool(last.bad) and last.bad[-1].next_offset is None
     end_offset = Offset(max(last.next_offset, *(d.next_offset for d in damages), 0))

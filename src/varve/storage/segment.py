@@ -23,7 +23,7 @@ from varve.format import kernel_tables as tables
 from varve.format import kernels
 from varve.format.batch import BatchDecoder
 from varve.format.file_names import DELETED, NO_SUFFIX, FileKind, segment_file_name
-from varve.quantities import INT64_MAX, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
+from varve.quantities import INT64_MAX, MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
 from varve.storage.files import Buffer, File, FileSystem, write_all
 from varve.storage.handle_cache import HandleCache
 from varve.storage.offset_index import OffsetIndex
@@ -42,6 +42,8 @@ SEGMENT_KINDS: Final = (
 # Index entries reach the file in pieces this large, so that another process finds its way
 # through an active segment; every one would cost two system calls per few kilobytes of log.
 _UNFLUSHED_ENTRIES_MAX: Final = 128
+
+_REWRITE_BYTES: Final = 1 * MIB
 
 _NOT_SEEN: Final = -2
 
@@ -455,6 +457,21 @@ class Segment:
         self.next_offset = next_offset
         self._state = new_walk_state()
         self._note_index_room()
+
+    def rewrite_from(self, offset: Offset) -> None:
+        """Write the batches from `offset` on once more, as they are. Durable after `sync_log`.
+
+        A sync that failed may leave pages that read well and count as clean, but are not on
+        the disk. Only written again do they get there.
+        """
+        assert self._file is not None, self.name
+        position: int | None = 0
+        if offset > self.base_offset:
+            position = self.reader().locate(offset, self.hint(offset))
+        while position is not None and position < self.size:
+            piece = self._file.read_at(position, min(_REWRITE_BYTES, self.size - position))
+            write_all(self._file, position, piece)
+            position += len(piece)
 
     def cut_tail(self, position: FilePosition) -> None:
         """Cut off bytes behind the last batch; indexes and facts stay as they are."""

@@ -71,16 +71,22 @@ class TransactionIndex:
     def count(self) -> int:
         return self._file.count
 
+    @property
+    def last_offset(self) -> Offset:
+        """Last offset of the last entry; one below the base offset when there is none."""
+        entries = self._file.entries
+        if not entries:
+            return Offset(self.base_offset - 1)
+        last = decode_aborted_transaction(entries, len(entries) - ABORTED_ENTRY_SIZE)
+        return last.last_offset
+
     def append(self, transaction: AbortedTransaction) -> None:
         """Add one. In memory: see `flush`. `FormatError` unless its last offset is the largest."""
-        entries = self._file.entries
-        if entries:
-            last = decode_aborted_transaction(entries, len(entries) - ABORTED_ENTRY_SIZE)
-            if transaction.last_offset <= last.last_offset:
-                raise FormatError(
-                    f"last offset {transaction.last_offset} is not beyond "
-                    f"the last entry's, {last.last_offset}"
-                )
+        if self.count and transaction.last_offset <= self.last_offset:
+            raise FormatError(
+                f"last offset {transaction.last_offset} is not beyond "
+                f"the last entry's, {self.last_offset}"
+            )
         self._file.append(encode_aborted_transaction(transaction))
 
     def entries(self) -> list[AbortedTransaction]:
