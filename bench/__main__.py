@@ -22,7 +22,7 @@ from bench.report import render_markdown, render_notes, render_table, write_json
 from varve.quantities import GIB
 
 ROOT = Path(__file__).resolve().parent.parent
-SUITES = ("embedded",)  # each the name of a module here with a function `row_makers`
+SUITES = ("embedded", "compaction")  # each the name of a module here with a function `row_makers`
 RUNS = 3
 
 
@@ -39,6 +39,7 @@ def main() -> int:
         started = time.monotonic()
         warm_memory(directory / "memory", (1 if options.quick else 2) * GIB)
         rows = list(_rows(options.suite, context, options.only))
+        machine["load"] += f", {os.getloadavg()[0]:.2f} after it"
     if not rows:
         raise SystemExit(f"bench: no rows of {options.suite} have {options.only!r} in their name")
     if options.json is not None:

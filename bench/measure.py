@@ -182,3 +182,46 @@ def latency_of(calls: Sequence[Callable[[], object]]) -> Latency:
         p50_us=taken_ns[len(taken_ns) // 2] / 1000,
         p99_us=taken_ns[len(taken_ns) * 99 // 100] / 1000,
     )
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    with Stopwatch() as watch:
+        work()
+    return watch.seconds
+
+
+def latency_rows(
+    title: str,
+    durability: str,
+    figures: dict[str, list[Latency]],
+    *,
+    limit: str,
+    p99_us: float,
+    p50_us: float | None = None,
+    note: str = "",
+) -> list[Row]:
+    """Two rows of one measurement: the median call and the slowest of a hundred."""
+
+    def row(
+        percentile: str, figure: Callable[[Latency], float], bound: float | None, note: str = ""
+    ) -> Row:
+        columns = {
+            name: samples(name, [figure(latency) for latency in latencies])
+            for name, latencies in figures.items()
+        }
+        return Row(
+            title=f"{title}, {percentile}",
+            durability=durability,
+            unit="µs",
+            varve=columns["Varve"],
+            limit=columns[limit],
+            peers=tuple(s for name, s in columns.items() if name not in ("Varve", limit)),
+            target=None if bound is None else Target(bound=bound),
+            is_lower_better=True,
+            note=note,
+        )
+
+    return [
+        row("p50", lambda latency: latency.p50_us, p50_us, note),
+        row("p99", lambda latency: latency.p99_us, p99_us),
+    ]

@@ -16,6 +16,7 @@ from bench.measure import Latency, Stopwatch, latency_of
 from varve.quantities import MIB
 
 PIECE_BYTES = MIB
+SQLITE = "SQLite WAL"
 
 
 @contextmanager

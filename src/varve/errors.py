@@ -10,7 +10,7 @@
     ├── StorageError                                     the disk's fault; keep the evidence
     │   ├── CorruptSegmentError(name, position, reason, first_offset, next_offset)
     │   ├── DirectoryLockedError(path, owner)
-    │   ├── DiskFullError(name)                          make room, then append again
+    │   ├── DiskFullError(name, free_bytes_min)          make room, then append again
     │   └── LogFailedError(name, reason)                 a sync failed: reopen to go on
     └── LogError                                         a well-formed request refused
         ├── OffsetOutOfRangeError(requested, start, end)
@@ -160,12 +160,18 @@ class DirectoryLockedError(StorageError):
 class DiskFullError(StorageError):
     """No room for the append. Nothing of it is visible; reading goes on; try again with room."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, free_bytes_min: int | None = None) -> None:
+        room = (
+            "no space left"
+            if free_bytes_min is None
+            else f"less than log.dir.free.bytes.min = {free_bytes_min} bytes free"
+        )
         super().__init__(
-            f"no space left while appending to {name}: nothing was written; "
+            f"{room} while appending to {name}: nothing was written; "
             "delete data or shorten retention, then append again"
         )
         self.name = name
+        self.free_bytes_min = free_bytes_min
 
 
 class LogFailedError(StorageError):

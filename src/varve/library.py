@@ -1,14 +1,24 @@
 """`varve.open`: the front door of the library."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, overload
 
+from varve.archive.archives import StoreArchives
+from varve.archive.segment_cache import CACHE_BYTES, SegmentCache
 from varve.clock import SystemClock
+from varve.errors import ConfigError
 from varve.log.read_only_store import ReadOnlyStore
 from varve.log.store import Store, StoreSetup
 from varve.log.topic_config import TopicConfig
+from varve.log.upkeep_tasks import FREE_BYTES_MIN
+from varve.quantities import parse_size
 from varve.storage.files import RealFileSystem
+
+# Kafka passes over a directory of the first name, and so do we.
+_CACHE_DIRECTORY = os.path.join("remote-log-index-cache", "varve")
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 PathLike = str | os.PathLike[str]
 
@@ -20,6 +30,8 @@ def open_store(
     read_only: Literal[False] = False,
     data_dirs: Sequence[PathLike] = (),
     config: Mapping[str, object] | None = None,
+    archive_cache_bytes: int | str = CACHE_BYTES,
+    free_bytes_min: int | str = FREE_BYTES_MIN,
 ) -> Store: ...
 @overload
 def open_store(
@@ -28,6 +40,8 @@ def open_store(
     read_only: Literal[True],
     data_dirs: Sequence[PathLike] = (),
     config: Mapping[str, object] | None = None,
+    archive_cache_bytes: int | str = CACHE_BYTES,
+    free_bytes_min: int | str = FREE_BYTES_MIN,
 ) -> ReadOnlyStore: ...
 def open_store(
     path: PathLike,
@@ -35,17 +49,48 @@ def open_store(
     read_only: bool = False,
     data_dirs: Sequence[PathLike] = (),
     config: Mapping[str, object] | None = None,
+    archive_cache_bytes: int | str = CACHE_BYTES,
+    free_bytes_min: int | str = FREE_BYTES_MIN,
 ) -> Store | ReadOnlyStore:
     """Open the store in `path`, creating the directory, and take its writer lock.
 
     `data_dirs` names further directories over which partitions are spread. `config` holds
     defaults for topics, under Kafka's names. With `read_only` nothing is locked or written:
     for reading beside a live writer, and for a data directory that Kafka wrote.
+
+    Archived segments that are read are kept locally, at most `archive_cache_bytes` of them: in
+    the first data directory, or in a temporary one for a reader. An archive by itself is opened
+    with `varve.archive.open_archive`.
+
+    Appends are refused while fewer than `free_bytes_min` bytes (`log.dir.free.bytes.min`) are
+    free on the disk, so that deletion and recovery still have room; 0: never.
     """
     directories = [os.fspath(path), *(os.fspath(extra) for extra in data_dirs)]
     defaults = TopicConfig.parse(config or {})
+    if _URL.match(directories[0]):
+        raise ConfigError("path", path, "is a URL: varve.archive.open_archive reads archives")
+    fs, clock = RealFileSystem(), SystemClock()
+    cache_bytes = _size("archive_cache_bytes", archive_cache_bytes)
     if read_only:
-        return ReadOnlyStore(
-            directories, fs=RealFileSystem(), clock=SystemClock(), defaults=defaults
-        )
-    return Store(directories, StoreSetup(defaults=defaults))
+        readable = StoreArchives(fs=fs, clock=clock, cache=SegmentCache(fs, bytes_max=cache_bytes))
+        return ReadOnlyStore(directories, fs=fs, clock=clock, defaults=defaults, archives=readable)
+    cache_directory = os.path.join(os.path.abspath(directories[0]), _CACHE_DIRECTORY)
+    cache = SegmentCache(fs, cache_directory, bytes_max=cache_bytes)
+    archives = StoreArchives(fs=fs, clock=clock, cache=cache)
+    return Store(
+        directories,
+        StoreSetup(
+            fs=fs,
+            clock=clock,
+            defaults=defaults,
+            archives=archives,
+            free_bytes_min=_size("log.dir.free.bytes.min", free_bytes_min),
+        ),
+    )
+
+
+def _size(key: str, value: int | str) -> int:
+    try:
+        return parse_size(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ConfigError(key, value, str(error)) from error

@@ -93,6 +93,7 @@ class Client:
             self._store = open_store(self.fs, self._directories)
         except REFUSALS as error:
             self._refused(error)
+            self._opened_at = self.fs.calls
             self._store = open_store(self.fs, self._directories)  # a fault strikes once
 
     def close(self) -> None:
@@ -107,9 +108,16 @@ class Client:
         self.open()
 
     def maintain(self) -> None:
-        """What the housekeeping does in the background, checkpoints included."""
+        """What the housekeeping does in the background, checkpoints and retention included."""
         with self._attempt():
+            topics = [self.store.topic(name) for name in self.store.topics()]
+            logs = [log for topic in topics for log in topic.partitions]
+            for log in logs:
+                plan = log.plan_retention(self.clock.now_ms())
+                self.history.log(log.topic, log.partition).deleting(plan.start_offset)
             self.store.maintain()
+            for log in logs:
+                self.history.log(log.topic, log.partition).deleted(log.start_offset)
 
     def advance(self, ms: int) -> None:
         self.clock.advance(ms)

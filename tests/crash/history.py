@@ -190,7 +190,10 @@ def settle(history: History, store: Store) -> None:
             log = outcome.logs.setdefault(number, LogHistory())
             opened = topic.partition(number)
             log.kept = dict(read_all(opened).records)
-            log.durable = dict(log.kept)
+            if topic.config.durability == "disk":
+                log.durable = dict(log.kept)
+            else:  # recovery syncs only where the topic promises the disk
+                log.durable = {o: c for o, c in log.durable.items() if log.kept.get(o) == c}
             log.maybe = {}
             log.start = log.start_max = opened.start_offset
         history.topics[name] = [outcome]

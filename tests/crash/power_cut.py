@@ -103,6 +103,7 @@ def check_cut(cut: Cut, rng: Random, *, after_power_cut: bool) -> None:
     fs = fs.kill() if rng.random() < 0.5 else fs.crash(rng)
     store = open_store(fs)
     check_store(history, store, after_power_cut=True)
+    settle(history, store)
     store.close()
     client = Client(fs, Random(rng.random()))
     client.history = history

@@ -113,6 +113,47 @@ def delete_before(client: Client) -> None:
 
 
 @script
+def retention(client: Client) -> None:
+    """Segments that go for their age, size or number, the active one among them."""
+    limit = client.rng.choice(
+        (
+            {"retention.ms": 100_000},
+            {"retention.bytes": 2000, "retention.ms": -1},
+            {"retention.segments": 2, "retention.ms": -1},
+            {"retention.bytes": 0, "retention.ms": -1},
+        )
+    )
+    delay_ms = client.rng.choice((0, 1000))
+    client.create_topic("orders", config={**SMALL, **limit, "file.delete.delay.ms": delay_ms})
+    for _ in range(client.rng.randint(2, 6)):
+        for _ in range(client.rng.randint(1, 6)):
+            client.append("orders")
+            client.advance(client.rng.choice((0, 20_000)))
+        if client.rng.random() < 0.2:
+            client.roll("orders")
+        client.maintain()
+        if client.rng.random() < 0.2:
+            client.reopen()
+        if client.rng.random() < 0.2:
+            client.read_beside()
+
+
+@script
+def key_index(client: Client) -> None:
+    """Indexes of keys that are made, lost and made again beside all the rest."""
+    client.create_topic("orders", config={**SMALL, "key.index": True})
+    for _ in range(client.rng.randint(2, 5)):
+        for _ in range(client.rng.randint(2, 6)):
+            client.append("orders")
+        client.maintain()
+        if client.rng.random() < 0.3:
+            log = client.log("orders")
+            client.truncate_to("orders", client.rng.randint(log.start_offset, log.end_offset))
+        if client.rng.random() < 0.3:
+            client.reopen()
+
+
+@script
 def topics(client: Client) -> None:
     """Topics that come, change, go, and come again under the same name."""
     names = ["orders", "payments"]

@@ -229,6 +229,13 @@ class SimulatedFileSystem:
             self._check_room_for_name(new)
             self._disk.change_names(NameChange(come=((directory, name, node),)))
 
+    def is_shared(self, path: str) -> bool:
+        with self.guard:
+            self._file(path)
+            node = self._node(path)
+            names = [n for tree in self._disk.tree.values() for n in tree.values() if n == node]
+            return len(names) > 1
+
     def sync_directory(self, path: str) -> None:
         with self.call("sync_directory", path):
             self._disk.sync_names(self._directory(path))
@@ -245,7 +252,7 @@ class SimulatedFileSystem:
                 raise DirectoryLockedError(path, "this process")
             lock_path = posixpath.join(directory, LOCK)
             if self._node(lock_path) is None:
-                self._new_file(lock_path)
+                self._new_file(lock_path, needs_room=False)  # an empty file finds room
             self._locks[directory] = lock = SimulatedLock(self, directory)
             return lock
 
@@ -317,9 +324,10 @@ class SimulatedFileSystem:
             raise os_error(errno.EISDIR, path)
         return self._directory(directory), name
 
-    def _new_file(self, path: str) -> FileNode:
+    def _new_file(self, path: str, *, needs_room: bool = True) -> FileNode:
         directory, name = self._parent(path)
-        self._check_room_for_name(path)
+        if needs_room:
+            self._check_room_for_name(path)
         node = self._disk.new_file()
         self._disk.files[node].modified_ms = self.clock.now_ms()
         self._disk.change_names(NameChange(come=((directory, name, node),)))

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from interop.kafka_peer import KafkaBroker, KafkaTools, KafkaUnavailableError, StartBroker
+from interop.kafka_peer import (
+    QUICK_START,
+    KafkaBroker,
+    KafkaTools,
+    KafkaUnavailableError,
+    StartBroker,
+)
 from interop.kafka_sample import BROKER, KafkaDirectories, ask_kafka, write_kafka_topics
 
 
@@ -36,7 +42,11 @@ def start_broker(kafka: KafkaTools, tmp_path: Path) -> Iterator[StartBroker]:
         def start(log_dir: Path = tmp_path / "kafka-logs", **properties: str) -> KafkaBroker:
             settings = {key.replace("_", "."): value for key, value in properties.items()}
             broker = KafkaBroker(
-                kafka, log_dirs=[log_dir], work_dir=tmp_path / "broker", properties=settings
+                kafka,
+                log_dirs=[log_dir],
+                work_dir=tmp_path / "broker",
+                properties=settings,
+                jvm_options=QUICK_START,
             )
             return brokers.enter_context(broker)
 
@@ -52,7 +62,13 @@ def kafka_directories(
     live = root / "live"
 
     def broker() -> KafkaBroker:
-        return KafkaBroker(kafka, log_dirs=[live], work_dir=root / "broker", properties=BROKER)
+        return KafkaBroker(
+            kafka,
+            log_dirs=[live],
+            work_dir=root / "broker",
+            properties=BROKER,
+            jvm_options=QUICK_START,
+        )
 
     with broker() as first:
         places = write_kafka_topics(first.bootstrap_servers, live)

@@ -33,6 +33,8 @@ _BROKER_JVM = (
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-Djava.awt.headless=true",
 )
+# For tests, whose broker lives for seconds: no time is spent on making it fast.
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx512m")
 
 _LOGGING = """\
 status = error

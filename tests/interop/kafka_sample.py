@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ BROKER: dict[str, str] = {
     "offsets.topic.num.partitions": "50",
     # Indexes are laid out at their full size at once: 64 KiB rather than 10 MiB for each of 120.
     "log.index.size.max.bytes": "65536",
+    "log.index.interval.bytes": "300",  # so that short logs have entries too
     "log.cleaner.backoff.ms": "100",
     "log.initial.task.delay.ms": "100",
     "log.flush.start.offset.checkpoint.interval.ms": "100",
@@ -78,28 +79,30 @@ class KafkaDirectories:
         return {"live": self.live, "killed": self.killed, "stopped": self.stopped}[state]
 
 
-def write_kafka_topics(servers: str, log_dir: Path, *, large: bool = True) -> list[Place]:
+def write_kafka_topics(
+    servers: str, log_dir: Path, *, records: int = 60, has_rolled: bool = True
+) -> list[Place]:
     """Write topics of every kind through clients; return all their partitions."""
     admin = KafkaAdminClient(bootstrap_servers=servers)
     try:
         made: list[Place] = []
         made += _make(admin, "plain", partitions=3)
         for codec in CODECS:
-            made += _make(admin, f"codec-{codec}", **{"compression.type": codec})
+            made += _make(admin, f"codec-{codec}", {"compression.type": codec})
             made += _make(admin, f"client-{codec}")
         made += _make(admin, "idempotent")
         made += _make(admin, "transactions")
-        made += _make(admin, "append-time", **{"message.timestamp.type": "LogAppendTime"})
+        made += _make(admin, "append-time", {"message.timestamp.type": "LogAppendTime"})
         made += _make(admin, "shortened")
-        compaction = {"segment.ms": "50", "min.cleanable.dirty.ratio": "0.01"}
-        made += _make(admin, "compacted", **compaction, **{"cleanup.policy": "compact"})
-        if large:
-            made += _make(admin, "rolled", **{"segment.bytes": str(2**20)})
-        _write_plain(servers)
-        asyncio.run(_write_with_aiokafka(servers))
+        compaction = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+        made += _make(admin, "compacted", {**compaction, "segment.ms": "50"})
+        if has_rolled:
+            made += _make(admin, "rolled", {"segment.bytes": str(2**20)})
+        _write_plain(servers, records)
+        asyncio.run(_write_with_aiokafka(servers, records))
         _write_transactions(servers)
         _write_compacted(servers, log_dir)
-        if large:
+        if has_rolled:
             _write_rolled(servers)
         admin.delete_records({KafkaTopicPartition("shortened", 0): 12})
         _commit_offsets(servers)
@@ -110,10 +113,15 @@ def write_kafka_topics(servers: str, log_dir: Path, *, large: bool = True) -> li
         admin.close()
 
 
-def ask_kafka(servers: str, places: Iterable[Place]) -> KafkaTruth:
-    """Read everything back with a consumer, and have it look times up."""
+def ask_kafka(
+    servers: str,
+    places: Iterable[Place],
+    *,
+    extra_times: Mapping[Place, Iterable[int]] | None = None,
+) -> KafkaTruth:
+    """Read everything back with a consumer, and have the broker look times up."""
     truth = asyncio.run(_ask(servers, [TopicPartition(*place) for place in places]))
-    _look_times_up(servers, truth)
+    _look_times_up(servers, truth, extra_times or {})
     return truth
 
 
@@ -137,9 +145,7 @@ async def _ask(servers: str, partitions: list[TopicPartition]) -> KafkaTruth:
     return truth
 
 
-async def _has_read_all(
-    consumer: Any, truth: KafkaTruth, partitions: list[TopicPartition]
-) -> bool:
+async def _has_read_all(consumer: Any, truth: KafkaTruth, partitions: list[TopicPartition]) -> bool:
     for at, found in (await consumer.getmany(timeout_ms=500)).items():
         truth.records[at] += [
             Record(r.value, r.key, tuple(r.headers), r.timestamp, r.offset) for r in found
@@ -147,27 +153,41 @@ async def _has_read_all(
     return all([await consumer.position(at) >= truth.ends[at] for at in partitions])
 
 
-def _look_times_up(servers: str, truth: KafkaTruth) -> None:
+def _look_times_up(
+    servers: str, truth: KafkaTruth, extra_times: Mapping[Place, Iterable[int]]
+) -> None:
+    asked = {
+        place: sorted({*_interesting(truth, place), *extra_times.get(place, ())})
+        for place in truth.records
+    }
     admin = KafkaAdminClient(bootstrap_servers=servers)
     try:
-        for place in truth.records:
-            at = KafkaTopicPartition(*place)
-            for ms in _interesting(truth, place):
-                found = admin.list_partition_offsets({at: ms})[at].offset
-                truth.times.setdefault(place, []).append((ms, None if found < 0 else found))
+        for turn in range(max(len(times) for times in asked.values())):  # all partitions at once
+            times = {
+                KafkaTopicPartition(*place): times[turn]
+                for place, times in asked.items()
+                if turn < len(times)
+            }
+            for at, found in admin.list_partition_offsets(times).items():
+                answer = None if found.offset < 0 else found.offset
+                truth.times.setdefault((at.topic, at.partition), []).append((times[at], answer))
     finally:
         admin.close()
 
 
 def _interesting(truth: KafkaTruth, place: Place) -> list[int]:
-    """Times at, just before and just behind those of some records, far off, and the special ones."""
+    """Times at, just before and behind those of some records, far off, and the special ones."""
     stamps = sorted({r.timestamp_ms for r in truth.records[place] if r.timestamp_ms is not None})
     some = stamps[:: max(len(stamps) // 6, 1)] + stamps[-1:]
     return sorted({-3, -2, -1, 0, 2**50, *some, *(s - 1 for s in some), *(s + 1 for s in some)})
 
 
-def _make(admin: Any, name: str, *, partitions: int = 1, **config: str) -> list[Place]:
-    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, topic_configs=config)
+def _make(
+    admin: Any, name: str, config: Mapping[str, str] | None = None, *, partitions: int = 1
+) -> list[Place]:
+    topic = NewTopic(
+        name, num_partitions=partitions, replication_factor=1, topic_configs=dict(config or {})
+    )
     admin.create_topics([topic])
     return [(name, number) for number in range(partitions)]
 
@@ -183,11 +203,11 @@ def _send(producer: Any, topic: str, n: int, *, partition: int = 0) -> None:
     )
 
 
-def _write_plain(servers: str) -> None:
+def _write_plain(servers: str, count: int) -> None:
     """Kafka's own codecs write the `codec` topics: the broker recompresses what comes plain."""
     producer = KafkaProducer(bootstrap_servers=servers, enable_idempotence=False)
     try:
-        for n in range(60):
+        for n in range(count):
             _send(producer, "plain", n, partition=n % 2)  # partition 2 stays empty
             for topic in (*(f"codec-{codec}" for codec in CODECS), "append-time", "shortened"):
                 _send(producer, topic, n)
@@ -197,7 +217,7 @@ def _write_plain(servers: str) -> None:
         producer.close()
     idempotent = KafkaProducer(bootstrap_servers=servers, enable_idempotence=True)
     try:
-        for n in range(40):
+        for n in range(count):
             _send(idempotent, "idempotent", n)
             if n % 5 == 4:
                 idempotent.flush()
@@ -205,13 +225,13 @@ def _write_plain(servers: str) -> None:
         idempotent.close()
 
 
-async def _write_with_aiokafka(servers: str) -> None:
+async def _write_with_aiokafka(servers: str, count: int) -> None:
     """The `client` topics keep what their producer compressed."""
     for codec in CODECS:
         producer = AIOKafkaProducer(bootstrap_servers=servers, compression_type=codec)
         await producer.start()
         try:
-            for n in range(40):
+            for n in range(count):
                 await producer.send(
                     f"client-{codec}",
                     value=None if n % 9 == 8 else b"value %d " % n * 20,

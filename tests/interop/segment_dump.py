@@ -21,7 +21,8 @@ _BATCH = re.compile(
 )
 _RECORD = re.compile(
     r"\| offset: (\d+) (?:CreateTime|LogAppendTime): (-?\d+) keySize: (-?\d+) valueSize: (-?\d+) "
-    r"sequence: (-?\d+) headerKeys: \[(.*?)\](?: endTxnMarker: (\w+) coordinatorEpoch: (-?\d+))?(.*)"
+    r"sequence: (-?\d+) headerKeys: \[(.*?)\]"
+    r"(?: endTxnMarker: (\w+) coordinatorEpoch: (-?\d+))?(.*)"
 )
 _OFFSET_ENTRY = re.compile(r"offset: (\d+) position: (\d+)")
 _TIME_ENTRY = re.compile(r"timestamp: (-?\d+) offset: (\d+)")

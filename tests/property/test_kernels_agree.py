@@ -183,7 +183,9 @@ def test_scanning_a_whole_buffer_and_checking_its_checksums(data: bytes) -> None
 def test_finding_the_next_batch(data: bytes, offset_min: int, offset_max: int, room: int) -> None:
     junk = random.Random(len(data)).randbytes(len(data) % 90)
 
-    agreed(lambda form: form.find_batch_start(junk + data, 0, len(data), offset_min, offset_max, room))
+    agreed(
+        lambda form: form.find_batch_start(junk + data, 0, len(data), offset_min, offset_max, room)
+    )
     agreed(lambda form: form.find_batch_start(data, 0, len(data), 0, INT64_MAX, len(data)))
 
 
@@ -196,7 +198,9 @@ def test_hashes_and_checksums(data: bytes) -> None:
 # --- records ------------------------------------------------------------------------------------
 
 
-@given(payload=st.lists(raw_records, max_size=4).map(b"".join), count=st.integers(0, 6), data=st.data())
+@given(
+    payload=st.lists(raw_records, max_size=4).map(b"".join), count=st.integers(0, 6), data=st.data()
+)
 def test_parsing_records_sound_or_not(payload: bytes, count: int, data: st.DataObject) -> None:
     changed = bytearray(payload)
     for _ in range(data.draw(st.integers(0, 3)) if changed else 0):
@@ -242,9 +246,7 @@ def test_parsing_runs_of_plain_batches(data: bytes, room: int) -> None:
     data=sound_runs(), rows=st.tuples(st.integers(-1, 40), st.integers(0, 40)), target=int64s,
     key=small_bytes,
 )  # fmt: skip
-def test_searching_record_rows(
-    data: bytes, rows: tuple[int, int], target: int, key: bytes
-) -> None:
+def test_searching_record_rows(data: bytes, rows: tuple[int, int], target: int, key: bytes) -> None:
     table, _ = record_table(data)
 
     agreed(lambda form: form.first_row_at(table, *rows, target))
@@ -273,7 +275,9 @@ def test_checking_produced_records(
 # --- columns ------------------------------------------------------------------------------------
 
 
-@given(data=sound_runs(), field=st.integers(-1, 8), room=st.integers(0, 80), shift=st.integers(0, 2))
+@given(
+    data=sound_runs(), field=st.integers(-1, 8), room=st.integers(0, 80), shift=st.integers(0, 2)
+)
 def test_gathering_columns(data: bytes, field: int, room: int, shift: int) -> None:
     table, count = record_table(data)
 
@@ -292,7 +296,10 @@ def test_gathering_columns(data: bytes, field: int, room: int, shift: int) -> No
         agreed(take_binary)
 
 
-@given(records=st.lists(st.builds(raw_record, headers=headers), min_size=1, max_size=4), room=st.integers(0, 12))
+@given(
+    records=st.lists(st.builds(raw_record, headers=headers), min_size=1, max_size=4),
+    room=st.integers(0, 12),
+)
 def test_gathering_headers(records: list[bytes], room: int) -> None:
     batch = bytes(raw_batch(b"".join(records), count=len(records)))
     _, rows = scanned(compiled, batch)
@@ -327,7 +334,9 @@ def test_indexing_batches(
 
 # --- writing ------------------------------------------------------------------------------------
 
-odd_values: st.SearchStrategy[object] = st.sampled_from([None, "text", 5, 1.5, bytearray(b"ba"), memoryview(b"mv")])
+odd_values: st.SearchStrategy[object] = st.sampled_from(
+    [None, "text", 5, 1.5, bytearray(b"ba"), memoryview(b"mv")]
+)
 items: st.SearchStrategy[object] = st.one_of(
     st.tuples(maybe_bytes, maybe_bytes),
     st.tuples(maybe_bytes, maybe_bytes).map(list),

@@ -131,8 +131,8 @@ class BatchDecoder:
     found. Positions in batch rows are positions in that buffer.
     """
 
-    def __init__(self) -> None:
-        self.rows = array("q", bytes(8 * tables.BATCH_ROW * _BATCHES_PER_SCAN))
+    def __init__(self, *, batches_max: int = _BATCHES_PER_SCAN) -> None:
+        self.rows = array("q", bytes(8 * tables.BATCH_ROW * batches_max))
         self._table = array("q", bytes(8 * tables.RECORD_ROW * 64))
         self._data: memoryview = memoryview(b"")
         self.count = 0
@@ -160,6 +160,11 @@ class BatchDecoder:
             data, start, end, next_offset_min, stop_offset, offset_limit, is_dense, self.rows
         )
         return self.count
+
+    @property
+    def data(self) -> memoryview:
+        """The buffer that the last scan looked at."""
+        return self._data
 
     def batch(self, index: int) -> BatchInfo:
         row = self.rows[index * tables.BATCH_ROW : (index + 1) * tables.BATCH_ROW]

@@ -5,15 +5,19 @@ the bytes: a crash in between leaves a longer log, never one that claims what it
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from varve.errors import OffsetOutOfRangeError
+from varve.errors import DiskFullError, OffsetOutOfRangeError
 from varve.format.file_names import DELETED
-from varve.log.durable_log import DurableLog, segment_limits
+from varve.log.durable_log import FULL_DISK_ERRNOS, DurableLog, segment_limits
 from varve.log.log_reader import LogView
 from varve.log.producer_snapshots import load_newest, remove_snapshot, replay, snapshot_path
+from varve.log.retention import RetentionPlan, SegmentHistory, Verdict, plan_retention
 from varve.log.segment_list import SegmentList
-from varve.quantities import Offset
+from varve.quantities import Offset, TimestampMs
 from varve.storage.checkpoint_file import write_epoch_checkpoint
+from varve.storage.file_copy import unshare
 from varve.storage.recovery import find_files, walk_segment
 from varve.storage.segment import Segment
 
@@ -27,25 +31,41 @@ class CuttableLog(DurableLog):
         """Throw away everything from `offset` on; the batch that holds it goes whole.
 
         When that batch reaches below the start, nothing readable is left and the log goes on,
-        empty, at its start.
+        empty, at its start. Below the local start there is nothing to cut: the archive's
+        segments stay as they are.
         """
+        self._cut_archive(Offset(offset))
         with self._sync_lock, self._lock:
             self._check_writable()
             start = self._view.start
             if offset < start:
                 raise OffsetOutOfRangeError(Offset(offset), start=start, end=self._end)
             cut = self._boundary_at(Offset(offset))
-            if cut < start:
-                self._empty(start)
-            else:
-                if cut < self._end:
-                    self._lower_marks(cut)
-                if self._epochs.truncate_from_end(cut):
-                    write_epoch_checkpoint(self._fs, self.directory, self._epochs.entries)
-                if cut < self._end:
-                    self._cut(cut)
-                    self._reload_producers()
+            with self._cutting():
+                if cut < start:
+                    self._empty(start)
+                else:
+                    self._truncate_at(cut)
         self._owner.save_recovery_points()
+
+    @contextmanager
+    def _cutting(self) -> Iterator[None]:
+        """Files and what is known of them change together, or the log stops until reopened."""
+        try:
+            yield
+        except OSError as error:
+            self._fail(f"a truncation failed half-way: {error}")
+            raise
+
+    def _truncate_at(self, cut: Offset) -> None:
+        if cut < self._end:
+            self._note_cut(cut)
+            self._lower_marks(cut)
+        if self._epochs.truncate_from_end(cut):
+            write_epoch_checkpoint(self._fs, self.directory, self._epochs.entries)
+        if cut < self._end:
+            self._cut(cut)
+            self._reload_producers()
 
     def _boundary_at(self, offset: Offset) -> Offset:
         """`offset`, or where the batch that holds it starts."""
@@ -113,6 +133,7 @@ class CuttableLog(DurableLog):
         if segment in self._unsealed:
             segment.seal()
             self._unsealed.remove(segment)
+        unshare(self._fs, again.name)  # a copy of the store may have the same file
         again.activate(now_ms=self._clock.now_ms())
         self._rewalk(again)
         return again
@@ -134,14 +155,18 @@ class CuttableLog(DurableLog):
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Throw everything away; the log goes on, empty, at `offset`."""
+        if self._archive is not None:
+            self._archive.source.keep(Offset(offset), Offset(offset))
         with self._sync_lock, self._lock:
             self._check_writable()
-            self._empty(Offset(offset))
+            with self._cutting():
+                self._empty(Offset(offset))
         self._owner.save_log_starts()
         self._owner.save_recovery_points()
 
     def _empty(self, offset: Offset) -> None:
         """Holds both locks. No segments but a new one at `offset`."""
+        self._note_cut(offset)
         old = self._view.segments
         self._recovery_point = self._durable = Offset(0)
         self._marks.publish(high_watermark=offset, log_start=offset, durable=Offset(0))
@@ -149,7 +174,8 @@ class CuttableLog(DurableLog):
         self._owner.save_recovery_points()
         for segment in old:
             self._owner.delete_later(segment.mark_deleted(), 0)
-            remove_snapshot(self._fs, self.directory, segment.base_offset)
+        for snapshot in find_files(self._fs, self.directory).snapshots:
+            remove_snapshot(self._fs, self.directory, snapshot)
         self._unsealed = []
         new = self._new_segment(offset, self._clock.now_ms())
         self._fs.sync_directory(self.directory)
@@ -168,6 +194,7 @@ class CuttableLog(DurableLog):
         """
         try:
             self._uncut(offset)
+            self._producers.retreat_to(offset)
         except OSError as error:
             self._fail(f"an append failed half-way and could not be undone: {error}")
 
@@ -192,11 +219,29 @@ class CuttableLog(DurableLog):
         self._is_directory_dirty = True
         self._replace_view(segments=segments.before(kept).plus(new))
 
+    def _cut_archive(self, offset: Offset) -> None:
+        """Before offsets from `offset` on are given again, the archive must have forgotten them."""
+        if self._archive is None:
+            return
+        state = self._archive.source.state()
+        if self._view.start <= offset < state.end:
+            self._archive.source.keep(state.start, self._boundary_at(offset))
+
     def delete_before(self, offset: int) -> Offset:
         """Make offsets below `offset` unreadable and remove segments that hold nothing else.
 
-        Returns the new start. Durable on return: what was deleted does not come back.
+        Returns the new start. Durable on return: what was deleted does not come back. The
+        archive, where there is one, forgets them first.
         """
+        if self._archive is not None:
+            state, view = self._archive.source.state(), self.view()
+            if state.segments and state.start < offset <= view.high_watermark:
+                self._archive.source.keep(Offset(offset), state.end)
+        self.drop_local_before(offset)
+        return self.view().start
+
+    def drop_local_before(self, offset: int) -> Offset:
+        """As `delete_before`, of the log's own directory alone; returns the new local start."""
         with self._sync_lock:
             with self._lock:
                 self._check_writable()
@@ -209,11 +254,20 @@ class CuttableLog(DurableLog):
                     return view.start
                 self._replace_view(start=Offset(offset))
                 self._marks.publish(log_start=Offset(offset))
-                if self._epochs.truncate_from_start(Offset(offset)):
-                    write_epoch_checkpoint(self._fs, self.directory, self._epochs.entries)
-            self._owner.save_log_starts()
+                self._write_down_start()
             self.drop_deleted_segments()
         return self._view.start
+
+    def _write_down_start(self) -> None:
+        """Make the start durable. The mapped mark needs no room: it does so on a full disk too."""
+        try:
+            if self._epochs.truncate_from_start(self._view.start):
+                write_epoch_checkpoint(self._fs, self.directory, self._epochs.entries)
+            self._owner.save_log_starts()
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRNOS:
+                raise
+            self._marks.sync()
 
     def drop_deleted_segments(self) -> int:
         """Remove segments that lie wholly below the start; return their bytes."""
@@ -238,3 +292,71 @@ class CuttableLog(DurableLog):
             # Until the names are gone for good, only the checkpoint keeps them deleted.
             self._fs.sync_directory(self.directory)
             return sum(segment.size for segment in gone)
+
+    # --- retention ---------------------------------------------------------------------------
+
+    def plan_retention(self, now_ms: TimestampMs) -> RetentionPlan:
+        """What retention would do now, segment by segment, with its reasons. Changes nothing."""
+        view = self.view()
+        histories = [
+            SegmentHistory(
+                base_offset=segment.base_offset,
+                next_offset=view.segments.end_of(index),
+                size=segment.size,
+                largest_timestamp=segment.largest_timestamp[0],
+                modified_ms=self._modified_ms(segment, now_ms),
+                is_active=segment is view.segments.active,
+                is_local=not segment.is_archived,
+            )
+            for index, segment in enumerate(view.segments)
+        ]
+        return plan_retention(
+            histories,
+            self._config,
+            start_offset=view.start,
+            high_watermark=view.high_watermark,
+            now_ms=now_ms,
+            archived_up_to=self.archived_up_to,
+            topic=self.topic,
+            partition=self.partition,
+        )
+
+    def _modified_ms(self, segment: Segment, now_ms: TimestampMs) -> TimestampMs:
+        try:
+            return segment.modified_ms()
+        except FileNotFoundError:
+            return now_ms  # deleted or replaced meanwhile: the next plan knows
+
+    def apply_retention(self, now_ms: TimestampMs) -> RetentionPlan:
+        """Do what `plan_retention` says at `now_ms`; return the plan. Durable on return.
+
+        Safe to repeat, and to interrupt anywhere: the start is on the disk before a file goes,
+        and the next run, or the next start, removes what lies below it.
+        """
+        plan = self.plan_retention(now_ms)
+        start = plan.start_offset
+        if plan.must_roll and not self._roll_for_deletion(plan):
+            start = plan.segments[-1].base_offset
+        if start > self.view().start:
+            self.delete_before(start)
+        if any(segment.verdict is Verdict.DROP_LOCAL for segment in plan.segments):
+            self.drop_local_before(plan.local_start_offset)
+        with self._sync_lock:
+            self.drop_deleted_segments()
+        return plan
+
+    def _roll_for_deletion(self, plan: RetentionPlan) -> bool:
+        """Seal the active segment that `plan` gives up; False when it must wait.
+
+        It does when records came since the plan was made, and on a full disk, where the older
+        segments have to go first.
+        """
+        with self._lock:
+            self._check_writable()
+            if self._end != plan.start_offset or self._view.high_watermark != self._end:
+                return False
+            try:
+                self._roll(self._clock.now_ms())
+            except DiskFullError:
+                return False
+        return True

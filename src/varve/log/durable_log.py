@@ -18,18 +18,25 @@ import errno
 import logging
 import threading
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
 from varve.clock import Clock
-from varve.errors import DiskFullError, LogClosedError, LogFailedError
+from varve.errors import (
+    CorruptSegmentError,
+    DiskFullError,
+    FormatError,
+    LogClosedError,
+    LogFailedError,
+)
+from varve.log.archived_segments import ArchivedSegments, ArchiveJoin
 from varve.log.group_commit import CommitQueue, PendingAppend
 from varve.log.leader_epochs import LeaderEpochs
 from varve.log.log_loader import LoadedLog
 from varve.log.log_reader import LogReader, LogView
-from varve.log.producer_snapshots import remove_snapshot, write_snapshot
+from varve.log.producer_snapshots import remove_snapshot, sync_snapshot, write_snapshot
 from varve.log.producer_state import ProducerStates
 from varve.log.roll_policy import SegmentFacts, draw_jitter_ms, due_for_timer_roll
 from varve.log.segment_list import SegmentList
@@ -57,8 +64,14 @@ class FlushQueue(Protocol):
 class LogOwner(Protocol):
     """The log directory, which keeps the checkpoints of all its logs."""
 
+    @property
+    def free_bytes_short_of(self) -> int:
+        """How many free bytes the disk should have and has not; 0 while there are enough."""
+        ...
+
     def save_recovery_points(self) -> None: ...
     def save_log_starts(self) -> None: ...
+    def save_cleaned(self) -> None: ...
     def delete_later(self, paths: Sequence[str], delay_ms: int) -> None: ...
 
 
@@ -117,24 +130,56 @@ class DurableLog(LogReader):
         self._failure: LogFailedError | None = None
         self._is_closed = False
         self._end = loaded.end
-        self._durable = loaded.end
-        self._recovery_point = loaded.end
+        self._durable = loaded.durable
+        self._recovery_point = loaded.recovery_point
         self._last_sync_s = parts.clock.monotonic()
-        self._unsealed: list[Segment] = []
-        self._is_directory_dirty = False
-        self._wants_sync = False
+        self._unsealed: list[Segment] = list(loaded.unsealed)
+        self._unindexable: set[int] = set()  # by id: segments that no key index can be made of
+        self._unsynced_snapshots: list[str] = []
+        self._is_directory_dirty = bool(loaded.unsealed)
+        self._wants_sync = bool(loaded.unsealed)
         self._waiters = 0
         self._view = LogView(
             segments=loaded.segments, start=loaded.start, high_watermark=loaded.end
         )
-        self._has_been_compacted = False
-        self._marks.publish(high_watermark=loaded.end, log_start=loaded.start, durable=loaded.end)
+        self._cleaned_up_to: Offset | None = None
+        self._cut_count = 0
+        self._archive: ArchiveJoin | None = None
+        self._marks.publish(high_watermark=loaded.end, log_start=loaded.start, durable=loaded.durable)
         self._start_epoch()
 
     # --- facts -------------------------------------------------------------------------------
 
     def view(self) -> LogView:
+        """The whole log: what only the archive has, then the local segments."""
+        archive = self._archive
+        return self._view if archive is None else archive.over(self._view)
+
+    def attach_archive(self, source: ArchivedSegments | None) -> None:
+        """Read what `source` holds as the beginning of this log; None: nothing from here on."""
+        self._archive = None if source is None else ArchiveJoin(source)
+
+    @property
+    def local_view(self) -> LogView:
+        """The part of the log that lies in its own directory."""
         return self._view
+
+    @property
+    def local_start_offset(self) -> Offset:
+        """The first offset held in the log's own directory."""
+        return self._view.start
+
+    @property
+    def archived_up_to(self) -> Offset | None:
+        """Local copies of segments that end here or before may go; None without an archive."""
+        archive = self._archive
+        if archive is None:
+            return None
+        try:
+            return archive.source.state().end
+        except OSError as error:
+            logger.warning("%s: what is archived is not known: %s", self.name, error)
+            return Offset(0)
 
     @property
     def end_offset(self) -> Offset:
@@ -180,17 +225,31 @@ class DurableLog(LogReader):
 
     @property
     def allows_gaps(self) -> bool:
-        return self._config.is_compacted or self._has_been_compacted
+        return self._config.is_compacted or self._cleaned_up_to is not None
 
-    def note_compacted(self) -> None:
+    @property
+    def cleaned_up_to(self) -> Offset | None:
+        """How far the log was compacted; None: never."""
+        return self._cleaned_up_to
+
+    def note_compacted(self, up_to: Offset) -> None:
         """The log was compacted at some time: missing offsets are no damage."""
-        self._has_been_compacted = True
+        self._cleaned_up_to = up_to
+
+    def _note_cut(self, offset: Offset) -> None:
+        """Holds the locks. Offsets from `offset` on are about to be given anew."""
+        self._cut_count += 1
+        if self._cleaned_up_to is not None and self._cleaned_up_to > offset:
+            self._cleaned_up_to = offset
+            self._owner.save_cleaned()
 
     def _bound(self, segment: Segment) -> int:
         return segment.size
 
     def _refresh(self) -> None:
-        """Nothing to do: this process makes the changes, `view` shows them."""
+        """This process makes the changes to the files; those of the archive it has to look up."""
+        if self._archive is not None:
+            self._archive.source.refresh()
 
     # --- durability --------------------------------------------------------------------------
 
@@ -254,11 +313,14 @@ class DurableLog(LogReader):
                 return
             end, unsealed = self._end, list(self._unsealed)
             active, is_dirty = self._view.segments.active, self._is_directory_dirty
+            snapshots, self._unsynced_snapshots = self._unsynced_snapshots, []
             self._is_directory_dirty = False
         for segment in unsealed:
             segment.seal()
             if segment.needs_new_indexes:
                 rebuild_indexes(segment)
+        for path in snapshots:
+            sync_snapshot(self._fs, path)
         if is_dirty:
             self._fs.sync_directory(self.directory)
         active.sync_log()
@@ -306,9 +368,7 @@ class DurableLog(LogReader):
                 snapshot = write_snapshot(self._fs, self.directory, self._producers, sync=False)
         active.sync_index()
         if snapshot is not None:
-            file = self._fs.open_write(snapshot)
-            file.sync()
-            file.close()
+            sync_snapshot(self._fs, snapshot)
             self._drop_stray_snapshots(keep=point)
         self._fs.sync_directory(self.directory)
         self._recovery_point = point
@@ -411,7 +471,8 @@ class DurableLog(LogReader):
         self._replace_view(segments=segments.plus(new))
         self._producers.advance_to(self._end)
         try:
-            write_snapshot(self._fs, self.directory, self._producers, sync=False)
+            snapshot = write_snapshot(self._fs, self.directory, self._producers, sync=False)
+            self._unsynced_snapshots.append(snapshot)
         except OSError as error:
             # Derived: without it a restart replays a little more.
             logger.warning("%s: no producer snapshot at %d: %s", self.name, self._end, error)
@@ -453,3 +514,58 @@ class DurableLog(LogReader):
             raise LogClosedError(self.name)
         if self._failure is not None:
             raise self._failure
+
+    def _check_appendable(self) -> None:
+        """As `_check_writable`, and there is room: the last bytes are for deleting with."""
+        self._check_writable()
+        short_of = self._owner.free_bytes_short_of
+        if short_of:
+            raise DiskFullError(self.name, free_bytes_min=short_of)
+
+    def sync_marks(self) -> bool:
+        """By the housekeeping: make the published marks durable; True when that was needed.
+
+        After a power cut they say what was promised; the younger they are, the less has to be
+        taken on trust.
+        """
+        if self._is_closed or not self._marks.is_unsynced:
+            return False
+        self._marks.sync()
+        return True
+
+    def expire_producers(self, now_ms: TimestampMs) -> int:
+        """By the housekeeping: forget producers that have been silent for long."""
+        with self._lock:
+            return self._producers.expire(now_ms)
+
+    # --- key indexes -------------------------------------------------------------------------
+
+    def _remembers_keys(self, view: LogView) -> bool:
+        return self._config.key_index
+
+    def index_keys(self, should_stop: Callable[[], bool] = lambda: False) -> int:
+        """By the housekeeping: make the key indexes that are missing; return how many.
+
+        Off the append path, one segment at a time; a segment that cannot be read whole stays
+        without, and is read when a key is looked for.
+        """
+        built = 0
+        if not self._config.key_index:
+            return built
+        view, unsealed = self._view, list(self._unsealed)
+        for segment in view.segments:
+            if segment is view.segments.active or segment in unsealed or should_stop():
+                break
+            if id(segment) in self._unindexable or segment.key_index.is_usable(segment.size):
+                continue
+            try:
+                segment.build_key_index()
+                built += 1
+            except FileNotFoundError:
+                continue  # deleted or replaced meanwhile
+            except (CorruptSegmentError, FormatError) as error:
+                logger.warning("%s gets no key index: %s", segment.name, error)
+                self._unindexable.add(id(segment))
+            if segment not in list(self._view.segments):
+                segment.key_index.remove()
+        return built

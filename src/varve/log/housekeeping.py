@@ -1,62 +1,199 @@
-"""What must happen from time to time whether or not anyone appends.
+"""What must happen from time to time whether or not anyone appends: one scheduler for it all.
 
-every second       unlink what was deleted, roll segments that are old enough, `flush.ms`
-every minute       sync indexes and write the recovery points, so that a crash costs little
+A task has a name, an interval and a function. Quick ones run on the scheduler's own thread, one
+behind the other; those that may take long run on a thread each, so that a large copy does not
+keep a segment from being rolled. A task never runs twice at once. One that fails is tried again
+when it is due, after a pause that grows with each failure in a row, and says what happened.
+
+The same tasks run without a thread: `run_all` runs each once, in the caller's.
 """
 
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from varve.clock import Clock
-from varve.log.log_directory import LogDirectory
+from varve.quantities import TimestampMs
 
 logger = logging.getLogger(__name__)
 
 TICK_S: Final = 1.0
-CHECKPOINT_S: Final = 60.0
+_BACKOFF_MAX_S: Final = 300.0
+
+# Does the work that is due; returns the bytes of disk it gave back, if it gives any back.
+UpkeepFunction = Callable[[], int | None]
 
 
-def run_due_work(directories: list[LogDirectory]) -> None:
-    """One tick: everything that is due now except checkpoints."""
-    for directory in directories:
-        directory.delete_due()
-        for log in list(directory.logs.values()):
-            log.roll_if_due()
-            log.flush_if_due()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepStatus:
+    """How one task of the housekeeping is doing. Times are wall time, None for never."""
+
+    name: str
+    interval_s: float
+    is_running: bool
+    runs: int
+    failures: int
+    bytes_reclaimed: int
+    last_run_ms: TimestampMs | None
+    last_duration_s: float | None
+    last_error: str | None  # of the last run; None when it went well
+    next_run_ms: TimestampMs | None  # None while nothing runs in the background
+
+
+class UpkeepTask:
+    """One task. Any thread may run it; while one does, others find it busy."""
+
+    def __init__(
+        self,
+        name: str,
+        interval_s: float,
+        function: UpkeepFunction,
+        *,
+        clock: Clock,
+        takes_long: bool,
+    ) -> None:
+        self.name = name
+        self.interval_s = interval_s
+        self.takes_long = takes_long
+        self.due_s = clock.monotonic() + interval_s
+        self._function = function
+        self._clock = clock
+        self._busy = threading.Lock()
+        self._runs = 0
+        self._failures = 0
+        self._failures_in_a_row = 0
+        self._bytes_reclaimed = 0
+        self._last_run_ms: TimestampMs | None = None
+        self._last_duration_s: float | None = None
+        self._last_error: str | None = None
+
+    def run(self, *, wait: bool) -> Exception | None:
+        """Run once; return what it failed with. Without `wait`, not while it runs elsewhere."""
+        if not self._busy.acquire(blocking=wait):
+            return None
+        try:
+            return self._run()
+        finally:
+            self._busy.release()
+
+    def _run(self) -> Exception | None:
+        started_s = self._clock.monotonic()
+        self._last_run_ms = self._clock.now_ms()
+        failure: Exception | None = None
+        try:
+            self._bytes_reclaimed += self._function() or 0
+            self._failures_in_a_row = 0
+            self._last_error = None
+        except Exception as error:
+            # Whatever it was, the next run may go well; nothing here may end the thread.
+            failure = error
+            self._failures += 1
+            self._failures_in_a_row += 1
+            self._last_error = f"{type(error).__name__}: {error}"
+            if self._failures_in_a_row == 1:
+                logger.exception("housekeeping: %s failed, it is tried again", self.name)
+        now_s = self._clock.monotonic()
+        self._runs += 1
+        self._last_duration_s = now_s - started_s
+        self.due_s = now_s + self._pause_s()
+        return failure
+
+    def _pause_s(self) -> float:
+        doubled = self.interval_s * 2.0 ** min(self._failures_in_a_row, 16)
+        if not self._failures_in_a_row:
+            return self.interval_s
+        return min(doubled, max(self.interval_s, _BACKOFF_MAX_S))
+
+    def status(self, *, is_scheduled: bool) -> UpkeepStatus:
+        wait_ms = (self.due_s - self._clock.monotonic()) * 1000
+        return UpkeepStatus(
+            name=self.name,
+            interval_s=self.interval_s,
+            is_running=self._busy.locked(),
+            runs=self._runs,
+            failures=self._failures,
+            bytes_reclaimed=self._bytes_reclaimed,
+            last_run_ms=self._last_run_ms,
+            last_duration_s=self._last_duration_s,
+            last_error=self._last_error,
+            next_run_ms=(
+                TimestampMs(self._clock.now_ms() + max(int(wait_ms), 0)) if is_scheduled else None
+            ),
+        )
 
 
 class Housekeeping:
-    """Runs the due work of a store on a thread of its own until stopped."""
+    """Runs tasks when they are due, on a thread of its own once started."""
 
-    def __init__(
-        self, name: str, directories: Callable[[], list[LogDirectory]], clock: Clock
-    ) -> None:
-        self._directories = directories
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._name = name
         self._clock = clock
+        self._tasks: list[UpkeepTask] = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, name=f"varve-housekeeping {name}", daemon=True
+        self._thread: threading.Thread | None = None
+        self._long_runs: list[threading.Thread] = []
+
+    def add(
+        self, name: str, interval_s: float, function: UpkeepFunction, *, takes_long: bool = False
+    ) -> None:
+        """Have `function` run every `interval_s`, for the first time once that has passed."""
+        task = UpkeepTask(name, interval_s, function, clock=self._clock, takes_long=takes_long)
+        self._tasks = [*self._tasks, task]
+
+    def status(self) -> list[UpkeepStatus]:
+        is_scheduled = self._thread is not None and not self._stop.is_set()
+        return [task.status(is_scheduled=is_scheduled) for task in self._tasks]
+
+    def run_all(self) -> None:
+        """Run every task once, now, in this thread; then raise what the first failure was."""
+        failures = [task.run(wait=True) for task in self._tasks]
+        for failure in failures:
+            if failure is not None:
+                raise failure
+
+    def run_due(self) -> None:
+        """Run what is due; what takes long is only begun."""
+        now_s = self._clock.monotonic()
+        self._long_runs = [thread for thread in self._long_runs if thread.is_alive()]
+        for task in self._tasks:
+            if task.due_s > now_s or self._stop.is_set():
+                continue
+            if task.takes_long:
+                task.due_s = now_s + task.interval_s
+                self._begin(task)
+            else:
+                task.run(wait=False)
+
+    def _begin(self, task: UpkeepTask) -> None:
+        thread = threading.Thread(
+            target=task.run,
+            kwargs={"wait": False},
+            name=f"varve-{task.name} {self._name}",
+            daemon=True,
         )
+        self._long_runs.append(thread)
+        thread.start()
 
     def start(self) -> None:
+        self._thread = threading.Thread(
+            target=self._run, name=f"varve-housekeeping {self._name}", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
+        """Begin nothing more, and wait for what is running."""
         self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        for thread in (self._thread, *self._long_runs):
+            if thread is not None and thread.is_alive():
+                thread.join()
+
+    @property
+    def is_stopping(self) -> bool:
+        """For tasks that take long: whether to end early."""
+        return self._stop.is_set()
 
     def _run(self) -> None:
-        last_checkpoint_s = self._clock.monotonic()
         while not self._stop.wait(TICK_S):
-            try:
-                run_due_work(self._directories())
-                if self._clock.monotonic() - last_checkpoint_s >= CHECKPOINT_S:
-                    last_checkpoint_s = self._clock.monotonic()
-                    for directory in self._directories():
-                        directory.checkpoint()
-            except Exception:
-                # Nothing here may end the thread: the next tick tries again.
-                logger.exception("housekeeping failed, it goes on in %s s", TICK_S)
+            self.run_due()

@@ -6,12 +6,13 @@ meta.properties                    which store this directory belongs to
 recovery-point-offset-checkpoint   per log: below this everything was synced
 log-start-offset-checkpoint        per log: below this everything was deleted by request
 replication-offset-checkpoint      per log: the high watermark, for Kafka's sake
+cleaner-offset-checkpoint          per log that was ever compacted: how far
 """
 
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from varve.clock import Clock
@@ -88,11 +89,13 @@ class LogDirectory:
         self.checkpoints = Checkpoints()
         self.was_clean = False
         self.logs: dict[PartitionName, PartitionLog] = {}
+        self.offline: dict[PartitionName, OSError] = {}
         self.meta: MetaProperties | None = None
         self._fs = fs
         self._clock = clock
         self._lock: LockHandle | None = None
         self._files = threading.Lock()
+        self._free_bytes_short_of = 0
         self._doomed: list[tuple[float, str]] = []
 
     def open(self, cluster_id: str | None) -> None:
@@ -131,13 +134,19 @@ class LogDirectory:
         return meta
 
     def forget(self, name: PartitionName) -> None:
-        """A new partition of that name begins: what the checkpoints say is not of it."""
-        for offsets in (
+        """A new partition of that name begins: what the checkpoints say is not of it.
+
+        On the disk too, or a crash before the next checkpoint would take it for the new one's.
+        """
+        known = (
             self.checkpoints.recovery_points,
             self.checkpoints.log_starts,
             self.checkpoints.cleaned,
-        ):
-            offsets.pop(name, None)
+        )
+        if any([offsets.pop(name, None) is not None for offsets in known]):
+            self.save_recovery_points()
+            self.save_log_starts()
+            self.save_cleaned()
 
     # --- what logs ask of their directory ----------------------------------------------------
 
@@ -145,7 +154,12 @@ class LogDirectory:
         """Write down how far each log was synced. Durable on return."""
         with self._files:
             points = {name: log.recovery_point for name, log in list(self.logs.items())}
+            points |= self._of_offline(self.checkpoints.recovery_points)
             write_offset_checkpoint(self._fs, self.path, RECOVERY_POINT, points)
+
+    def _of_offline(self, offsets: Mapping[PartitionName, Offset]) -> dict[PartitionName, Offset]:
+        """What was written down of logs that could not be opened stays as it is."""
+        return {name: offset for name, offset in offsets.items() if name in self.offline}
 
     def save_log_starts(self) -> None:
         """Write down where logs start.
@@ -163,9 +177,23 @@ class LogDirectory:
             self.save_log_starts()
 
     def _log_starts(self) -> dict[PartitionName, Offset]:
-        return {
-            name: log.start_offset for name, log in list(self.logs.items()) if log.start_offset > 0
+        starts = {
+            name: log.local_start_offset
+            for name, log in list(self.logs.items())
+            if log.local_start_offset > 0
         }
+        return starts | self._of_offline(self.checkpoints.log_starts)
+
+    def save_cleaned(self) -> None:
+        """Write down how far logs were compacted. Durable on return."""
+        with self._files:
+            offsets = {
+                name: log.cleaned_up_to
+                for name, log in list(self.logs.items())
+                if log.cleaned_up_to is not None
+            }
+            offsets |= self._of_offline(self.checkpoints.cleaned)
+            write_offset_checkpoint(self._fs, self.path, CLEANER, offsets)
 
     def save_high_watermarks(self) -> None:
         with self._files:
@@ -174,6 +202,8 @@ class LogDirectory:
 
     def delete_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Unlink files or directories once their last readers had time to finish."""
+        if self._free_bytes_short_of:
+            delay_ms = 0  # readers elsewhere look again; those here hold their files open
         due = self._clock.monotonic() + delay_ms / 1000
         with self._files:
             self._doomed += [(due, path) for path in paths]
@@ -194,6 +224,32 @@ class LogDirectory:
             except OSError as error:
                 logger.warning("could not remove %s, the next start will: %s", path, error)
         return len(due)
+
+    # --- room --------------------------------------------------------------------------------
+
+    @property
+    def free_bytes_short_of(self) -> int:
+        """How many bytes should be free and are not, as of the last look; 0: there are enough."""
+        return self._free_bytes_short_of
+
+    def check_room(self, free_bytes_min: int) -> None:
+        """Refuse appends while fewer bytes are free, before the disk has none at all.
+
+        What was to be unlinked later is unlinked now: nobody's reading is worth a full disk.
+        """
+        is_short = free_bytes_min > 0 and self._fs.free_bytes(self.path) < free_bytes_min
+        if is_short and self.delete_due(everything=True):
+            is_short = self._fs.free_bytes(self.path) < free_bytes_min
+        if is_short != bool(self._free_bytes_short_of):
+            logger.log(
+                logging.ERROR if is_short else logging.INFO,
+                "%s has %s than %d bytes free: appends are %s",
+                self.path,
+                "less" if is_short else "more",
+                free_bytes_min,
+                "refused" if is_short else "taken again",
+            )
+        self._free_bytes_short_of = free_bytes_min if is_short else 0
 
     def checkpoint(self) -> None:
         """Sync all logs with their indexes and write the checkpoints."""

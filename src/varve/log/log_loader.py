@@ -5,7 +5,7 @@ shutdown the recovery point is the end of the log, so only the last few kilobyte
 """
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from varve.errors import FormatError
 from varve.format import kernel_tables as tables
@@ -70,6 +70,9 @@ class LoadedLog:
     damages: list[Damage]
     recovered_bytes: int
     torn_bytes: int
+    durable: Offset
+    recovery_point: Offset
+    unsealed: list[Segment]
 
 
 @dataclass(slots=True)
@@ -125,8 +128,12 @@ def load_log(request: LoadRequest) -> LoadedLog:
         allows_gaps=request.allows_gaps,
     )
     torn_bytes = sum(walk.file_size for walk in walks) - _kept_bytes(walks, plan)
-    segments = _apply(segments, floor, plan, request, Offset(durable))
+    if plan.end_offset < start:
+        # Records that were deleted by request and then lost: their offsets are not given again.
+        plan = replace(plan, end_offset=start, is_appendable=False)
+    segments, unsealed = _apply(segments, floor, plan, request, Offset(durable))
     end = plan.end_offset
+    is_synced = request.is_durable_exact
     start = Offset(min(max(start, segments[0].base_offset), end))
     seen.epochs.truncate_from_end(end)
     segment_list = SegmentList(segments)
@@ -142,9 +149,12 @@ def load_log(request: LoadRequest) -> LoadedLog:
         end=end,
         epochs=seen.epochs,
         producers=producers,
-        damages=[*seen.damages, *plan.damages],
+        damages=_promised_ones([*seen.damages, *plan.damages], request),
         recovered_bytes=seen.bytes,
         torn_bytes=torn_bytes,
+        durable=end if is_synced else Offset(min(durable, end)),
+        recovery_point=end if is_synced else Offset(min(request.recovery_point or 0, end)),
+        unsealed=unsealed,
     )
 
 
@@ -212,6 +222,9 @@ def _empty(request: LoadRequest, start: Offset, seen: _Seen) -> LoadedLog:
         damages=seen.damages,
         recovered_bytes=0,
         torn_bytes=0,
+        durable=end,
+        recovery_point=end,
+        unsealed=[],
     )
 
 
@@ -245,6 +258,12 @@ def _lost_at_the_front(
             reason="the files before this one are missing",
         )
     ]
+
+
+def _promised_ones(damages: list[Damage], request: LoadRequest) -> list[Damage]:
+    """Below the start nothing is promised: a deletion that was cut short leaves holes there."""
+    start = max(request.log_start or 0, request.marks.log_start or 0)
+    return [damage for damage in damages if damage.next_offset > start]
 
 
 def _emptied(segments: list[Segment], request: LoadRequest) -> list[Damage]:
@@ -303,12 +322,13 @@ def _apply(
     plan: RecoveryPlan,
     request: LoadRequest,
     durable: Offset,
-) -> list[Segment]:
-    """Make the files what the plan says, and everything that stays durable.
+) -> tuple[list[Segment], list[Segment]]:
+    """Make the files what the plan says; where the topic promises the disk, durably.
 
     Later segments go first: a crash in between leaves a shorter log to walk again. What was
-    not known to be durable is written anew: the last owner may have stopped because a sync of
-    just these bytes failed, and then syncing them again would prove nothing.
+    not known to be durable is written anew by its next sync: the last owner may have stopped
+    because a sync of just these bytes failed, and then syncing them again would prove nothing.
+    Returns the segments, and those of them that are yet to be sealed.
     """
     fs = request.fs
     dropped = segments[floor + plan.kept :]
@@ -324,19 +344,19 @@ def _apply(
         _cut_and_rewalk(last, plan)
     for segment in kept[floor:]:
         if durable < segment.next_offset:
-            segment.rewrite_from(durable)
-    for segment in kept[floor:-1]:
+            segment.distrust_from(durable)
+    frozen = kept[floor:-1] if plan.is_appendable else kept[floor:]
+    for segment in frozen:
         segment.freeze()
-        segment.seal()
-    active = kept[-1]
     if not plan.is_appendable:
-        active.freeze()
-        active.seal()
         kept.append(_create(request, plan.end_offset))
-    else:
-        active.sync_log()
+    if not request.is_durable_exact:
+        return kept, frozen
+    for segment in frozen:
+        segment.seal()
+    kept[-1].sync_log()
     fs.sync_directory(request.directory)
-    return kept
+    return kept, []
 
 
 def _cut_and_rewalk(segment: Segment, plan: RecoveryPlan) -> None:
@@ -379,7 +399,8 @@ def _load_producers(
         newest=rebuilt_from,
         now_ms=request.now_ms,
     )
-    is_walk_enough = seen.first_offset is None or states.map_end_offset >= seen.first_offset
+    walked_from = end if seen.first_offset is None else seen.first_offset
+    is_walk_enough = states.map_end_offset >= walked_from
     if is_walk_enough and not seen.has_producers:
         states.advance_to(end)
     elif not snapshots and request.is_clean:
@@ -387,7 +408,7 @@ def _load_producers(
     elif rebuilt_from is None:
         replay(states, segments, end)
     else:
-        rebuilt = segments[max(segments.floor(rebuilt_from), 0) :]
+        rebuilt = list(segments)[max(segments.floor(rebuilt_from), 0) :]
         for segment in rebuilt:
             segment.reopen_transaction_index(rebuilt_from)
         replay(states, segments, end)

@@ -23,11 +23,13 @@ from varve.format import kernel_tables as tables
 from varve.format import kernels
 from varve.format.batch import RecordRun
 from varve.format.record import Record
+from varve.log.key_lookup import KeyTail, history_of_key, newest_of_key
 from varve.log.segment_list import SegmentList
 from varve.quantities import MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
 from varve.storage.files import File
 from varve.storage.segment import Segment
 from varve.storage.segment_reader import SegmentReader
+from varve.storage.segment_times import is_true_entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +60,7 @@ class SegmentInfo:
     base_offset: Offset
     next_offset: Offset
     size_bytes: int
-    state: str  # active, sealed
+    state: str  # active, sealed, archived
     created_ms: TimestampMs
     first_timestamp_ms: TimestampMs | None
     last_timestamp_ms: TimestampMs | None
@@ -92,6 +94,7 @@ class LogReader(ABC):
 
     topic: str
     partition: int
+    _key_tail: KeyTail | None = None
 
     # --- what the two kinds of log provide ---------------------------------------------------
 
@@ -153,9 +156,9 @@ class LogReader(ABC):
             base_offset=segment.base_offset,
             next_offset=segments.end_of(index),
             size_bytes=self._bound(segment),
-            state="active" if is_active else "sealed",
+            state="archived" if segment.is_archived else "active" if is_active else "sealed",
             created_ms=segment.created_ms if segment.created_ms >= 0 else segment.modified_ms(),
-            first_timestamp_ms=_first_timestamp(segment),
+            first_timestamp_ms=segment.first_timestamp(),
             last_timestamp_ms=None if last == NO_TIMESTAMP else last,
             path=segment.name,
         )
@@ -273,7 +276,9 @@ class LogReader(ABC):
             if segment.base_offset >= stop:
                 break
             candidates = [segment.base_offset, *_cuts_within(segment, target_bytes)]
-            cuts += [offset for offset in candidates if cuts[-1] < offset < stop]
+            for offset in candidates:
+                if cuts[-1] < offset < stop:
+                    cuts.append(offset)
         return list(zip(cuts, [*cuts[1:], stop], strict=True)) if start < stop else []
 
     # --- zero copy ---------------------------------------------------------------------------
@@ -295,20 +300,21 @@ class LogReader(ABC):
             reader = segment.reader(size=self._bound(segment))
             position = reader.locate(first, segment.hint(first))
             if position is not None:
-                end = self._readable_end(segment, stop, position, max_bytes)
+                end = self._readable_end(view, index, stop)
                 return self._file_range(segment, position, end, max_bytes, min_one_batch)
             index += 1
         return None
 
-    def _readable_end(
-        self, segment: Segment, stop: Offset, position: FilePosition, max_bytes: int
-    ) -> int:
-        """Where in the file the high watermark lies, or somewhere past what is asked for."""
+    def _readable_end(self, view: LogView, index: int, stop: Offset) -> int:
+        """Where in the file of segment `index` the batches end that readers may see."""
+        segment = view.segments[index]
         end = self._bound(segment)
-        if segment.next_offset <= stop or segment is not self.view().segments.active:
+        if index + 1 < len(view.segments) and view.segments[index + 1].base_offset <= stop:
             return end
-        reader = segment.reader(size=end)
-        at = reader.locate(stop, segment.hint(stop))
+        try:
+            at = segment.reader(size=end).locate(stop, segment.hint(stop))
+        except CorruptSegmentError as error:
+            return error.position  # the batch behind `stop` may be half-written
         return end if at is None else at
 
     def _file_range(
@@ -375,7 +381,8 @@ class LogReader(ABC):
         self, view: LogView, segment: Segment, target: TimestampMs
     ) -> TimeMatch | None:
         try:
-            _, near = segment.time_index.lookup(TimestampMs(target - 1))
+            entry = segment.time_index.lookup(TimestampMs(target - 1))
+            near = entry[1] if is_true_entry(segment, entry) else segment.base_offset
         except (FormatError, OSError):
             near = segment.base_offset
         start = max(near, segment.base_offset, view.start)
@@ -439,24 +446,41 @@ class LogReader(ABC):
     def find(self, key: bytes) -> Record | None:
         """The newest record with that key; None when there is none. A tombstone counts.
 
-        Looks through segments from the newest to the oldest.
+        Looks through segments from the newest to the oldest, by their key indexes where the
+        topic has `key.index=true`.
         """
         if not isinstance(key, (bytes, bytearray, memoryview)):
             raise TypeError(f"key must be bytes, not {type(key).__name__}")
-        view = self.view()
-        for index in range(len(view.segments) - 1, -1, -1):
-            segment = view.segments[index]
-            if view.segments.end_of(index) <= view.start:
-                break
-            found: Record | None = None
-            start = max(view.start, segment.base_offset)
-            for run in self._segment_runs(segment, start, view.high_watermark):
-                row = kernels.find_key(run.data, run.table, run.start, run.end, key)
-                if row >= 0:
-                    found = RecordRun(run.data, run.table, row, row + 1).records()[0]
-            if found is not None:
-                return found
-        return None
+        return newest_of_key(self, bytes(key))
+
+    def history(self, key: bytes) -> Iterator[Record]:
+        """Every record with that key, oldest first, by the same ways as `find`."""
+        if not isinstance(key, (bytes, bytearray, memoryview)):
+            raise TypeError(f"key must be bytes, not {type(key).__name__}")
+        if self.is_closed:
+            raise LogClosedError(self.name)
+        return history_of_key(self, bytes(key))
+
+    def batches_of(self, view: LogView, index: int, key: bytes) -> list[FilePosition] | None:
+        """Where in one segment of `view` batches lie that may hold `key`; None: nobody knows."""
+        segment = view.segments[index]
+        if index < len(view.segments) - 1:
+            return segment.batches_of(key, size=segment.size)
+        if not self._remembers_keys(view):
+            return None
+        if self._key_tail is None:
+            self._key_tail = KeyTail()
+        size, stop = self._bound(segment), view.high_watermark
+        return self._key_tail.batches_of(key, segment, size=size, stop=stop)
+
+    def _remembers_keys(self, view: LogView) -> bool:
+        """Whether the keys of the last segment are worth remembering."""
+        return False
+
+    def look_again(self, view: LogView) -> bool:
+        """A file of `view` is gone: whether that is because the log went on since."""
+        self._refresh()
+        return self.view().segments is not view.segments
 
     # --- the walk ----------------------------------------------------------------------------
 
@@ -495,13 +519,21 @@ class LogReader(ABC):
             try:
                 yield from self._reader_runs(reader, segment, offset, stop)
             except CorruptSegmentError as error:
+                if self._was_replaced(view):
+                    offset = max(offset, reader.next_offset)
+                    continue
                 raise _with_next(error, None if is_last else end) from None
             self._check_gap(segment, reader, end)
             offset = end
 
-    def _segment_runs(self, segment: Segment, start: Offset, stop: Offset) -> Iterator[RecordRun]:
+    def segment_runs(self, segment: Segment, start: Offset, stop: Offset) -> Iterator[RecordRun]:
         reader = segment.reader(size=self._bound(segment))
         return self._reader_runs(reader, segment, start, stop)
+
+    def _was_replaced(self, view: LogView) -> bool:
+        """What does not fit `view` may fit the log: sealed segments were replaced meanwhile."""
+        self._refresh()
+        return _sealed_shape(self.view()) != _sealed_shape(view)
 
     def _reader_runs(
         self, reader: SegmentReader, segment: Segment, start: Offset, stop: Offset
@@ -531,6 +563,10 @@ class LogReader(ABC):
             )
 
 
+def _sealed_shape(view: LogView) -> list[tuple[Offset, int]]:
+    return [(segment.base_offset, segment.size) for segment in list(view.segments)[:-1]]
+
+
 def _with_next(error: CorruptSegmentError, following: Offset | None) -> CorruptSegmentError:
     """The same error, naming where reading goes on when that is in the next segment."""
     if error.next_offset is not None or following is None:
@@ -550,12 +586,6 @@ def _match(run: RecordRun, row: int) -> TimeMatch:
         offset=Offset(run.table[at + tables.R_OFFSET]),
         timestamp_ms=TimestampMs(run.table[at + tables.R_TIMESTAMP]),
     )
-
-
-def _first_timestamp(segment: Segment) -> TimestampMs | None:
-    header = segment.file().read_at(27, 8) if segment.size else b""
-    value = int.from_bytes(header, "big", signed=True) if len(header) == 8 else NO_TIMESTAMP
-    return None if value < 0 else TimestampMs(value)
 
 
 def _cuts_within(segment: Segment, target_bytes: int) -> Iterator[Offset]:

@@ -24,7 +24,7 @@ from varve.log.append_checks import (
     check_timestamp,
 )
 from varve.log.appended import Appended, AppendedRange
-from varve.log.cuttable_log import CuttableLog
+from varve.log.compactable_log import CompactableLog
 from varve.log.durable_log import FULL_DISK_ERRNOS, LogParts
 from varve.log.group_commit import PendingAppend
 from varve.log.log_loader import LoadedLog
@@ -56,7 +56,7 @@ def batch_style(config: TopicConfig) -> BatchStyle:
     )
 
 
-class PartitionLog(CuttableLog):
+class PartitionLog(CompactableLog):
     """One partition, for its one writer process. Readers elsewhere use `ReadOnlyLog`."""
 
     def __init__(self, parts: LogParts, loaded: LoadedLog) -> None:
@@ -105,7 +105,7 @@ class PartitionLog(CuttableLog):
                 raise item.error
             return Appended(self.partition, item.offset, batch.max_timestamp)
         with self._lock:
-            self._check_writable()
+            self._check_appendable()
             offset = self._end
             if expected_offset is not None and expected_offset != offset:
                 raise UnexpectedOffsetError(expected=Offset(expected_offset), actual=offset)
@@ -125,7 +125,7 @@ class PartitionLog(CuttableLog):
         items: list[Any] = records if isinstance(records, list) else list(records)
         self._check_many(items, now_ms)
         with self._lock:
-            self._check_writable()
+            self._check_appendable()
             first = self._end
             if expected_offset is not None and expected_offset != first:
                 raise UnexpectedOffsetError(expected=Offset(expected_offset), actual=first)
@@ -163,7 +163,7 @@ class PartitionLog(CuttableLog):
         now_ms = self._clock.now_ms()
         checked = check_produced_batch(data, self._config, now_ms=now_ms)
         with self._lock:
-            self._check_writable()
+            self._check_appendable()
             appended = self._append_checked(checked, now_ms, leader_epoch)
         if wait:
             # A duplicate too: the first copy may still be on its way to the disk.
@@ -221,7 +221,7 @@ class PartitionLog(CuttableLog):
         if not items:
             return
         try:
-            self._check_writable()
+            self._check_appendable()
         except VarveError as error:
             for item in items:
                 item.error = error
@@ -294,6 +294,7 @@ class PartitionLog(CuttableLog):
         epoch = self._epoch if leader_epoch is None else LeaderEpoch(leader_epoch)
         if leader_epoch is not None and self._epochs.assign(epoch, base):
             write_epoch_checkpoint(self._fs, self.directory, self._epochs.entries)
+            self._epoch = epoch
         stamp(data, 0, base, epoch)
         segment = self._view.segments.active
         try:

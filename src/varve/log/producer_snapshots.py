@@ -51,6 +51,18 @@ def write_snapshot(fs: FileSystem, directory: str, states: ProducerStates, *, sy
     return path
 
 
+def sync_snapshot(fs: FileSystem, path: str) -> None:
+    """Make a snapshot durable, if it is still there."""
+    try:
+        file = fs.open_write(path)
+    except FileNotFoundError:
+        return
+    try:
+        file.sync()
+    finally:
+        file.close()
+
+
 def remove_strays(
     fs: FileSystem, directory: str, snapshots: Sequence[Offset], segments: Sequence[Offset]
 ) -> None:

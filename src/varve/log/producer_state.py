@@ -250,6 +250,11 @@ class ProducerStates:
             return False
         return now_ms - producer.last_timestamp > timeout_ms_max + _LATE_TRANSACTION_GRACE_MS
 
+    def retreat_to(self, end_offset: Offset) -> None:
+        """Batches from `end_offset` on were taken back; none of them had a producer."""
+        self.map_end_offset = min(self.map_end_offset, end_offset)
+        self.last_snapshot_offset = min(self.last_snapshot_offset, Offset(end_offset - 1))
+
     # --- forgetting, saving, loading ---------------------------------------------------------
 
     def expire(self, now_ms: TimestampMs, *, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> int:
@@ -265,6 +270,23 @@ class ProducerStates:
         for producer_id in expired:
             del self._producers[producer_id]
         return len(expired)
+
+    def last_batches(self, now_ms: TimestampMs) -> tuple[frozenset[int], dict[int, int]]:
+        """What compaction must not take from the producers that are still remembered.
+
+        The last offsets of their newest data batches, which tell the sequence to go on with;
+        and, of producers without any, the epoch that their last transaction's end tells.
+        """
+        offsets: set[int] = set()
+        epochs: dict[int, int] = {}
+        for producer_id, producer in self._producers.items():
+            if producer.is_expired(now_ms, PRODUCER_EXPIRATION_MS):
+                continue
+            if producer.batches:
+                offsets.add(producer.batches[-1].last_offset)
+            else:
+                epochs[producer_id] = producer.epoch
+        return frozenset(offsets), epochs
 
     def reset(self, end_offset: Offset) -> None:
         """Forget everything: the log now begins, empty, at `end_offset`."""

@@ -9,6 +9,7 @@ import time
 from typing import Final
 
 from varve.errors import CorruptSegmentError
+from varve.log.archived_segments import ArchivedSegments, ArchiveJoin
 from varve.log.log_reader import LogReader, LogView
 from varve.log.segment_list import SegmentList
 from varve.quantities import INT32_MAX, INT64_MAX, Offset, TimestampMs
@@ -20,6 +21,8 @@ from varve.storage.segment import Segment, SegmentLimits
 
 _POLL_S_MIN: Final = 0.001
 _POLL_S_MAX: Final = 0.05
+_SWAP_LOOKS: Final = 20  # then its owner is gone, and the next one finishes it
+_SWAP_PAUSE_S: Final = 0.005
 
 
 class ReadOnlyLog(LogReader):
@@ -48,6 +51,7 @@ class ReadOnlyLog(LogReader):
         )
         self._marks = HighWatermarkFile(fs, directory, writable=False)
         self._is_closed = False
+        self._archive: ArchiveJoin | None = None
         # Kafka shortens the indexes of its active segment in place; a map would then be fatal.
         self._is_ours = _published(self._marks.read()) is not None
         self._segments = self._list()
@@ -55,7 +59,20 @@ class ReadOnlyLog(LogReader):
 
     # --- what readers need -------------------------------------------------------------------
 
+    def attach_archive(self, source: ArchivedSegments | None) -> None:
+        """Read what `source` holds as the beginning of this log."""
+        self._archive = None if source is None else ArchiveJoin(source)
+
     def view(self) -> LogView:
+        local = self._local_view()
+        return local if self._archive is None else self._archive.over(local)
+
+    @property
+    def local_start_offset(self) -> Offset:
+        """The first offset held in the log's own directory."""
+        return self._local_view().start
+
+    def _local_view(self) -> LogView:
         marks = self._marks.read()
         high_watermark = _published(marks)
         if high_watermark is None:
@@ -89,13 +106,20 @@ class ReadOnlyLog(LogReader):
         return self._allows_gaps
 
     def _bound(self, segment: Segment) -> int:
-        return segment.file().size()
+        return segment.size if segment.is_archived else segment.file().size()
 
     def _largest(self, segment: Segment) -> tuple[TimestampMs, Offset]:
         """Of the last segment only its writer knows: the index lags behind what was appended."""
         if segment is self._segments.active:
             return TimestampMs(INT64_MAX), segment.base_offset
         return segment.largest_timestamp
+
+    def _remembers_keys(self, view: LogView) -> bool:
+        """Where the segment before the last has a key index, the topic is one that keeps them."""
+        if len(view.segments) == 1:
+            return False
+        sealed = view.segments[len(view.segments) - 2]
+        return sealed.key_index.is_usable(sealed.size)
 
     def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
         """By looking at the published mark, ever less often: no lock, no message."""
@@ -119,7 +143,13 @@ class ReadOnlyLog(LogReader):
     # --- the files ---------------------------------------------------------------------------
 
     def _list(self) -> SegmentList:
-        found = find_files(self._fs, self.directory).segments
+        files = find_files(self._fs, self.directory)
+        for _ in range(_SWAP_LOOKS):
+            if not files.is_changing:
+                break
+            time.sleep(_SWAP_PAUSE_S)  # a compaction of the owner puts its result in place
+            files = find_files(self._fs, self.directory)
+        found = files.segments
         if not found:
             raise FileNotFoundError(f"no segments in {self.directory}")
         ends = [*(segment.base_offset for segment in found[1:]), None]
@@ -141,6 +171,8 @@ class ReadOnlyLog(LogReader):
 
     def _refresh(self) -> None:
         self._segments = self._list()
+        if self._archive is not None:
+            self._archive.source.refresh()
 
     def _refresh_if_rolled(self, high_watermark: Offset) -> None:
         """Take in segments that were added since, and the growth of the last one's index."""

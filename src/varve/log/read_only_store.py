@@ -17,6 +17,7 @@ from varve.format.file_names import (
     partition_directory_name,
 )
 from varve.format.partition_metadata import ZERO_TOPIC_ID
+from varve.log.archived_segments import ArchivePlace, Archives
 from varve.log.committed_offsets import CommittedOffsets, Group
 from varve.log.log_directory import Checkpoints, read_checkpoints
 from varve.log.read_only_log import ReadOnlyLog
@@ -40,10 +41,12 @@ class ReadOnlyStore:
         fs: FileSystem,
         clock: Clock,
         defaults: TopicConfig,
+        archives: Archives | None = None,
     ) -> None:
         self._fs = fs
         self._clock = clock
         self._defaults = defaults
+        self._archives = archives
         self._handles = HandleCache()
         self._paths = [os.path.abspath(path) for path in directories]
         self._topics: dict[str, Topic[ReadOnlyLog]] = {}
@@ -67,10 +70,14 @@ class ReadOnlyStore:
                     continue
                 known = self._topics.get(found.topic)
                 ids[found.topic] = found.topic_id or ids.get(found.topic) or ZERO_TOPIC_ID
-                if known is not None and known.topic_id == ids[found.topic]:
+                if known is not None and known.topic_id != ids[found.topic]:
+                    known = None
+                if known is not None and known.has_partition(found.number):
                     continue
                 log = self._open_log(path, found.topic, found.number, entry, checkpoints[path])
-                if log is not None:
+                if log is not None and known is not None:
+                    known.add_log(found.number, log)
+                elif log is not None:
                     logs.setdefault(found.topic, {})[found.number] = log
         for name in [n for n in self._topics if n not in ids]:
             del self._topics[name]
@@ -107,10 +114,11 @@ class ReadOnlyStore:
         allows_gaps = (
             entry is None or self._config_of(entry).is_compacted or place in checkpoints.cleaned
         )
+        directory = os.path.join(path, partition_directory_name(topic, number))
         try:
-            return ReadOnlyLog(
+            log = ReadOnlyLog(
                 self._fs,
-                os.path.join(path, partition_directory_name(topic, number)),
+                directory,
                 topic,
                 number,
                 handles=self._handles,
@@ -119,6 +127,21 @@ class ReadOnlyStore:
             )
         except FileNotFoundError:
             return None  # being created, or just gone
+        if self._archives is not None and entry is not None:
+            log.attach_archive(
+                self._archives.source(
+                    ArchivePlace(
+                        topic=topic,
+                        topic_id=entry.topic_id,
+                        partition=number,
+                        directory=directory,
+                        config=self._config_of(entry),
+                        allows_gaps=allows_gaps,
+                        owner=None,
+                    )
+                )
+            )
+        return log
 
     # --- topics ------------------------------------------------------------------------------
 
@@ -189,6 +212,8 @@ class ReadOnlyStore:
     def close(self) -> None:
         """Let go of all files. Safe to repeat."""
         self._is_closed = True
+        if self._archives is not None:
+            self._archives.close()
         for topic in self._topics.values():
             for log in topic.partitions:
                 log.close()

@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from types import TracebackType
 from typing import Final
@@ -35,13 +35,20 @@ from varve.format.file_names import (
     topic_names_collide,
 )
 from varve.format.partition_metadata import new_topic_id, render_partition_metadata
+from varve.log.archived_segments import ArchivePlace, Archives, ArchiveStatus
+from varve.log.backup import Backup, StoreSnapshot
+from varve.log.cleaner import Cleaner, CleanerConfig
 from varve.log.committed_offsets import CommittedOffsets, Group
+from varve.log.compaction_plan import CompactionPlan
+from varve.log.compaction_run import CompactionResult
 from varve.log.durable_log import FlushQueue, LogParts, segment_limits
-from varve.log.housekeeping import Housekeeping, run_due_work
+from varve.log.housekeeping import Housekeeping, UpkeepFunction, UpkeepStatus
 from varve.log.log_directory import LogDirectory
 from varve.log.log_loader import LoadRequest, load_log
 from varve.log.partition_log import PartitionLog
-from varve.log.store_files import FoundPartition, find_partitions
+from varve.log.retention import RetentionPlan
+from varve.log.staged_topic import StagedTopic
+from varve.log.store_files import FoundPartition, find_partitions, partition_directories
 from varve.log.topic import Topic
 from varve.log.topic_catalog import (
     CREATING,
@@ -53,6 +60,7 @@ from varve.log.topic_catalog import (
     write_catalog,
 )
 from varve.log.topic_config import TopicConfig
+from varve.log.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks
 from varve.quantities import MIB
 from varve.storage.files import FileSystem, RealFileSystem, replace_file
 from varve.storage.flusher import Flusher
@@ -64,11 +72,16 @@ logger = logging.getLogger(__name__)
 
 _PARTITIONS_MAX: Final = 10_000  # per topic; each costs a directory and several files
 _OPENING_THREADS: Final = 4
+_CLEANER_S: Final = 15.0  # as Kafka's log.cleaner.backoff.ms
+_ARCHIVE_S: Final = 30.0  # as Kafka's remote.log.manager.task.interval.ms
 _OFFSETS_CONFIG: Final = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
     "segment.bytes": str(100 * MIB),
 }
+# How long its owner wanted a topic kept is not to be found in the files: nothing is deleted
+# until someone says so.
+_ADOPTED_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,6 +95,10 @@ class StoreSetup:
     flusher: FlushQueue | None = None  # None: a thread for each directory
     has_housekeeping: bool = True
     opening_threads: int = _OPENING_THREADS
+    archives: Archives | None = None  # None: topics cannot be archived
+    cleaner: CleanerConfig = field(default_factory=CleanerConfig)
+    # log.dir.free.bytes.min: appends are refused while fewer are free; None: 16 MiB on real disks
+    free_bytes_min: int | None = None
 
 
 class Store:
@@ -100,16 +117,21 @@ class Store:
         self._offline: dict[str, OSError] = {}
         self._directories = self._open_directories([os.path.abspath(d) for d in directories])
         self._offsets = CommittedOffsets(self._offsets_topic, setup.clock)
-        self._housekeeping: Housekeeping | None = None
         try:
             self._load()
         except BaseException:
             self._abandon()
             raise
+        self._housekeeping = Housekeeping(self.path, setup.clock)
+        self._tasks = UpkeepTasks(
+            lambda: list(self._directories), setup.clock, free_bytes_min=_free_bytes_min(setup)
+        )
+        self._tasks.register(self._housekeeping)
+        self.cleaner = Cleaner(self._all_logs, self._tasks.steady_clock, setup.cleaner)
+        self._housekeeping.add("compaction", _CLEANER_S, self._run_cleaner, takes_long=True)
+        if setup.archives is not None:
+            self._housekeeping.add("archive", _ARCHIVE_S, self._run_archive, takes_long=True)
         if setup.has_housekeeping:
-            self._housekeeping = Housekeeping(
-                self.path, lambda: list(self._directories), setup.clock
-            )
             self._housekeeping.start()
 
     # --- opening -----------------------------------------------------------------------------
@@ -186,7 +208,7 @@ class Store:
                     name=topic,
                     topic_id=known[0] if known else new_topic_id(),
                     partitions=max(numbers) + 1,
-                    config=_OFFSETS_CONFIG if topic == CONSUMER_OFFSETS_TOPIC else {},
+                    config=_OFFSETS_CONFIG if topic == CONSUMER_OFFSETS_TOPIC else _ADOPTED_CONFIG,
                 )
             )
         if strangers:
@@ -211,11 +233,19 @@ class Store:
     def _open_logs(
         self, places: dict[tuple[str, int], tuple[LogDirectory, FoundPartition]]
     ) -> None:
-        """Several partitions at a time: after a crash each may have much to re-read."""
+        """Several partitions at a time: after a crash each may have much to re-read.
 
-        def open_one(place: tuple[str, int]) -> PartitionLog:
+        One whose files cannot be read stays offline and does not stop the others.
+        """
+
+        def open_one(place: tuple[str, int]) -> PartitionLog | None:
             directory, _ = places[place]
-            return self._open_log(directory, self._catalog.topics[place[0]], place[1])
+            try:
+                return self._open_log(directory, self._catalog.topics[place[0]], place[1])
+            except OSError as error:
+                logger.error("%s-%d is offline: %s", *place, error)
+                directory.offline[place] = error
+                return None
 
         order = sorted(places)
         threads = min(self._setup.opening_threads, max(len(order), 1))
@@ -226,7 +256,8 @@ class Store:
                 logs = list(pool.map(open_one, order))
         by_topic: dict[str, dict[int, PartitionLog]] = {name: {} for name in self._catalog.topics}
         for (topic, number), log in zip(order, logs, strict=True):
-            by_topic[topic][number] = log
+            if log is not None:
+                by_topic[topic][number] = log
         for directory in self._directories:
             directory.save_found_log_starts()
         for name, entry in self._catalog.topics.items():
@@ -236,7 +267,18 @@ class Store:
                 self._config_of(entry),
                 by_topic[name],
                 partition_count=entry.partitions,
+                offline=self._why_offline,
             )
+
+    def _why_offline(self, topic: str, number: int) -> str:
+        """Why a partition that the topic has is not open here."""
+        for directory in self._directories:
+            error = directory.offline.get((topic, number))
+            if error is not None:
+                return f"{directory.path} cannot be read: {error}"
+        if self._offline:
+            return ", ".join(f"{path} cannot be used: {e}" for path, e in self._offline.items())
+        return "its directory is missing"
 
     def _open_log(self, directory: LogDirectory, entry: TopicEntry, number: int) -> PartitionLog:
         place = (entry.name, number)
@@ -277,11 +319,30 @@ class Store:
             loaded,
         )
         if place in checkpoints.cleaned:
-            log.note_compacted()
+            log.note_compacted(checkpoints.cleaned[place])
         for damage in log.damages:
             logger.error("%s", damage)
+        self._attach_archive(log, entry)
         directory.logs[place] = log
         return log
+
+    def _attach_archive(self, log: PartitionLog, entry: TopicEntry) -> None:
+        archives = self._setup.archives
+        if archives is None:
+            return
+        log.attach_archive(
+            archives.source(
+                ArchivePlace(
+                    topic=entry.name,
+                    topic_id=entry.topic_id,
+                    partition=log.partition,
+                    directory=log.directory,
+                    config=log.config,
+                    allows_gaps=log.allows_gaps,
+                    owner=self.cluster_id,
+                )
+            )
+        )
 
     def _config_of(self, entry: TopicEntry) -> TopicConfig:
         return TopicConfig.parse(entry.config, defaults=self._setup.defaults)
@@ -334,6 +395,7 @@ class Store:
                 state=CREATING,
             )
             try:
+                self._clear_leftovers(name, from_number=0)
                 self._save(self._catalog.put(entry))
                 logs: dict[int, PartitionLog] = {}
                 for number in range(partitions):
@@ -342,26 +404,38 @@ class Store:
                 self._save(self._catalog.put(entry.with_state(LIVE)))
             except OSError as error:
                 error.add_note(f"while creating topic {name!r}, which was taken back")
-                self._undo_creation(entry)
+                self._take_back(name, None)
                 raise
             topic = Topic(name, entry.topic_id, parsed, logs, partition_count=partitions)
             self._topics[name] = topic
             return topic
 
-    def _undo_creation(self, entry: TopicEntry) -> None:
-        """What was refused must not be there after the next start."""
+    def _take_back(self, name: str, entry: TopicEntry | None) -> None:
+        """What was refused must not be there after the next start: back to `entry`, or nothing."""
         try:
-            for directory in self._directories:
-                for place in [p for p in directory.logs if p[0] == entry.name]:
-                    directory.logs.pop(place).close()
-                for number in range(entry.partitions):
-                    name = partition_directory_name(entry.name, number)
-                    path = os.path.join(directory.path, name)
-                    if self._fs.exists(path):
-                        self._fs.remove_tree(path)
-            self._save(self._catalog.without(entry.name))
+            self._clear_leftovers(name, from_number=0 if entry is None else entry.partitions)
+            self._save(self._catalog.without(name) if entry is None else self._catalog.put(entry))
         except OSError as error:
-            logger.error("topic %s could not be taken back: %s", entry.name, error)
+            logger.error("a change of topic %s could not be taken back: %s", name, error)
+
+    def _clear_leftovers(self, name: str, *, from_number: int) -> None:
+        """Remove partitions that no topic has: a change of it that failed may have left some.
+
+        Done before a topic comes to have partitions of these numbers, or the records in them
+        would be its own.
+        """
+        for directory in self._directories:
+            for place in [p for p in directory.logs if p[0] == name and p[1] >= from_number]:
+                directory.logs.pop(place).close()
+            found = partition_directories(self._fs, directory.path, name)
+            leftovers = [path for number, path in found.items() if number >= from_number]
+            for path in leftovers:
+                self._fs.remove_tree(path)
+            if leftovers:
+                self._fs.sync_directory(directory.path)
+                directory.save_recovery_points()
+                directory.save_log_starts()
+                directory.save_cleaned()
 
     def _check_new(self, name: str, partitions: int) -> None:
         check_topic_name(name)
@@ -399,7 +473,10 @@ class Store:
         """Change configuration keys (None: back to the default) or add partitions."""
         with self._lock:
             topic = self.topic(name)
-            entry = self._catalog.topics[name]
+            # Should a change have failed and not been taken back, the catalog says what it wanted.
+            entry = replace(
+                self._catalog.topics[name], partitions=topic.partition_count, state=LIVE
+            )
             if config:
                 entry = self._altered(entry, config)
             if partitions is not None and name in INTERNAL_TOPICS:
@@ -413,6 +490,9 @@ class Store:
                 entry = self._catalog.topics[name]
             self._save(self._catalog.put(entry))
             topic.reconfigure(self._config_of(entry))
+            if config:
+                for log in topic.partitions:
+                    self._attach_archive(log, entry)
             return topic
 
     def _altered(self, entry: TopicEntry, config: Mapping[str, object | None]) -> TopicEntry:
@@ -437,18 +517,21 @@ class Store:
     ) -> None:
         if partitions > _PARTITIONS_MAX:
             raise ConfigError("partitions", partitions, f"must be at most {_PARTITIONS_MAX}")
-        grown = TopicEntry(
-            name=entry.name,
-            topic_id=entry.topic_id,
-            partitions=partitions,
-            config=entry.config,
-            state=CREATING,
-        )
-        self._save(self._catalog.put(grown))
-        for number in range(entry.partitions, partitions):
-            directory = self._make_partition(grown, number)
-            topic.add_log(number, self._open_log(directory, grown, number))
-        self._save(self._catalog.put(grown.with_state(LIVE)))
+        grown = replace(entry, partitions=partitions, state=CREATING)
+        try:
+            self._clear_leftovers(entry.name, from_number=entry.partitions)
+            self._save(self._catalog.put(grown))
+            logs: dict[int, PartitionLog] = {}
+            for number in range(entry.partitions, partitions):
+                directory = self._make_partition(grown, number)
+                logs[number] = self._open_log(directory, grown, number)
+            self._save(self._catalog.put(grown.with_state(LIVE)))
+        except OSError as error:
+            error.add_note(f"while adding partitions to {entry.name!r}, which was taken back")
+            self._take_back(entry.name, entry)
+            raise
+        for number, log in logs.items():
+            topic.add_log(number, log)
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic. Its name is free at once; its files go after `file.delete.delay.ms`."""
@@ -468,6 +551,8 @@ class Store:
                 self._fs.sync_directory(directory.path)
                 directory.save_recovery_points()
                 directory.save_log_starts()
+                directory.save_cleaned()
+            self._clear_leftovers(name, from_number=0)
             self._save(self._catalog.without(name))
 
     def _save(self, catalog: Catalog) -> None:
@@ -500,11 +585,169 @@ class Store:
     # --- upkeep ------------------------------------------------------------------------------
 
     def maintain(self) -> None:
-        """One pass of what the background does: rolls, syncs, unlinking, checkpoints."""
+        """One pass of everything the background does, now, in this thread.
+
+        Each task runs, also when one before it failed; the first failure is then raised.
+        """
         self._check_open()
-        run_due_work(self._directories)
-        for directory in self._directories:
-            directory.checkpoint()
+        self._housekeeping.run_all()
+
+    def upkeep(self) -> list[UpkeepStatus]:
+        """What the housekeeping does, when it last did it, how that went, and when it is next."""
+        return self._housekeeping.status()
+
+    def add_upkeep(self, name: str, interval_s: float, function: UpkeepFunction) -> None:
+        """Have the housekeeping run `function` too, on a thread of its own when it is due.
+
+        It returns the bytes of disk it gave back, or None.
+        """
+        self._housekeeping.add(name, interval_s, function, takes_long=True)
+
+    def explain_retention(self, topic: str) -> list[RetentionPlan]:
+        """For each partition, what retention would do now and why: the plan that runs."""
+        now_ms = self._tasks.steady_clock.now_ms()
+        return [log.plan_retention(now_ms) for log in self.topic(topic).partitions]
+
+    def explain_compaction(self, topic: str) -> list[CompactionPlan]:
+        """For each partition, what compaction would do now, or why it would not."""
+        now_ms = self._tasks.steady_clock.now_ms()
+        return [log.plan_compaction(now_ms) for log in self.topic(topic).partitions]
+
+    def compact(self, topic: str, *, force: bool = False) -> list[CompactionResult]:
+        """Compact the partitions of a topic that are due, now, in this thread.
+
+        With `force` all of them, whatever the ratio and the lags, active segments included:
+        they are sealed first. Logs that were left alone after a failure are tried again.
+        """
+        return self.cleaner.run_now(self.topic(topic).partitions, force=force)
+
+    def snapshot(self, path: str | os.PathLike[str]) -> StoreSnapshot:
+        """Copy the store, as it is now, to a new directory that `varve.open` opens at once.
+
+        Appends and reads go on meanwhile; topics cannot be created or deleted. Sealed segments
+        are shared with the copy where the file system allows. Durable on return; a copy that
+        was interrupted is called ``<path>.incomplete``.
+        """
+        target = os.path.abspath(os.fspath(path))
+        with self._lock:
+            self._check_open()
+            for directory in self._directories:
+                if os.path.commonpath([directory.path, target]) == directory.path:
+                    raise ConfigError("path", target, f"must not lie within {directory.path}")
+            logs = [log for topic in self._topics.values() for log in topic.partitions]
+            backup = Backup(self._fs, target, self._clock)
+            return backup.run(logs, self._catalog, self._directories[0].meta)
+
+    def _run_cleaner(self) -> int | None:
+        return sum(result.bytes_reclaimed for result in self.cleaner.run_due())
+
+    def _all_logs(self) -> list[PartitionLog]:
+        return [log for d in self._directories for log in list(d.logs.values())]
+
+    # --- archive -----------------------------------------------------------------------------
+
+    def archive_now(self) -> list[ArchiveStatus]:
+        """Copy what is due into the archives, now; say how far each has come.
+
+        What failed, and why, is in the answer: the other partitions go on.
+        """
+        self._check_open()
+        self._archives.run(self)
+        return self._archives.status(self)
+
+    def archive_status(self) -> list[ArchiveStatus]:
+        """How far the archive of each partition has come, and what failed last."""
+        archives = self._setup.archives
+        return [] if archives is None else archives.status(self)
+
+    def restore_topic(
+        self,
+        name: str,
+        url: str,
+        *,
+        to_timestamp_ms: int | None = None,
+        topic_id: uuid.UUID | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> Topic[PartitionLog]:
+        """Recreate a topic from its archive at `url`, with its id, configuration and groups.
+
+        With `to_timestamp_ms` each partition ends before the first record that is newer, and
+        the batch that holds that record goes whole. The topic is there whole, or not at all.
+        `topic_id` chooses among several topics that had the name; else it is the one archived
+        last. `config` overrides keys of the archived configuration.
+        """
+        self._check_open()
+        return self._archives.restore(
+            self,
+            name,
+            url,
+            to_timestamp_ms=to_timestamp_ms,
+            topic_id=topic_id,
+            config=config,
+        )
+
+    def stage_topic(self, name: str, topic_id: uuid.UUID, partitions: int) -> StagedTopic:
+        """Directories to be filled with a topic's files; `install_topic` makes it one."""
+        self._check_open()
+        self._check_new(name, partitions)
+        return StagedTopic.create(self._fs, self.data_dirs, name, topic_id, partitions)
+
+    def install_topic(
+        self, staged: StagedTopic, config: Mapping[str, object]
+    ) -> Topic[PartitionLog]:
+        """Make staged files a topic. A crash leaves the whole topic or nothing of it.
+
+        The catalog first says that the topic is being deleted: what is there without being
+        complete is then removed at the next start.
+        """
+        with self._lock:
+            self._check_open()
+            name = staged.topic
+            self._check_new(name, len(staged.partitions))
+            parsed = TopicConfig.parse(config, defaults=self._setup.defaults)
+            entry = TopicEntry(
+                name=name,
+                topic_id=staged.topic_id,
+                partitions=len(staged.partitions),
+                config=parsed.render(defaults=self._setup.defaults),
+                state=DELETING,
+            )
+            self._clear_leftovers(name, from_number=0)
+            self._save(self._catalog.put(entry))
+            logs: dict[int, PartitionLog] = {}
+            try:
+                staged.move_in(self._fs)
+                for number, partition in enumerate(staged.partitions):
+                    directory = next(d for d in self._directories if d.path == partition.data_dir)
+                    directory.forget((name, number))
+                    directory.checkpoints.log_starts[name, number] = partition.start
+                    directory.checkpoints.recovery_points[name, number] = partition.end
+                    logs[number] = self._open_log(directory, entry, number)
+                for directory in self._directories:
+                    directory.checkpoint()
+                    directory.save_log_starts()
+                self._save(self._catalog.put(entry.with_state(LIVE)))
+            except BaseException as error:
+                error.add_note(f"while installing topic {name!r}, which was taken back")
+                self._take_back(name, None)
+                raise
+            topic = Topic(name, entry.topic_id, parsed, logs, partition_count=entry.partitions)
+            self._topics[name] = topic
+            return topic
+
+    @property
+    def _archives(self) -> Archives:
+        archives = self._setup.archives
+        if archives is None:
+            raise ConfigError("archive.url", "", "this store was opened without archives")
+        return archives
+
+    def _run_archive(self) -> None:
+        self._archives.run(self)
+        failures = [s for s in self._archives.status(self) if s.last_error is not None]
+        if failures:
+            first = failures[0]
+            raise StorageError(f"{first.topic}-{first.partition}: {first.last_error}")
 
     def damages(self) -> list[Damage]:
         """Promised bytes that were found unreadable when the store was opened."""
@@ -523,13 +766,16 @@ class Store:
             if self._is_closed:
                 return
             self._is_closed = True
-        if self._housekeeping is not None:
-            self._housekeeping.stop()
+        if self._setup.archives is not None:
+            self._setup.archives.close()
+        self.cleaner.stop()
+        self._housekeeping.stop()
         for directory in self._directories:
             logs = list(directory.logs.values())
             for log in logs:
                 log.close()
-            directory.close(is_clean=all(log.failure is None for log in logs))
+            is_clean = not directory.offline and all(log.failure is None for log in logs)
+            directory.close(is_clean=is_clean)
         for flusher in self._flushers:
             flusher.stop()
 
@@ -555,3 +801,9 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _free_bytes_min(setup: StoreSetup) -> int:
+    if setup.free_bytes_min is not None:
+        return setup.free_bytes_min
+    return FREE_BYTES_MIN if isinstance(setup.fs, RealFileSystem) else 0

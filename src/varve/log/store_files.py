@@ -69,3 +69,18 @@ def _read_topic_id(fs: FileSystem, directory: str) -> UUID | None:
     except (FormatError, UnicodeDecodeError) as error:
         logger.warning("%s in %s is damaged: %s", PARTITION_METADATA, directory, error)
         return None
+
+
+def partition_directories(fs: FileSystem, directory: str, topic: str) -> dict[int, str]:
+    """The directories of one topic's partitions, by number; deleted ones are not among them."""
+    found: dict[int, str] = {}
+    for entry in fs.list(directory):
+        if not entry.is_directory or not entry.name.startswith(topic + "-"):
+            continue
+        try:
+            parsed = parse_directory_name(entry.name)
+        except FormatError:
+            continue
+        if parsed.state is DirectoryState.LIVE and parsed.topic == topic:
+            found[parsed.partition] = os.path.join(directory, entry.name)
+    return found

@@ -2,14 +2,15 @@
 
 import itertools
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 from uuid import UUID
 
-from varve.errors import ReadOnlyError, UnknownPartitionError
+from varve.errors import ReadOnlyError, StorageError, UnknownPartitionError
 from varve.format import kernels
 from varve.format.record import Header, Record
 from varve.log.appended import Appended, AppendedMany
+from varve.log.archived_log import ArchivedLog
 from varve.log.log_reader import LogReader
 from varve.log.partition_log import PartitionLog
 from varve.log.read_only_log import ReadOnlyLog
@@ -17,15 +18,16 @@ from varve.log.topic_config import TopicConfig
 
 _POSITIVE = 0x7FFFFFFF
 
-# PartitionLog in a store that writes, ReadOnlyLog in one that only reads.
+# PartitionLog in a store that writes, ReadOnlyLog in one that only reads, ArchivedLog in an
+# archive that is read by itself.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    LogT = TypeVar("LogT", PartitionLog, ReadOnlyLog, default=PartitionLog)
+    LogT = TypeVar("LogT", PartitionLog, ReadOnlyLog, ArchivedLog, default=PartitionLog)
 else:
     from typing import TypeVar
 
-    LogT = TypeVar("LogT", PartitionLog, ReadOnlyLog)
+    LogT = TypeVar("LogT", PartitionLog, ReadOnlyLog, ArchivedLog)
 
 
 def partition_for(key: bytes, count: int) -> int:
@@ -44,12 +46,14 @@ class Topic(Generic[LogT]):
         logs: Mapping[int, LogT],
         *,
         partition_count: int,
+        offline: Callable[[str, int], str] | None = None,
     ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.config = config
         self.partition_count = partition_count
         self._logs: dict[int, LogT] = dict(logs)
+        self._why_offline = offline
         self._turn = itertools.count()
 
     def __repr__(self) -> str:
@@ -61,11 +65,18 @@ class Topic(Generic[LogT]):
         return [self._logs[number] for number in sorted(self._logs)]
 
     def partition(self, number: int) -> LogT:
-        """The log of one partition."""
+        """The log of one partition. `StorageError` while its files cannot be had."""
         try:
             return self._logs[operator.index(number)]
         except KeyError:
+            if self._why_offline is not None and 0 <= number < self.partition_count:
+                reason = self._why_offline(self.name, number)
+                raise StorageError(f"{self.name}-{number} is offline: {reason}") from None
             raise UnknownPartitionError(self.name, number, count=self.partition_count) from None
+
+    def has_partition(self, number: int) -> bool:
+        """Whether the log of that partition is open here."""
+        return number in self._logs
 
     def add_log(self, number: int, log: LogT) -> None:
         """By the store: a partition was added."""

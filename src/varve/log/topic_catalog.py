@@ -25,15 +25,17 @@ import crc32c
 from varve.errors import FormatError, StorageError
 from varve.format.file_names import check_topic_name
 from varve.format.partition_metadata import decode_topic_id, encode_topic_id
+from varve.log.durable_log import FULL_DISK_ERRNOS
 from varve.log.topic_config import TopicConfig
-from varve.quantities import MIB
-from varve.storage.files import FileSystem, read_whole, replace_file
+from varve.quantities import KIB, MIB
+from varve.storage.files import FileSystem, read_whole, replace_file, write_all
 
 CATALOG_FILE: Final = "varve-topics"
 _COPY_FILE: Final = "varve-topics.copy"
 _MAGIC: Final = "varve-topics"
 _VERSION: Final = "1"
 _CATALOG_BYTES_MAX: Final = 256 * MIB
+_PADDED_TO_BYTES: Final = 4 * KIB
 
 CREATING: Final = "creating"
 LIVE: Final = "live"
@@ -86,6 +88,9 @@ def render_catalog(catalog: Catalog) -> bytes:
         indent=1,
         sort_keys=True,
     ).encode()
+    # Blanks up to a whole number of blocks: then the next one fits in its place, see `_overwrite`.
+    head_size = len(f"{_MAGIC} {_VERSION} {catalog.generation} 00000000\n")
+    body += b" " * (-(head_size + len(body)) % _PADDED_TO_BYTES)
     checked = f"{catalog.generation}\n".encode() + body
     head = f"{_MAGIC} {_VERSION} {catalog.generation} {crc32c.crc32c(checked):08x}\n"
     return head.encode() + body
@@ -131,7 +136,29 @@ def write_catalog(fs: FileSystem, directories: Sequence[str], catalog: Catalog) 
     content = render_catalog(catalog)
     for directory in directories:
         for name in (CATALOG_FILE, _COPY_FILE):
-            replace_file(fs, os.path.join(directory, name), content)
+            path = os.path.join(directory, name)
+            try:
+                replace_file(fs, path, content)
+            except OSError as error:
+                if error.errno not in FULL_DISK_ERRNOS:
+                    raise
+                _overwrite(fs, path, content, error)
+
+
+def _overwrite(fs: FileSystem, path: str, content: bytes, full: OSError) -> None:
+    """On a full disk a topic must still be deletable: write into the blocks that are there.
+
+    Not atomic; but the other copy is not touched until this one is durable.
+    """
+    file = fs.open_write(path)
+    try:
+        if file.size() < len(content):
+            raise full
+        write_all(file, 0, content)
+        file.truncate_to(len(content))
+        file.sync()
+    finally:
+        file.close()
 
 
 def read_catalog(fs: FileSystem, directories: Sequence[str]) -> Catalog | None:

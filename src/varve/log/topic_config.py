@@ -27,7 +27,7 @@ _RATIO, _BOOLEAN, _TEXT, _LIST = (
 _FOR_EVER: Final = str(INT64_MAX)
 _REPLICAS: Final = r"\*|[0-9]+:[0-9]+"
 _NO_EFFECT: Final = "Accepted so that Kafka's tools work, without effect: "
-_TIERED: Final = f"{_NO_EFFECT}tiered storage is not available, see archive.url."
+_TIERED: Final = f"{_NO_EFFECT}see archive.url, which takes the place of tiered storage."
 _ONE_REPLICA: Final = f"{_NO_EFFECT}a partition has one replica."
 
 _REMOVED_IN_KAFKA_4: Final = frozenset(
@@ -82,7 +82,8 @@ class TopicConfig:
         "preallocate", _BOOLEAN, "false", f"{_NO_EFFECT}segments grow as they are written.",
     )  # fmt: skip
     key_index: bool = _key(
-        "key.index", _BOOLEAN, "false", "Keep an index of the keys of each sealed segment.",
+        "key.index", _BOOLEAN, "false",
+        "Keep an index of the keys of each sealed segment, for find and history.",
         since_varve=True,
     )  # fmt: skip
 
@@ -109,12 +110,13 @@ class TopicConfig:
     )  # fmt: skip
     retention_ms: int | None = _key(
         "retention.ms", _DURATION, "604800000",
-        "With policy delete, segments whose newest record is older are deleted.",
+        "With policy delete, segments whose newest record is older are deleted; a record from the "
+        "future counts as of its append.",
         none_text="-1",
     )  # fmt: skip
     retention_bytes: int | None = _key(
         "retention.bytes", _SIZE, "-1",
-        "With policy delete, the oldest segments are deleted while the partition is larger.",
+        "With policy delete, the oldest segments are deleted while at least this much remains.",
         none_text="-1",
     )  # fmt: skip
     retention_segments: int | None = _key(
@@ -185,12 +187,25 @@ class TopicConfig:
 
     # --- archive -----------------------------------------------------------------------------
     archive_url: str | None = _key(
-        "archive.url", _TEXT, "", "Where sealed segments are copied to; empty: nowhere.",
+        "archive.url", _TEXT, "",
+        "Where sealed segments are copied to, as file:///dir or s3://bucket/dir; empty: nowhere.",
+        pattern=r"file:(//(localhost)?)?/(?!/).*|(?!file:)[a-z][a-z0-9+.-]*://[^/].*",
         none_text="", since_varve=True,
     )  # fmt: skip
     archive_after_ms: int | None = _key(
-        "archive.after.ms", _DURATION, "-1", "Segments sealed for longer than this are archived.",
+        "archive.after.ms", _DURATION, "-1",
+        "How long after its last append a sealed segment is archived; -1: at once.",
         none_text="-1", since_varve=True,
+    )  # fmt: skip
+    local_retention_ms: int = _key(
+        "local.retention.ms", _DURATION, "-2",
+        "With archive.url, how long archived segments are kept locally too; -2: as retention.ms.",
+        minimum=-2,
+    )  # fmt: skip
+    local_retention_bytes: int = _key(
+        "local.retention.bytes", _SIZE, "-2",
+        "With archive.url, how many bytes are kept locally; -2: as retention.bytes.",
+        minimum=-2,
     )  # fmt: skip
 
     # --- Kafka's, for things we do not have --------------------------------------------------
@@ -207,8 +222,6 @@ class TopicConfig:
         "follower.replication.throttled.replicas", _LIST, "", _ONE_REPLICA, pattern=_REPLICAS
     )
     remote_storage_enable: bool = _key("remote.storage.enable", _BOOLEAN, "false", _TIERED)
-    local_retention_ms: int = _key("local.retention.ms", _DURATION, "-2", _TIERED, minimum=-2)
-    local_retention_bytes: int = _key("local.retention.bytes", _SIZE, "-2", _TIERED, minimum=-2)
     remote_log_copy_disable: bool = _key("remote.log.copy.disable", _BOOLEAN, "false", _TIERED)
     remote_log_delete_on_disable: bool = _key(
         "remote.log.delete.on.disable", _BOOLEAN, "false", _TIERED
@@ -231,6 +244,12 @@ class TopicConfig:
                 self.min_compaction_lag_ms,
                 f"must not exceed max.compaction.lag.ms = {self.max_compaction_lag_ms}",
             )
+        if self.archive_url is not None and self.is_compacted:
+            raise ConfigError(
+                "archive.url",
+                self.archive_url,
+                "a compacted topic cannot be archived: its segments are rewritten",
+            )
         if self.remote_storage_enable:
             raise ConfigError(
                 "remote.storage.enable", "true", "tiered storage is not available; set archive.url"
@@ -247,7 +266,11 @@ class TopicConfig:
             if key is None:
                 raise ConfigError(name, raw, _why_unknown(name))
             values[key.field_name] = key.parse(raw)
-        return replace(defaults if defaults is not None else cls(), **values)
+        base = defaults if defaults is not None else cls()
+        if "compact" in values.get("cleanup_policy", base.cleanup_policy):
+            # A store may archive by default; that is not meant for topics that cannot be.
+            values.setdefault("archive_url", None)
+        return replace(base, **values)
 
     def render(self, *, defaults: "TopicConfig | None" = None) -> dict[str, str]:
         """The keys that differ from `defaults` (Kafka's when not given), as text."""

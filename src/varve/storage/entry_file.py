@@ -15,6 +15,7 @@ the file; they are skipped here.
 """
 
 import contextlib
+import errno
 from struct import Struct
 from typing import Final
 
@@ -24,6 +25,8 @@ from varve.storage.files import FileSystem, read_whole, replace_file, write_all
 
 # Kafka's default for the largest index is 10 MiB; this bounds what a damaged one can cost.
 _READ_BYTES_MAX: Final = 64 * MIB
+
+_FULL_DISK_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class EntryFile:
@@ -265,7 +268,15 @@ class EntryFile:
         return view[: 0 if low == 1 and view[:size] == unused else low * size]
 
     def _replace(self, content: bytes) -> None:
-        replace_file(self._fs, self._path, content)
+        try:
+            replace_file(self._fs, self._path, content)
+        except OSError as error:
+            if self._active is None or error.errno not in _FULL_DISK_ERRNOS:
+                raise
+            # No room for another one beside it. Without a file the entries are still in memory,
+            # and the next flush that finds room writes them all.
+            self._fs.remove(self._path)
+            content = b""
         self._flushed_size = self._file_size = len(content)
 
 

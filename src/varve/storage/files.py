@@ -191,6 +191,10 @@ class FileSystem(Protocol):
         """A second name for a file; `FileExistsError` when the new name is taken."""
         ...
 
+    def is_shared(self, path: str) -> bool:
+        """Whether the file has another name too; changing it in place would change that."""
+        ...
+
     def sync_directory(self, path: str) -> None:
         """Make the names in the directory durable."""
         ...
@@ -369,10 +373,11 @@ class RealFile:
 class RealWordMap:
     """Words in a shared memory map. See `WordMap`."""
 
-    __slots__ = ("_map", "_words")
+    __slots__ = ("_map", "_path", "_words")
 
-    def __init__(self, mapped: mmap.mmap) -> None:
+    def __init__(self, mapped: mmap.mmap, path: str) -> None:
         self._map = mapped
+        self._path = path
         self._words = memoryview(mapped).cast("q")
 
     def __getitem__(self, index: int, /) -> int:
@@ -382,7 +387,15 @@ class RealWordMap:
         self._words[index] = value
 
     def sync(self) -> None:
-        self._map.flush()
+        # By a descriptor and not by mmap.flush, which keeps every other thread waiting (it does
+        # not let go of the interpreter's lock). What was stored through a shared map is part of
+        # the file for fsync too.
+        fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            with _noting("syncing", self._path):
+                _sync_data(fd)
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
         self._words.release()
@@ -416,7 +429,7 @@ class RealFileSystem:
                 file.sync()
             access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
             with _noting("mapping", path):
-                return RealWordMap(_map(file.fileno(), wanted, access=access))
+                return RealWordMap(_map(file.fileno(), wanted, access=access), path)
         finally:
             file.close()
 
@@ -463,6 +476,9 @@ class RealFileSystem:
 
     def link(self, existing: str, new: str) -> None:
         os.link(existing, new)
+
+    def is_shared(self, path: str) -> bool:
+        return os.stat(path).st_nlink > 1
 
     def sync_directory(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

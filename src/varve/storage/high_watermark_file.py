@@ -63,6 +63,7 @@ class HighWatermarkFile:
         self._durable: Offset | None = None
         self._durable_turn = 0
         self._is_unpublished = False
+        self._is_unsynced = False
         if writable:
             self._words = words = fs.map_words(self._path, WORD_COUNT, writable=True)
             if words[0] != _MAGIC:
@@ -74,6 +75,11 @@ class HighWatermarkFile:
     @property
     def path(self) -> str:
         return self._path
+
+    @property
+    def is_unsynced(self) -> bool:
+        """Whether something was published since the last `sync`."""
+        return self._is_unsynced
 
     def publish(
         self,
@@ -90,6 +96,7 @@ class HighWatermarkFile:
         words = self._words
         assert words is not None, f"{self._path} is closed"
         assert self._is_writable, f"{self._path} was opened for reading"
+        self._is_unsynced = True
         if high_watermark is not None:
             words[_HIGH_WATERMARK_WORD] = high_watermark
             words[_HIGH_WATERMARK_WORD + 1] = ~high_watermark
@@ -127,6 +134,7 @@ class HighWatermarkFile:
     def sync(self) -> None:
         """Make what was published durable."""
         assert self._words is not None, f"{self._path} is closed"
+        self._is_unsynced = False  # before: what is published meanwhile counts as unsynced
         self._words.sync()
 
     def close(self) -> None:

@@ -33,6 +33,7 @@ from varve.quantities import NO_TIMESTAMP, FilePosition, Offset
 from varve.storage.files import FileSystem
 from varve.storage.segment import Segment
 from varve.storage.segment_reader import SegmentReader
+from varve.storage.segment_times import is_true_entry
 
 logger = logging.getLogger(__name__)
 
@@ -71,10 +72,14 @@ class FoundSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFiles:
-    """What is in a partition directory once it is tidy."""
+    """What is in a partition directory once it is tidy.
+
+    `is_changing`: segments are being replaced, so the list may lack some.
+    """
 
     segments: list[FoundSegment]
     snapshots: list[Offset]
+    is_changing: bool = False
 
 
 def tidy_directory(fs: FileSystem, directory: str) -> FoundFiles:
@@ -101,8 +106,10 @@ def tidy_directory(fs: FileSystem, directory: str) -> FoundFiles:
 def find_files(fs: FileSystem, directory: str) -> FoundFiles:
     """The segments and snapshots of a directory, in order; changes nothing."""
     sizes: dict[tuple[Offset, FileKind], int] = {}
+    is_changing = False
     for entry in fs.list(directory):
         parsed = parse_segment_file_name(entry.name)
+        is_changing = is_changing or (parsed is not None and parsed.suffix == SWAP)
         if parsed is not None and parsed.suffix == NO_SUFFIX and not entry.is_directory:
             sizes[parsed.base_offset, parsed.kind] = entry.size
     segments = [
@@ -118,7 +125,7 @@ def find_files(fs: FileSystem, directory: str) -> FoundFiles:
         if kind is FileKind.LOG
     ]
     snapshots = sorted(offset for offset, kind in sizes if kind is FileKind.SNAPSHOT)
-    return FoundFiles(segments=segments, snapshots=snapshots)
+    return FoundFiles(segments=segments, snapshots=snapshots, is_changing=is_changing)
 
 
 def _parsed_names(fs: FileSystem, directory: str) -> dict[str, SegmentFileName]:
@@ -169,6 +176,8 @@ def _finish_swaps(
             and first <= parsed.base_offset < end
         ]
         _remove(fs, directory, replaced)
+        # Names reach the disk in any order: what was replaced must not come back beside it.
+        fs.sync_directory(directory)
     # Log files last: while one is still a `.swap`, a second crash comes back here.
     for name in sorted(swaps, key=lambda name: swaps[name].kind is FileKind.LOG):
         parsed = swaps[name]
@@ -180,10 +189,18 @@ def _finish_swaps(
 def _range_of(
     fs: FileSystem, directory: str, name: str, base_offset: Offset
 ) -> tuple[Offset, Offset]:
+    """The offsets of a replacement. Of a damaged one no more is believed than its name.
+
+    What it was to replace then stays beside it: better twice than not at all.
+    """
     file = fs.open_read(os.path.join(directory, name))
     reader = SegmentReader(file, base_offset, file.size())
-    for _ in reader.chunks(FilePosition(0), base_offset):
-        pass
+    try:
+        for _ in reader.chunks(FilePosition(0), base_offset):
+            pass
+    except CorruptSegmentError as error:
+        logger.warning("%s", error)
+        return base_offset, Offset(base_offset + 1)
     return base_offset, Offset(max(reader.next_offset, base_offset + 1))
 
 
@@ -284,7 +301,12 @@ def _walk_start(
     if from_offset > segment.base_offset and _has_sane_indexes(segment, file_size):
         entry_offset, position = segment.offset_index.lookup(Offset(from_offset - 1))
         header = _header_at(segment, position)
-        if position > 0 and header is not None and header.last_offset == entry_offset:
+        if (
+            position > 0
+            and header is not None
+            and header.last_offset == entry_offset
+            and _has_true_times(segment, entry_offset)
+        ):
             segment.offset_index.truncate_to(Offset(entry_offset + 1))
             segment.time_index.truncate_to(Offset(entry_offset + 1))
             segment.transaction_index.truncate_to(from_offset)
@@ -308,6 +330,13 @@ def _has_sane_indexes(segment: Segment, file_size: int) -> bool:
     except FormatError:
         return False
     return True
+
+
+def _has_true_times(segment: Segment, last_offset: Offset) -> bool:
+    """Whether the last time index entry up to `last_offset` is what the log says."""
+    segment.time_index.truncate_to(Offset(last_offset + 1))
+    entry = segment.time_index.last_entry
+    return entry[0] == NO_TIMESTAMP or is_true_entry(segment, entry)
 
 
 def _header_at(segment: Segment, position: FilePosition) -> BatchHeader | None:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from varve.errors import FormatError
+from varve.errors import CorruptSegmentError, FormatError
 from varve.format import kernel_tables as tables
 from varve.format import kernels
 from varve.format.batch import BatchDecoder
@@ -26,8 +26,10 @@ from varve.format.file_names import DELETED, NO_SUFFIX, FileKind, segment_file_n
 from varve.quantities import INT64_MAX, MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
 from varve.storage.files import Buffer, File, FileSystem, write_all
 from varve.storage.handle_cache import HandleCache
+from varve.storage.key_index import KeyIndex
 from varve.storage.offset_index import OffsetIndex
 from varve.storage.segment_reader import IndexHint, SegmentReader
+from varve.storage.segment_times import find_largest
 from varve.storage.time_index import TimeIndex
 from varve.storage.transaction_index import TransactionIndex
 
@@ -46,6 +48,7 @@ _UNFLUSHED_ENTRIES_MAX: Final = 128
 _REWRITE_BYTES: Final = 1 * MIB
 
 _NOT_SEEN: Final = -2
+_BASE_TIMESTAMP_POSITION: Final = 27  # in a batch, see `format.batch_header`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,7 @@ class Segment:
         self.created_ms = created_ms
         self.offset_limit = offset_limit
         self.directory = directory
+        self.key_index = KeyIndex(fs, self.path(FileKind.KEYINDEX))
         self._fs = fs
         self._file = file
         self._handles = handles
@@ -108,6 +112,8 @@ class Segment:
         self._unflushed_entries = 0
         self._is_frozen = file is None
         self.needs_new_indexes = False
+        self._is_retired = False
+        self._distrusted_from: Offset | None = None
         self._is_index_full = file is not None and (offset_index.is_full or time_index.is_full)
         self._largest: tuple[TimestampMs, Offset] | None = None
         self._lock = threading.Lock()
@@ -206,6 +212,7 @@ class Segment:
         Index entries past the end of the log are dropped.
         """
         index_bytes = self._limits.index_bytes_max
+        self.key_index.remove()
         self._file = self._fs.open_write(self.path(FileKind.LOG))
         self.offset_index = OffsetIndex.open_active(
             self._fs, self.path(FileKind.INDEX), self.base_offset, max_bytes=index_bytes
@@ -220,6 +227,13 @@ class Segment:
         self._is_frozen = False
         self._note_index_room()
 
+    def reopen_transaction_index(self, offset: Offset) -> None:
+        """Keep the aborted transactions that ended below `offset`; take others in again."""
+        self.transaction_index = TransactionIndex.open_active(
+            self._fs, self.path(FileKind.TXNINDEX), self.base_offset
+        )
+        self.transaction_index.truncate_to(offset)
+
     # --- facts -------------------------------------------------------------------------------
 
     def path(self, kind: FileKind, suffix: str = NO_SUFFIX) -> str:
@@ -232,6 +246,16 @@ class Segment:
     @property
     def is_active(self) -> bool:
         return not self._is_frozen
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the files are complete and durable, indexes included."""
+        return self._is_frozen and not self.offset_index.is_active and not self.needs_new_indexes
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether the files lie in an archive and are fetched when read."""
+        return False
 
     @property
     def record_count(self) -> int:
@@ -264,8 +288,14 @@ class Segment:
                 Offset(max(self._state[tables.S_MAX_TIMESTAMP_OFFSET], self.base_offset)),
             )
         if self._largest is None:
-            self._largest = self.time_index.last_entry
+            self._largest = find_largest(self)
         return self._largest
+
+    def first_timestamp(self) -> TimestampMs | None:
+        """The base timestamp of the first batch; None where there is none."""
+        header = self.file().read_at(_BASE_TIMESTAMP_POSITION, 8) if self.size else b""
+        value = int.from_bytes(header, "big", signed=True) if len(header) == 8 else NO_TIMESTAMP
+        return None if value < 0 else TimestampMs(value)
 
     def modified_ms(self) -> TimestampMs:
         return TimestampMs(self._fs.modified_ms(self.name))
@@ -362,6 +392,7 @@ class Segment:
     def sync_log(self) -> None:
         """Make the batches durable; the file's name is the directory's to sync."""
         if self._file is not None:
+            self._rewrite_distrusted()
             self._file.sync()
 
     def sync_index(self) -> None:
@@ -430,6 +461,7 @@ class Segment:
         record_count: int,
     ) -> None:
         """Start the facts from what is known of the batches that are not walked."""
+        self._state[tables.S_UNINDEXED] = 0
         self._state[tables.S_FIRST_TIMESTAMP] = first_timestamp
         self._state[tables.S_MAX_TIMESTAMP] = max_timestamp
         self._state[tables.S_INDEXED_TIMESTAMP] = max_timestamp
@@ -458,16 +490,25 @@ class Segment:
         self._state = new_walk_state()
         self._note_index_room()
 
-    def rewrite_from(self, offset: Offset) -> None:
-        """Write the batches from `offset` on once more, as they are. Durable after `sync_log`.
+    def distrust_from(self, offset: Offset) -> None:
+        """The batches from `offset` on may not be on the disk, whatever a sync says of them.
 
-        A sync that failed may leave pages that read well and count as clean, but are not on
-        the disk. Only written again do they get there.
+        A sync that failed under the last owner may have left pages that read well and count as
+        clean. Only written again do they get there, so the next `sync_log` does that first.
         """
+        self._distrusted_from = offset
+
+    def _rewrite_distrusted(self) -> None:
         assert self._file is not None, self.name
+        offset, self._distrusted_from = self._distrusted_from, None
+        if offset is None:
+            return
         position: int | None = 0
         if offset > self.base_offset:
-            position = self.reader().locate(offset, self.hint(offset))
+            try:
+                position = self.reader().locate(offset, self.hint(offset))
+            except CorruptSegmentError as error:
+                position = error.position  # it begins with damage, which stays as it is
         while position is not None and position < self.size:
             piece = self._file.read_at(position, min(_REWRITE_BYTES, self.size - position))
             write_all(self._file, position, piece)
@@ -504,7 +545,7 @@ class Segment:
                 file = self._file
                 if file is None:
                     file = self._file = self._fs.open_read(self.name)
-        if self._is_frozen:
+        if self._is_frozen and not self._is_retired:
             self._handles.touch(self)
         return file
 
@@ -525,15 +566,44 @@ class Segment:
             # Derived: an index that cannot be read only costs time.
             return self.base_offset, FilePosition(0)
 
+    def batches_of(self, key: bytes, *, size: int) -> list[FilePosition] | None:
+        """Where batches lie that may hold `key`, by the key index; None when it cannot tell.
+
+        `size` is that of the log file now: an index that was made from another is not asked.
+        """
+        if not self._is_frozen:
+            return None
+        found = self.key_index.batches_of(key, log_size=size)
+        if found is not None:
+            self._handles.touch(self)
+        return found
+
+    def build_key_index(self) -> int:
+        """Make the key index of a sealed segment anew; return its entries."""
+        assert self._is_frozen, self.name
+        return self.key_index.build(self.reader(), self.base_offset, self.size)
+
     def release(self) -> None:
         """Give the files back until the next read. See `HandleCache`."""
-        if self._is_frozen and not self.offset_index.is_active:
+        if self._is_frozen and not self._is_retired and not self.offset_index.is_active:
             self._file = None
             self.offset_index.release()
             self.time_index.release()
             self.transaction_index.release()
+            self.key_index.release()
 
     # --- leaving -----------------------------------------------------------------------------
+
+    def retire(self) -> None:
+        """Another segment is about to take the names: whoever reads this one keeps its files.
+
+        They stay open until nobody refers to this object any more.
+        """
+        self._is_retired = True
+        self._handles.forget(self)
+        self.file()
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.count  # noqa: B018  loads it
 
     def mark_deleted(self) -> list[str]:
         """Rename every file to `.deleted`; return the new paths. Readers keep what they hold."""
@@ -556,3 +626,4 @@ class Segment:
         self.offset_index.close()
         self.time_index.close()
         self.transaction_index.close()
+        self.key_index.release()

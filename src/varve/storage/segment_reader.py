@@ -12,7 +12,7 @@ from typing import Final
 from varve.errors import CorruptSegmentError, FormatError
 from varve.format import kernel_tables as tables
 from varve.format import kernels
-from varve.format.batch import DAMAGE_STOPS, BatchDecoder, BatchInfo, describe_stop
+from varve.format.batch import DAMAGE_STOPS, BatchDecoder, BatchInfo, RecordRun, describe_stop
 from varve.format.batch_header import HEADER_SIZE, LOG_OVERHEAD, decode_batch_header
 from varve.quantities import INT32_MAX, INT64_MAX, KIB, MIB, FilePosition, Offset
 from varve.storage.files import File
@@ -74,7 +74,8 @@ class SegmentReader:
         The batch at `position` starts at `next_offset`, or behind it where gaps are allowed.
         Batches that end at or before `start_offset` are passed over; the walk ends before the
         first that begins at or past `stop_offset`. `position` and `next_offset` of this object
-        always name the end of what was handed out. Raises `CorruptSegmentError`.
+        always name the end of what was handed out. Raises `CorruptSegmentError`, unless reading
+        can go on at or before `start_offset`: then nothing that was asked for is damaged.
         """
         self.position, self.next_offset = position, next_offset
         while self.position < self._size:
@@ -87,21 +88,26 @@ class SegmentReader:
                 self._advance(sound)
             if first < sound:
                 yield first, sound
-            if self.next_offset >= stop_offset:
+            if self.next_offset >= min(stop_offset, self._offset_limit):
                 return  # what follows may be half-written: nobody asked for it
-            if sound < count:
-                raise self._damage("the checksum does not match")
-            if self.decoder.stop == tables.STOP_OFFSET:
+            if self.decoder.stop == tables.STOP_OFFSET and sound == count:
                 return
-            chunk_bytes = self._after(count, got, chunk_bytes)
+            try:
+                if sound < count:
+                    raise self._damage("the checksum does not match")
+                chunk_bytes = self._after(count, got, chunk_bytes)
+            except CorruptSegmentError as error:
+                if error.next_offset is None or error.next_offset > start_offset:
+                    raise
+                self._go_on_behind_damage()
 
     def locate(self, offset: Offset, hint: IndexHint) -> FilePosition | None:
         """Where the batch lies that holds `offset`, or the first one behind it; None past the end.
 
         `next_offset` of this object is then the offset that batch starts at. `hint` comes from
-        an index and is believed only if the batch it speaks of is there. Looks at headers
-        alone. Raises `CorruptSegmentError` when `offset` itself lies in a stretch that cannot
-        be read.
+        an index and is believed only if the batch it speaks of is there. Checksums are verified
+        on the way: a damaged header would lead past sound batches, or claim offsets of others.
+        Raises `CorruptSegmentError` when `offset` itself lies in a stretch that cannot be read.
         """
         self.position, self.next_offset = FilePosition(0), self._base_offset
         if hint[1]:
@@ -109,21 +115,35 @@ class SegmentReader:
         chunk_bytes = _CHUNK_BYTES_MIN
         while self.position < self._size:
             count, got = self._load(chunk_bytes, INT64_MAX)
-            for index in range(count):
+            sound = self.decoder.sound_count()
+            for index in range(sound):
                 if self.decoder.field(index, tables.B_NEXT_OFFSET) > offset:
                     self.next_offset = Offset(self.decoder.field(index, tables.B_BASE_OFFSET))
                     return FilePosition(
                         self.chunk_position + self.decoder.field(index, tables.B_POSITION)
                     )
-            if count:
-                self._advance(count)
+            if sound:
+                self._advance(sound)
             try:
+                if sound < count:
+                    raise self._damage("the checksum does not match")
                 chunk_bytes = self._after(count, got, chunk_bytes)
             except CorruptSegmentError as error:
                 if error.next_offset is None or error.next_offset > offset:
                     raise
                 self._go_on_behind_damage()
         return None
+
+    def runs_at(
+        self, position: FilePosition, *, start_offset: Offset, stop_offset: Offset
+    ) -> Iterator[RecordRun]:
+        """The records of the one batch at `position`, as some index has it."""
+        header = decode_batch_header(self._file.read_at(position, HEADER_SIZE))
+        for first, _ in self.chunks(position, header.base_offset, chunk_bytes=header.size):
+            yield from self.decoder.runs(
+                first, first + 1, start_offset=start_offset, stop_offset=stop_offset
+            )
+            return
 
     def resume_after(self, position: int, offset_min: Offset) -> BatchInfo | None:
         """The first sound batch that starts behind `position`: where reading goes on.
@@ -132,7 +152,7 @@ class SegmentReader:
         checksum says so.
         """
         at = position
-        buffer = bytearray(_SEARCH_BYTES)
+        buffer = bytearray(min(_SEARCH_BYTES, max(self._size - at, 0)))
         while self._size - at >= HEADER_SIZE:
             view = memoryview(buffer)[: min(len(buffer), self._size - at)]
             got = self._file.read_into(at, view)

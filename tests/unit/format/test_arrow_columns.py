@@ -21,10 +21,10 @@ def columns_of(
     decoder = BatchDecoder()
     decoder.scan(memoryview(data), 0, len(data))
     collected = ArrowColumns(columns)
+    ready: list[pa.RecordBatch] = []
     for run in decoder.runs(0, decoder.count, start_offset=start, stop_offset=stop):
-        collected.add(run)
-    batch = collected.take()
-    assert batch is not None
+        ready += collected.add(run)
+    [batch] = ready + collected.take()
     batch.validate(full=True)
     return batch
 
@@ -128,8 +128,8 @@ def test_what_was_taken_is_not_handed_out_again() -> None:
     for run in decoder.runs(0, decoder.count):
         collected.add(run)
 
-    assert collected.take() is not None
-    assert collected.take() is None
+    assert len(collected.take()) == 1
+    assert collected.take() == []
 
 
 def test_columns_live_on_when_the_bytes_they_came_from_are_overwritten() -> None:
@@ -141,23 +141,44 @@ def test_columns_live_on_when_the_bytes_they_came_from_are_overwritten() -> None
         collected.add(run)
     data[:] = bytes(len(data))
 
-    batch = collected.take()
+    [batch] = collected.take()
 
-    assert batch is not None
     assert batch.column("value").to_pylist() == [b"value"]
     assert batch.column("key").to_pylist() == [b"key"]
 
 
-def test_enough_rows_or_bytes_make_it_full() -> None:
-    by_rows, by_bytes = ArrowColumns(("offset",)), ArrowColumns(("value",))
-    many = bytes(client_batch(*[b""] * 70_000))
-    large = bytes(client_batch(b"x" * (5 << 20)))
-    for collected, data in ((by_rows, many), (by_bytes, large)):
-        decoder = BatchDecoder()
-        decoder.scan(memoryview(data), 0, len(data))
-        assert not collected.is_full
-        for run in decoder.runs(0, 1):
-            collected.add(run)
-        assert collected.is_full
-        collected.take()
-        assert not collected.is_full
+def handed_out(data: bytes, columns: tuple[str, ...]) -> tuple[list[int], list[int]]:
+    """Rows of the record batches that were ready on the way, and of what was left."""
+    decoder = BatchDecoder()
+    decoder.scan(memoryview(data), 0, len(data))
+    collected = ArrowColumns(columns)
+    ready = [batch for run in decoder.runs(0, decoder.count) for batch in collected.add(run)]
+    return [batch.num_rows for batch in ready], [batch.num_rows for batch in collected.take()]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ready", "left"),
+    [
+        ([1], [], [1]),
+        ([1, 1], [], [2]),
+        ([70_000], [70_000], []),
+        ([10, 70_000, 10], [10, 70_000], [10]),
+        ([5_000, 5_000, 10], [10_000], [10]),
+    ],
+)
+def test_small_runs_are_put_together_and_large_ones_handed_on(
+    sizes: list[int], ready: list[int], left: list[int]
+) -> None:
+    data, offset = b"", 0
+    for size in sizes:
+        data += bytes(client_batch(*[b""] * size, base_offset=offset, codec=Codec.LZ4))
+        offset += size
+
+    assert handed_out(data, ("offset",)) == (ready, left)
+
+
+def test_many_bytes_are_enough_too() -> None:
+    data = bytes(client_batch(b"x" * (5 << 20)))
+
+    assert handed_out(data, ("value",)) == ([1], [])
+    assert handed_out(data, ("offset",)) == ([], [1])

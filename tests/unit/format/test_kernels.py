@@ -176,9 +176,7 @@ def test_a_run_of_plain_batches_stops_before_a_compressed_and_a_control_batch() 
         assert kernels.parse_plain_batches(data, rows, 0, 2, words(8 * 9))[:3] == (0, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("offset", "row"), [(0, 0), (10, 0), (11, 1), (12, 2), (13, 3), (99, 3)]
-)
+@pytest.mark.parametrize(("offset", "row"), [(0, 0), (10, 0), (11, 1), (12, 2), (13, 3), (99, 3)])
 def test_the_first_row_at_an_offset(offset: int, row: int) -> None:
     table = parsed(bytes(client_batch(b"a", b"b", b"c", base_offset=10)), 3)
 
@@ -427,9 +425,7 @@ def test_the_first_batch_is_never_indexed_and_the_others_by_the_bytes_before_the
 
 def test_time_entries_carry_the_largest_time_so_far_and_whose_it_was() -> None:
     times = [50, 20, 90, 70]
-    batches = [
-        client_batch(b"x", base_offset=i, timestamps=[time]) for i, time in enumerate(times)
-    ]
+    batches = [client_batch(b"x", base_offset=i, timestamps=[time]) for i, time in enumerate(times)]
 
     _, entries, state = walk(batches, 0)
 

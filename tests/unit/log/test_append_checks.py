@@ -189,9 +189,7 @@ def test_the_last_offset_delta_must_be_that_of_the_last_record(delta: int) -> No
 @pytest.mark.parametrize("count", [2, 4, 1000])
 def test_the_count_must_be_that_of_the_records(count: int, codec: Codec) -> None:
     payload = b"".join(raw_record(offset_delta=index) for index in range(3))
-    batch = raw_batch(
-        compress(codec, payload) if codec else payload, count=count, attributes=codec
-    )
+    batch = raw_batch(compress(codec, payload) if codec else payload, count=count, attributes=codec)
 
     with pytest.raises(FormatError):
         check(batch)

@@ -111,9 +111,7 @@ def end_transaction(
     )
     return log.append_marker(
         batch,
-        marker(
-            producer_id, epoch=epoch, coordinator_epoch=coordinator_epoch, is_abort=is_abort
-        ),
+        marker(producer_id, epoch=epoch, coordinator_epoch=coordinator_epoch, is_abort=is_abort),
     )
 
 
@@ -128,7 +126,9 @@ def test_a_new_log_is_empty_and_usable(log: PartitionLog) -> None:
     assert log.append(b"first").offset == 0
 
 
-def test_offsets_are_given_in_order_and_records_come_back(log: PartitionLog, clock: ManualClock) -> None:
+def test_offsets_are_given_in_order_and_records_come_back(
+    log: PartitionLog, clock: ManualClock
+) -> None:
     first = log.append(b"a", key=b"k", headers=[("h", b"x")], timestamp_ms=NOW - 5)
     clock.advance(3)
     second = log.append(None)
@@ -710,9 +710,7 @@ def test_segment_facts_are_shown(fs: SimulatedFileSystem, clock: ManualClock) ->
 def test_a_log_is_cut_at_any_offset_and_goes_on_there(offset: int, is_reopened: bool) -> None:
     fs = SimulatedFileSystem()
     size = len(client_batch(b"v0"))
-    store, log = new_log(
-        fs, {"internal.segment.bytes": 3 * size, "index.interval.bytes": 0}
-    )
+    store, log = new_log(fs, {"internal.segment.bytes": 3 * size, "index.interval.bytes": 0})
     append_all(log, 10)
 
     log.truncate_to(offset)

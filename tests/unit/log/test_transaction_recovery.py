@@ -14,6 +14,7 @@ from varve.quantities import Offset, ProducerId, TimestampMs
 
 PRODUCER = 7
 TURNS = 12
+KEPT = {"retention.ms": "-1"}  # the batches bear old timestamps
 
 
 def write_turn(log: PartitionLog, turn: int) -> None:
@@ -40,7 +41,9 @@ def write_turn(log: PartitionLog, turn: int) -> None:
 
 
 def aborted(log: PartitionLog) -> list[AbortedTransaction]:
-    return [entry for segment in log.view().segments for entry in segment.transaction_index.entries()]
+    return [
+        entry for segment in log.view().segments for entry in segment.transaction_index.entries()
+    ]
 
 
 def writable(store: varve.Store) -> PartitionLog:
@@ -69,13 +72,13 @@ def test_aborted_transactions_survive_a_crash(
     """What was not synced by the last checkpoint may be lost; the log has it all the same."""
     synced: set[Path] = set()
     with varve.open(tmp_path / "data") as store:
-        store.create_topic("t", config={"internal.segment.bytes": segment_bytes})
+        store.create_topic("t", config={**KEPT, "internal.segment.bytes": segment_bytes})
         log = writable(store)
         for turn in range(TURNS):
             write_turn(log, turn)
             if turn == checkpoint_at:
                 store.maintain()
-                synced = {path for path in (tmp_path / "data").rglob("*.txnindex")}
+                synced = set((tmp_path / "data").rglob("*.txnindex"))
         assert aborted(log) == EXPECTED
         shutil.copytree(tmp_path / "data", tmp_path / "crashed")
     if has_lost_indexes:
@@ -91,7 +94,7 @@ def test_aborted_transactions_survive_a_crash(
 
 def test_aborted_transactions_are_still_indexed_after_a_clean_restart(tmp_path: Path) -> None:
     with varve.open(tmp_path / "data") as store:
-        store.create_topic("t", config={"internal.segment.bytes": "600"})
+        store.create_topic("t", config={**KEPT, "internal.segment.bytes": "600"})
         for turn in range(TURNS - 1):
             write_turn(writable(store), turn)
 

@@ -283,6 +283,18 @@ def test_a_link_is_a_second_name_for_the_same_file(place: Place) -> None:
     assert place.content("second") == b"abc"
 
 
+def test_a_file_with_two_names_is_shared(place: Place) -> None:
+    path = place.path("first")
+    place.fs.create(path).close()
+    assert not place.fs.is_shared(path)
+
+    place.fs.link(path, place.path("second"))
+
+    assert place.fs.is_shared(path)
+    place.fs.remove(place.path("second"))
+    assert not place.fs.is_shared(path)
+
+
 def test_a_link_refuses_a_name_that_is_taken(place: Place) -> None:
     path, taken = place.put("file"), place.put("taken")
 

@@ -1,0 +1,193 @@
+"""Compacting a log: one thread, nine records of ten superseded, what stays synced to the disk.
+
+The rate is of input: bytes, or records, of the log as it was. The input comes from the page
+cache. Compaction reads and checks it twice, once for its keys and once to copy what stays; the
+limit beside it does just that, and writes and syncs as many bytes as stay.
+"""
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.measure import Context, Row, Stopwatch, Target, measure_row
+from bench.observed_fs import UnsyncedFileSystem
+from bench.peers import PIECE_BYTES, new_file, read_seconds
+from bench.workload import OS, TOPIC, fresh_path, log_files, log_of
+from varve.format.compression import Codec
+from varve.log.compaction_run import CompactionOutcome
+from varve.log.store import Store, StoreSetup
+from varve.quantities import KIB, MIB
+
+_UNIQUE_PART = 10  # one key in so many records
+
+
+def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
+    """Each makes one row."""
+    return {
+        "1 KiB": large_value_rows,
+        "100 B": small_value_rows,
+        "100 B, all keys different": unique_key_rows,
+        "lz4": compressed_rows,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class DirtyLog:
+    """A store whose log has never been compacted, to be copied for each run."""
+
+    path: Path
+    size_bytes: int
+    records: int
+    kept_bytes: int
+
+
+def large_value_rows(context: Context) -> list[Row]:
+    dirty = _prepare(context, value_size=KIB, total_bytes=context.pick(768, 192) * MIB)
+    return [_megabytes_row(context, dirty, "compaction, 1 KiB values", Target(bound=400.0))]
+
+
+def compressed_rows(context: Context) -> list[Row]:
+    dirty = _prepare(
+        context, value_size=KIB, total_bytes=context.pick(384, 128) * MIB, codec=Codec.LZ4
+    )
+    return [_megabytes_row(context, dirty, "compaction, 1 KiB values in lz4 batches", None)]
+
+
+def _megabytes_row(context: Context, dirty: DirtyLog, title: str, target: Target | None) -> Row:
+    row = measure_row(
+        title,
+        lambda: dirty.size_bytes / _compaction_seconds(context, dirty) / 1e6,
+        runs=context.runs,
+        durability="disk",
+        unit="MB/s",
+        limit=(
+            "read + crc32c twice, write",
+            lambda: dirty.size_bytes / _limit(context, dirty) / 1e6,
+        ),
+        target=target,
+        note=_note(dirty),
+    )
+    shutil.rmtree(dirty.path)
+    return row
+
+
+def small_value_rows(context: Context) -> list[Row]:
+    dirty = _prepare(context, value_size=100, total_bytes=context.pick(400, 150) * 1_000_000)
+    return [_records_row(context, dirty, "compaction, 100 B values", Target(bound=3.0))]
+
+
+def unique_key_rows(context: Context) -> list[Row]:
+    dirty = _prepare(
+        context, value_size=100, total_bytes=context.pick(300, 100) * 1_000_000, unique_part=1
+    )
+    return [_records_row(context, dirty, "compaction, 100 B values, nothing to remove", None)]
+
+
+def _records_row(context: Context, dirty: DirtyLog, title: str, target: Target | None) -> Row:
+    row = measure_row(
+        title,
+        lambda: dirty.records / _compaction_seconds(context, dirty) / 1e6,
+        runs=context.runs,
+        durability="disk",
+        unit="M records/s",
+        limit=("read + crc32c twice, write", lambda: dirty.records / _limit(context, dirty) / 1e6),
+        target=target,
+        note=_note(dirty),
+    )
+    shutil.rmtree(dirty.path)
+    return row
+
+
+def _note(dirty: DirtyLog) -> str:
+    return (
+        f"{dirty.size_bytes // MIB} MiB, {dirty.records:,} records, "
+        f"{dirty.kept_bytes // MIB} MiB of them stay; one thread"
+    )
+
+
+# --- one run ----------------------------------------------------------------------------------
+
+
+def _prepare(
+    context: Context,
+    *,
+    value_size: int,
+    total_bytes: int,
+    unique_part: int = _UNIQUE_PART,
+    codec: Codec = Codec.NONE,
+) -> DirtyLog:
+    """Records whose keys are drawn at random from a tenth as many, in batches as they come."""
+    rng = random.Random(value_size)
+    records = total_bytes // value_size
+    keys = [b"key %012d" % number for number in range(max(records // unique_part, 1))]
+    noise = rng.randbytes(4 * MIB)
+    path = fresh_path(context.directory, "dirty")
+    per_call = max(MIB // value_size, 1)
+    config = {
+        **OS,
+        "cleanup.policy": "compact",
+        "segment.bytes": "128MiB",
+        "compression.type": codec.name.lower() if codec else "producer",
+    }
+    with Store([str(path)], StoreSetup(fs=UnsyncedFileSystem(), has_housekeeping=False)) as store:
+        store.create_topic(TOPIC, config=config)
+        log = log_of(store)
+        written = 0
+        while written < records:
+            starts = rng.choices(range(0, len(noise) - value_size, 16), k=per_call)
+            if unique_part == 1:
+                chosen = [keys[(written + i) % len(keys)] for i in range(per_call)]
+            else:
+                chosen = rng.choices(keys, k=per_call)
+            values = [noise[at : at + value_size // 2] * 2 for at in starts]
+            log.append_many(list(zip(chosen, values, strict=True)))
+            written += per_call
+        log.roll()
+        size_bytes = log.size_bytes
+    dirty = DirtyLog(path, size_bytes, written, 0)
+    copy = _copied(context, dirty)
+    with Store([str(copy)], StoreSetup(has_housekeeping=False)) as store:
+        store.compact(TOPIC, force=True)
+        kept_bytes = log_of(store).size_bytes
+    shutil.rmtree(copy)
+    return DirtyLog(path, size_bytes, written, kept_bytes)
+
+
+def _compaction_seconds(context: Context, dirty: DirtyLog) -> float:
+    path = _copied(context, dirty)
+    with Store([str(path)], StoreSetup(has_housekeeping=False)) as store:
+        with Stopwatch() as watch:
+            (result,) = store.compact(TOPIC, force=True)
+        assert result.outcome is CompactionOutcome.DONE, result
+        assert result.records_read == dirty.records, result
+    shutil.rmtree(path)
+    return watch.seconds
+
+
+def _copied(context: Context, dirty: DirtyLog) -> Path:
+    """A copy that may be compacted. Sealed segments are linked: they are never written to."""
+
+    def copy(source: str, target: str) -> None:
+        if source.endswith(".log") and os.path.getsize(source):
+            os.link(source, target)
+        else:
+            shutil.copy2(source, target)
+
+    path = fresh_path(context.directory, "copy")
+    shutil.copytree(dirty.path, path, copy_function=copy)
+    return path
+
+
+def _limit(context: Context, dirty: DirtyLog) -> float:
+    """Seconds of the least that has to be done."""
+    files = log_files(dirty.path)
+    seconds = read_seconds(files, with_checksum=True) + read_seconds(files, with_checksum=True)
+    piece = bytes(PIECE_BYTES)
+    with new_file(context.directory / "plain") as fd, Stopwatch() as watch:
+        for _ in range(-(-dirty.kept_bytes // PIECE_BYTES)):
+            os.write(fd, piece)
+        os.fdatasync(fd)
+    return seconds + watch.seconds

@@ -1,0 +1,105 @@
+"""An archive opened by itself: its topics, read without the store that wrote them."""
+
+from types import TracebackType
+from uuid import UUID
+
+from varve.archive.manifest import ArchivedTopic
+from varve.archive.object_store import open_object_store
+from varve.archive.partition_archive import ArchiveParts, PartitionArchive
+from varve.archive.restore import find_topics
+from varve.archive.segment_cache import CACHE_BYTES, SegmentCache
+from varve.errors import LogClosedError, UnknownTopicError
+from varve.log.archived_log import ArchivedLog
+from varve.log.archived_segments import ArchivePlace
+from varve.log.topic import Topic
+from varve.log.topic_config import TopicConfig
+from varve.storage.files import FileSystem, RealFileSystem
+from varve.storage.handle_cache import HandleCache
+
+
+def open_archive(
+    url: str, *, cache_bytes: int = CACHE_BYTES, fs: FileSystem | None = None
+) -> "ArchiveStore":
+    """Open the archive at `url` for reading, wherever it was written.
+
+    Files that are read are kept in a temporary directory, at most `cache_bytes` of them.
+    """
+    return ArchiveStore(url, cache_bytes=cache_bytes, fs=fs or RealFileSystem())
+
+
+class ArchiveStore:
+    """The topics of an archive. Any thread may use it. Close it to remove its cache."""
+
+    def __init__(self, url: str, *, cache_bytes: int, fs: FileSystem) -> None:
+        self._objects = open_object_store(url, fs)
+        cache = SegmentCache(fs, bytes_max=cache_bytes)
+        self._parts = ArchiveParts(fs=fs, cache=cache, handles=HandleCache())
+        self._topics: dict[UUID, Topic[ArchivedLog]] = {}
+        self._is_closed = False
+
+    @property
+    def url(self) -> str:
+        return self._objects.url
+
+    def topics(self) -> list[str]:
+        """The names of all topics, in order."""
+        self._check_open()
+        return [name for name in self._objects.names("") if find_topics(self._objects, name)]
+
+    def topic(self, name: str, *, topic_id: UUID | None = None) -> Topic[ArchivedLog]:
+        """A topic as it was archived last; `topic_id` chooses among those that had the name."""
+        self._check_open()
+        for archived in reversed(find_topics(self._objects, name)):
+            if topic_id is None or archived.topic_id == topic_id:
+                known = self._topics.get(archived.topic_id)
+                return known or self._open(archived)
+        raise UnknownTopicError(name)
+
+    def _open(self, archived: ArchivedTopic) -> Topic[ArchivedLog]:
+        config = TopicConfig.parse(archived.config)
+        logs: dict[int, ArchivedLog] = {}
+        for number in range(archived.partitions):
+            place = ArchivePlace(
+                topic=archived.topic,
+                topic_id=archived.topic_id,
+                partition=number,
+                directory="",
+                config=config,
+                allows_gaps=False,
+                owner=None,
+            )
+            source = PartitionArchive(self._objects, place, self._parts)
+            allows_gaps = source.manifest.allows_gaps
+            logs[number] = ArchivedLog(archived.topic, number, source, allows_gaps=allows_gaps)
+        topic: Topic[ArchivedLog] = Topic(
+            archived.topic,
+            archived.topic_id,
+            config,
+            logs,
+            partition_count=archived.partitions,
+        )
+        self._topics[archived.topic_id] = topic
+        return topic
+
+    def close(self) -> None:
+        """Let go of all files and remove the cache. Safe to repeat."""
+        self._is_closed = True
+        for topic in self._topics.values():
+            for log in topic.partitions:
+                log.close()
+        self._parts.cache.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LogClosedError(f"the archive {self.url}")
+
+    def __enter__(self) -> "ArchiveStore":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,234 @@
+"""Making a topic again from its archive: whole, or as it was at a point in time.
+
+Everything is fetched into staging directories, checked against the manifest, synced, and only
+then made a topic, so a crash leaves the whole topic or none of it. The order:
+
+    1  fetch and check the files of every partition, cut them at the point in time
+    2  where archiving goes on in the same place: take the archive over from the lost store
+    3  commit the groups' offsets, none past the end of what was restored
+    4  install the topic
+
+A point in time is a timestamp T. A partition ends before its first record that is newer than T,
+in order of offsets; later records with older timestamps go with it, as order is what a log is.
+Batches are not taken apart: the batch that holds that record goes whole, with records in it
+that are older. Such a topic no longer agrees with its archive, which still holds what was cut,
+so it has no `archive.url` until it is given another one.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Mapping
+from uuid import UUID
+
+from varve.archive.manifest import ArchivedTopic, Manifest, SegmentCopy
+from varve.archive.object_store import ObjectStore, copy_into
+from varve.archive.partition_archive import ArchiveParts, PartitionArchive
+from varve.archive.topic_keeper import read_topic
+from varve.errors import FormatError, StorageError, UnknownTopicError
+from varve.format.file_names import FileKind, segment_file_name
+from varve.format.partition_metadata import decode_topic_id
+from varve.log.archived_log import ArchivedLog
+from varve.log.archived_segments import ArchivePlace
+from varve.log.staged_topic import StagedPartition, StagedTopic
+from varve.log.store import Store
+from varve.log.topic import Topic
+from varve.log.topic_config import TopicConfig
+from varve.quantities import INT64_MAX, Offset
+from varve.storage.checkpoint_file import write_epoch_checkpoint
+from varve.storage.segment import Segment, SegmentLimits
+
+logger = logging.getLogger(__name__)
+
+
+def find_topics(objects: ObjectStore, name: str) -> list[ArchivedTopic]:
+    """Every topic of that name that was archived there, the one changed last at the end."""
+    found: list[ArchivedTopic] = []
+    for part in objects.names(name):
+        try:
+            topic_id = decode_topic_id(part)
+        except FormatError:
+            continue  # not ours
+        topic = read_topic(objects, name, topic_id)
+        if topic is not None:
+            found.append(topic)
+    found.sort(key=lambda topic: topic.updated_ms)
+    return found
+
+
+class TopicRestore:
+    """Restores topics from one object store into one store."""
+
+    def __init__(self, objects: ObjectStore, parts: ArchiveParts, store: Store) -> None:
+        self._objects = objects
+        self._parts = parts
+        self._fs = parts.fs
+        self._store = store
+
+    def find(self, name: str, topic_id: UUID | None) -> ArchivedTopic:
+        """The topic of that name and id, or the last that had the name."""
+        for topic in reversed(find_topics(self._objects, name)):
+            if topic_id is None or topic.topic_id == topic_id:
+                return topic
+        raise UnknownTopicError(name)
+
+    def run(
+        self,
+        archived: ArchivedTopic,
+        url: str,
+        *,
+        to_timestamp_ms: int | None,
+        config: Mapping[str, object] | None,
+    ) -> Topic:
+        texts: dict[str, object] = dict(archived.config)
+        if "archive.url" in texts:
+            texts["archive.url"] = url if to_timestamp_ms is None else ""
+        texts.update(config or {})
+        parsed = TopicConfig.parse(texts)  # refused before anything is fetched
+        staged = self._store.stage_topic(archived.topic, archived.topic_id, archived.partitions)
+        try:
+            sources = [
+                self._source(archived, number, partition.path, parsed)
+                for number, partition in enumerate(staged.partitions)
+            ]
+            for partition, source in zip(staged.partitions, sources, strict=True):
+                source.refresh()
+                self._fill(partition, source, to_timestamp_ms)
+            if to_timestamp_ms is None and texts.get("archive.url") == url:
+                for source in sources:
+                    source.take_over()
+            self._commit_groups(archived, staged, to_timestamp_ms)
+            topic = self._store.install_topic(staged, texts)
+        except BaseException:
+            staged.discard(self._fs)
+            raise
+        logger.info("restored topic %s from %s", archived.topic, self._objects.url)
+        return topic
+
+    def _source(
+        self, archived: ArchivedTopic, number: int, directory: str, config: TopicConfig
+    ) -> PartitionArchive:
+        place = ArchivePlace(
+            topic=archived.topic,
+            topic_id=archived.topic_id,
+            partition=number,
+            directory=directory,
+            config=config,
+            allows_gaps=False,
+            owner=self._store.cluster_id,
+        )
+        return PartitionArchive(self._objects, place, self._parts)
+
+    # --- one partition -----------------------------------------------------------------------
+
+    def _fill(
+        self, partition: StagedPartition, source: PartitionArchive, to_timestamp_ms: int | None
+    ) -> None:
+        """Fetch what of the partition is wanted. Durable but for the directory's names."""
+        manifest = source.manifest
+        end = manifest.end if to_timestamp_ms is None else _cut_at(source, to_timestamp_ms)
+        partition.start = source.state().start
+        partition.end = Offset(max(end, partition.start))
+        if end <= partition.start:
+            return  # nothing of it may be read: the log goes on, empty, at its start
+        for copy in manifest.segments:
+            if copy.base_offset < end:
+                self._fetch_segment(partition.path, source, copy, end)
+        epochs = [entry for entry in manifest.epochs if entry.start_offset < end]
+        write_epoch_checkpoint(self._fs, partition.path, epochs)
+        if end < manifest.end:
+            self._cut_last(partition.path, manifest, end)
+
+    def _fetch_segment(
+        self, directory: str, source: PartitionArchive, copy: SegmentCopy, end: Offset
+    ) -> None:
+        for file in copy.files:
+            named_by = copy.next_offset if file.kind is FileKind.SNAPSHOT else copy.base_offset
+            if named_by > end:
+                continue  # the producers' state behind the cut
+            path = os.path.join(directory, segment_file_name(named_by, file.kind))
+            key = source.key_of(copy, file.kind)
+            digest = hashlib.sha256()
+            try:
+                pieces = self._objects.read(key)
+                copy_into(self._fs, path, pieces, size=file.size, note=digest.update, sync=True)
+                if digest.hexdigest() != file.sha256:
+                    raise FormatError("its SHA-256 is not that of the manifest")
+            except FormatError as error:
+                reason = f"{self._objects.url}/{key} is damaged: {error.reason}"
+                raise StorageError(reason) from error
+            # Retention counts from the last append, which the restore does not change.
+            self._fs.set_modified_ms(path, copy.modified_ms)
+
+    def _cut_last(self, directory: str, manifest: Manifest, end: Offset) -> None:
+        """Cut the segment that holds `end`, a batch boundary, and its indexes there."""
+        copy = next(s for s in manifest.segments if s.base_offset < end <= s.next_offset)
+        if copy.next_offset == end:
+            return
+        segment = Segment.open_sealed(
+            self._fs,
+            directory,
+            copy.base_offset,
+            size=copy.size,
+            next_offset=copy.next_offset,
+            handles=self._parts.handles,
+            limits=SegmentLimits(
+                index_bytes_max=INT64_MAX,
+                index_interval_bytes=0,
+                is_dense=not manifest.allows_gaps,
+            ),
+        )
+        position = segment.reader().locate(end, segment.hint(end))
+        assert position is not None, (copy, end)
+        segment.activate(now_ms=copy.modified_ms)
+        segment.truncate_to(position, end)
+        segment.sync_log()
+        segment.sync_index()
+        segment.close()
+        self._fs.set_modified_ms(segment.path(FileKind.LOG), copy.modified_ms)
+
+    # --- groups ------------------------------------------------------------------------------
+
+    def _commit_groups(
+        self, archived: ArchivedTopic, staged: StagedTopic, to_timestamp_ms: int | None
+    ) -> None:
+        """Groups go on where they were at the time, within what was restored.
+
+        A group that this store knows already keeps its place, unless that lies past the end.
+        """
+        wanted: dict[str, dict[tuple[str, int], tuple[int, str]]] = {}
+        moment = archived.moment_at(to_timestamp_ms)
+        for offset in () if moment is None else moment.offsets:
+            place = (archived.topic, offset.partition)
+            wanted.setdefault(offset.group, {})[place] = (offset.offset, offset.metadata)
+        for group in self._store.groups():
+            for place, known in self._store.group(group).details().items():
+                if place[0] == archived.topic:
+                    wanted.setdefault(group, {})[place] = (known.offset, known.metadata)
+        for group, offsets in wanted.items():
+            clamped: dict[tuple[str, int], int | tuple[int, str]] = {
+                place: (_within(staged.partitions[place[1]], offset), metadata)
+                for place, (offset, metadata) in offsets.items()
+                if place[1] < len(staged.partitions)
+            }
+            self._store.group(group).commit(clamped)
+
+
+def _cut_at(source: PartitionArchive, to_timestamp_ms: int) -> Offset:
+    """Where the batch begins that holds the first record newer than `to_timestamp_ms`."""
+    manifest = source.manifest
+    place = source.place
+    log = ArchivedLog(place.topic, place.partition, source, allows_gaps=manifest.allows_gaps)
+    match = log.find_time(to_timestamp_ms + 1)
+    if match is None:
+        return manifest.end
+    segments = log.view().segments
+    segment = segments[segments.floor(match.offset)]
+    reader = segment.reader()
+    found = reader.locate(match.offset, segment.hint(match.offset))
+    assert found is not None, match
+    return Offset(min(match.offset, reader.next_offset))
+
+
+def _within(partition: StagedPartition, offset: int) -> int:
+    return min(max(offset, partition.start), partition.end)

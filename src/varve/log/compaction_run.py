@@ -1,0 +1,398 @@
+"""Compacting one log: the newest record of each key stays, at its offset, in its order.
+
+    1  the map     walk over the dirty part, and note the newest offset of each key. Where there
+                   are more keys than the map holds, the run ends where it was full
+    2  rewriting   walk over everything up to there, group of segments by group, and write what
+                   stays into `.cleaned` files; verify and sync them
+    3  the swap    each group in turn takes the place of its sources; see `segment_swap`
+    4  checkpoint  how far the log is clean now
+
+A run that stops anywhere leaves a log that is compacted up to some group, which is as good a
+log as before or after. Memory is bounded: the map, and a few megabytes.
+"""
+
+import logging
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from varve.errors import CorruptSegmentError, DiskFullError
+from varve.format import kernel_tables as tables
+from varve.format.batch import BatchDecoder
+from varve.format.batch_header import decode_batch_header
+from varve.format.file_names import FileKind
+from varve.format.index_entry import AbortedTransaction
+from varve.log import key_map as keys
+from varve.log.batch_filter import RECORDS_PER_RUN, SPECIAL, BatchFilter, parse_plain_run
+from varve.log.compactable_log import CompactableLog, CompactionSource
+from varve.log.compaction_plan import CompactionPlan, SegmentSummary, group_segments
+from varve.log.compaction_transactions import TransactionWalk
+from varve.log.key_map import KeyMap
+from varve.quantities import INT32_MAX, INT64_MAX, MIB, FilePosition, Offset, TimestampMs
+from varve.storage.segment import Segment
+from varve.storage.segment_reader import SegmentReader
+from varve.storage.segment_rewrite import SegmentRewrite
+
+logger = logging.getLogger(__name__)
+
+CHUNK_BYTES: Final = 1 * MIB
+_BATCHES_PER_CHUNK: Final = 8192
+_SLOTS_MIN: Final = 64
+_REWRITE_BYTES_MAX: Final = INT32_MAX  # positions in an offset index are 32 bits
+
+
+class CompactionOutcome(StrEnum):
+    """How a run ended."""
+
+    DONE = "done"
+    MAP_FULL = "done as far as the keys fit the map"
+    OVERTAKEN = "given up: the log was cut, or segments deleted, meanwhile"
+    STOPPED = "given up: the store is closing"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionResult:
+    """What one run did. Bytes are those of log files."""
+
+    topic: str
+    partition: int
+    outcome: CompactionOutcome
+    first_dirty: Offset
+    cleaned_up_to: Offset
+    started_ms: TimestampMs
+    duration_s: float = 0.0
+    keys: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    keyless_dropped: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    bytes_reclaimed: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    error: str | None = None
+
+
+class CompactionStoppedError(Exception):
+    """Raised by the one who paces a run, to end it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """What a run may use.
+
+    secret   16 random bytes that the hash of keys is keyed with
+    pace     told of bytes read or written; may wait, and may raise to end the run
+    """
+
+    map_bytes: int
+    load_factor: float
+    secret: bytes
+    pace: Callable[[int], None]
+    rewrite_bytes_max: int = _REWRITE_BYTES_MAX
+
+
+class CompactionRun:
+    """One run over one log. Its figures may be looked at from another thread meanwhile."""
+
+    def __init__(
+        self,
+        log: CompactableLog,
+        plan: CompactionPlan,
+        settings: RunSettings,
+        *,
+        now_ms: TimestampMs,
+    ) -> None:
+        self.log = log
+        self.plan = plan
+        self.now_ms = now_ms
+        self.key_count = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.bytes_reclaimed = 0
+        self.bytes_total = plan.clean_bytes + 2 * plan.cleanable_bytes
+        self._settings = settings
+        self._records_read = 0
+        self._records_kept = 0
+        self._keyless = 0
+        self._segments_before = 0
+        self._segments_after = 0
+        self._end = plan.first_dirty
+
+    @property
+    def progress(self) -> float:
+        """How much of what is to be read has been, from 0 to 1."""
+        return min(self.bytes_read / self.bytes_total, 1.0) if self.bytes_total else 1.0
+
+    def run(self) -> CompactionResult:
+        """Do it. Raises what ends it early, and then leaves no file behind."""
+        source = self.log.begin_compaction()
+        try:
+            return self._run(source)
+        except FileNotFoundError as error:  # retention was faster
+            return self.result(CompactionOutcome.OVERTAKEN, error=str(error))
+
+    def _run(self, source: CompactionSource) -> CompactionResult:
+        key_map = self._build_map(source)
+        self.key_count = key_map.used
+        self._end = Offset(max(min(key_map.latest + 1, self.plan.first_uncleanable), 0))
+        upper = self._end if key_map.is_full else self.plan.first_uncleanable
+        batch_filter = self._new_filter(source, key_map, upper)
+        for group in self._groups(source, upper):
+            if not self._compact_group(source, group, batch_filter):
+                return self.result(CompactionOutcome.OVERTAKEN)
+        self._end = upper
+        if not self.log.finish_compaction(source, upper):
+            return self.result(CompactionOutcome.OVERTAKEN)
+        return self.result(
+            CompactionOutcome.MAP_FULL if key_map.is_full else CompactionOutcome.DONE
+        )
+
+    def result(
+        self, outcome: CompactionOutcome, *, error: str | None = None, duration_s: float = 0.0
+    ) -> CompactionResult:
+        """What was done so far, under that outcome."""
+        is_clean = outcome in (CompactionOutcome.DONE, CompactionOutcome.MAP_FULL)
+        return CompactionResult(
+            topic=self.log.topic,
+            partition=self.log.partition,
+            outcome=outcome,
+            first_dirty=self.plan.first_dirty,
+            cleaned_up_to=self._end if is_clean else self.plan.first_dirty,
+            started_ms=self.now_ms,
+            duration_s=duration_s,
+            keys=self.key_count,
+            records_read=self._records_read,
+            records_kept=self._records_kept,
+            keyless_dropped=self._keyless,
+            bytes_read=self.bytes_read,
+            bytes_written=self.bytes_written,
+            bytes_reclaimed=self.bytes_reclaimed,
+            segments_before=self._segments_before,
+            segments_after=self._segments_after,
+            error=error,
+        )
+
+    # --- the map -------------------------------------------------------------------------------
+
+    def _build_map(self, source: CompactionSource) -> KeyMap:
+        first, stop = self.plan.first_dirty, self.plan.first_uncleanable
+        key_map = self._new_map(first, stop)
+        transactions = TransactionWalk(source.aborted_transactions(first, stop))
+        table = array("q", bytes(8 * tables.RECORD_ROW * RECORDS_PER_RUN))
+        decoder = BatchDecoder(batches_max=_BATCHES_PER_CHUNK)
+        for index in range(max(source.segments.floor(first), 0), len(source.segments)):
+            segment = source.segments[index]
+            if segment.base_offset >= stop:
+                break
+            reader = segment.reader()
+            reader.decoder = decoder
+            position = FilePosition(0)
+            if first > segment.base_offset:
+                located = reader.locate(first, segment.hint(first))
+                if located is None:
+                    continue
+                position = located
+            next_offset = reader.next_offset if position else segment.base_offset
+            for run_first, run_stop in reader.chunks(
+                position, next_offset, start_offset=first, chunk_bytes=CHUNK_BYTES
+            ):
+                self._pass(reader)
+                _map_chunk(key_map, decoder, run_first, run_stop, transactions, table)
+                if key_map.is_full:
+                    return key_map
+            # Offsets that earlier compactions removed are accounted for too.
+            key_map.pass_to(min(source.segments.end_of(index), stop))
+        return key_map
+
+    def _new_map(self, first: Offset, stop: Offset) -> KeyMap:
+        settings = self._settings
+        slots = min(settings.map_bytes // keys.SLOT_BYTES, keys.SLOTS_MAX)
+        # No more than one key for each offset: a short range needs no large map.
+        slots = max(min(slots, int((stop - first) / settings.load_factor) + 2), _SLOTS_MIN)
+        limit = max(min(int(slots * settings.load_factor), slots - 1), 1)
+        return KeyMap(slots, limit, settings.secret, first)
+
+    def _pass(self, reader: SegmentReader) -> None:
+        size = reader.position - reader.chunk_position
+        self.bytes_read += size
+        self._settings.pace(size)
+
+    # --- rewriting -----------------------------------------------------------------------------
+
+    def _new_filter(self, source: CompactionSource, key_map: KeyMap, upper: Offset) -> BatchFilter:
+        first = source.segments.first_offset
+        return BatchFilter(
+            key_map,
+            TransactionWalk(source.aborted_transactions(first, upper)),
+            retained=source.last_offsets | {upper - 1},
+            marker_epochs=source.marker_epochs,
+            now_ms=self.now_ms,
+            delete_retention_ms=source.config.delete_retention_ms,
+        )
+
+    def _groups(self, source: CompactionSource, upper: Offset) -> list[list[Segment]]:
+        pairs = source.summaries(upper)
+        by_base: dict[Offset, Segment] = {segment.base_offset: segment for segment, _ in pairs}
+        groups: list[tuple[SegmentSummary, ...]] = group_segments(
+            [summary for _, summary in pairs],
+            segment_bytes_max=source.config.segment_bytes_effective,
+            index_bytes_max=source.config.segment_index_bytes,
+        )
+        return [[by_base[summary.base_offset] for summary in group] for group in groups]
+
+    def _compact_group(
+        self, source: CompactionSource, group: Sequence[Segment], batch_filter: BatchFilter
+    ) -> bool:
+        """False when the log changed so that the result is of no use."""
+        size = sum(segment.size for segment in group)
+        if source.fs.free_bytes(source.directory) < size:
+            raise DiskFullError(source.name)
+        writer = _GroupWriter(source, group[0].base_offset, self._settings.rewrite_bytes_max)
+        try:
+            is_changed = self._rewrite(group, batch_filter, writer)
+            if not is_changed and len(group) == 1:
+                self._segments_before += 1
+                self._segments_after += 1
+                writer.discard()
+                return True
+            writer.finish(modified_ms=group[-1].modified_ms())
+            if not self.log.replace_segments(source, group, writer.rewrites):
+                writer.discard()
+                return False
+        except BaseException:
+            if self.log.failure is None:  # else recovery decides over the files
+                writer.discard()
+            raise
+        self.bytes_written += writer.size
+        self.bytes_reclaimed += size - writer.size
+        self._segments_before += len(group)
+        self._segments_after += len(writer.rewrites)
+        return True
+
+    def _rewrite(
+        self, group: Sequence[Segment], batch_filter: BatchFilter, writer: "_GroupWriter"
+    ) -> bool:
+        """Write what stays of the group; True when that is not what it was."""
+        counts = batch_filter.counts
+        for i in range(len(counts)):
+            counts[i] = 0
+        decoder = BatchDecoder(batches_max=_BATCHES_PER_CHUNK)
+        for segment in group:
+            reader = segment.reader()
+            reader.decoder = decoder
+            for first, stop in reader.chunks(
+                FilePosition(0), segment.base_offset, chunk_bytes=CHUNK_BYTES
+            ):
+                self._pass(reader)
+                kept, written = batch_filter.records_kept, writer.size
+                batch_filter.take(decoder, first, stop, writer.write)
+                writer.note(batch_filter.records_kept - kept, batch_filter.aborted)
+                batch_filter.aborted.clear()
+                self._settings.pace(writer.size - written)
+        self._records_read += counts[keys.COUNT_READ]
+        self._records_kept += counts[keys.COUNT_KEPT]
+        self._keyless += counts[keys.COUNT_KEYLESS]
+        return batch_filter.has_changed
+
+
+def _map_chunk(
+    key_map: KeyMap,
+    decoder: BatchDecoder,
+    first: int,
+    stop: int,
+    transactions: TransactionWalk,
+    table: "array[int]",
+) -> None:
+    """Enter the records of batches [first, stop), except what was aborted, until it is full."""
+    index = first
+    while index < stop and not key_map.is_full:
+        end = keys.run_end(decoder.rows, index, stop, SPECIAL)
+        if end > index:
+            parsed_table, parsed, index = parse_plain_run(decoder, index, end, table)
+            key_map.put(decoder.data, parsed_table, parsed)
+        else:
+            _map_special(key_map, decoder, index, transactions)
+            index += 1
+        if not key_map.is_full:
+            key_map.pass_to(decoder.field(index - 1, tables.B_NEXT_OFFSET))
+
+
+def _map_special(
+    key_map: KeyMap, decoder: BatchDecoder, index: int, transactions: TransactionWalk
+) -> None:
+    batch = decoder.batch(index)
+    if batch.is_control:
+        records = decoder.parse(index).records() if batch.record_count else []
+        transactions.meet_control(batch, records[0].key or b"" if records else None)
+    elif not transactions.is_aborted(batch) and batch.record_count:
+        run = decoder.parse(index)
+        key_map.put(run.data, run.table, run.end)
+
+
+class _GroupWriter:
+    """The rewrites that one group becomes: one, unless it outgrows what a segment may be."""
+
+    def __init__(self, source: CompactionSource, base_offset: Offset, bytes_max: int) -> None:
+        self._source = source
+        self._bytes_max = bytes_max
+        self._record_count = 0
+        self._aborted: list[AbortedTransaction] = []
+        self.rewrites = [self._new_rewrite(base_offset)]
+
+    def _new_rewrite(self, base_offset: Offset) -> SegmentRewrite:
+        source = self._source
+        return SegmentRewrite(source.fs, source.directory, base_offset, limits=source.limits)
+
+    @property
+    def size(self) -> int:
+        return sum(rewrite.size for rewrite in self.rewrites)
+
+    def write(self, batches: memoryview) -> None:
+        if self.rewrites[-1].size + len(batches) <= self._bytes_max:
+            self.rewrites[-1].append(batches)
+            return
+        at = 0
+        while at < len(batches):
+            header = decode_batch_header(batches, at)
+            last = self.rewrites[-1]
+            if last.size and last.size + header.size > self._bytes_max:
+                last = self._new_rewrite(header.base_offset)
+                self.rewrites.append(last)
+            last.append(batches[at : at + header.size])
+            at += header.size
+
+    def note(self, records: int, aborted: Sequence[AbortedTransaction]) -> None:
+        """So many records were written since the last call, and these markers."""
+        self._record_count += records
+        self._aborted += aborted
+
+    def finish(self, *, modified_ms: int) -> None:
+        """Verify, index and sync all of it."""
+        for rewrite in self.rewrites:
+            rewrite.sync_log()
+        found = 0
+        ends = [*(rewrite.base_offset for rewrite in self.rewrites[1:]), INT64_MAX]
+        for rewrite, end in zip(self.rewrites, ends, strict=True):
+            for transaction in self._aborted:
+                if rewrite.base_offset <= transaction.last_offset < end:
+                    rewrite.add_aborted(transaction)
+            found += rewrite.finish(modified_ms=modified_ms)
+        if found != self._record_count:
+            raise CorruptSegmentError(
+                self.rewrites[0].path(FileKind.LOG),
+                0,
+                f"{self._record_count} records were written, {found} were read back",
+                first_offset=self.rewrites[0].base_offset,
+                next_offset=None,
+            )
+
+    def discard(self) -> None:
+        for rewrite in self.rewrites:
+            try:
+                rewrite.discard()
+            except OSError as error:
+                logger.warning("%s: the next start removes it: %s", self._source.name, error)

@@ -1,0 +1,75 @@
+"""A topic's files on their way in: complete and durable before anything calls them a topic.
+
+The directories have the names of deleted partitions, so whatever a crash leaves of them is
+removed at the next start.
+"""
+
+import contextlib
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from varve.format.file_names import (
+    PARTITION_METADATA,
+    deleted_directory_name,
+    partition_directory_name,
+)
+from varve.format.partition_metadata import render_partition_metadata
+from varve.quantities import Offset
+from varve.storage.files import FileSystem, replace_file
+
+
+@dataclass(slots=True, kw_only=True)
+class StagedPartition:
+    """One partition being filled: once live, offsets in [start, end) can be read."""
+
+    data_dir: str
+    path: str
+    start: Offset = Offset(0)
+    end: Offset = Offset(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedTopic:
+    """The partitions of a topic to be. Filled by one thread, then installed or discarded."""
+
+    topic: str
+    topic_id: uuid.UUID
+    partitions: tuple[StagedPartition, ...]
+
+    @classmethod
+    def create(
+        cls,
+        fs: FileSystem,
+        data_dirs: Sequence[str],
+        topic: str,
+        topic_id: uuid.UUID,
+        partitions: int,
+    ) -> "StagedTopic":
+        """Empty directories, spread over the data directories in turn."""
+        staged: list[StagedPartition] = []
+        for number in range(partitions):
+            data_dir = data_dirs[number % len(data_dirs)]
+            name = deleted_directory_name(topic, number, uuid.uuid4().hex)
+            path = os.path.join(data_dir, name)
+            fs.make_directory(path)
+            content = render_partition_metadata(topic_id).encode()
+            replace_file(fs, os.path.join(path, PARTITION_METADATA), content)
+            staged.append(StagedPartition(data_dir=data_dir, path=path))
+        return cls(topic=topic, topic_id=topic_id, partitions=tuple(staged))
+
+    def move_in(self, fs: FileSystem) -> None:
+        """Give the directories the names of live partitions. Durable on return."""
+        for number, partition in enumerate(self.partitions):
+            fs.sync_directory(partition.path)
+            place = os.path.join(partition.data_dir, partition_directory_name(self.topic, number))
+            fs.rename(partition.path, place)
+        for data_dir in dict.fromkeys(partition.data_dir for partition in self.partitions):
+            fs.sync_directory(data_dir)
+
+    def discard(self, fs: FileSystem) -> None:
+        """Remove what was staged; what cannot be removed now is at the next start."""
+        for partition in self.partitions:
+            with contextlib.suppress(OSError):
+                fs.remove_tree(partition.path)

@@ -1,0 +1,156 @@
+"""`script/faults`: the long run of every fault test, and the replay of one.
+
+    script/faults                         all of it, as many as the reliability page promises
+    script/faults power --seeds 5000      power cuts, over all scripts
+    script/faults calls --scripts append  every call of a script fails, in every way
+    script/faults kills --count 100       a real writer killed with SIGKILL
+    script/faults rot --flips 1000        random bits of a store flipped
+    script/faults replay SCRIPT SEED      one power cut again
+    script/faults replay SCRIPT/SEED/CALL/KIND
+
+A run that fails is printed with the command that replays it and kept in `known_seeds.txt`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import multiprocessing
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from crash.io_faults import all_faults
+from crash.kills import kill_many
+from crash.known_seeds import Known, add_known
+from crash.rot import run_flip
+from crash.scripts import SCRIPTS
+
+PROCESSES = 2
+PROGRESS_S = 10.0
+FAULT_SEEDS = range(3)  # each is another run of the script, all calls of which fail in turn
+
+Failure = tuple[Known, str]
+
+
+def run_known(known: Known) -> Failure | None:
+    try:
+        known.run()
+    except Exception as error:  # noqa: BLE001  a finding, whatever it is
+        return known, _reason(error)
+    return None
+
+
+def run_rot_seed(seed: int) -> Failure | None:
+    try:
+        run_flip(seed)
+    except Exception as error:  # noqa: BLE001
+        return Known("rot", str(seed)), _reason(error)
+    return None
+
+
+def _reason(error: Exception) -> str:
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    first_line = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__} in {Path(at.filename).name}: {first_line}"[:160]
+
+
+def run_many(
+    title: str, runs: Iterable[object], run: Callable[[object], Failure | None], total: int
+) -> int:
+    """Run them on all processes, say how it goes; return how many failed."""
+    started = shown = time.monotonic()
+    failures = done = 0
+    with multiprocessing.Pool(PROCESSES, initializer=_quiet) as pool:
+        for failure in pool.imap_unordered(run, runs, chunksize=20):
+            done += 1
+            if failure is not None:
+                failures += 1
+                known, reason = failure
+                print(f"FAILED {known.kind} {known.what}: {reason}")
+                print(f"       replay: {known.replay}", flush=True)
+                if known.kind in ("power", "call"):
+                    add_known(known, reason)
+            if time.monotonic() - shown > PROGRESS_S:
+                shown = time.monotonic()
+                rate = done / (shown - started)
+                print(f"{title}: {done} of {total}, {failures} failed, {rate:.0f}/s", flush=True)
+    seconds = time.monotonic() - started
+    print(f"{title}: {done} runs, {failures} failed, {seconds:.0f} s", flush=True)
+    return failures
+
+
+def _quiet() -> None:
+    logging.disable(logging.CRITICAL)
+
+
+def run_power(scripts: list[str], seeds: int, first: int) -> int:
+    per_script = -(-seeds // len(scripts))
+    runs = (
+        Known("power", f"{script} {seed}")
+        for seed, script in itertools.product(range(first, first + per_script), scripts)
+    )
+    return run_many("power cuts", runs, run_known, per_script * len(scripts))  # type: ignore[arg-type]
+
+
+def run_calls(scripts: list[str]) -> int:
+    runs = [
+        Known("call", str(fault))
+        for script, seed in itertools.product(scripts, FAULT_SEEDS)
+        for fault in all_faults(script, seed)
+    ]
+    return run_many("failing calls", runs, run_known, len(runs))  # type: ignore[arg-type]
+
+
+def run_kills(count: int) -> int:
+    with tempfile.TemporaryDirectory(prefix="varve-kills-") as directory:
+        return kill_many(Path(directory), count, show=lambda text: print(text, flush=True))
+
+
+def run_rot(flips: int, first: int) -> int:
+    return run_many("rot", range(first, first + flips), run_rot_seed, flips)  # type: ignore[arg-type]
+
+
+def replay(what: list[str]) -> int:
+    """One run again, with everything it has to say."""
+    logging.basicConfig(level=logging.INFO)
+    text = " ".join(what)
+    if what[0] == "rot":
+        run_flip(int(what[1]))
+    else:
+        Known("call" if "/" in text else "power", text).run()
+    print("it holds")
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="script/faults", description=__doc__.splitlines()[0])
+    parser.add_argument("what", nargs="?", default="all")
+    parser.add_argument("rest", nargs="*")
+    parser.add_argument("--seeds", type=int, default=100_000)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=1_000, help="how many kills")
+    parser.add_argument("--flips", type=int, default=10_000)
+    parser.add_argument("--scripts", nargs="+", default=list(SCRIPTS), choices=list(SCRIPTS))
+    options = parser.parse_args(arguments)
+    parts: dict[str, Callable[[], int]] = {
+        "power": lambda: run_power(options.scripts, options.seeds, options.first),
+        "calls": lambda: run_calls(options.scripts),
+        "kills": lambda: run_kills(options.count),
+        "rot": lambda: run_rot(options.flips, options.first),
+    }
+    if options.what == "replay":
+        return replay(options.rest)
+    chosen = list(parts) if options.what == "all" else [options.what]
+    if not set(chosen) <= set(parts):
+        parser.error(f"unknown part {options.what!r}: all, replay, {', '.join(parts)}")
+    failures = sum(parts[part]() for part in chosen)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,184 @@
+"""A disk without a byte left: appends are refused, reading and deleting go on, then appends too.
+
+On a real file system where this machine lets us mount one, and on the simulated one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from fakes.simulated_fs import SimulatedFileSystem
+from varve.clock import SystemClock
+from varve.errors import DiskFullError
+from varve.log.partition_log import PartitionLog
+from varve.log.store import Store, StoreSetup
+from varve.quantities import MIB
+from varve.storage.files import FileSystem, RealFileSystem
+
+pytestmark = pytest.mark.faults
+
+DISK_BYTES: Final = 4 * MIB
+CONFIG: Final = {"internal.segment.bytes": 256 * 1024, "file.delete.delay.ms": 0}
+
+
+@dataclass
+class SmallDisk:
+    fs: FileSystem
+    path: str
+
+    def open(self, *, free_bytes_min: int = 0) -> Store:
+        setup = StoreSetup(
+            fs=self.fs,
+            clock=SystemClock(),
+            has_housekeeping=False,
+            free_bytes_min=free_bytes_min,
+        )
+        return Store([self.path], setup)
+
+    def fill(self) -> None:
+        """Take what is left, to the last byte."""
+        file = self.fs.create(f"{self.path}.filler", exclusive=False)
+        size, step = 0, MIB
+        while step:
+            try:
+                size += file.write_at(size, b"x" * step)
+            except OSError as error:
+                assert error.errno == errno.ENOSPC, error
+                step //= 2
+        file.close()
+
+
+@pytest.fixture(params=["tmpfs", "simulated"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk]:
+    if request.param == "simulated":
+        yield SmallDisk(SimulatedFileSystem(capacity_bytes=DISK_BYTES), "/data")
+        return
+    with mounted(tmp_path / "disk") as root:
+        yield SmallDisk(RealFileSystem(), str(root / "data"))
+
+
+@contextlib.contextmanager
+def mounted(root: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small file system")
+    root.mkdir()
+    options = f"size={DISK_BYTES}"
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(root)], capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    if mount.returncode != 0:
+        pytest.skip(f"this machine mounts no tmpfs: {mount.stderr.strip()}")
+    try:
+        yield root
+    finally:
+        gc.collect()  # an error that a test looked at may hold a frame, and that a file
+        if subprocess.run(["umount", str(root)], capture_output=True, check=False).returncode:
+            subprocess.run(["umount", "--lazy", str(root)], check=True)
+
+
+def log_of(store: Store, topic: str) -> PartitionLog:
+    log = store.topic(topic).partition(0)
+    assert isinstance(log, PartitionLog)
+    return log
+
+
+def append_until_full(log: PartitionLog) -> list[bytes]:
+    """What was acknowledged before the disk was full."""
+    values: list[bytes] = []
+    with pytest.raises(DiskFullError):
+        while len(values) < 10_000:
+            value = b"%d " % len(values) + b"v" * 3000
+            log.append(value)
+            values.append(value)
+    return values
+
+
+def values_in(log: PartitionLog) -> list[bytes | None]:
+    return [record.value for record in log.read()]
+
+
+def test_appends_are_refused_and_reads_go_on(disk: SmallDisk) -> None:
+    with disk.open() as store:
+        store.create_topic("orders", config=CONFIG)
+        log = log_of(store, "orders")
+
+        values = append_until_full(log)
+        disk.fill()
+
+        for _ in range(3):
+            with pytest.raises(DiskFullError):
+                log.append(b"x" * 5000)
+        assert log.failure is None
+        assert values_in(log) == values
+
+
+def test_deleting_makes_room_and_appends_resume_without_a_restart(disk: SmallDisk) -> None:
+    with disk.open() as store:
+        store.create_topic("orders", config=CONFIG)
+        log = log_of(store, "orders")
+        values = append_until_full(log)
+        disk.fill()
+        half = len(values) // 2
+
+        start = log.delete_before(half)
+        appended = [log.append(b"later %d" % n).offset for n in range(20)]
+
+        assert start == half
+        assert appended == list(range(len(values), len(values) + 20))
+        assert values_in(log) == values[half:] + [b"later %d" % n for n in range(20)]
+
+
+def test_deleting_a_topic_makes_room_for_another(disk: SmallDisk) -> None:
+    with disk.open() as store:
+        store.create_topic("orders", config=CONFIG)
+        store.create_topic("payments", config=CONFIG)
+        append_until_full(log_of(store, "orders"))
+        disk.fill()
+
+        store.delete_topic("orders")
+        appended = log_of(store, "payments").append(b"there is room")
+
+        assert appended.offset == 0
+        assert store.topics() == ["payments"]
+
+
+def test_a_store_opens_on_a_full_disk(disk: SmallDisk) -> None:
+    with disk.open() as store:
+        store.create_topic("orders", config=CONFIG)
+        values = append_until_full(log_of(store, "orders"))
+        disk.fill()
+
+    with disk.open() as store:
+        log = log_of(store, "orders")
+
+        assert values_in(log) == values
+        assert store.damages() == []
+        log.delete_before(len(values) // 2)
+        assert log.append(b"later").offset == len(values)
+
+
+def test_a_floor_refuses_appends_before_the_disk_is_full(disk: SmallDisk) -> None:
+    with disk.open(free_bytes_min=MIB) as store:
+        store.create_topic("orders", config={**CONFIG, "file.delete.delay.ms": 60_000})
+        log = log_of(store, "orders")
+        while disk.fs.free_bytes(os.path.dirname(disk.path)) >= MIB:
+            log.append(b"v" * 3000)
+        store.maintain()
+
+        with pytest.raises(DiskFullError, match="free"):
+            log.append(b"v")
+        log.delete_before(log.high_watermark // 2 + 100)
+        store.maintain()
+
+        assert log.append(b"v").offset == log.high_watermark - 1

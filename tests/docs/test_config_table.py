@@ -1,0 +1,20 @@
+"""The table of configuration keys in the documents is that of the code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_table_of_configuration_keys_is_current() -> None:
+    finished = subprocess.run(
+        [sys.executable, str(ROOT / "build_support" / "config_table.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert finished.returncode == 0, finished.stdout + finished.stderr

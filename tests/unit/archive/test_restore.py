@@ -1,0 +1,317 @@
+"""A topic comes back from its archive: whole, or as it was at a point in time."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from uuid import uuid4
+
+import pytest
+
+from fakes.archived_store import ARCHIVE, SMALL_SEGMENTS, URL, ArchivedStore, expected, values
+from fakes.failing_objects import ProcessKilled
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import TOPIC
+from varve.archive.object_store import LocalObjects
+from varve.errors import StorageError, TopicExistsError, UnknownTopicError
+from varve.format.record import Record
+
+NEW = "/new"
+
+
+@pytest.fixture
+def fs() -> SimulatedFileSystem:
+    return SimulatedFileSystem()
+
+
+@pytest.fixture
+def lost(fs: SimulatedFileSystem) -> ArchivedStore:
+    """Archived up to offset 12, then closed for ever. Offset n has timestamp 1000 * (n + 1)."""
+    bench = ArchivedStore(fs)
+    bench.create()
+    bench.append(14)
+    bench.store.group("slow").commit({(TOPIC, 0): (2, "two")})
+    bench.store.group("fast").commit({(TOPIC, 0): 14})
+    bench.archive_and_drop()
+    bench.store.close()
+    return bench
+
+
+def test_a_restored_topic_is_what_was_archived(
+    lost: ArchivedStore, fs: SimulatedFileSystem
+) -> None:
+    bench = ArchivedStore(fs, data=NEW)
+
+    topic = bench.store.restore_topic(TOPIC, URL)
+
+    assert values(topic.partition(0)) == expected(0, 12)
+    assert topic.config.segment_records == SMALL_SEGMENTS["segment.records"]
+    assert topic.topic_id == lost.store._topics[TOPIC].topic_id
+    assert bench.store.damages() == []
+
+
+def test_its_groups_go_on_where_they_were_but_not_past_the_end(
+    lost: ArchivedStore, fs: SimulatedFileSystem
+) -> None:
+    bench = ArchivedStore(fs, data=NEW)
+
+    bench.store.restore_topic(TOPIC, URL)
+
+    assert bench.store.group("slow").committed(TOPIC, 0) == 2
+    assert bench.store.group("slow").details()[TOPIC, 0].metadata == "two"
+    assert bench.store.group("fast").committed(TOPIC, 0) == 12
+
+
+def test_it_takes_appends_and_goes_on_archiving(
+    lost: ArchivedStore, fs: SimulatedFileSystem
+) -> None:
+    bench = ArchivedStore(fs, data=NEW)
+    bench.store.restore_topic(TOPIC, URL)
+
+    bench.append(8)
+    bench.archive_and_drop()
+
+    assert values(bench.log) == expected(0, 20)
+    assert (bench.log.archived_up_to, bench.log.local_start_offset) == (18, 18)
+    bench.store.close()
+    assert values(ArchivedStore(fs, data=NEW).log) == expected(0, 20)
+
+
+def test_it_is_there_after_a_restart(lost: ArchivedStore, fs: SimulatedFileSystem) -> None:
+    bench = ArchivedStore(fs, data=NEW)
+    bench.store.restore_topic(TOPIC, URL)
+    bench.store.close()
+
+    again = ArchivedStore(fs, data=NEW)
+
+    assert values(again.log) == expected(0, 12)
+    assert again.store.damages() == []
+
+
+@pytest.mark.parametrize("kept", range(13))
+def test_at_a_point_in_time_it_ends_before_the_first_newer_record(
+    lost: ArchivedStore, fs: SimulatedFileSystem, kept: int
+) -> None:
+    bench = ArchivedStore(fs, data=NEW)
+
+    topic = bench.store.restore_topic(TOPIC, URL, to_timestamp_ms=1000 * kept)
+
+    log = topic.partition(0)
+    assert values(log) == expected(0, kept)
+    assert log.end_offset == kept
+    assert topic.config.archive_url is None
+    bench.append(5)
+    bench.store.close()
+    assert values(ArchivedStore(fs, data=NEW).log) == expected(0, kept + 5)
+
+
+def test_a_batch_is_not_taken_apart(fs: SimulatedFileSystem) -> None:
+    bench = ArchivedStore(fs)
+    log = bench.create()
+    log.append_many([Record(b"v0", timestamp_ms=1), Record(b"v1", timestamp_ms=2)])
+    log.append_many([Record(b"v2", timestamp_ms=3), Record(b"v3", timestamp_ms=9)])
+    log.append(b"v4", timestamp_ms=4)
+    log.roll()
+    bench.store.archive_now()
+    other = ArchivedStore(fs, data=NEW)
+
+    topic = other.store.restore_topic(TOPIC, URL, to_timestamp_ms=5)
+
+    assert values(topic.partition(0)) == expected(0, 2)
+
+
+def test_groups_are_restored_as_they_were_at_that_time(fs: SimulatedFileSystem) -> None:
+    bench = ArchivedStore(fs)
+    bench.create()
+    bench.append(7)
+    for offset in (1, 3, 6):
+        bench.clock.advance(10_000)
+        bench.store.group("g").commit({(TOPIC, 0): offset})
+        bench.store.archive_now()
+    other = ArchivedStore(fs, data=NEW)
+    at_ms = bench.clock.now_ms() - 5_000
+
+    other.store.restore_topic(TOPIC, URL, to_timestamp_ms=at_ms)
+
+    assert other.store.group("g").committed(TOPIC, 0) == 3
+
+
+def test_a_group_the_store_knows_keeps_its_place_within_the_log(
+    lost: ArchivedStore, fs: SimulatedFileSystem
+) -> None:
+    bench = ArchivedStore(fs, data=NEW)
+    bench.store.group("slow").commit({(TOPIC, 0): 7})
+    bench.store.group("mine").commit({(TOPIC, 0): 100})
+
+    bench.store.restore_topic(TOPIC, URL)
+
+    assert bench.store.group("slow").committed(TOPIC, 0) == 7
+    assert bench.store.group("mine").committed(TOPIC, 0) == 12
+
+
+def test_deleted_records_are_not_restored(fs: SimulatedFileSystem) -> None:
+    bench = ArchivedStore(fs)
+    bench.create()
+    bench.append(14)
+    bench.archive_and_drop()
+    bench.log.delete_before(4)
+    other = ArchivedStore(fs, data=NEW)
+
+    topic = other.store.restore_topic(TOPIC, URL)
+
+    assert topic.partition(0).start_offset == 4
+    assert values(topic.partition(0)) == expected(4, 12)
+
+
+@pytest.mark.parametrize("timestamp_ms", [0, 2500])
+def test_a_point_in_time_before_the_start_leaves_an_empty_log_there(
+    fs: SimulatedFileSystem, timestamp_ms: int
+) -> None:
+    bench = ArchivedStore(fs)
+    bench.create()
+    bench.append(14)
+    bench.archive_and_drop()
+    bench.log.delete_before(4)
+    other = ArchivedStore(fs, data=NEW)
+
+    log = other.store.restore_topic(TOPIC, URL, to_timestamp_ms=timestamp_ms).partition(0)
+
+    assert (log.start_offset, log.end_offset) == (4, 4)
+    assert log.append(b"next").offset == 4
+
+
+def test_every_partition_is_restored_also_one_without_records(fs: SimulatedFileSystem) -> None:
+    bench = ArchivedStore(fs)
+    topic = bench.store.create_topic(TOPIC, partitions=3, config=SMALL_SEGMENTS)
+    for offset in range(7):
+        topic.append(b"v%d" % offset, partition=0)
+        topic.append(b"v%d" % offset, partition=2)
+    bench.store.archive_now()
+    other = ArchivedStore(fs, data=NEW)
+
+    restored = other.store.restore_topic(TOPIC, URL)
+
+    assert [values(log) for log in restored.partitions] == [expected(0, 6), [], expected(0, 6)]
+
+
+def test_a_topic_that_is_there_is_not_replaced(
+    lost: ArchivedStore, fs: SimulatedFileSystem
+) -> None:
+    bench = ArchivedStore(fs, data=NEW)
+    bench.create()
+
+    with pytest.raises(TopicExistsError):
+        bench.store.restore_topic(TOPIC, URL)
+
+
+@pytest.mark.parametrize("name", ["nothing", TOPIC])
+def test_a_topic_that_was_never_archived_is_not_known(
+    lost: ArchivedStore, fs: SimulatedFileSystem, name: str
+) -> None:
+    bench = ArchivedStore(fs, data=NEW)
+
+    with pytest.raises(UnknownTopicError):
+        bench.store.restore_topic(name, URL, topic_id=uuid4())
+
+
+def test_the_topic_archived_last_is_taken_and_an_older_one_by_its_id(
+    fs: SimulatedFileSystem,
+) -> None:
+    bench = ArchivedStore(fs)
+    bench.create()
+    bench.append(7)
+    bench.store.archive_now()
+    first_id = bench.store.topic(TOPIC).topic_id
+    bench.store.delete_topic(TOPIC)
+    bench.clock.advance(1000)
+    bench.create()
+    bench.append(4)
+    bench.store.archive_now()
+
+    last = ArchivedStore(fs, data=NEW).store.restore_topic(TOPIC, URL)
+    older = ArchivedStore(fs, data="/old").store.restore_topic(TOPIC, URL, topic_id=first_id)
+
+    assert values(last.partition(0)) == expected(0, 3)
+    assert values(older.partition(0)) == expected(0, 6)
+
+
+def test_a_damaged_object_stops_the_restore_and_leaves_nothing(
+    lost: ArchivedStore, fs: SimulatedFileSystem
+) -> None:
+    key = next(
+        i.key for i in LocalObjects(fs, ARCHIVE).listing("") if i.key.endswith(".timeindex")
+    )
+    fs.open_write(f"{ARCHIVE}/{key}").write_at(0, b"\xff")
+    bench = ArchivedStore(fs, data=NEW)
+
+    with pytest.raises(StorageError, match="SHA-256"):
+        bench.store.restore_topic(TOPIC, URL)
+
+    assert bench.store.topics() == []
+    assert not [e.name for e in fs.list(NEW) if TOPIC in e.name]
+
+
+def restore_calls() -> int:
+    fs = SimulatedFileSystem()
+    bench = ArchivedStore(fs)
+    bench.create()
+    bench.append(7)
+    bench.store.archive_now()
+    other = ArchivedStore(fs, data=NEW)
+    other.store.restore_topic(TOPIC, URL)
+    return other.objects.calls
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("number", range(1, restore_calls() + 1))
+def test_interrupted_at_any_call_the_topic_is_there_whole_or_not_at_all(
+    fs: SimulatedFileSystem, number: int, is_killed: bool
+) -> None:
+    bench = ArchivedStore(fs)
+    bench.create()
+    bench.append(7)
+    bench.store.archive_now()
+    bench.store.close()
+    other = ArchivedStore(fs, data=NEW)
+    other.objects.fail_at(number, error=ProcessKilled if is_killed else None)
+
+    with suppress(ProcessKilled, OSError):
+        other.store.restore_topic(TOPIC, URL)
+
+    left = ArchivedStore(fs.kill(), data=NEW)
+    if TOPIC not in left.store.topics():
+        left.store.restore_topic(TOPIC, URL)
+    assert values(left.log) == expected(0, 6)
+    left.append(4)
+    left.archive_and_drop()
+    assert values(left.log) == expected(0, 10)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_after_a_power_cut_the_topic_is_there_whole_or_not_at_all(seed: int) -> None:
+    rng = random.Random(seed)
+    fs = SimulatedFileSystem()
+    bench = ArchivedStore(fs)
+    bench.create()
+    bench.append(14)
+    bench.archive_and_drop()
+    bench.store.close()
+    other = ArchivedStore(fs, data=NEW)
+    cut_at = fs.calls + rng.randrange(1, 260)
+    left: list[SimulatedFileSystem] = []
+
+    def watch(_operation: str, _path: str) -> None:
+        if fs.calls >= cut_at and not left:
+            fs.watch = None
+            left.append(fs.crash(rng))
+
+    fs.watch = watch
+    other.store.restore_topic(TOPIC, URL)
+    after = left[0] if left else fs.crash(rng)
+
+    again = ArchivedStore(after, data=NEW)
+    if TOPIC not in again.store.topics():
+        assert not [e.name for e in after.list(NEW) if e.name.startswith(TOPIC)]
+        again.store.restore_topic(TOPIC, URL)
+    assert values(again.log) == expected(0, 12)
+    assert again.store.damages() == []
