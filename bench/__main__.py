@@ -12,11 +12,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from bench.machine import describe_machine
-from bench.measure import Context, Row
+from bench.machine import Neighbours, describe_machine
+from bench.measure import DISTURBED_SHARE, Context, Row
 from bench.peers import warm_memory
 from bench.report import render_markdown, render_notes, render_table, write_json
 from varve.quantities import GIB
@@ -50,12 +51,18 @@ def main() -> int:
     )
     print(f"\n{(render_markdown if options.markdown else render_table)(rows)}\n")
     print(render_notes(rows))
-    short = sum(row.is_reached is False for row in rows)
-    judged = sum(row.is_reached is not None for row in rows)
+    judged = [row for row in rows if row.target is not None and not row.is_disturbed]
+    disturbed = [row for row in rows if row.target is not None and row.is_disturbed]
     print(
-        f"\n{judged - short} of {judged} targets reached, in {time.monotonic() - started:.0f} s"
+        f"\n{sum(row.is_reached is True for row in judged)} of {len(judged)} targets reached, "
+        f"in {time.monotonic() - started:.0f} s"
         + (" (--quick: small sizes, rough figures)" if options.quick else "")
     )
+    if disturbed:
+        print(
+            f"{len(disturbed)} not judged: other processes took more than {DISTURBED_SHARE:.0%} of "
+            "the machine while they were measured"
+        )
     return 0
 
 
@@ -66,9 +73,11 @@ def _rows(suite: str, context: Context, only: str) -> Iterator[Row]:
             continue
         started = time.monotonic()
         context.say(f"{suite}: {name}")
+        neighbours = Neighbours()
         rows = make(context)
+        share = neighbours.share()
         context.say(f"{suite}: {name} took {time.monotonic() - started:.1f} s")
-        yield from rows
+        yield from (replace(row, others_share=share) for row in rows)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

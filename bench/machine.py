@@ -4,6 +4,7 @@ import os
 import platform
 import sqlite3
 import sys
+import time
 from pathlib import Path
 
 from varve.format import kernels
@@ -22,6 +23,44 @@ def describe_machine(directory: Path) -> dict[str, str]:
         "sqlite": sqlite3.sqlite_version,
         "load": f"{os.getloadavg()[0]:.2f} before the run",
     }
+
+
+class Neighbours:
+    """How much of the machine went to other processes, since this was made.
+
+    A single thread that syncs each record sleeps thousands of times a second. On a busy machine
+    it then waits longer for a processor than for the disk, and whatever is measured beside it
+    looks better than it is. So a row says how much was taken from it.
+    """
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._busy_s, self._own_s = _busy_seconds(), _own_seconds()
+
+    def share(self) -> float | None:
+        """Part of all cores, 0 to 1; None where the system does not tell."""
+        busy_s = _busy_seconds()
+        if busy_s is None or self._busy_s is None:
+            return None
+        others_s = busy_s - self._busy_s - (_own_seconds() - self._own_s)
+        whole_s = (time.monotonic() - self._started) * (os.cpu_count() or 1)
+        return min(max(others_s / whole_s, 0.0), 1.0)
+
+
+def _busy_seconds() -> float | None:
+    """Seconds all cores worked for anyone, or were kept from working by the host."""
+    try:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    except OSError:
+        return None
+    user, nice, system, _, _, interrupts, soft_interrupts, stolen = map(int, fields)
+    ticks = user + nice + system + interrupts + soft_interrupts + stolen
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _own_seconds() -> float:
+    """With children that have ended; a suite waits for its own."""
+    return sum(os.times()[:4])
 
 
 def _cpu_model() -> str:

@@ -13,6 +13,9 @@ from typing import TypeVar
 
 Figure = TypeVar("Figure")
 
+# Writing back what a row wrote costs the kernel a few percent; this much is somebody else.
+DISTURBED_SHARE = 0.15
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
@@ -69,6 +72,12 @@ class Row:
     target: Target | None = None
     is_lower_better: bool = False
     note: str = ""
+    others_share: float | None = None  # of the machine's cores, while this was measured
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Others took so much that neither the figure nor the ratio can be judged."""
+        return self.others_share is not None and self.others_share > DISTURBED_SHARE
 
     def ratio_to(self, other: Samples) -> float:
         """How many times better Varve is; below 1 the other is ahead.

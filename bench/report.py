@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.measure import Row, Samples, Target
 
-_HEADINGS = ("row", "durability", "Varve", "beside it", "ratio", "target", "")
+_HEADINGS = ("row", "durability", "Varve", "beside it", "ratio", "target", "others", "")
 
 
 def render_table(rows: Sequence[Row]) -> str:
@@ -48,7 +48,8 @@ def _figures(row: Row) -> dict[str, object]:
         "median": row.varve.median,
         "spread": row.varve.spread,
         "ratios": {other.name: row.ratio_to(other) for other in beside},
-        "is_reached": row.is_reached,
+        "is_reached": None if row.is_disturbed else row.is_reached,
+        "is_disturbed": row.is_disturbed,
     }
 
 
@@ -63,6 +64,7 @@ def _lines(row: Row) -> list[tuple[str, ...]]:
             "" if first is None else f"{first.name}: {_figure(first, row.unit)}",
             "" if first is None else _ratio(row.ratio_to(first)),
             _target(row),
+            "" if row.others_share is None else f"{row.others_share:.0%}",
             _verdict(row),
         )
     ]
@@ -73,6 +75,7 @@ def _lines(row: Row) -> list[tuple[str, ...]]:
             "",
             f"{other.name}: {_figure(other, row.unit)}",
             _ratio(row.ratio_to(other)),
+            "",
             "",
             "",
         )
@@ -105,6 +108,8 @@ def _target(row: Row) -> str:
 
 
 def _verdict(row: Row) -> str:
+    if row.is_disturbed and row.target is not None:
+        return "not judged"
     return {None: "", True: "reached", False: "FALLS SHORT"}[row.is_reached]
 
 

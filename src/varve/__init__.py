@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from varve import errors
+    from varve.archive.archive_store import open_archive
     from varve.format.record import Record
     from varve.library import open_store as open
     from varve.log.appended import Appended, AppendedMany, AppendedRange
@@ -36,6 +37,7 @@ _HOMES = {
     "Store": "varve.log.store",
     "Topic": "varve.log.topic",
     "TopicConfig": "varve.log.topic_config",
+    "open_archive": "varve.archive.archive_store",
 }
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "__version__",
     "errors",
     "open",
+    "open_archive",
 ]
 
 

@@ -60,7 +60,7 @@ def open_store(
 
     Archived segments that are read are kept locally, at most `archive_cache_bytes` of them: in
     the first data directory, or in a temporary one for a reader. An archive by itself is opened
-    with `varve.archive.open_archive`.
+    with `varve.open_archive`.
 
     Appends are refused while fewer than `free_bytes_min` bytes (`log.dir.free.bytes.min`) are
     free on the disk, so that deletion and recovery still have room; 0: never.
@@ -68,7 +68,7 @@ def open_store(
     directories = [os.fspath(path), *(os.fspath(extra) for extra in data_dirs)]
     defaults = TopicConfig.parse(config or {})
     if _URL.match(directories[0]):
-        raise ConfigError("path", path, "is a URL: varve.archive.open_archive reads archives")
+        raise ConfigError("path", path, "is a URL: varve.open_archive reads archives")
     fs, clock = RealFileSystem(), SystemClock()
     cache_bytes = _size("archive_cache_bytes", archive_cache_bytes)
     if read_only:

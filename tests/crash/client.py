@@ -70,7 +70,7 @@ class Client:
         self._opened_at = 0
         self._sequences: dict[tuple[str, int, int], int] = {}
 
-    # --- the store -----------------------------------------------------------------------------
+    # --- the store ------------------------------------------------------------------------------
 
     @property
     def store(self) -> Store:
@@ -117,12 +117,13 @@ class Client:
                 self.history.log(log.topic, log.partition).deleting(plan.start_offset)
             self.store.maintain()
             for log in logs:
-                self.history.log(log.topic, log.partition).deleted(log.start_offset)
+                if log.failure is None:  # a log that failed is left alone until it is reopened
+                    self.history.log(log.topic, log.partition).deleted(log.start_offset)
 
     def advance(self, ms: int) -> None:
         self.clock.advance(ms)
 
-    # --- topics --------------------------------------------------------------------------------
+    # --- topics ---------------------------------------------------------------------------------
 
     def create_topic(
         self, name: str, *, partitions: int = 1, config: Mapping[str, object] | None = None
@@ -184,7 +185,7 @@ class Client:
         assert isinstance(log, PartitionLog)
         return log
 
-    # --- records -------------------------------------------------------------------------------
+    # --- records --------------------------------------------------------------------------------
 
     def use_contents_from(self, number: int) -> None:
         """Stay clear of contents that an earlier client of the same history may have used."""
@@ -197,8 +198,13 @@ class Client:
         size = self.rng.randint(0, size_max)
         return key, b"%d:" % self._counter + self.rng.randbytes(size)
 
+    def _content_for(self, topic: str, size_max: int) -> Content:
+        key, value = self.new_content(size_max)
+        needs_key = self.store.topic(topic).config.is_compacted
+        return b"c" if key is None and needs_key else key, value
+
     def append(self, topic: str, partition: int = 0, *, size_max: int = 400) -> None:
-        content = self.new_content(size_max)
+        content = self._content_for(topic, size_max)
         with self._appending(topic, partition, [content]) as acknowledge:
             key, value = content
             acknowledge(self.log(topic, partition).append(value, key=key).offset)
@@ -206,7 +212,7 @@ class Client:
     def append_many(
         self, topic: str, partition: int = 0, *, count: int, size_max: int = 200
     ) -> None:
-        contents = [self.new_content(size_max) for _ in range(count)]
+        contents = [self._content_for(topic, size_max) for _ in range(count)]
         with self._appending(topic, partition, contents) as acknowledge:
             acknowledge(self.log(topic, partition).append_many(list(contents)).first_offset)
 
@@ -223,7 +229,7 @@ class Client:
 
     def produce(self, topic: str, producer: int, partition: int = 0) -> None:
         """One batch of an idempotent producer, sent twice: the second must be known."""
-        contents = [self.new_content(100), self.new_content(100)]
+        contents = [self._content_for(topic, 100), self._content_for(topic, 100)]
         place = (topic, partition, producer)
         sequence = self._sequences.get(place, 0)
         stamp = ProducerStamp(
@@ -273,7 +279,7 @@ class Client:
             for call, path in self.failed_syncs
         )
 
-    # --- upkeep of one log -----------------------------------------------------------------------
+    # --- upkeep of one log ----------------------------------------------------------------------
 
     def roll(self, topic: str, partition: int = 0) -> None:
         with self._attempt():
@@ -298,7 +304,13 @@ class Client:
         with self._attempt():
             told.deleted(self.log(topic, partition).delete_before(offset))
 
-    # --- readers and groups ------------------------------------------------------------------------
+    def compact(self, topic: str, partition: int = 0) -> None:
+        """Compact all of a topic, sealing its active segment first."""
+        self.history.log(topic, partition).compacting()
+        with self._attempt():
+            self.store.compact(topic, force=True)
+
+    # --- readers and groups ---------------------------------------------------------------------
 
     def read_beside(self) -> None:
         """Another process looks at everything it may see."""
@@ -314,7 +326,7 @@ class Client:
             allowed.clear()
             allowed.add(offset)
 
-    # --- refusals ------------------------------------------------------------------------------------
+    # --- refusals -------------------------------------------------------------------------------
 
     @contextmanager
     def _attempt(self) -> Iterator[None]:
@@ -333,9 +345,7 @@ def look_beside(
     fs: SimulatedFileSystem, history: History, directories: tuple[str, ...] = (DATA,)
 ) -> None:
     """Read all logs without owning them, and note what was seen."""
-    with ReadOnlyStore(
-        directories, fs=fs, clock=fs.clock, defaults=TopicConfig()
-    ) as beside:
+    with ReadOnlyStore(directories, fs=fs, clock=fs.clock, defaults=TopicConfig()) as beside:
         for name in beside.topics():
             for log in beside.topic(name).partitions:
                 told = history.find_log(name, log.partition)

@@ -40,7 +40,7 @@ Failure = tuple[Known, str]
 def run_known(known: Known) -> Failure | None:
     try:
         known.run()
-    except Exception as error:  # noqa: BLE001  a finding, whatever it is
+    except Exception as error:
         return known, _reason(error)
     return None
 
@@ -48,7 +48,7 @@ def run_known(known: Known) -> Failure | None:
 def run_rot_seed(seed: int) -> Failure | None:
     try:
         run_flip(seed)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         return Known("rot", str(seed)), _reason(error)
     return None
 

@@ -35,6 +35,7 @@ class LogHistory:
     durable    the part of it that survives a power cut as well
     maybe      attempted: found or not, at the offset given where one is known
     is_exact   every acknowledgement was of a sync: a power cut damages nothing
+    superseded  compaction may have removed these; `has_gaps`: offsets may be missing for that
     start      nothing below may be read; `start_max` while a deletion is not acknowledged
     """
 
@@ -45,6 +46,8 @@ class LogHistory:
     is_exact: bool = True
     start: int = 0
     start_max: int = 0
+    superseded: dict[int, Content] = field(default_factory=dict)
+    has_gaps: bool = False
 
     def attempt(self, contents: list[Content]) -> None:
         for content in contents:
@@ -69,12 +72,27 @@ class LogHistory:
 
     def saw(self, offset: int, content: Content) -> None:
         """A reader was shown this: where readers see only what is synced, it stays."""
+        if self.superseded.get(offset) == content:
+            return
         if self.kept.get(offset, content) != content:
             raise BrokenPromise(f"a reader saw another record at offset {offset}")
         self.maybe.pop(content, None)
         self.kept[offset] = content
         if self.is_exact:
             self.durable[offset] = content
+
+    def compacting(self) -> None:
+        """From here on only the newest record of each key is promised.
+
+        One that is in doubt may be the newest of its key; so then the others may be gone.
+        """
+        self.has_gaps = True
+        in_doubt = {key for key, _ in self.maybe}
+        newest = {key: offset for offset, (key, _) in sorted(self.kept.items())}
+        for offset, (key, _) in list(self.kept.items()):
+            if key is None or key in in_doubt or newest[key] != offset:
+                self.superseded[offset] = self.kept.pop(offset)
+                self.durable.pop(offset, None)
 
     def cutting(self, offset: int) -> None:
         """The batch that holds `offset` goes whole, so all that was appended with it may."""
@@ -135,7 +153,7 @@ class History:
         return None
 
 
-# --- reading --------------------------------------------------------------------------------------
+# --- reading ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -167,7 +185,7 @@ def read_all(log: LogReader) -> Readable:
             offset = following
 
 
-# --- checking -------------------------------------------------------------------------------------
+# --- checking -----------------------------------------------------------------------------------
 
 
 def check_store(history: History, store: Store, *, after_power_cut: bool) -> None:
@@ -195,6 +213,7 @@ def settle(history: History, store: Store) -> None:
             else:  # recovery syncs only where the topic promises the disk
                 log.durable = {o: c for o, c in log.durable.items() if log.kept.get(o) == c}
             log.maybe = {}
+            log.superseded = {}
             log.start = log.start_max = opened.start_offset
         history.topics[name] = [outcome]
     for (group, place), allowed in history.commits.items():
@@ -256,9 +275,7 @@ def _describe_mismatch(history: History, store: Store, name: str) -> str:
     )
 
 
-def log_problems(
-    history: LogHistory, log: LogReader, *, after_power_cut: bool
-) -> Iterator[str]:
+def log_problems(history: LogHistory, log: LogReader, *, after_power_cut: bool) -> Iterator[str]:
     """What is wrong with a log that came up after a crash without rot."""
     promised = history.durable if after_power_cut else history.kept
     found = read_all(log)
@@ -274,21 +291,19 @@ def log_problems(
         if offset >= start and by_offset.get(offset) != content:
             yield f"offset {offset} was promised as {_short(content)}, {_at(by_offset, offset)}"
     yield from _unpromised_problems(history, found.records)
-    missing = set(range(start, end)) - set(by_offset)
+    missing = set() if history.has_gaps else set(range(start, end)) - set(by_offset)
     unexplained = [o for o in missing if not any(a <= o < b for a, b in found.damaged)]
     if unexplained:
         yield f"offsets {sorted(unexplained)} are missing and no damage was reported"
 
 
-def _unpromised_problems(
-    history: LogHistory, records: list[tuple[int, Content]]
-) -> Iterator[str]:
+def _unpromised_problems(history: LogHistory, records: list[tuple[int, Content]]) -> Iterator[str]:
     seen: dict[Content, int] = {}
     for offset, content in records:
         if content in seen:
             yield f"{_short(content)} is at offset {seen[content]} and again at {offset}"
         seen[content] = offset
-        if history.kept.get(offset) == content:
+        if content in (history.kept.get(offset), history.superseded.get(offset)):
             continue
         if content not in history.maybe:
             yield f"offset {offset} holds {_short(content)}, which does not belong there"

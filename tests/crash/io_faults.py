@@ -23,7 +23,15 @@ from fakes.simulated_fs import Fault, ShortWrite, SimulatedFileSystem
 from varve.errors import UnknownTopicError
 
 _NAMING: Final = ("create", "link", "make_directory", "map_words", "rename", "open_write")
-_OPENING: Final = ("create", "list", "lock", "map_words", "open_read", "open_write", "sync_directory")
+_OPENING: Final = (
+    "create",
+    "list",
+    "lock",
+    "map_words",
+    "open_read",
+    "open_write",
+    "sync_directory",
+)
 DEAD: Final = "dead"
 
 
@@ -113,7 +121,9 @@ def _check_restart(client: Client) -> None:
     for name in store.topics():
         for log in store.topic(name).partitions:
             before = log.high_watermark
-            placed = store.topic(name).append(b"after the fault", partition=log.partition)
+            placed = store.topic(name).append(
+                b"after the fault", key=b"key", partition=log.partition
+            )
             if placed.offset != before:
                 raise BrokenPromise(f"{log.name} went on at {placed.offset}, not {before}")
     store.close()

@@ -52,7 +52,7 @@ def name_of(value: bytes) -> Name:
     return int(round_number), int(thread), int(number)
 
 
-# --- the two that are forked ----------------------------------------------------------------------
+# --- the two that are forked --------------------------------------------------------------------
 
 
 def write_until_killed(directory: str, told: int, round_number: int) -> NoReturn:
@@ -110,7 +110,7 @@ def read_until_idle(directory: str, told: int) -> NoReturn:
     os._exit(0)
 
 
-# --- the one that kills ---------------------------------------------------------------------------
+# --- the one that kills -------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -146,8 +146,10 @@ def kill_once(directory: str, told: Told, round_number: int, rng: random.Random)
                 collected[key.fd] += data
                 if not data:
                     selector.unregister(key.fd)
-                elif key.fd == acknowledgements and not is_early and len(data) == len(
-                    collected[key.fd]
+                elif (
+                    key.fd == acknowledgements
+                    and not is_early
+                    and len(data) == len(collected[key.fd])
                 ):
                     deadline = time.monotonic() + rng.uniform(0, 0.12)
     for pid in (writer, reader):
@@ -181,7 +183,7 @@ def _fork(work: Callable[[int], NoReturn]) -> tuple[int, int]:
         os.close(reading)
         try:
             work(writing)
-        except BaseException as error:  # noqa: BLE001  it has no one to tell but its exit status
+        except BaseException as error:
             with contextlib.suppress(Exception):
                 os.write(2, f"{error!r}\n".encode())
         finally:
@@ -216,16 +218,14 @@ def check(directory: str, told: Told, *, read_only: bool) -> None:
 
 
 def _collect(log: LogReader, found: dict[Place, Name]) -> None:
-    expected = 0
-    for record in log.read():
+    for expected, record in enumerate(log.read()):
         assert record.value is not None
         if record.offset != expected:
             raise BrokenPromise(f"{log.name}: offset {expected} is missing")
-        expected += 1
         name = name_of(record.value)
         if record.value != value_named(name):
             raise BrokenPromise(f"{log.name}: wrong record at {record.offset}")
-        found[log.partition, expected - 1] = name
+        found[log.partition, expected] = name
 
 
 def kill_many(
@@ -245,13 +245,16 @@ def kill_many(
             kept = directory / f"failed-{number}"
             shutil.copytree(data, kept)
             print(f"FAILED kill {number} of seed {seed}: {error} (the store is kept in {kept})")
-            told, _ = Told(), shutil.rmtree(data)
+            shutil.rmtree(data)
+            told = Told()
         if told.kills == ROUNDS_PER_STORE or number == count - 1:
             acknowledged += len(told.acknowledged)
             if show is not None:
                 seconds = time.monotonic() - started
-                show(f"kills: {number + 1} of {count}, {failures} failed, "
-                     f"{acknowledged} acknowledged records checked, {seconds:.0f} s")  # fmt: skip
+                show(
+                    f"kills: {number + 1} of {count}, {failures} failed, "
+                    f"{acknowledged} acknowledged records checked, {seconds:.0f} s"
+                )
             told = Told()
             shutil.rmtree(data, ignore_errors=True)
     return failures

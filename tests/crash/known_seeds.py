@@ -9,6 +9,7 @@ from crash.io_faults import CallFault, run_fault
 from crash.power_cut import run_seed
 
 TABLE = Path(__file__).with_name("known_seeds.txt")
+_KEPT_ALIKE_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,10 @@ def read_known() -> list[Known]:
 
 
 def add_known(found: Known, reason: str) -> None:
-    """Keep a run that failed, once."""
-    if found not in read_known():
-        with TABLE.open("a") as table:
-            table.write(f"{found.kind} {found.what}".ljust(36) + f" # {reason}\n")
+    """Keep a run that failed, once, and not more than a few that failed alike."""
+    alike = f"# {reason}"
+    lines = TABLE.read_text().splitlines()
+    if found in read_known() or sum(line.endswith(alike) for line in lines) >= _KEPT_ALIKE_MAX:
+        return
+    with TABLE.open("a") as table:
+        table.write(f"{found.kind} {found.what}".ljust(36) + f" {alike}\n")

@@ -31,7 +31,7 @@ Image = dict[str, bytes]
 Place = tuple[str, int]
 
 CONFIG: Final = {"internal.segment.bytes": 700, "index.interval.bytes": 100}
-LEADER_EPOCH: Final = range(12, 16)  # of a batch: no checksum covers it, and no record depends on it
+LEADER_EPOCH: Final = range(12, 16)  # of a batch: no checksum covers it, no record depends on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Sample:
     logs: dict[Place, Written]
 
 
-# --- images ---------------------------------------------------------------------------------------
+# --- images -------------------------------------------------------------------------------------
 
 
 def take_image(fs: SimulatedFileSystem, path: str = DATA) -> Image:
@@ -114,7 +114,7 @@ def _written(log: LogReader) -> Written:
     )
 
 
-# --- what a change may cost -----------------------------------------------------------------------
+# --- what a change may cost ---------------------------------------------------------------------
 
 
 def place_of(path: str) -> Place | None:
@@ -174,7 +174,7 @@ def offsets_of(content: bytes) -> set[int]:
     return {o for batch in batches for o in range(batch.base_offset, batch.next_offset)}
 
 
-# --- checking -------------------------------------------------------------------------------------
+# --- checking -----------------------------------------------------------------------------------
 
 
 def check_image(image: Image, told: Sample, allowed: Allowed) -> None:
@@ -254,7 +254,7 @@ def _check_lookups(log: LogReader, written: Written, missing: set[int]) -> None:
             raise BrokenPromise(f"{log.name}: no damage, and yet {error}") from error
 
 
-# --- one flip -------------------------------------------------------------------------------------
+# --- one flip -----------------------------------------------------------------------------------
 
 
 def flipped(image: Image, path: str, bit: int) -> Image:

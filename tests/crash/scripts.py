@@ -139,6 +139,35 @@ def retention(client: Client) -> None:
 
 
 @script
+def compaction(client: Client) -> None:
+    """Records that newer ones supersede; the topic is compacted now and then, and not in between.
+
+    So records without a key come in too, and gaps are met in a topic that allows none by its
+    policy.
+    """
+    client.create_topic("orders", config={**SMALL, "file.delete.delay.ms": 0})
+    for _ in range(client.rng.randint(1, 4)):
+        for _ in range(client.rng.randint(2, 7)):
+            client.append("orders")
+        if client.rng.random() < 0.3:
+            client.append_many("orders", count=client.rng.randint(1, 12))
+        if client.rng.random() < 0.3:
+            client.produce("orders", producer=client.rng.randrange(10**6))
+        if client.rng.random() < 0.2:
+            client.maintain()
+        client.alter_topic("orders", {"cleanup.policy": "compact"})
+        client.compact("orders")
+        client.alter_topic("orders", {"cleanup.policy": "delete"})
+        if client.rng.random() < 0.3:
+            log = client.log("orders")
+            client.delete_before("orders", client.rng.randint(log.start_offset, log.high_watermark))
+        if client.rng.random() < 0.3:
+            client.reopen()
+        if client.rng.random() < 0.3:
+            client.read_beside()
+
+
+@script
 def key_index(client: Client) -> None:
     """Indexes of keys that are made, lost and made again beside all the rest."""
     client.create_topic("orders", config={**SMALL, "key.index": True})
@@ -161,9 +190,8 @@ def topics(client: Client) -> None:
         name = client.rng.choice(names)
         chance = client.rng.random()
         if not client.has_topic(name):
-            client.create_topic(
-                name, partitions=client.rng.randint(1, 3), config={**SMALL, "file.delete.delay.ms": 0}
-            )
+            config = {**SMALL, "file.delete.delay.ms": 0}
+            client.create_topic(name, partitions=client.rng.randint(1, 3), config=config)
         elif chance < 0.25:
             client.delete_topic(name)
         elif chance < 0.4:
@@ -237,7 +265,7 @@ def group_offsets(client: Client) -> None:
 
 @script
 def everything(client: Client) -> None:
-    """All of it at once, over two data directories' worth of topics and partitions."""
+    """All of it at once, on two partitions."""
     client.create_topic("orders", partitions=2, config=SMALL)
     for _ in range(client.rng.randint(5, 20)):
         partition = client.rng.randrange(2)

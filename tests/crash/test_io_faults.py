@@ -10,7 +10,7 @@ from crash.scripts import SCRIPTS
 pytestmark = pytest.mark.faults
 
 PARTS = 2
-FAULTS_PER_PART = 40
+FAULTS_PER_PART = 25
 
 
 def chosen(script: str, part: int) -> list[CallFault]:

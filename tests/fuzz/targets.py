@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from crc32c import crc32c
+
 from fakes.manual_clock import START_MS, ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from varve.errors import CorruptSegmentError, FormatError, LogError
@@ -120,7 +122,7 @@ def target(
     return register
 
 
-# --- batches --------------------------------------------------------------------------------------
+# --- batches ------------------------------------------------------------------------------------
 
 
 def batch(codec: Codec = Codec.NONE, stamp: ProducerStamp | None = None) -> bytes:
@@ -229,7 +231,7 @@ def control_record(data: bytes) -> None:
     decode_marker(key, value)
 
 
-# --- text files -----------------------------------------------------------------------------------
+# --- text files ---------------------------------------------------------------------------------
 
 OFFSETS = {("orders", 0): Offset(42), ("a.b_c-d", 11): Offset(0)}
 EPOCHS = [
@@ -287,8 +289,14 @@ CATALOG = Catalog(
 
 @target(render_catalog(CATALOG))
 def catalog(data: bytes) -> None:
-    found = parse_catalog(data)
-    assert parse_catalog(render_catalog(found)) == found
+    """With the checksum as it is, and made good."""
+    head, _, body = data.partition(b"\n")
+    fields = head.split(b" ")
+    if len(fields) == 4:
+        fields[3] = f"{crc32c(fields[2] + bytes([10]) + body):08x}".encode()
+        found = parse_catalog(b" ".join(fields) + b"\n" + body)
+        assert parse_catalog(render_catalog(found)) == found
+    parse_catalog(data)
 
 
 @target(b"00000000000000000042.log", b"00000000000000000042.timeindex.deleted", b"orders-11",
@@ -304,7 +312,7 @@ def file_names(data: bytes) -> None:
     assert (again.topic, again.partition) == (directory.topic, directory.partition)
 
 
-# --- tables ---------------------------------------------------------------------------------------
+# --- tables -------------------------------------------------------------------------------------
 
 SNAPSHOT = ProducerSnapshotEntry(
     producer_id=ProducerId(7),
@@ -320,8 +328,11 @@ SNAPSHOT = ProducerSnapshotEntry(
 
 @target(encode_producer_snapshot([SNAPSHOT]), encode_producer_snapshot([]))
 def producer_snapshot(data: bytes) -> None:
-    entries = decode_producer_snapshot(data)
+    """With the checksum as it is, and made good."""
+    sealed = data[:2] + crc32c(data[6:]).to_bytes(4, "big") + data[6:]
+    entries = decode_producer_snapshot(sealed)
     assert decode_producer_snapshot(encode_producer_snapshot(entries)) == entries
+    decode_producer_snapshot(data)
 
 
 KEY = OffsetKey(group="billing", topic="orders", partition=3)

@@ -163,5 +163,5 @@ class CompactedLog(RuleBasedStateMachine):
         ]
 
 
-CompactedLog.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+CompactedLog.TestCase.settings = settings(stateful_step_count=25, deadline=None)
 TestCompactedLog = CompactedLog.TestCase

@@ -251,6 +251,7 @@ class LogMachine(RuleBasedStateMachine):
         """Go on with what is left before the first hole."""
         if self.log.end_offset > end:
             self.log.truncate_to(max(end, self.log.start_offset))
+            self.close_and_open()
         self.entries = [entry for entry in self.entries if entry.end <= self.log.end_offset]
 
     def reopen(self, fs: SimulatedFileSystem) -> None:

@@ -35,7 +35,7 @@ from varve.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 
-_INDEX_KINDS = (FileKind.INDEX, FileKind.TIMEINDEX, FileKind.TXNINDEX)
+_INDEX_KINDS = (FileKind.INDEX, FileKind.TIMEINDEX, FileKind.TXNINDEX, FileKind.KEYINDEX)
 
 
 def due_segments(
@@ -116,9 +116,25 @@ class SegmentCopier:
             logger.warning("%s: the archive ends before the log starts, and begins anew", log.name)
             archive.keep(view.start, manifest.end)
             return archive.manifest
-        raise StorageError(
-            f"the archive of {log.name} ends at offset {manifest.end}, inside a segment"
-        )
+        return self._without_outgrown(archive, manifest, log)
+
+    def _without_outgrown(
+        self, archive: PartitionArchive, manifest: Manifest, log: PartitionLog
+    ) -> Manifest:
+        """The last archived segment was the last of the log again, after a crash, and grew on.
+
+        The log has all of it: the archive forgets the part it has, and copies the whole.
+        """
+        view = log.local_view
+        segment = view.segments[view.segments.floor(manifest.end)]
+        bases = {copy.base_offset for copy in manifest.segments}
+        if segment.base_offset not in bases or segment.base_offset < view.start:
+            raise StorageError(
+                f"the archive of {log.name} ends at offset {manifest.end}, inside a segment "
+                f"that begins at {segment.base_offset}, which the archive has no segment for"
+            )
+        archive.keep(manifest.start, segment.base_offset)
+        return archive.manifest
 
     def _copy(
         self, archive: PartitionArchive, log: PartitionLog, segment: Segment, end: Offset

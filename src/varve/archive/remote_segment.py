@@ -11,6 +11,7 @@ from varve.format.file_names import FileKind, segment_file_name
 from varve.quantities import NO_TIMESTAMP, Offset, TimestampMs
 from varve.storage.files import File, FileSystem
 from varve.storage.handle_cache import HandleCache
+from varve.storage.key_index import KeyIndex
 from varve.storage.offset_index import OffsetIndex
 from varve.storage.segment import Segment, SegmentLimits
 from varve.storage.time_index import TimeIndex
@@ -128,6 +129,15 @@ class RemoteSegment(Segment):
     def transaction_index(self, index: TransactionIndex) -> None:
         self._own_transaction_index = index
 
+    @property
+    def key_index(self) -> KeyIndex:
+        self._fetch(FileKind.KEYINDEX)
+        return self._own_key_index
+
+    @key_index.setter
+    def key_index(self, index: KeyIndex) -> None:
+        self._own_key_index = index
+
     def _fetch(self, kind: FileKind) -> None:
         file = self.copy.find(kind)
         if file is None:
@@ -140,6 +150,7 @@ class RemoteSegment(Segment):
         self._own_offset_index.release()
         self._own_time_index.release()
         self._own_transaction_index.release()
+        self._own_key_index.release()
 
     def mark_deleted(self) -> list[str]:
         raise AssertionError(f"{self.name} is deleted through its manifest")

@@ -115,7 +115,7 @@ class TopicRestore:
             directory=directory,
             config=config,
             allows_gaps=False,
-            owner=self._store.cluster_id,
+            owner=self._store.writer_id,
         )
         return PartitionArchive(self._objects, place, self._parts)
 
@@ -129,6 +129,7 @@ class TopicRestore:
         end = manifest.end if to_timestamp_ms is None else _cut_at(source, to_timestamp_ms)
         partition.start = source.state().start
         partition.end = Offset(max(end, partition.start))
+        partition.allows_gaps = manifest.allows_gaps
         if end <= partition.start:
             return  # nothing of it may be read: the log goes on, empty, at its start
         for copy in manifest.segments:

@@ -60,7 +60,7 @@ class TopicKeeper:
             topic=topic.name,
             topic_id=topic.topic_id,
             partitions=topic.partition_count,
-            owner=store.cluster_id,
+            owner=store.writer_id,
             updated_ms=self._clock.now_ms() if old is None else old.updated_ms,
             config=_shown_config(topic.config.render()),
             moments=() if old is None else old.moments,

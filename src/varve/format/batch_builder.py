@@ -75,19 +75,27 @@ class BuiltBatch:
         return len(self.data)
 
 
+def scratch_size(style: BatchStyle, target_bytes: int = BATCH_BYTES_TARGET) -> int:
+    """How large a buffer `build_batches` works in."""
+    return max(min(HEADER_SIZE + target_bytes, style.bytes_max), HEADER_SIZE)
+
+
 def build_batches(
     records: list[Any],
     now_ms: TimestampMs,
     style: BatchStyle,
     *,
     target_bytes: int = BATCH_BYTES_TARGET,
+    scratch: bytearray | None = None,
 ) -> Iterator[BuiltBatch]:
     """Batches of at most about `target_bytes` holding `records` in order.
 
     Items are `Record`s or (key, value) pairs. Raises `RecordTooLargeError` when a record does
-    not fit a batch of its own, before anything of it is handed out.
+    not fit a batch of its own, before anything of it is handed out. A caller that builds many
+    may lend a `scratch` buffer of `scratch_size` bytes.
     """
-    scratch = bytearray(HEADER_SIZE + min(target_bytes, style.bytes_max))
+    if scratch is None or len(scratch) != scratch_size(style, target_bytes):
+        scratch = bytearray(scratch_size(style, target_bytes))
     index = 0
     while index < len(records):
         following, end, base_timestamp, max_timestamp, needed = kernels.encode_records(

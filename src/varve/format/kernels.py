@@ -950,7 +950,7 @@ def survey_records(records: list, record_type: type) -> tuple:
             if item[1] is None and keyless < 0:
                 keyless = index
             if item[3] is not None:
-                timestamp = item[3]
+                timestamp = item[3] if type(item[3]) is int else operator.index(item[3])
                 if not cython.compiled:
                     _check_word(timestamp)
                 if not is_dated or timestamp < smallest:
@@ -1019,6 +1019,8 @@ def encode_records(
             key = _as_bytes(key, f"key of record {index}")
         if type(value) is not bytes and value is not None:
             value = _as_bytes(value, f"value of record {index}")
+        if type(when) is not int and when is not None:
+            when = operator.index(when)
         timestamp = now_ms if when is None else when
         if not cython.compiled:
             _check_word(timestamp)

@@ -60,7 +60,7 @@ class ArchivePlace:
     """Which partition an archive is asked for.
 
     `directory` is where the log's own files are; empty when there are none. `owner` is the
-    store that writes the log, by its cluster id; None for a reader.
+    store that writes the log, by its `writer_id`; None for a reader.
     """
 
     topic: str
@@ -147,9 +147,7 @@ class ArchiveJoin:
         segments = self._joined(local.segments, gone, archived.segments)
         return local._replace(segments=segments, start=archived.start)
 
-    def _joined(
-        self, local: SegmentList, gone: int, archived: tuple[Segment, ...]
-    ) -> SegmentList:
+    def _joined(self, local: SegmentList, gone: int, archived: tuple[Segment, ...]) -> SegmentList:
         last = self._last
         if last is not None and last[:3] == (local, gone, archived):
             return last[3]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from varve.clock import Clock
-from varve.errors import ConfigError, DiskFullError, LogClosedError, VarveError
+from varve.errors import ConfigError, DiskFullError, LogClosedError, LogFailedError, VarveError
 from varve.log.compactable_log import CompactableLog
 from varve.log.compaction_plan import CompactionPlan, filthiest_first
 from varve.log.compaction_run import (
@@ -253,7 +253,7 @@ class Cleaner:
             result = run.run()
         except (CompactionStoppedError, LogClosedError):
             return run.result(CompactionOutcome.STOPPED)
-        except (OSError, DiskFullError) as error:
+        except (OSError, DiskFullError, LogFailedError) as error:
             record.failures_in_a_row += 1
             logger.warning("compacting %s failed, it is tried again: %s", run.log.name, error)
             return run.result(CompactionOutcome.FAILED, error=f"{type(error).__name__}: {error}")

@@ -8,14 +8,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from varve.errors import DiskFullError, OffsetOutOfRangeError
+from varve.errors import CorruptSegmentError, DiskFullError, OffsetOutOfRangeError
 from varve.format.file_names import DELETED
 from varve.log.durable_log import FULL_DISK_ERRNOS, DurableLog, segment_limits
 from varve.log.log_reader import LogView
 from varve.log.producer_snapshots import load_newest, remove_snapshot, replay, snapshot_path
 from varve.log.retention import RetentionPlan, SegmentHistory, Verdict, plan_retention
 from varve.log.segment_list import SegmentList
-from varve.quantities import Offset, TimestampMs
+from varve.quantities import FilePosition, Offset, TimestampMs
 from varve.storage.checkpoint_file import write_epoch_checkpoint
 from varve.storage.file_copy import unshare
 from varve.storage.recovery import find_files, walk_segment
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 class CuttableLog(DurableLog):
     """A log that can be cut at both ends."""
+
+    _is_start_unsaved = False  # it moved in memory, and writing that down failed
 
     def truncate_to(self, offset: int) -> None:
         """Throw away everything from `offset` on; the batch that holds it goes whole.
@@ -73,10 +75,8 @@ class CuttableLog(DurableLog):
             return offset
         segments = self._view.segments
         segment = segments[max(segments.floor(offset), 0)]
-        reader = segment.reader()
-        if reader.locate(offset, segment.hint(offset)) is None:
-            return offset
-        return min(offset, reader.next_offset)
+        position, start = _place_of(segment, offset)
+        return offset if position is None else min(offset, start)
 
     def _lower_marks(self, offset: Offset) -> None:
         point = min(self._recovery_point, self._view.segments.active.base_offset, offset)
@@ -102,17 +102,24 @@ class CuttableLog(DurableLog):
         segment = segments[index]
         if not segment.is_active:
             segment = self._reopen(segment)
-        reader = segment.reader()
-        position = reader.locate(offset, segment.hint(offset))
+        position, start = _place_of(segment, offset)
+        end = segment.next_offset
         if position is not None:
-            segment.truncate_to(position, min(offset, reader.next_offset))
+            end = min(offset, start)
+            segment.truncate_to(position, end)
             self._rewalk(segment)
+        kept = segments.before(index).plus(segment)
+        if segment.next_offset < end:
+            # Damage reaches up to the cut. Its offsets were given once and are not given again.
+            segment.freeze()
+            self._unsealed.append(segment)
+            kept = kept.plus(self._new_segment(end, self._clock.now_ms()))
         segment.sync_log()
         self._fs.sync_directory(self.directory)
-        self._end = segment.next_offset
+        self._end = end
         self._durable = min(self._durable, self._end)
         self._view = LogView(
-            segments=segments.before(index).plus(segment),
+            segments=kept,
             start=self._view.start,
             high_watermark=Offset(min(self._view.high_watermark, self._end)),
         )
@@ -250,10 +257,12 @@ class CuttableLog(DurableLog):
                     raise OffsetOutOfRangeError(
                         Offset(offset), start=view.start, end=view.high_watermark
                     )
-                if offset <= view.start:
+                if offset <= view.start and not self._is_start_unsaved:
                     return view.start
-                self._replace_view(start=Offset(offset))
-                self._marks.publish(log_start=Offset(offset))
+                self._is_start_unsaved = True
+                if offset > view.start:
+                    self._replace_view(start=Offset(offset))
+                    self._marks.publish(log_start=Offset(offset))
                 self._write_down_start()
             self.drop_deleted_segments()
         return self._view.start
@@ -261,13 +270,14 @@ class CuttableLog(DurableLog):
     def _write_down_start(self) -> None:
         """Make the start durable. The mapped mark needs no room: it does so on a full disk too."""
         try:
-            if self._epochs.truncate_from_start(self._view.start):
-                write_epoch_checkpoint(self._fs, self.directory, self._epochs.entries)
+            self._epochs.truncate_from_start(self._view.start)
+            write_epoch_checkpoint(self._fs, self.directory, self._epochs.entries)
             self._owner.save_log_starts()
         except OSError as error:
             if error.errno not in FULL_DISK_ERRNOS:
                 raise
             self._marks.sync()
+        self._is_start_unsaved = False
 
     def drop_deleted_segments(self) -> int:
         """Remove segments that lie wholly below the start; return their bytes."""
@@ -337,7 +347,7 @@ class CuttableLog(DurableLog):
         start = plan.start_offset
         if plan.must_roll and not self._roll_for_deletion(plan):
             start = plan.segments[-1].base_offset
-        if start > self.view().start:
+        if start > self.view().start or self._is_start_unsaved:
             self.delete_before(start)
         if any(segment.verdict is Verdict.DROP_LOCAL for segment in plan.segments):
             self.drop_local_before(plan.local_start_offset)
@@ -360,3 +370,16 @@ class CuttableLog(DurableLog):
             except DiskFullError:
                 return False
         return True
+
+
+def _place_of(segment: Segment, offset: Offset) -> tuple[FilePosition | None, Offset]:
+    """Where the batch that holds `offset` starts, in bytes and in offsets; None past the end.
+
+    A stretch that cannot be read is cut as a whole, like a batch.
+    """
+    reader = segment.reader()
+    try:
+        position = reader.locate(offset, segment.hint(offset))
+    except CorruptSegmentError as error:
+        return FilePosition(error.position), error.first_offset
+    return position, reader.next_offset

@@ -30,6 +30,7 @@ from varve.errors import (
     FormatError,
     LogClosedError,
     LogFailedError,
+    StorageError,
 )
 from varve.log.archived_segments import ArchivedSegments, ArchiveJoin
 from varve.log.group_commit import CommitQueue, PendingAppend
@@ -145,7 +146,9 @@ class DurableLog(LogReader):
         self._cleaned_up_to: Offset | None = None
         self._cut_count = 0
         self._archive: ArchiveJoin | None = None
-        self._marks.publish(high_watermark=loaded.end, log_start=loaded.start, durable=loaded.durable)
+        self._marks.publish(
+            high_watermark=loaded.end, log_start=loaded.start, durable=loaded.durable
+        )
         self._start_epoch()
 
     # --- facts -------------------------------------------------------------------------------
@@ -177,7 +180,7 @@ class DurableLog(LogReader):
             return None
         try:
             return archive.source.state().end
-        except OSError as error:
+        except (OSError, StorageError) as error:
             logger.warning("%s: what is archived is not known: %s", self.name, error)
             return Offset(0)
 

@@ -110,7 +110,9 @@ class LogDirectory:
             self.checkpoints = read_checkpoints(self._fs, self.path)
             if self.was_clean:
                 self._fs.remove(marker)
-                self._fs.sync_directory(self.path)
+            # Also after a kill: what a checkpoint says is relied on from here, and the name under
+            # which it was read may have been given just before, and never synced.
+            self._fs.sync_directory(self.path)
         except BaseException:
             self.release()
             raise
@@ -143,7 +145,8 @@ class LogDirectory:
             self.checkpoints.log_starts,
             self.checkpoints.cleaned,
         )
-        if any([offsets.pop(name, None) is not None for offsets in known]):
+        forgotten = [offsets.pop(name, None) for offsets in known]
+        if any(offset is not None for offset in forgotten):
             self.save_recovery_points()
             self.save_log_starts()
             self.save_cleaned()

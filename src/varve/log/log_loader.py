@@ -82,6 +82,7 @@ class _Seen:
     epochs: LeaderEpochs
     has_producers: bool = False
     first_offset: Offset | None = None
+    broken_from: Offset | None = None  # base of the first segment whose aborted ones are lost
     bytes: int = 0
     damages: list[Damage] = field(default_factory=list)
 
@@ -111,6 +112,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
     segments = _open_all(request, files.segments)
     if not segments:
         return _empty(request, start, seen)
+    seen.broken_from = _drop_broken_transaction_indexes(segments)
     seen.damages += _lost_at_the_front(segments, start, request)
     floor = _first_to_walk(segments, request)
     seen.damages += _emptied(segments[:floor], request)
@@ -373,12 +375,27 @@ def _cut_and_rewalk(segment: Segment, plan: RecoveryPlan) -> None:
 # --- after the walk --------------------------------------------------------------------------
 
 
+def _drop_broken_transaction_indexes(segments: list[Segment]) -> Offset | None:
+    """Remove those that cannot be right; return the base of the first segment that lost one."""
+    first: Offset | None = None
+    for segment in segments:
+        try:
+            segment.transaction_index.sanity_check()
+        except FormatError as error:
+            logger.warning("rebuilding %s: %s", segment.transaction_index.path, error)
+            segment.transaction_index.remove()
+            first = segment.base_offset if first is None else first
+        segment.transaction_index.release()
+    return first
+
+
 def _rebuilt_from(first_walked: Segment, request: LoadRequest, seen: _Seen) -> Offset | None:
     """From where on the indexes of aborted transactions are made again; None: they are trusted."""
     if request.is_clean or not seen.has_producers:
-        return None
+        return seen.broken_from
     point = request.recovery_point
-    return first_walked.base_offset if point is None else min(point, first_walked.next_offset)
+    walked = first_walked.base_offset if point is None else min(point, first_walked.next_offset)
+    return walked if seen.broken_from is None else min(walked, seen.broken_from)
 
 
 def _load_producers(
@@ -401,9 +418,9 @@ def _load_producers(
     )
     walked_from = end if seen.first_offset is None else seen.first_offset
     is_walk_enough = states.map_end_offset >= walked_from
-    if is_walk_enough and not seen.has_producers:
+    if is_walk_enough and not seen.has_producers and rebuilt_from is None:
         states.advance_to(end)
-    elif not snapshots and request.is_clean:
+    elif not snapshots and request.is_clean and rebuilt_from is None:
         states.advance_to(end)  # a log that never had producers, or an upgrade
     elif rebuilt_from is None:
         replay(states, segments, end)

@@ -1,9 +1,10 @@
 """A partition's log, opened for writing: how records and batches get in."""
 
 import operator
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from varve.errors import (
     DiskFullError,
@@ -13,7 +14,7 @@ from varve.errors import (
     VarveError,
 )
 from varve.format import kernels
-from varve.format.batch_builder import BatchStyle, build_batch, build_batches
+from varve.format.batch_builder import BatchStyle, build_batch, build_batches, scratch_size
 from varve.format.batch_header import BatchHeader, stamp
 from varve.format.compression import Codec
 from varve.format.record import Header, Record
@@ -54,6 +55,23 @@ def batch_style(config: TopicConfig) -> BatchStyle:
         level=config.compression_level,
         is_log_append_time=config.is_log_append_time,
     )
+
+
+class _Scratch(threading.local):
+    """A buffer for each thread that appends: one for each log would be too many."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(0)
+
+
+_SCRATCH: Final = _Scratch()
+
+
+def _scratch_for(style: BatchStyle) -> bytearray:
+    size = scratch_size(style)
+    if len(_SCRATCH.buffer) != size:
+        _SCRATCH.buffer = bytearray(size)
+    return _SCRATCH.buffer
 
 
 class PartitionLog(CompactableLog):
@@ -130,7 +148,8 @@ class PartitionLog(CompactableLog):
             if expected_offset is not None and expected_offset != first:
                 raise UnexpectedOffsetError(expected=Offset(expected_offset), actual=first)
             try:
-                for batch in build_batches(items, now_ms, self._style):
+                scratch = _scratch_for(self._style)
+                for batch in build_batches(items, now_ms, self._style, scratch=scratch):
                     self._write(batch.data, batch.record_count, batch.max_timestamp, now_ms)
             except BaseException:
                 if self._end != first:

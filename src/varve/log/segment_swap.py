@@ -35,8 +35,8 @@ def replace(
     doomed = [path for segment in old for path in segment.mark_deleted()]
     fs.sync_directory(directory)
     for rewrite in new:
-        # Log files last: while one is a `.swap`, recovery knows that this is not finished.
-        for kind in sorted(rewrite.kinds, key=lambda kind: kind is FileKind.LOG):
+        # Log files first: recovery takes an index beside a `.log.swap` for that of the old one.
+        for kind in sorted(rewrite.kinds, key=lambda kind: kind is not FileKind.LOG):
             fs.rename(rewrite.path(kind, SWAP), rewrite.path(kind, NO_SUFFIX))
     fs.sync_directory(directory)
     return doomed

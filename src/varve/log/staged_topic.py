@@ -22,12 +22,16 @@ from varve.storage.files import FileSystem, replace_file
 
 @dataclass(slots=True, kw_only=True)
 class StagedPartition:
-    """One partition being filled: once live, offsets in [start, end) can be read."""
+    """One partition being filled: once live, offsets in [start, end) can be read.
+
+    `allows_gaps`: it was compacted at some time, and missing offsets are no damage.
+    """
 
     data_dir: str
     path: str
     start: Offset = Offset(0)
     end: Offset = Offset(0)
+    allows_gaps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

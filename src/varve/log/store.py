@@ -34,7 +34,11 @@ from varve.format.file_names import (
     partition_directory_name,
     topic_names_collide,
 )
-from varve.format.partition_metadata import new_topic_id, render_partition_metadata
+from varve.format.partition_metadata import (
+    encode_topic_id,
+    new_topic_id,
+    render_partition_metadata,
+)
 from varve.log.archived_segments import ArchivePlace, Archives, ArchiveStatus
 from varve.log.backup import Backup, StoreSnapshot
 from varve.log.cleaner import Cleaner, CleanerConfig
@@ -339,7 +343,7 @@ class Store:
                     directory=log.directory,
                     config=log.config,
                     allows_gaps=log.allows_gaps,
-                    owner=self.cluster_id,
+                    owner=self.writer_id,
                 )
             )
         )
@@ -362,6 +366,14 @@ class Store:
     def cluster_id(self) -> str:
         meta = self._directories[0].meta
         return (meta.cluster_id or "") if meta is not None else ""
+
+    @property
+    def writer_id(self) -> str:
+        """Which store this is, for archives: a copy of it, or one restored from it, is another."""
+        meta = self._directories[0].meta
+        if meta is None or meta.directory_id is None:
+            return self.cluster_id
+        return encode_topic_id(meta.directory_id)
 
     def topics(self, *, include_internal: bool = False) -> list[str]:
         """The names of all topics, in order."""
@@ -722,10 +734,15 @@ class Store:
                     directory.forget((name, number))
                     directory.checkpoints.log_starts[name, number] = partition.start
                     directory.checkpoints.recovery_points[name, number] = partition.end
+                    if partition.allows_gaps:
+                        directory.checkpoints.cleaned[name, number] = partition.start
                     logs[number] = self._open_log(directory, entry, number)
+                    # The segments stay as they came: what is appended goes into a new one.
+                    logs[number].roll()
                 for directory in self._directories:
                     directory.checkpoint()
                     directory.save_log_starts()
+                    directory.save_cleaned()
                 self._save(self._catalog.put(entry.with_state(LIVE)))
             except BaseException as error:
                 error.add_note(f"while installing topic {name!r}, which was taken back")

@@ -246,9 +246,9 @@ class TopicConfig:
             )
         if self.archive_url is not None and self.is_compacted:
             raise ConfigError(
-                "archive.url",
-                self.archive_url,
-                "a compacted topic cannot be archived: its segments are rewritten",
+                "cleanup.policy",
+                ",".join(self.cleanup_policy),
+                "cannot go with archive.url: the segments of a compacted topic are rewritten",
             )
         if self.remote_storage_enable:
             raise ConfigError(

@@ -7,13 +7,18 @@ walk says which offsets cannot be read and where it goes on, and skips nothing s
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from varve.errors import CorruptSegmentError, FormatError
 from varve.format import kernel_tables as tables
 from varve.format import kernels
 from varve.format.batch import DAMAGE_STOPS, BatchDecoder, BatchInfo, RecordRun, describe_stop
-from varve.format.batch_header import HEADER_SIZE, LOG_OVERHEAD, decode_batch_header
+from varve.format.batch_header import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    BatchHeader,
+    decode_batch_header,
+)
 from varve.quantities import INT32_MAX, INT64_MAX, KIB, MIB, FilePosition, Offset
 from varve.storage.files import File
 
@@ -25,6 +30,16 @@ _SEARCH_BYTES: Final = 1 * MIB
 IndexHint = tuple[Offset, FilePosition]
 
 _SHORT_STOPS: Final = (tables.STOP_SHORT_HEADER, tables.STOP_SHORT_BATCH)
+
+
+class _Located(NamedTuple):
+    """The chunk that `locate` ended in: `chunks` from there on need not read it again."""
+
+    position: FilePosition
+    first: int
+    sound: int
+    batches: int
+    got: int
 
 
 class SegmentReader:
@@ -52,6 +67,7 @@ class SegmentReader:
         self._size = size
         self._offset_limit = min(offset_limit, base_offset + INT32_MAX + 1)
         self._is_dense = is_dense
+        self._located: _Located | None = None
         self.chunk_position = 0
         self.position = 0
         self.next_offset = base_offset
@@ -59,6 +75,7 @@ class SegmentReader:
     def take_buffers_of(self, other: "SegmentReader") -> None:
         """Go on with the buffers of a reader that is done with its own segment."""
         self.decoder, self._buffer = other.decoder, other._buffer
+        self._located = None
 
     def chunks(
         self,
@@ -77,11 +94,15 @@ class SegmentReader:
         always name the end of what was handed out. Raises `CorruptSegmentError`, unless reading
         can go on at or before `start_offset`: then nothing that was asked for is damaged.
         """
+        located, self._located = self._located, None
         self.position, self.next_offset = position, next_offset
         while self.position < self._size:
-            count, got = self._load(chunk_bytes, stop_offset)
-            sound = self.decoder.sound_count()
-            first = 0
+            if located is not None and located.position == position:
+                first, sound, count, got = self._again(located, stop_offset)
+                located = None
+            else:
+                count, got = self._load(chunk_bytes, stop_offset)
+                sound, first = self.decoder.sound_count(), 0
             while first < sound and self.decoder.field(first, tables.B_NEXT_OFFSET) <= start_offset:
                 first += 1
             if sound:
@@ -110,8 +131,9 @@ class SegmentReader:
         Raises `CorruptSegmentError` when `offset` itself lies in a stretch that cannot be read.
         """
         self.position, self.next_offset = FilePosition(0), self._base_offset
+        self._located = None
         if hint[1]:
-            self._start_at(hint)
+            self._start_at(hint, offset)
         chunk_bytes = _CHUNK_BYTES_MIN
         while self.position < self._size:
             count, got = self._load(chunk_bytes, INT64_MAX)
@@ -119,9 +141,11 @@ class SegmentReader:
             for index in range(sound):
                 if self.decoder.field(index, tables.B_NEXT_OFFSET) > offset:
                     self.next_offset = Offset(self.decoder.field(index, tables.B_BASE_OFFSET))
-                    return FilePosition(
+                    position = FilePosition(
                         self.chunk_position + self.decoder.field(index, tables.B_POSITION)
                     )
+                    self._located = _Located(position, index, sound, count, got)
+                    return position
             if sound:
                 self._advance(sound)
             try:
@@ -133,6 +157,14 @@ class SegmentReader:
                     raise
                 self._go_on_behind_damage()
         return None
+
+    def _again(self, located: "_Located", stop_offset: int) -> tuple[int, int, int, int]:
+        """What `locate` has read and verified, as a step of `chunks`: first, sound, count, got."""
+        for index in range(located.first, located.batches):
+            if self.decoder.field(index, tables.B_BASE_OFFSET) >= stop_offset:
+                self.decoder.stop = tables.STOP_OFFSET
+                return located.first, min(index, located.sound), index, located.got
+        return located.first, located.sound, located.batches, located.got
 
     def runs_at(
         self, position: FilePosition, *, start_offset: Offset, stop_offset: Offset
@@ -237,15 +269,29 @@ class SegmentReader:
         assert following is not None, self._file.name
         self.position, self.next_offset = following.position, following.base_offset
 
-    def _start_at(self, hint: IndexHint) -> None:
-        """Start where the index says, if the batch there ends with the offset it says."""
+    def _start_at(self, hint: IndexHint, offset: Offset) -> None:
+        """Start where the index says, if the batch there ends with the offset it says.
+
+        A batch that ends before `offset` need not be read at all, where the next one proves by
+        its offset that it follows.
+        """
         last_offset, position = hint
-        try:
-            header = decode_batch_header(self._file.read_at(position, HEADER_SIZE))
-        except FormatError:
+        header = self._header_at(position)
+        if header is None or header.last_offset != last_offset:
             return
-        if header.last_offset == last_offset and header.base_offset >= self._base_offset:
-            self.position, self.next_offset = position, header.base_offset
+        if header.base_offset < self._base_offset:
+            return
+        self.position, self.next_offset = position, header.base_offset
+        if last_offset < offset and self._is_dense:
+            behind = self._header_at(FilePosition(position + header.size))
+            if behind is not None and behind.base_offset == last_offset + 1:
+                self.position, self.next_offset = position + header.size, behind.base_offset
+
+    def _header_at(self, position: FilePosition) -> BatchHeader | None:
+        try:
+            return decode_batch_header(self._file.read_at(position, HEADER_SIZE))
+        except FormatError:
+            return None
 
     def _sound_batch_at(self, position: int, offset_min: Offset) -> BatchInfo | None:
         prefix = self._file.read_at(position, LOG_OVERHEAD)

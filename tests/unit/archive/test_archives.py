@@ -78,6 +78,23 @@ def test_a_key_is_found_in_the_archive(archived: ArchivedStore) -> None:
     assert found.offset == 2
 
 
+def test_a_key_index_is_archived_and_saves_reading(fs: SimulatedFileSystem) -> None:
+    bench = ArchivedStore(fs)
+    bench.create(key_index=True)
+    bench.append(14)
+    bench.log.index_keys()
+    bench.archive_and_drop()
+    bench.objects.call_log.clear()
+
+    found = bench.log.find(b"k4")
+
+    fetched = [key for _, key in bench.objects.call_log if key.endswith(".log")]
+    assert found is not None
+    assert found.offset == 4
+    assert len(fetched) == 1
+    assert [record.offset for record in bench.log.history(b"k4")] == [4]
+
+
 def test_a_range_of_a_file_is_that_of_the_cached_copy(archived: ArchivedStore) -> None:
     found = archived.log.read_range(4, max_bytes=1 << 20)
 

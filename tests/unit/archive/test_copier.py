@@ -221,6 +221,26 @@ def test_an_archive_ahead_of_its_log_is_reported() -> None:
     assert "records were lost here" in status.last_error
 
 
+def test_a_segment_that_grew_after_it_was_archived_is_copied_anew() -> None:
+    fs = SimulatedFileSystem()
+    bench = ArchivedStore(fs)
+    bench.create(local_retention_bytes=-1)
+    bench.append(4)
+    bench.log.roll()
+    bench.store.archive_now()
+    archive, bench.log._archive = bench.log._archive, None
+    bench.log.truncate_to(4)  # the active segment is empty: that before it is active again
+    bench.log.truncate_to(3)
+    bench.log._archive = archive
+    bench.append(7)
+
+    bench.archive_and_drop()
+
+    assert bench.log.archived_up_to == 9
+    assert values(bench.log) == expected(0, 10)
+    assert files(fs) == named_by_manifests(fs)
+
+
 def test_after_a_gap_the_archive_begins_anew() -> None:
     fs = SimulatedFileSystem()
     bench = ready(fs)

@@ -106,7 +106,9 @@ def test_a_piece_of_a_manifest_is_none(size: int) -> None:
         parse_manifest(render_manifest(MANIFEST)[:size])
 
 
-@pytest.mark.parametrize("content", [b"[]", b"null", b"{}", b'{"content":1,"checksum":""}', b"\xff"])
+@pytest.mark.parametrize(
+    "content", [b"[]", b"null", b"{}", b'{"content":1,"checksum":""}', b"\xff"]
+)
 def test_other_json_is_no_manifest(content: bytes) -> None:
     with pytest.raises(FormatError):
         parse_manifest(content)
@@ -178,7 +180,9 @@ def test_the_newest_moment_not_after_a_time_counts() -> None:
         topic = topic.plus(GroupMoment(at_ms=TimestampMs(at), offsets=()))
 
     assert topic.moment_at(2) is None
-    assert [m.at_ms for m in (topic.moment_at(20), topic.moment_at(29), topic.moment_at(None)) if m] == [20, 20, 30]
+    assert [
+        m.at_ms for m in (topic.moment_at(20), topic.moment_at(29), topic.moment_at(None)) if m
+    ] == [20, 20, 30]
 
 
 def test_moments_are_bounded_and_the_newest_stay() -> None:

@@ -77,6 +77,22 @@ def test_it_takes_appends_and_goes_on_archiving(
     assert values(ArchivedStore(fs, data=NEW).log) == expected(0, 20)
 
 
+def test_appends_do_not_go_into_a_restored_segment(fs: SimulatedFileSystem) -> None:
+    bench = ArchivedStore(fs)
+    bench.create()
+    bench.append(4)
+    bench.log.roll()
+    bench.store.archive_now()
+    other = ArchivedStore(fs, data=NEW)
+    other.store.restore_topic(TOPIC, URL)
+
+    other.append(6)
+    other.archive_and_drop()
+
+    assert [s.base_offset for s in other.log.segments()] == [0, 3, 4, 7]
+    assert values(other.log) == expected(0, 10)
+
+
 def test_it_is_there_after_a_restart(lost: ArchivedStore, fs: SimulatedFileSystem) -> None:
     bench = ArchivedStore(fs, data=NEW)
     bench.store.restore_topic(TOPIC, URL)
@@ -194,6 +210,32 @@ def test_every_partition_is_restored_also_one_without_records(fs: SimulatedFileS
     assert [values(log) for log in restored.partitions] == [expected(0, 6), [], expected(0, 6)]
 
 
+def test_gaps_that_compaction_left_are_no_damage_in_a_restored_topic(
+    fs: SimulatedFileSystem,
+) -> None:
+    bench = ArchivedStore(fs)
+    compacted = {"cleanup.policy": "compact", "segment.records": 3, "min.cleanable.dirty.ratio": 0}
+    bench.store.create_topic(TOPIC, config=compacted)
+    for number in range(10):
+        bench.log.append(b"v%d" % number, key=b"k%d" % (number % 2))
+    bench.log.roll()
+    bench.clock.advance(100_000)
+    bench.store.maintain()
+    kept = [record.offset for record in bench.log.read()]
+    assert kept != list(range(10))
+    changed: dict[str, object | None] = {**SMALL_SEGMENTS, "cleanup.policy": "delete"}
+    bench.store.alter_topic(TOPIC, config=changed)
+    bench.archive_and_drop()
+    assert [record.offset for record in bench.log.read()] == kept
+
+    other = ArchivedStore(fs, data=NEW)
+    restored = other.store.restore_topic(TOPIC, URL)
+
+    assert [record.offset for record in restored.partition(0).read()] == kept
+    other.store.close()
+    assert [record.offset for record in ArchivedStore(fs, data=NEW).log.read()] == kept
+
+
 def test_a_topic_that_is_there_is_not_replaced(
     lost: ArchivedStore, fs: SimulatedFileSystem
 ) -> None:
@@ -238,9 +280,7 @@ def test_the_topic_archived_last_is_taken_and_an_older_one_by_its_id(
 def test_a_damaged_object_stops_the_restore_and_leaves_nothing(
     lost: ArchivedStore, fs: SimulatedFileSystem
 ) -> None:
-    key = next(
-        i.key for i in LocalObjects(fs, ARCHIVE).listing("") if i.key.endswith(".timeindex")
-    )
+    key = next(i.key for i in LocalObjects(fs, ARCHIVE).listing("") if i.key.endswith(".timeindex"))
     fs.open_write(f"{ARCHIVE}/{key}").write_at(0, b"\xff")
     bench = ArchivedStore(fs, data=NEW)
 

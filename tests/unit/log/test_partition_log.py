@@ -1149,27 +1149,37 @@ def test_open_and_aborted_transactions_are_known_after_a_restart(how: str) -> No
         assert [(t.producer_id, t.first_offset, t.last_offset) for t in entries] == [(7, 0, 1)]
 
 
-@pytest.mark.parametrize("suffix", ["snapshot", "txnindex"])
-@pytest.mark.parametrize("harm", ["lost", "damaged"])
-def test_lost_producer_snapshots_and_transaction_indexes_are_made_anew(
-    suffix: str, harm: str
+@pytest.mark.parametrize(
+    ("suffix", "harm"), [("snapshot", "lost"), ("snapshot", "damaged"), ("txnindex", "damaged")]
+)
+@pytest.mark.parametrize("is_rolled", [False, True])
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_lost_producer_snapshots_and_damaged_transaction_indexes_are_made_anew(
+    suffix: str, harm: str, is_rolled: bool, is_clean: bool
 ) -> None:
+    if suffix == "snapshot" and is_clean and not is_rolled:
+        pytest.skip("as in Kafka, a clean log without any snapshot is one without producers")
     fs = SimulatedFileSystem()
-    store, log = new_log(fs)
+    store, log = new_log(fs, {"index.interval.bytes": 0})
     transactional(log, 7, 0)
     end_transaction(log, 7, is_abort=True)
     log.append_batch(client_batch(b"x", producer_id=9, sequence=0))
+    if is_rolled:
+        log.roll()
+        log.append(b"y")
     store.maintain()
+    if is_clean:
+        store.close()
     after = fs.kill()
-    for entry in after.list(DIRECTORY):
-        if entry.name.endswith(suffix):
-            path = f"{DIRECTORY}/{entry.name}"
-            if harm == "lost":
-                after.remove(path)
-            else:
-                file = after.open_write(path)
-                file.write_at(0, b"\x7f" * max(entry.size - 3, 3))
-                file.truncate_to(max(entry.size - 3, 3))
+    harmed = [entry for entry in after.list(DIRECTORY) if entry.name.endswith(suffix)]
+    for entry in harmed[-1:]:
+        path = f"{DIRECTORY}/{entry.name}"
+        if harm == "lost":
+            after.remove(path)
+        else:
+            file = after.open_write(path)
+            file.write_at(0, b"\x7f" * (entry.size - 3))
+            file.truncate_to(entry.size - 3)
 
     again = log_of(open_store(after))
 
@@ -1357,6 +1367,30 @@ def test_damage_under_a_running_log_is_reported_and_the_rest_can_be_read(
     with pytest.raises(CorruptSegmentError) as caught:
         values(log, 2)
     assert (caught.value.first_offset, caught.value.next_offset) == (2, 3)
+
+
+@pytest.mark.parametrize("offset", [1, 2, 4])
+@pytest.mark.parametrize("is_rolled", [False, True])
+@pytest.mark.parametrize("at", [5, 10, 50])
+def test_a_log_with_damage_can_be_cut_before_at_and_behind_it(
+    offset: int, is_rolled: bool, at: int
+) -> None:
+    fs = SimulatedFileSystem()
+    log = make(fs, index_interval_bytes=0)
+    append_all(log, 5)
+    if is_rolled:
+        log.roll()
+        append_all(log, 2)
+    size = len(client_batch(b"v0"))
+    fs.open_write(f"{DIRECTORY}/{0:020}.log").write_at(2 * size + at, b"!!")
+
+    log.truncate_to(offset)
+    log.append(b"after")
+
+    assert log.end_offset == offset + 1
+    assert values(log, max(offset, 3) if offset > 2 else 0)[-1] == b"after"
+    if offset <= 2:
+        assert values(log) == [*[b"v%d" % n for n in range(offset)], b"after"]
 
 
 def test_an_empty_batch_left_by_compaction_has_no_records(fs: SimulatedFileSystem) -> None:

@@ -98,7 +98,7 @@ def test_what_is_rendered_reads_back() -> None:
         "key.index": True,
         "min.cleanable.dirty.ratio": 0.25,
         "internal.segment.bytes": 100,
-        "archive.url": "s3://bucket/logs",
+        "archive.after.ms": 60_000,
         "leader.replication.throttled.replicas": "0:1,1:1",
     }
     config = TopicConfig.parse(given)

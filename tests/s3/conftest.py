@@ -1,0 +1,83 @@
+"""A real S3 protocol server for the session: moto's, in a process of its own, on loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+START_S = 60.0
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _await_answer(process: subprocess.Popen[bytes], port: int) -> str | None:
+    """None once the server answers; else why it does not."""
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            return f"it ended with {process.returncode}"
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5):
+                return None
+        except urllib.error.HTTPError as error:
+            error.close()
+            return None
+        except OSError:
+            time.sleep(0.1)
+    return f"no answer within {START_S} s"
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """host:port of the server."""
+    pytest.importorskip("moto.server", reason="moto is not installed")
+    port = _free_port()
+    with subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **KEYS},
+    ) as process:
+        try:
+            why_not = _await_answer(process, port)
+            if why_not is not None:
+                pytest.skip(f"moto's S3 server cannot be started: {why_not}")
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def s3_url(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a place in a new bucket."""
+    import pyarrow.fs as arrow_fs
+
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"test-{uuid4().hex}"
+    arrow_fs.S3FileSystem(
+        endpoint_override=s3_endpoint,
+        scheme="http",
+        region="us-east-1",
+        allow_bucket_creation=True,
+    ).create_dir(bucket)
+    return f"s3://{bucket}/some/where?endpoint_override={s3_endpoint}&scheme=http&region=us-east-1"

@@ -1,0 +1,161 @@
+"""The archive over the S3 protocol, with real files and a real server."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import varve
+from fakes.object_store_rules import ObjectStoreRules
+from varve.archive import open_archive
+from varve.archive.object_store import ArrowObjects, ObjectStore
+from varve.log.log_reader import LogReader
+
+CONFIG: dict[str, object] = {
+    "segment.records": 50,
+    "retention.ms": -1,
+    "local.retention.bytes": 0,
+    "file.delete.delay.ms": 0,
+}
+
+
+class TestS3(ObjectStoreRules):
+    @pytest.fixture
+    def objects(self, s3_url: str) -> ObjectStore:
+        return ArrowObjects(s3_url)
+
+
+def values(log: LogReader) -> list[bytes | None]:
+    return [record.value for record in log.read()]
+
+
+def numbers(end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(end)]
+
+
+def fill(path: Path, url: str, count: int = 220) -> None:
+    """A topic of one partition whose offset n holds n, at timestamp n."""
+    with varve.open(path) as store:
+        topic = store.create_topic(
+            "orders", config={**CONFIG, "archive.url": url, "durability": "os"}
+        )
+        for number in range(count):
+            topic.append(b"%d" % number, key=b"k%d" % number, timestamp_ms=number)
+        topic.partition(0).sync()
+        store.group("billing").commit({("orders", 0): 210})
+        for status in store.archive_now():
+            assert status.last_error is None, status
+        store.maintain()
+
+
+def test_a_log_is_read_across_s3_and_disk(tmp_path: Path, s3_url: str) -> None:
+    fill(tmp_path / "data", s3_url)
+
+    with varve.open(tmp_path / "data") as store:
+        log = store.topic("orders").partition(0)
+
+        assert (log.start_offset, log.local_start_offset) == (0, 200)
+        assert values(log) == numbers(220)
+        assert log.offset_for_time(77) == 77
+        assert sum(batch.num_rows for batch in log.scan(threads=2)) == 220
+
+
+def test_readers_need_no_writer_and_no_disk(tmp_path: Path, s3_url: str) -> None:
+    fill(tmp_path / "data", s3_url)
+
+    with varve.open(tmp_path / "data", read_only=True) as reader:
+        assert values(reader.topic("orders").partition(0)) == numbers(220)
+    with open_archive(s3_url) as archive:
+        assert archive.topics() == ["orders"]
+        assert values(archive.topic("orders").partition(0)) == numbers(200)
+
+
+def test_a_lost_store_is_restored(tmp_path: Path, s3_url: str) -> None:
+    fill(tmp_path / "data", s3_url)
+
+    with varve.open(tmp_path / "new") as store:
+        topic = store.restore_topic("orders", s3_url)
+
+        assert values(topic.partition(0)) == numbers(200)
+        assert store.group("billing").committed("orders", 0) == 200
+        for number in range(200, 320):
+            topic.append(b"%d" % number)
+        store.archive_now()
+        store.maintain()
+        assert topic.partition(0).local_start_offset == 300
+        assert values(topic.partition(0)) == numbers(320)
+
+
+@pytest.mark.parametrize("timestamp_ms", [0, 99, 100, 149, 500])
+def test_a_lost_store_is_restored_to_a_point_in_time(
+    tmp_path: Path, s3_url: str, timestamp_ms: int
+) -> None:
+    fill(tmp_path / "data", s3_url)
+
+    with varve.open(tmp_path / "new") as store:
+        topic = store.restore_topic("orders", s3_url, to_timestamp_ms=timestamp_ms)
+
+        assert values(topic.partition(0)) == numbers(min(timestamp_ms + 1, 200))
+
+
+KILLED_COPIER = """
+import sys, varve
+store = varve.open(sys.argv[1])
+log = store.topic("orders").partition(0)
+print("begin", flush=True)
+store.archive_now()
+print("end", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objects_seen", [1, 4, 9])
+def test_a_copier_killed_on_its_way_is_finished_by_the_next(
+    tmp_path: Path, s3_url: str, objects_seen: int
+) -> None:
+    path = tmp_path / "data"
+    with varve.open(path) as store:
+        topic = store.create_topic("orders", config={**CONFIG, "archive.url": s3_url})
+        for number in range(0, 420, 10):
+            topic.append_many([(None, b"%d" % n) for n in range(number, number + 10)])
+    objects = ArrowObjects(s3_url)
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED_COPIER, str(path)],
+        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE,
+    ) as copier:
+        while len(objects.listing("")) < objects_seen:
+            assert copier.poll() is None
+        copier.send_signal(signal.SIGKILL)
+
+    with varve.open(path) as store:
+        for status in store.archive_now():
+            assert status.last_error is None, status
+        store.maintain()
+        log = store.topic("orders").partition(0)
+
+        assert log.local_start_offset == 400
+        assert values(log) == numbers(420)
+        named = 1 + 1 + sum(4 for s in log.segments() if s.state == "archived")
+        assert len(objects.listing("")) <= named, "nothing is left of the interrupted copy"
+
+
+@pytest.mark.slow
+def test_an_unreachable_store_is_an_error_in_the_status(tmp_path: Path) -> None:
+    url = "s3://bucket/dir?endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"
+    with varve.open(tmp_path) as store:
+        topic = store.create_topic(
+            "orders", config={**CONFIG, "archive.url": url, "segment.records": 1}
+        )
+        topic.append(b"0")
+        topic.append(b"1")
+
+        (status,) = store.archive_now()
+
+        assert status.last_error is not None
+        assert values(topic.partition(0)) == numbers(2)
