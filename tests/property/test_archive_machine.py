@@ -86,14 +86,15 @@ class ArchiveMachine(RuleBasedStateMachine):
         for status in self.bench.store.archive_now():
             assert status.last_error is None, status
         log = self.bench.log
-        archived = max(log.archived_up_to or 0, self.start)
-        if not log.archived_up_to:
+        archived = log.archived_up_to
+        if not archived:
             return
         self.bench.store.close()
         self.fs.remove_tree("/data")
         self.bench = ArchivedStore(self.fs, cache_bytes=self.cache_bytes)
         self.bench.store.restore_topic(TOPIC, "file:///archive")
         self.model = self.model[:archived]
+        self.start = min(self.start, archived)  # what was deleted past the archive is lost too
 
     @invariant()
     def reads_back_what_was_appended(self) -> None:

@@ -354,7 +354,8 @@ class DurableLog(LogReader):
         with self._sync_lock:
             if self._failure is not None or self._is_closed:
                 return False
-            if self._recovery_point == self._end and self._durable == self._end:
+            is_synced = self._recovery_point == self._durable == self._end
+            if is_synced and not self._producers.needs_snapshot:
                 return False
             try:
                 self._sync()

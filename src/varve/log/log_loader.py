@@ -11,12 +11,13 @@ from varve.errors import FormatError
 from varve.format import kernel_tables as tables
 from varve.format.batch import BatchDecoder
 from varve.format.file_names import FileKind
+from varve.log.known_start import known_start
 from varve.log.leader_epochs import LeaderEpochs
 from varve.log.producer_snapshots import load_newest, remove_strays, replay
 from varve.log.producer_state import ProducerStates
 from varve.log.segment_list import SegmentList
 from varve.quantities import NO_LEADER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
-from varve.storage.checkpoint_file import read_epoch_checkpoint
+from varve.storage.checkpoint_file import read_epoch_checkpoint, write_epoch_checkpoint
 from varve.storage.files import FileSystem
 from varve.storage.handle_cache import HandleCache
 from varve.storage.high_watermark_file import LogMarks
@@ -107,8 +108,14 @@ def load_log(request: LoadRequest) -> LoadedLog:
     """Open the log, repairing what can be repaired and reporting what cannot."""
     fs, directory = request.fs, request.directory
     files = tidy_directory(fs, directory)
-    start = _known_start(request, files.segments)
-    seen = _Seen(_read_epochs(request))
+    seen = _Seen(read_epochs(fs, directory))
+    start = known_start(
+        directory,
+        first_base=files.segments[0].base_offset if files.segments else None,
+        mark=request.marks.log_start,
+        checkpoint=request.log_start,
+        epochs=seen.epochs,
+    )
     segments = _open_all(request, files.segments)
     if not segments:
         return _empty(request, start, seen)
@@ -138,6 +145,9 @@ def load_log(request: LoadRequest) -> LoadedLog:
     is_synced = request.is_durable_exact
     start = Offset(min(max(start, segments[0].base_offset), end))
     seen.epochs.truncate_from_end(end)
+    if seen.epochs.truncate_from_start(start):
+        # Only the mark told of this start; the epochs vouch for its checkpoint, see `known_start`.
+        write_epoch_checkpoint(fs, directory, seen.epochs.entries)
     segment_list = SegmentList(segments)
     rebuilt_from = _rebuilt_from(segments[floor], request, seen)
     producers = _load_producers(
@@ -163,20 +173,12 @@ def load_log(request: LoadRequest) -> LoadedLog:
 # --- before the walk -------------------------------------------------------------------------
 
 
-def _known_start(request: LoadRequest, found: list[FoundSegment]) -> Offset:
-    known = [
-        offset for offset in (request.log_start, request.marks.log_start) if offset is not None
-    ]
-    if found:
-        known.append(found[0].base_offset)
-    return Offset(max(known, default=0))
-
-
-def _read_epochs(request: LoadRequest) -> LeaderEpochs:
+def read_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
+    """The epochs of a log; none where the file cannot be read: the batches tell of theirs."""
     try:
-        return LeaderEpochs(read_epoch_checkpoint(request.fs, request.directory))
+        return LeaderEpochs(read_epoch_checkpoint(fs, directory))
     except FormatError as error:
-        logger.warning("%s: leader epochs are unreadable, rebuilding: %s", request.directory, error)
+        logger.warning("%s: leader epochs are unreadable, rebuilding: %s", directory, error)
         return LeaderEpochs()
 
 

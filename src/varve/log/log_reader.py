@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.errors import (
@@ -181,15 +182,19 @@ class LogReader(ABC):
         return self._records(first, end, max_records)
 
     def _records(self, start: Offset, stop: Offset, max_records: int | None) -> Iterator[Record]:
-        left = max_records
+        if max_records is None:
+            # No frame of ours between a record and its reader: a third of the time per record.
+            return chain.from_iterable(run.records() for run in self._runs(start, stop))
+        return self._first_records(start, stop, max_records)
+
+    def _first_records(self, start: Offset, stop: Offset, left: int) -> Iterator[Record]:
         for run in self._runs(start, stop):
-            if left is not None and len(run) >= left:
+            if len(run) >= left:
                 run.end = run.start + left
                 yield from run.records()
                 return
             yield from run.records()
-            if left is not None:
-                left -= len(run)
+            left -= len(run)
 
     def follow(
         self, start: int | None = None, *, idle_timeout_ms: int | None = None

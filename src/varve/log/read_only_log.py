@@ -10,6 +10,8 @@ from typing import Final
 
 from varve.errors import CorruptSegmentError
 from varve.log.archived_segments import ArchivedSegments, ArchiveJoin
+from varve.log.known_start import known_start
+from varve.log.log_loader import read_epochs
 from varve.log.log_reader import LogReader, LogView
 from varve.log.segment_list import SegmentList
 from varve.quantities import INT32_MAX, INT64_MAX, Offset, TimestampMs
@@ -44,7 +46,6 @@ class ReadOnlyLog(LogReader):
         self.directory = directory
         self._fs = fs
         self._handles = handles
-        self._log_start = log_start
         self._allows_gaps = allows_gaps
         self._limits = SegmentLimits(
             index_bytes_max=0, index_interval_bytes=0, is_dense=not allows_gaps
@@ -55,6 +56,13 @@ class ReadOnlyLog(LogReader):
         # Kafka shortens the indexes of its active segment in place; a map would then be fatal.
         self._is_ours = _published(self._marks.read()) is not None
         self._segments = self._list()
+        self._log_start = known_start(
+            directory,
+            first_base=self._segments.first_offset,
+            mark=self._marks.read().log_start,
+            checkpoint=log_start,
+            epochs=read_epochs(fs, directory),
+        )
         self._sound_end: tuple[tuple[int, int], Offset] | None = None
 
     # --- what readers need -------------------------------------------------------------------
@@ -80,8 +88,8 @@ class ReadOnlyLog(LogReader):
         elif high_watermark > self._segments.active.base_offset:
             self._refresh_if_rolled(high_watermark)
         first = self._segments.first_offset
-        known = [o for o in (marks.log_start, self._log_start) if o is not None]
-        start = Offset(min(max([first, *known]), max(high_watermark, first)))
+        known = max(first, marks.log_start or 0, self._log_start)
+        start = Offset(min(known, max(high_watermark, first)))
         return LogView(
             segments=self._segments,
             start=start,

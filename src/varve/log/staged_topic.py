@@ -18,6 +18,7 @@ from varve.format.file_names import (
 from varve.format.partition_metadata import render_partition_metadata
 from varve.quantities import Offset
 from varve.storage.files import FileSystem, replace_file
+from varve.storage.high_watermark_file import HighWatermarkFile
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,6 +67,12 @@ class StagedTopic:
     def move_in(self, fs: FileSystem) -> None:
         """Give the directories the names of live partitions. Durable on return."""
         for number, partition in enumerate(self.partitions):
+            marks = HighWatermarkFile(fs, partition.path, writable=True)
+            marks.publish(
+                high_watermark=partition.end, log_start=partition.start, durable=partition.end
+            )
+            marks.sync()
+            marks.close()
             fs.sync_directory(partition.path)
             place = os.path.join(partition.data_dir, partition_directory_name(self.topic, number))
             fs.rename(partition.path, place)

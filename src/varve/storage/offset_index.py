@@ -91,8 +91,11 @@ class OffsetIndex:
         entries = self._file.entries
         if not entries:
             return self.base_offset
-        last = decode_offset_entry(entries, len(entries) - OFFSET_ENTRY_SIZE)
-        return Offset(self.base_offset + last.relative_offset)
+        position = len(entries) - OFFSET_ENTRY_SIZE
+        relative_offset: int = OFFSET_ENTRY.unpack_from(entries, position)[_RELATIVE_OFFSET]
+        if relative_offset < 0:
+            decode_offset_entry(entries, position)  # says what is wrong with it
+        return Offset(self.base_offset + relative_offset)
 
     def add(self, offset: Offset, position: FilePosition) -> None:
         """Note that the batch ending with `offset` starts at `position`. In memory: see `flush`.

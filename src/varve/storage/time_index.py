@@ -200,5 +200,7 @@ class TimeIndex:
         self._file.close()
 
     def _decode(self, entries: bytearray | memoryview, position: int) -> tuple[TimestampMs, Offset]:
-        found = decode_time_entry(entries, position)
-        return TimestampMs(found.timestamp), Offset(self.base_offset + found.relative_offset)
+        timestamp, relative_offset = TIME_ENTRY.unpack_from(entries, position)
+        if timestamp < 0 or relative_offset < 0:
+            decode_time_entry(entries, position)  # says what is wrong with it
+        return TimestampMs(timestamp), Offset(self.base_offset + relative_offset)

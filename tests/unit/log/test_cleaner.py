@@ -223,9 +223,12 @@ def test_closing_a_store_ends_its_compaction() -> None:
             is_begun.set()
 
     fs.watch = watch
-    compacting = threading.Thread(
-        target=lambda: [store.compact("orders", force=True), may_go_on.set()]
-    )
+
+    def compact() -> None:
+        store.compact("orders", force=True)
+        may_go_on.set()
+
+    compacting = threading.Thread(target=compact)
     compacting.start()
     is_begun.wait(10)
 

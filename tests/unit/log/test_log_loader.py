@@ -609,6 +609,19 @@ def test_producers_are_rebuilt_from_the_batches_when_snapshots_are_lost(
     assert (again.is_duplicate, again.base_offset) == (True, 9)
 
 
+def test_producers_are_known_after_a_crash_and_then_a_clean_close(fs: SimulatedFileSystem) -> None:
+    _, log = new_log(fs, CONFIG, clock=ManualClock(NOW))
+    produce(log, 0, 1)
+    after = fs.kill()
+    recovered, _ = reopened(after)
+    recovered.close()
+
+    _, log = reopened(after)
+
+    again = log.append_batch(client_batch(value(0), producer_id=7, sequence=0))
+    assert (again.is_duplicate, again.base_offset) == (True, 0)
+
+
 def test_producers_of_a_log_with_damage_are_rebuilt_around_it(fs: SimulatedFileSystem) -> None:
     _, log = new_log(fs, CONFIG, clock=ManualClock(NOW))
     produce(log, 0, 10)
