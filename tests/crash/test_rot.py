@@ -30,6 +30,7 @@ from crash.rot import (
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from varve.errors import CorruptSegmentError, StorageError
+from varve.format import batch
 from varve.log.read_only_log import ReadOnlyLog
 from varve.log.read_only_store import ReadOnlyStore
 from varve.log.topic_config import TopicConfig
@@ -54,7 +55,10 @@ def small_image() -> Image:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_flipped_bit_of_a_segment_is_noticed(part: int) -> None:
+def test_every_flipped_bit_of_a_segment_is_noticed(
+    part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "_RECORDS_PER_RUN", 64)  # thousands of small reads, not large ones
     image = small_image()
     fs = load_image(image)
     written = dict(read_all(open_small(fs)).records)
@@ -121,7 +125,10 @@ def harmed(image: Image, path: str, harm: str) -> Image:
 @pytest.mark.parametrize("is_clean", [True, False], ids=["closed", "killed"])
 def test_a_harmed_file_costs_at_most_what_it_held(harm: str, is_clean: bool) -> None:
     told = sample(is_clean=is_clean)
-    for path in chosen_files(told.image):
+    paths = chosen_files(told.image)
+    if not is_clean:  # what a restart looks at and a clean one does not
+        paths = [path for path in paths if path.endswith((".log", "high-watermark"))]
+    for path in paths:
         try:
             image = harmed(told.image, path, harm)
             check_image(image, told, allowed_after_harm(told.image, path))

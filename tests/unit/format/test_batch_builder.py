@@ -7,6 +7,7 @@ from fakes.client_batches import NOW, client_batch, raw_batch, raw_record
 from varve.errors import RecordTooLargeError
 from varve.format.batch import decode_batch
 from varve.format.batch_builder import (
+    BATCH_BYTES_TARGET,
     BatchStyle,
     ProducerStamp,
     build_batch,
@@ -22,8 +23,11 @@ NOW_MS = TimestampMs(NOW)
 STYLE = BatchStyle(bytes_max=1 << 20)
 
 
-def build(records: list[object], style: BatchStyle = STYLE, **options: int) -> list[bytes]:
-    return [bytes(batch.data) for batch in build_batches(records, NOW_MS, style, **options)]
+def build(
+    records: list[object], style: BatchStyle = STYLE, target_bytes: int = BATCH_BYTES_TARGET
+) -> list[bytes]:
+    built = build_batches(records, NOW_MS, style, target_bytes=target_bytes)
+    return [bytes(batch.data) for batch in built]
 
 
 # --- the bytes ----------------------------------------------------------------------------------
