@@ -32,7 +32,6 @@ from crash.scripts import SCRIPTS
 
 PROCESSES = 2
 PROGRESS_S = 10.0
-FAULT_SEEDS = range(3)  # each is another run of the script, all calls of which fail in turn
 
 Failure = tuple[Known, str]
 
@@ -97,10 +96,10 @@ def run_power(scripts: list[str], seeds: int, first: int) -> int:
     return run_many("power cuts", runs, run_known, per_script * len(scripts))  # type: ignore[arg-type]
 
 
-def run_calls(scripts: list[str]) -> int:
+def run_calls(scripts: list[str], variants: int) -> int:
     runs = [
         Known("call", str(fault))
-        for script, seed in itertools.product(scripts, FAULT_SEEDS)
+        for script, seed in itertools.product(scripts, range(variants))
         for fault in all_faults(script, seed)
     ]
     return run_many("failing calls", runs, run_known, len(runs))  # type: ignore[arg-type]
@@ -135,11 +134,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=1_000, help="how many kills")
     parser.add_argument("--flips", type=int, default=10_000)
+    parser.add_argument("--variants", type=int, default=3, help="how many runs of a script fail")
     parser.add_argument("--scripts", nargs="+", default=list(SCRIPTS), choices=list(SCRIPTS))
     options = parser.parse_args(arguments)
     parts: dict[str, Callable[[], int]] = {
         "power": lambda: run_power(options.scripts, options.seeds, options.first),
-        "calls": lambda: run_calls(options.scripts),
+        "calls": lambda: run_calls(options.scripts, options.variants),
         "kills": lambda: run_kills(options.count),
         "rot": lambda: run_rot(options.flips, options.first),
     }

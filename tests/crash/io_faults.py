@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from crash.client import DATA, REFUSALS, Client, open_store
+from crash.client import REFUSALS, Client, open_store
 from crash.history import BrokenPromise, check_store, settle
 from crash.power_cut import CHANGING
-from crash.scripts import SCRIPTS
+from crash.scripts import SCRIPTS, directories_of
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import Fault, ShortWrite, SimulatedFileSystem
-from varve.errors import UnknownTopicError
+from varve.errors import UnknownPartitionError, UnknownTopicError
 
 _NAMING: Final = ("create", "link", "make_directory", "map_words", "rename", "open_write")
 _OPENING: Final = (
@@ -65,7 +65,7 @@ def kinds_for(operation: str) -> list[str]:
 def all_faults(script: str, seed: int) -> Iterator[CallFault]:
     """Every call of the run with that seed, in every way it can fail."""
     fs = SimulatedFileSystem(clock=ManualClock())
-    SCRIPTS[script](Client(fs, Random(seed)))
+    SCRIPTS[script](Client(fs, Random(seed), directories=directories_of(script)))
     for call, (operation, _) in enumerate(fs.call_log, 1):
         for kind in kinds_for(operation):
             yield CallFault(script, seed, call, kind)
@@ -74,18 +74,20 @@ def all_faults(script: str, seed: int) -> Iterator[CallFault]:
 def run_fault(fault: CallFault) -> None:
     """Raises `BrokenPromise`, or whatever else went wrong."""
     fs = SimulatedFileSystem(clock=ManualClock())
-    client = Client(fs, Random(fault.seed), expects_faults=True)
+    directories = directories_of(fault.script)
+    client = Client(fs, Random(fault.seed), directories=directories, expects_faults=True)
     _plant(fault, fs, client)
     try:
         SCRIPTS[fault.script](client)
-    except (*REFUSALS, UnknownTopicError) as error:
+    except (*REFUSALS, UnknownTopicError, UnknownPartitionError) as error:
         client.refusals.append(error)
     fs.clear_faults()
     fs.watch = None
     rng = Random(f"{fault}")
     for left, is_power_cut in ((fs.kill(), False), (fs.crash(rng), True), (fs.crash(rng), True)):
-        check_store(client.history.copy(), open_store(left), after_power_cut=is_power_cut)
-    _check_restart(client)
+        store = open_store(left, directories)
+        check_store(client.history.copy(), store, after_power_cut=is_power_cut)
+    _check_restart(client, directories)
 
 
 def _plant(fault: CallFault, fs: SimulatedFileSystem, client: Client) -> None:
@@ -110,12 +112,12 @@ def _fault_named(kind: str) -> Fault:
     return OSError(number, os.strerror(number))
 
 
-def _check_restart(client: Client) -> None:
+def _check_restart(client: Client, directories: tuple[str, ...]) -> None:
     """The disk works again: close, open, check, and go on."""
     if client.has_store:
         client.close()
         client.forget_store()
-    store = open_store(client.fs)
+    store = open_store(client.fs, directories)
     check_store(client.history, store, after_power_cut=False)
     settle(client.history, store)
     for name in store.topics():
@@ -127,4 +129,3 @@ def _check_restart(client: Client) -> None:
             if placed.offset != before:
                 raise BrokenPromise(f"{log.name} went on at {placed.offset}, not {before}")
     store.close()
-    assert client.fs.exists(DATA)

@@ -14,7 +14,7 @@ from typing import Final
 
 from crash.client import Client, look_beside, open_store
 from crash.history import History, check_store, settle
-from crash.scripts import SCRIPTS
+from crash.scripts import SCRIPTS, directories_of
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 
@@ -33,6 +33,7 @@ class Cut:
 
     left: SimulatedFileSystem
     history: History
+    directories: tuple[str, ...]
 
 
 class CutWatch:
@@ -43,11 +44,18 @@ class CutWatch:
     """
 
     def __init__(
-        self, fs: SimulatedFileSystem, rng: Random, history: Callable[[], History], *, kill: bool
+        self,
+        fs: SimulatedFileSystem,
+        rng: Random,
+        history: Callable[[], History],
+        directories: tuple[str, ...],
+        *,
+        kill: bool,
     ) -> None:
         self._fs = fs
         self._rng = rng
         self._history = history
+        self._directories = directories
         self._kill = kill
         self._lowest = 2.0
         self.cut: Cut | None = None
@@ -69,7 +77,7 @@ class CutWatch:
         if drawn < self._lowest:
             self._lowest = drawn
             left = self._fs.kill() if self._kill else self._fs.crash(Random(self._rng.random()))
-            self.cut = Cut(left, self._history().copy())
+            self.cut = Cut(left, self._history().copy(), self._directories)
 
 
 def run_seed(script: str, seed: int) -> None:
@@ -77,8 +85,9 @@ def run_seed(script: str, seed: int) -> None:
     rng = Random(f"{script} {seed}")
     is_kill = rng.random() < 0.2
     fs = SimulatedFileSystem(clock=ManualClock())
-    client = Client(fs, Random(rng.random()))
-    watch = CutWatch(fs, Random(rng.random()), lambda: client.history, kill=is_kill)
+    directories = directories_of(script)
+    client = Client(fs, Random(rng.random()), directories=directories)
+    watch = CutWatch(fs, Random(rng.random()), lambda: client.history, directories, kill=is_kill)
     SCRIPTS[script](client)
     cut = watch.finish()
     if rng.random() < 0.25:
@@ -87,25 +96,27 @@ def run_seed(script: str, seed: int) -> None:
 
 
 def _cut_in_recovery(cut: Cut, rng: Random, *, is_kill: bool) -> Cut:
-    watch = CutWatch(cut.left, Random(rng.random()), lambda: cut.history, kill=is_kill)
-    open_store(cut.left)
+    watch = CutWatch(
+        cut.left, Random(rng.random()), lambda: cut.history, cut.directories, kill=is_kill
+    )
+    open_store(cut.left, cut.directories)
     return watch.finish()
 
 
 def check_cut(cut: Cut, rng: Random, *, after_power_cut: bool) -> None:
     """Come up, check, come up again, go on, close, come up once more."""
     history, fs = cut.history, cut.left
-    if fs.exists("/data") and rng.random() < 0.5:
-        look_beside(fs, history)
-    store = open_store(fs)
+    if all(fs.exists(path) for path in cut.directories) and rng.random() < 0.5:
+        look_beside(fs, history, cut.directories)
+    store = open_store(fs, cut.directories)
     check_store(history, store, after_power_cut=after_power_cut)
     settle(history, store)
     fs = fs.kill() if rng.random() < 0.5 else fs.crash(rng)
-    store = open_store(fs)
+    store = open_store(fs, cut.directories)
     check_store(history, store, after_power_cut=True)
     settle(history, store)
     store.close()
-    client = Client(fs, Random(rng.random()))
+    client = Client(fs, Random(rng.random()), directories=cut.directories)
     client.history = history
     client.use_contents_from(1_000_000)
     for name in client.store.topics():

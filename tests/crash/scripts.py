@@ -9,13 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from crash.client import Client
+from crash.client import DATA, Client
 
 Script = Callable[[Client], None]
 SCRIPTS: Final[dict[str, Script]] = {}
 
+# Scripts whose store spreads over several data directories; all others have one.
+_DIRECTORIES: Final[dict[str, tuple[str, ...]]] = {"two-directories": ("/data", "/more/data")}
+
 # Small segments and dense indexes: in a few dozen appends everything happens.
 SMALL: Final = {"internal.segment.bytes": 1200, "index.interval.bytes": 200}
+
+
+def directories_of(script: str) -> tuple[str, ...]:
+    return _DIRECTORIES.get(script, (DATA,))
 
 
 def script(function: Script) -> Script:
@@ -260,6 +267,27 @@ def group_offsets(client: Client) -> None:
         client.append("orders")
         client.commit(client.rng.choice(("billing", "audit")), "orders", client.rng.randint(0, 99))
         if client.rng.random() < 0.2:
+            client.reopen()
+
+
+@script
+def two_directories(client: Client) -> None:
+    """Partitions and topics spread over two disks, whose states a power cut chooses apart."""
+    client.create_topic("orders", partitions=3, config={**SMALL, "file.delete.delay.ms": 0})
+    for _ in range(client.rng.randint(3, 9)):
+        chance = client.rng.random()
+        partition = client.rng.randrange(client.store.topic("orders").partition_count)
+        if chance < 0.6:
+            client.append("orders", partition)
+        elif chance < 0.7:
+            client.maintain()
+        elif chance < 0.8:
+            client.add_partitions("orders", client.store.topic("orders").partition_count + 1)
+        elif not client.has_topic("payments"):
+            client.create_topic("payments", partitions=2, config=SMALL)
+        elif chance < 0.9:
+            client.delete_topic("payments")
+        else:
             client.reopen()
 
 

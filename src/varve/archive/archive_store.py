@@ -1,6 +1,5 @@
 """An archive opened by itself: its topics, read without the store that wrote them."""
 
-from types import TracebackType
 from uuid import UUID
 
 from varve.archive.manifest import ArchivedTopic
@@ -8,9 +7,10 @@ from varve.archive.object_store import open_object_store
 from varve.archive.partition_archive import ArchiveParts, PartitionArchive
 from varve.archive.restore import find_topics
 from varve.archive.segment_cache import CACHE_BYTES, SegmentCache
-from varve.errors import LogClosedError, UnknownTopicError
+from varve.errors import UnknownTopicError
 from varve.log.archived_log import ArchivedLog
 from varve.log.archived_segments import ArchivePlace
+from varve.log.open_store import OpenStore
 from varve.log.topic import Topic
 from varve.log.topic_config import TopicConfig
 from varve.storage.files import FileSystem, RealFileSystem
@@ -27,7 +27,7 @@ def open_archive(
     return ArchiveStore(url, cache_bytes=cache_bytes, fs=fs or RealFileSystem())
 
 
-class ArchiveStore:
+class ArchiveStore(OpenStore):
     """The topics of an archive. Any thread may use it. Close it to remove its cache."""
 
     def __init__(self, url: str, *, cache_bytes: int, fs: FileSystem) -> None:
@@ -35,7 +35,6 @@ class ArchiveStore:
         cache = SegmentCache(fs, bytes_max=cache_bytes)
         self._parts = ArchiveParts(fs=fs, cache=cache, handles=HandleCache())
         self._topics: dict[UUID, Topic[ArchivedLog]] = {}
-        self._is_closed = False
 
     @property
     def url(self) -> str:
@@ -89,17 +88,5 @@ class ArchiveStore:
                 log.close()
         self._parts.cache.close()
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise LogClosedError(f"the archive {self.url}")
-
-    def __enter__(self) -> "ArchiveStore":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _described(self) -> str:
+        return f"the archive {self.url}"

@@ -16,7 +16,6 @@ from typing import Final
 
 from varve.clock import Clock, SystemClock
 from varve.errors import (
-    LogClosedError,
     StorageError,
 )
 from varve.format.file_names import (
@@ -34,6 +33,7 @@ from varve.log.cleaner import CleanerConfig
 from varve.log.durable_log import FlushQueue, LogParts, segment_limits
 from varve.log.log_directory import LogDirectory
 from varve.log.log_loader import LoadRequest, load_log
+from varve.log.open_store import OpenStore
 from varve.log.partition_log import PartitionLog
 from varve.log.store_files import FoundPartition, find_partitions
 from varve.log.topic import Topic
@@ -84,7 +84,7 @@ class StoreSetup:
     free_bytes_min: int | None = None
 
 
-class OpenedDirectories:
+class OpenedDirectories(OpenStore):
     """What a store stands on. `TopicStore` adds changing topics, `Store` all the rest."""
 
     def __init__(self, directories: Sequence[str], setup: StoreSetup) -> None:
@@ -95,7 +95,6 @@ class OpenedDirectories:
         self._lock = threading.RLock()
         self._topics: dict[str, Topic[PartitionLog]] = {}
         self._catalog = Catalog(generation=0, topics={})
-        self._is_closed = False
         self._flushers: list[Flusher] = []
         self._offline: dict[str, OSError] = {}
         self._directories = self._open_directories([os.path.abspath(d) for d in directories])
@@ -375,15 +374,30 @@ class OpenedDirectories:
     # --- letting go --------------------------------------------------------------------------
 
     def _close_directories(self) -> None:
-        """Sync everything, mark the directories clean where all went well, release them."""
+        """Sync everything, mark the directories clean where all went well, release them.
+
+        All of them, also when one fails; the first failure is then raised.
+        """
+        failure: OSError | None = None
         for directory in self._directories:
+            try:
+                self._close_directory(directory)
+            except OSError as error:
+                failure = failure or error
+        for flusher in self._flushers:
+            flusher.stop()
+        if failure is not None:
+            raise failure
+
+    def _close_directory(self, directory: LogDirectory) -> None:
+        try:
             logs = list(directory.logs.values())
             for log in logs:
                 log.close()
             is_clean = not directory.offline and all(log.failure is None for log in logs)
             directory.close(is_clean=is_clean)
-        for flusher in self._flushers:
-            flusher.stop()
+        finally:
+            directory.release()
 
     def _abandon(self) -> None:
         """Opening failed: let go of everything, mark nothing clean."""
@@ -393,6 +407,5 @@ class OpenedDirectories:
         for flusher in self._flushers:
             flusher.stop()
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise LogClosedError(f"the store in {self.path}")
+    def _described(self) -> str:
+        return f"the store in {self.path}"

@@ -10,9 +10,10 @@ from typing import Final
 
 from varve.errors import CorruptSegmentError
 from varve.log.archived_segments import ArchivedSegments, ArchiveJoin
+from varve.log.followed_log import FollowedLog
 from varve.log.known_start import known_start
 from varve.log.log_loader import read_epochs
-from varve.log.log_reader import LogReader, LogView
+from varve.log.log_reader import LogView
 from varve.log.segment_list import SegmentList
 from varve.quantities import INT32_MAX, INT64_MAX, Offset, TimestampMs
 from varve.storage.files import FileSystem
@@ -21,14 +22,16 @@ from varve.storage.high_watermark_file import HighWatermarkFile, LogMarks
 from varve.storage.recovery import find_files
 from varve.storage.segment import Segment, SegmentLimits
 
-_POLL_S_MIN: Final = 0.001
-_POLL_S_MAX: Final = 0.05
 _SWAP_LOOKS: Final = 20  # then its owner is gone, and the next one finishes it
 _SWAP_PAUSE_S: Final = 0.005
 
 
-class ReadOnlyLog(LogReader):
+class ReadOnlyLog(FollowedLog):
     """One partition, read from its files. Any thread may use it."""
+
+    _PAUSE_S_MIN = 0.001  # each look reads the mapped mark, or the size of the last file
+    _PAUSE_S_MAX = 0.05
+    _PAUSE_GROWTH = 1.5
 
     def __init__(
         self,
@@ -41,17 +44,14 @@ class ReadOnlyLog(LogReader):
         log_start: Offset | None,
         allows_gaps: bool,
     ) -> None:
-        self.topic = topic
-        self.partition = partition
+        super().__init__(topic, partition, allows_gaps=allows_gaps)
         self.directory = directory
         self._fs = fs
         self._handles = handles
-        self._allows_gaps = allows_gaps
         self._limits = SegmentLimits(
             index_bytes_max=0, index_interval_bytes=0, is_dense=not allows_gaps
         )
         self._marks = HighWatermarkFile(fs, directory, writable=False)
-        self._is_closed = False
         self._archive: ArchiveJoin | None = None
         # Kafka shortens the indexes of its active segment in place; a map would then be fatal.
         self._is_ours = _published(self._marks.read()) is not None
@@ -96,23 +96,6 @@ class ReadOnlyLog(LogReader):
             high_watermark=Offset(max(high_watermark, start)),
         )
 
-    @property
-    def end_offset(self) -> Offset:
-        """The first offset that cannot be read yet: what lies behind is the writer's affair."""
-        return self.view().high_watermark
-
-    @property
-    def last_stable_offset(self) -> Offset:
-        return self.view().high_watermark
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
-
-    @property
-    def allows_gaps(self) -> bool:
-        return self._allows_gaps
-
     def _bound(self, segment: Segment) -> int:
         return segment.size if segment.is_archived else segment.file().size()
 
@@ -129,18 +112,8 @@ class ReadOnlyLog(LogReader):
         sealed = view.segments[len(view.segments) - 2]
         return sealed.key_index.is_usable(sealed.size)
 
-    def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
-        """By looking at the published mark, ever less often: no lock, no message."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        pause_s = _POLL_S_MIN
-        while not self._is_closed:
-            if self.view().high_watermark > offset:
-                return True
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 1.5, _POLL_S_MAX)
-        return False
+    def _look_again(self) -> None:
+        """Nothing to do: each view looks at the published mark, or at the files."""
 
     def close(self) -> None:
         self._is_closed = True

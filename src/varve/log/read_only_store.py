@@ -6,11 +6,10 @@ Takes no lock and writes nothing. Topics that appear later are found when asked 
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from uuid import UUID
 
 from varve.clock import Clock
-from varve.errors import LogClosedError, ReadOnlyError, StorageError, UnknownTopicError
+from varve.errors import ReadOnlyError, StorageError, UnknownTopicError
 from varve.format.file_names import (
     CONSUMER_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
@@ -20,6 +19,7 @@ from varve.format.partition_metadata import ZERO_TOPIC_ID
 from varve.log.archived_segments import ArchivePlace, Archives
 from varve.log.committed_offsets import CommittedOffsets, Group
 from varve.log.log_directory import Checkpoints, read_checkpoints
+from varve.log.open_store import OpenStore
 from varve.log.read_only_log import ReadOnlyLog
 from varve.log.store_files import find_partitions
 from varve.log.topic import Topic
@@ -31,7 +31,7 @@ from varve.storage.handle_cache import HandleCache
 logger = logging.getLogger(__name__)
 
 
-class ReadOnlyStore:
+class ReadOnlyStore(OpenStore):
     """The topics found in the data directories. Any thread may use it."""
 
     def __init__(
@@ -50,7 +50,6 @@ class ReadOnlyStore:
         self._handles = HandleCache()
         self._paths = [os.path.abspath(path) for path in directories]
         self._topics: dict[str, Topic[ReadOnlyLog]] = {}
-        self._is_closed = False
         self._offsets = CommittedOffsets(self._offsets_topic, clock)
         for path in self._paths:
             if not fs.exists(path):
@@ -218,17 +217,5 @@ class ReadOnlyStore:
             for log in topic.partitions:
                 log.close()
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise LogClosedError(f"the store in {self.path}")
-
-    def __enter__(self) -> "ReadOnlyStore":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _described(self) -> str:
+        return f"the store in {self.path}"

@@ -3,7 +3,6 @@
 import os
 import uuid
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Final
 
 from varve.errors import (
@@ -203,17 +202,6 @@ class Store(TopicStore):
         self.cleaner.stop()
         self._housekeeping.stop()
         self._close_directories()
-
-    def __enter__(self) -> "Store":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _free_bytes_min(setup: StoreSetup) -> int:

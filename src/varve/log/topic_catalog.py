@@ -109,7 +109,7 @@ def parse_catalog(content: bytes) -> Catalog:
         raise FormatError("the topic catalog's checksum does not match")
     try:
         topics = {name: _parse_entry(name, value) for name, value in json.loads(body).items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise FormatError(f"the topic catalog is malformed: {error}") from error
     return Catalog(generation=int(fields[2]), topics=topics)
 

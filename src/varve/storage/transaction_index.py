@@ -6,6 +6,7 @@ just that.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 from varve.errors import FormatError
 from varve.format.index_entry import (
@@ -15,7 +16,7 @@ from varve.format.index_entry import (
     encode_aborted_transaction,
 )
 from varve.quantities import Offset
-from varve.storage.entry_file import EntryFile
+from varve.storage.entry_index import EntryIndex
 from varve.storage.files import FileSystem
 
 
@@ -30,46 +31,22 @@ class AbortedTransactions:
     is_complete: bool
 
 
-class TransactionIndex:
-    """Aborted transactions in strictly increasing order of their last offset.
+class TransactionIndex(EntryIndex):
+    """Aborted transactions in strictly increasing order of their last offset."""
 
-    One writer appends; any thread may collect meanwhile.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_file", "base_offset")
-
-    def __init__(self, file: EntryFile, base_offset: Offset) -> None:
-        self._file = file
-        self.base_offset = base_offset
+    _ENTRY_SIZE = ABORTED_ENTRY_SIZE
+    _SKIPS_ZEROS = False
 
     @classmethod
     def open_active(
         cls, fs: FileSystem, path: str, base_offset: Offset, *, max_bytes: int = 0
-    ) -> "TransactionIndex":
+    ) -> Self:
         """With the entries of the file, if any; the file is created with the first entry."""
-        file = EntryFile(fs, path, ABORTED_ENTRY_SIZE, skip_zeros=False)
+        file = cls._file_at(fs, path)
         file.activate(max_bytes=max_bytes)
         return cls(file, base_offset)
-
-    @classmethod
-    def open_sealed(
-        cls, fs: FileSystem, path: str, base_offset: Offset, *, mapped: bool = True
-    ) -> "TransactionIndex":
-        """For reading only. Touches no file before the first read; see `EntryFile` on `mapped`."""
-        file = EntryFile(fs, path, ABORTED_ENTRY_SIZE, mapped=mapped, skip_zeros=False)
-        return cls(file, base_offset)
-
-    @property
-    def path(self) -> str:
-        return self._file.path
-
-    @property
-    def is_active(self) -> bool:
-        return self._file.is_active
-
-    @property
-    def count(self) -> int:
-        return self._file.count
 
     @property
     def last_offset(self) -> Offset:
@@ -127,31 +104,3 @@ class TransactionIndex:
                     position=slot * ABORTED_ENTRY_SIZE,
                 )
             last_offset = transaction.last_offset
-
-    def flush(self) -> None:
-        """Write out what was added, for readers in other processes. Not durable: see `sync`."""
-        self._file.flush()
-
-    def sync(self) -> None:
-        """Flush and make durable. The caller syncs the directory when the file is new."""
-        self._file.sync()
-
-    def seal(self) -> None:
-        """Sync, and take no more entries."""
-        self._file.seal()
-
-    def rename(self, path: str) -> None:
-        """Move the file; a missing one stays missing."""
-        self._file.rename(path)
-
-    def remove(self) -> None:
-        """Remove the file, if there is one."""
-        self._file.remove()
-
-    def release(self) -> None:
-        """Drop the map of a sealed file until the next read, which then sees its growth."""
-        self._file.release()
-
-    def close(self) -> None:
-        """Drop map and memory; what was added since the last flush is lost."""
-        self._file.close()

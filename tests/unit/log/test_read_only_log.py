@@ -11,10 +11,12 @@ from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import IdleFlusher, new_log
 from varve.errors import OffsetOutOfRangeError
+from varve.format.checkpoint_text import EpochEntry
 from varve.log.log_reader import LogReader
 from varve.log.partition_log import PartitionLog
 from varve.log.read_only_log import ReadOnlyLog
-from varve.quantities import Offset
+from varve.quantities import LeaderEpoch, Offset
+from varve.storage.checkpoint_file import write_epoch_checkpoint
 from varve.storage.handle_cache import HandleCache
 
 DIRECTORY = "/data/events-0"
@@ -257,8 +259,13 @@ def test_kafka_s_preallocated_indexes_do_no_harm(
     assert found.offset_for_time(NOW) == 0
 
 
-def test_a_checkpointed_start_is_respected(fs: SimulatedFileSystem, log: PartitionLog) -> None:
+def test_a_checkpointed_start_that_the_epochs_confirm_is_respected(
+    fs: SimulatedFileSystem, log: PartitionLog
+) -> None:
     after = kafka_like(fs, log, 10)
+    write_epoch_checkpoint(
+        after, DIRECTORY, [EpochEntry(epoch=LeaderEpoch(0), start_offset=Offset(6))]
+    )
 
     found = reader(after, log_start=6)
 
