@@ -240,8 +240,13 @@ class BatchDecoder:
         payload_size = self.field(index, tables.B_SIZE) - HEADER_SIZE
         wanted = self.field(index, tables.B_RECORD_COUNT)
         table = self._table_for(wanted, payload_size, index)
-        if end - index > 1 and len(table) < _RECORDS_PER_RUN * tables.RECORD_ROW:
-            table = self._grow(_RECORDS_PER_RUN)
+        if end - index > 1:
+            # Room for what follows too, but not for more than there is: a short read stays cheap.
+            row, column = tables.BATCH_ROW, tables.B_RECORD_COUNT
+            following = sum(self.rows[index * row + column : end * row : row])
+            room = min(following, _RECORDS_PER_RUN)
+            if room * tables.RECORD_ROW > len(table):
+                table = self._grow(room)
         code, following, parsed, position = kernels.parse_plain_batches(
             self._data, self.rows, index, end, table
         )
