@@ -235,6 +235,12 @@ class DurableLog(LogReader):
         """How far the log was compacted; None: never."""
         return self._cleaned_up_to
 
+    def _state(self, segment: Segment, end: Offset, *, is_active: bool) -> str:
+        state = super()._state(segment, end, is_active=is_active)
+        cleaned = self._cleaned_up_to
+        is_clean = cleaned is not None and end <= cleaned and self._config.is_compacted
+        return "compacted" if state == "sealed" and is_clean else state
+
     def note_compacted(self, up_to: Offset) -> None:
         """The log was compacted at some time: missing offsets are no damage."""
         self._cleaned_up_to = up_to

@@ -61,7 +61,7 @@ class SegmentInfo:
     base_offset: Offset
     next_offset: Offset
     size_bytes: int
-    state: str  # active, sealed, archived
+    state: str  # active, sealed, compacted, archived
     created_ms: TimestampMs
     first_timestamp_ms: TimestampMs | None
     last_timestamp_ms: TimestampMs | None
@@ -149,6 +149,12 @@ class LogReader(ABC):
         segments = self.view().segments
         return [self._info(segments, index) for index in range(len(segments))]
 
+    def _state(self, segment: Segment, end: Offset, *, is_active: bool) -> str:
+        """Where in its life a segment is; `end` is where the next one begins."""
+        if segment.is_archived:
+            return "archived"
+        return "active" if is_active else "sealed"
+
     def _info(self, segments: SegmentList, index: int) -> SegmentInfo:
         segment = segments[index]
         is_active = index == len(segments) - 1
@@ -157,7 +163,7 @@ class LogReader(ABC):
             base_offset=segment.base_offset,
             next_offset=segments.end_of(index),
             size_bytes=self._bound(segment),
-            state="archived" if segment.is_archived else "active" if is_active else "sealed",
+            state=self._state(segment, segments.end_of(index), is_active=is_active),
             created_ms=segment.created_ms if segment.created_ms >= 0 else segment.modified_ms(),
             first_timestamp_ms=segment.first_timestamp(),
             last_timestamp_ms=None if last == NO_TIMESTAMP else last,

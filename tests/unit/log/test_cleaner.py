@@ -77,6 +77,17 @@ def test_what_is_due_is_compacted_the_filthiest_first() -> None:
     assert {result.outcome for result in results} == {CompactionOutcome.DONE}
 
 
+def test_a_compacted_segment_says_so_and_the_ones_behind_it_do_not() -> None:
+    clock = ManualClock(NOW)
+    store, _ = store_with(clock, accounts=3)
+    cleaner_of(store, clock).run_due()
+
+    add_dirt(store, "accounts", 3)
+
+    states = [segment.state for segment in log_of(store, "accounts").segments()]
+    assert states == ["compacted", "sealed", "active"]
+
+
 def test_a_log_is_not_compacted_twice_in_quick_succession() -> None:
     clock = ManualClock(NOW)
     store, _ = store_with(clock, orders=3)
