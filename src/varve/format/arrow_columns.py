@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from varve.errors import ConfigError, FormatError
+from varve.errors import ConfigError
 from varve.format import kernel_tables as tables
 from varve.format import kernels
 from varve.format.batch import RecordRun
@@ -135,6 +135,15 @@ def _span(table: "array[int]", start: int, end: int, field: int) -> int:
     return max(table[last] + max(table[last + 1], 0) - first, 0)
 
 
+def _text(names: "pa.Array[Any]") -> "pa.Array[Any]":
+    """Header names as strings; what is not UTF-8 in them is replaced, as in `Record.headers`."""
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        found: list[bytes] = names.to_pylist()
+        return pa.array([name.decode("utf-8", "replace") for name in found])
+
+
 def _headers(run: RecordRun) -> "pa.Array[Any]":
     count = len(run)
     total = kernels.header_totals(run.table, run.start, run.end)
@@ -148,14 +157,7 @@ def _headers(run: RecordRun) -> "pa.Array[Any]":
     ends_view[0] = 0
     table = array("q", bytes(8 * tables.RECORD_ROW * total))
     kernels.take_headers(run.data, run.table, run.start, run.end, ends_view, table, 0, 0)
-    names = _binary(run, table, 0, total, tables.R_KEY_POSITION, pa.string())
-    try:
-        names.validate(full=True)
-    except pa.ArrowInvalid as error:
-        position = run.table[run.start * tables.RECORD_ROW + tables.R_HEADERS_POSITION]
-        raise FormatError(
-            f"header name is not UTF-8, here or behind: {error}", position=position
-        ) from error
+    names = _text(_binary(run, table, 0, total, tables.R_KEY_POSITION, pa.binary()))
     values = _binary(run, table, 0, total, tables.R_VALUE_POSITION, pa.binary())
     items = pa.StructArray.from_arrays([names, values], fields=list(_HEADER_TYPE))
     return pa.Array.from_buffers(

@@ -107,21 +107,7 @@ class RecordRun:
         return self.end - self.start
 
     def records(self) -> list[Record]:
-        try:
-            return kernels.make_records(self.data, self.table, self.start, self.end, Record)
-        except UnicodeDecodeError as error:
-            raise FormatError(
-                f"header name is not UTF-8: {error}", position=self._misnamed_headers()
-            ) from error
-
-    def _misnamed_headers(self) -> int:
-        """Where the headers begin of the first record that has a name which is not text."""
-        for row in range(self.start, self.end):
-            try:
-                kernels.make_records(self.data, self.table, row, row + 1, Record)
-            except UnicodeDecodeError:
-                return self.table[row * tables.RECORD_ROW + tables.R_HEADERS_POSITION]
-        raise AssertionError("every record has sound headers")
+        return kernels.make_records(self.data, self.table, self.start, self.end, Record)
 
 
 class BatchDecoder:

@@ -761,7 +761,8 @@ def _make_headers(
     name: str
     for i in range(count):
         size, at = _varint(data, at, end)
-        name = _bytes_at(data, at, size).decode("utf-8")
+        # As Kafka reads it: one client's bad name must not keep everyone from the record.
+        name = _bytes_at(data, at, size).decode("utf-8", "replace")
         at += cython.cast(cython.Py_ssize_t, size)
         size, at = _varint(data, at, end)
         if size < 0:

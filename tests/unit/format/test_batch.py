@@ -266,8 +266,16 @@ MALFORMED = {
         body=b"\0\0\0" + sized(b"k") * 2 + varint(1) + sized(b"n")
     ),
     "bytes left in the record": raw_record(body=b"\0\0\0" + sized(b"k") * 2 + b"\0" + b"left"),
-    "header name is not UTF-8": raw_record(headers=[(b"\xff\xfe", b"v")]),
 }
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_header_name_that_is_not_utf_8_does_not_hide_its_record(codec: Codec) -> None:
+    batch = batch_of(raw_record(headers=[(b"\xffx", b"v"), (b"n", None)]), codec=codec)
+
+    records = decode_batch(batch)
+
+    assert records[0].headers == [("\ufffdx", b"v"), ("n", None)]
 
 
 @pytest.mark.parametrize("codec", CODECS)
