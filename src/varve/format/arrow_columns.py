@@ -140,7 +140,7 @@ def _text(names: "pa.Array[Any]") -> "pa.Array[Any]":
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
-        found: list[bytes] = names.to_pylist()
+        found = [name or b"" for name in names.to_pylist()]
         return pa.array([name.decode("utf-8", "replace") for name in found])
 
 
