@@ -140,8 +140,9 @@ def _text(names: "pa.Array[Any]") -> "pa.Array[Any]":
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
-        found = [name or b"" for name in names.to_pylist()]
-        return pa.array([name.decode("utf-8", "replace") for name in found])
+        found = [(name or b"").decode("utf-8", "replace") for name in names.to_pylist()]
+        replaced: pa.Array[Any] = pa.array(found, pa.string())
+        return replaced
 
 
 def _headers(run: RecordRun) -> "pa.Array[Any]":
