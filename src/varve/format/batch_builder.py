@@ -30,13 +30,11 @@ from varve.quantities import (
     TimestampMs,
 )
 
-BATCH_BYTES_TARGET: Final = (
-    256 * KIB
-)  # large enough to write at disk speed, small enough to read one record
+# Large enough to write at disk speed, small enough to read one record out of it.
+BATCH_BYTES_TARGET: Final = 256 * KIB
 
-_RECORD_OVERHEAD_MAX: Final = (
-    40  # length, attributes, deltas and sizes of one record, all at their longest
-)
+# Length, attributes, deltas and sizes of one record, all at their longest.
+_RECORD_OVERHEAD_MAX: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

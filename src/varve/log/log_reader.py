@@ -23,6 +23,7 @@ from varve.errors import (
 from varve.format import kernel_tables as tables
 from varve.format import kernels
 from varve.format.batch import RecordRun
+from varve.format.batch_header import HEADER_SIZE, decode_batch_header
 from varve.format.record import Record
 from varve.log.key_lookup import KeyTail, history_of_key, newest_of_key
 from varve.log.segment_list import SegmentList
@@ -337,18 +338,14 @@ class LogReader(ABC):
         min_one_batch: bool,
     ) -> FileRange | None:
         file = segment.file()
-        header = file.read_at(position, 12)
-        size = 12 + int.from_bytes(header[8:12], "big")
+        header = decode_batch_header(file.read_at(position, HEADER_SIZE))
         length = min(end - position, max_bytes)
-        if length < size:
-            if not min_one_batch or end - position < size:
+        if length < header.size:
+            if not min_one_batch or end - position < header.size:
                 return None
-            length = size
+            length = header.size
         return FileRange(
-            file=file,
-            position=position,
-            length=length,
-            base_offset=Offset(int.from_bytes(header[:8], "big")),
+            file=file, position=position, length=length, base_offset=header.base_offset
         )
 
     # --- times and keys ----------------------------------------------------------------------

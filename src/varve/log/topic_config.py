@@ -262,9 +262,7 @@ class TopicConfig:
         """The config that `mapping` of keys to values describes; the rest is from `defaults`."""
         values: dict[str, Any] = {}
         for name, raw in mapping.items():
-            key = _KEYS_BY_NAME.get(name)
-            if key is None:
-                raise ConfigError(name, raw, _why_unknown(name))
+            key = known_key(name, raw)
             values[key.field_name] = key.parse(raw)
         base = defaults if defaults is not None else cls()
         if "compact" in values.get("cleanup_policy", base.cleanup_policy):
@@ -341,6 +339,14 @@ CONFIG_KEYS: Final[tuple[ConfigKey, ...]] = tuple(
     topic_field.metadata["key"] for topic_field in fields(TopicConfig)
 )
 _KEYS_BY_NAME: Final = {key.name: key for key in CONFIG_KEYS}
+
+
+def known_key(name: str, value: object) -> ConfigKey:
+    """The key of that name; `ConfigError`, with the nearest ones, when there is none."""
+    key = _KEYS_BY_NAME.get(name)
+    if key is None:
+        raise ConfigError(name, value, _why_unknown(name))
+    return key
 
 
 def _why_unknown(name: str) -> str:

@@ -33,7 +33,7 @@ from varve.log.topic_catalog import (
     LIVE,
     TopicEntry,
 )
-from varve.log.topic_config import TopicConfig
+from varve.log.topic_config import TopicConfig, known_key
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ class TopicStore(OpenedDirectories):
         texts: dict[str, object] = dict(entry.config)
         for key, value in config.items():
             if value is None:
-                TopicConfig.parse({key: "0"}) if key not in TopicConfig().effective() else None
+                known_key(key, value)
                 texts.pop(key, None)
             else:
                 texts[key] = value

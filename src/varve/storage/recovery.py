@@ -250,7 +250,8 @@ def walk_segment(segment: Segment, from_offset: Offset, visit: BatchVisitor) -> 
     while True:
         try:
             for first, stop in reader.chunks(position, next_offset):
-                segment.index_walked(reader.decoder, first, stop, reader.chunk_position)
+                assert first == 0, first  # batches are indexed in the order they lie
+                segment.index_walked(reader.decoder, stop, reader.chunk_position)
                 visit(reader.decoder, first, stop)
                 found = True
                 end, end_offset = FilePosition(reader.position), reader.next_offset

@@ -428,14 +428,8 @@ class Segment:
 
     # --- taking over what a walk found -------------------------------------------------------
 
-    def index_walked(
-        self, decoder: BatchDecoder, first: int, count: int, chunk_position: int
-    ) -> None:
-        """Batches that a walk over the file found become part of the indexes and the facts.
-
-        `first` must be 0: batches are indexed in the order they lie.
-        """
-        assert first == 0, first
+    def index_walked(self, decoder: BatchDecoder, count: int, chunk_position: int) -> None:
+        """The first `count` batches that a walk found become part of the indexes and the facts."""
         offset_entries, time_entries = bytearray(8 * count), bytearray(12 * count)
         offset_size, time_size = kernels.index_batches(
             decoder.rows,
