@@ -25,7 +25,7 @@ from varve.format import kernel_tables as tables
 try:
     import cython
 except ImportError:  # the plain form needs no Cython installed
-    from varve.format import plain_cython as cython  # type: ignore[no-redef]
+    from varve import plain_cython as cython  # type: ignore[no-redef]
 
 _BATCH_ROW = cython.declare(cython.Py_ssize_t, tables.BATCH_ROW)
 _B_POSITION = cython.declare(cython.Py_ssize_t, tables.B_POSITION)

@@ -27,7 +27,7 @@ from varve.format import kernel_tables as tables
 try:
     import cython
 except ImportError:  # the plain form needs no Cython installed
-    from varve.format import plain_cython as cython  # type: ignore[no-redef]
+    from varve import plain_cython as cython  # type: ignore[no-redef]
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy  # type: ignore
