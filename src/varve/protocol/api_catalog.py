@@ -1,0 +1,131 @@
+"""Every API we speak and its versions: the one table of it.
+
+The ranges are those of Apache Kafka 4.3. A request outside its range is never decoded: its
+connection is closed, except for ApiVersions, which says what there is instead.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
+
+
+class ApiKey(IntEnum):
+    """The number an API has on the wire."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """An API and the versions of it that are served, both ends included.
+
+    `first_flexible_version` is where compact sizes and tagged fields begin; None: never.
+    `advertised_min_version` is what clients are told, where that is not `min_version`.
+    """
+
+    key: ApiKey
+    name: str
+    min_version: int
+    max_version: int
+    first_flexible_version: int | None
+    advertised_min_version: int
+
+    def serves(self, version: int) -> bool:
+        return self.min_version <= version <= self.max_version
+
+    def is_flexible(self, version: int) -> bool:
+        return self.first_flexible_version is not None and version >= self.first_flexible_version
+
+
+def _api(
+    key: ApiKey,
+    min_version: int,
+    max_version: int,
+    flexible: int | None,
+    *,
+    advertised_min: int | None = None,
+) -> Api:
+    return Api(
+        key=key,
+        name="".join(word.capitalize() for word in key.name.split("_")),
+        min_version=min_version,
+        max_version=max_version,
+        first_flexible_version=flexible,
+        advertised_min_version=min_version if advertised_min is None else advertised_min,
+    )
+
+
+API_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
+    {
+        api.key: api
+        for api in (
+            # 0 to 2 are refused, and yet told: librdkafka takes their absence to mean a broker
+            # without compression and without the present message format (KAFKA-18659).
+            _api(ApiKey.PRODUCE, 3, 13, 9, advertised_min=0),
+            _api(ApiKey.FETCH, 4, 18, 12),
+            _api(ApiKey.LIST_OFFSETS, 1, 11, 6),
+            _api(ApiKey.METADATA, 0, 13, 9),
+            _api(ApiKey.OFFSET_COMMIT, 2, 10, 8),
+            _api(ApiKey.OFFSET_FETCH, 1, 10, 6),
+            _api(ApiKey.FIND_COORDINATOR, 0, 6, 3),
+            _api(ApiKey.JOIN_GROUP, 0, 9, 6),
+            _api(ApiKey.HEARTBEAT, 0, 4, 4),
+            _api(ApiKey.LEAVE_GROUP, 0, 5, 4),
+            _api(ApiKey.SYNC_GROUP, 0, 5, 4),
+            _api(ApiKey.DESCRIBE_GROUPS, 0, 6, 5),
+            _api(ApiKey.LIST_GROUPS, 0, 5, 3),
+            _api(ApiKey.API_VERSIONS, 0, 4, 3),
+            _api(ApiKey.CREATE_TOPICS, 2, 7, 5),
+            _api(ApiKey.DELETE_TOPICS, 1, 6, 4),
+            _api(ApiKey.DELETE_RECORDS, 0, 2, 2),
+            _api(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
+            _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
+            _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
+            _api(ApiKey.ALTER_CONFIGS, 0, 2, 2),
+            _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 2),
+            _api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
+            _api(ApiKey.DELETE_GROUPS, 0, 2, 2),
+            _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
+            _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0),
+            _api(ApiKey.OFFSET_DELETE, 0, 0, None),
+            _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0),
+            _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
+            _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
+            _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, 0),
+            _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
+        )
+    }
+)
