@@ -1,40 +1,78 @@
-"""Write the table of configuration keys into docs/operating.md, from the keys themselves.
+"""Write the tables of configuration keys and of metrics into the documents, from the code itself.
 
-``python build_support/config_table.py`` rewrites it, ``--check`` fails when it is out of date.
+``python build_support/config_table.py`` rewrites them, ``--check`` fails when one is out of date.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from varve.broker.broker_config import BROKER_KEYS, BrokerConfig  # noqa: E402
+from varve.broker.store_config import STORE_KEYS, StoreConfig  # noqa: E402
+from varve.broker.topic_defaults import TOPIC_DEFAULTS  # noqa: E402
 from varve.log.config_key import ConfigKey  # noqa: E402
-from varve.log.topic_config import CONFIG_KEYS  # noqa: E402
+from varve.log.topic_config import CONFIG_KEYS, TopicConfig  # noqa: E402
+from varve.protocol.api_catalog import API_CATALOG  # noqa: E402
 
-DOCUMENT = ROOT / "docs" / "operating.md"
-BEGIN = "<!-- keys: made by build_support/config_table.py -->\n"
-END = "<!-- end of keys -->\n"
+OPERATING = ROOT / "docs" / "operating.md"
+BROKER = ROOT / "docs" / "broker.md"
+PROTOCOL = ROOT / "docs" / "protocol.md"
 
 
 def main(arguments: list[str]) -> int:
-    text = DOCUMENT.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    current = before + BEGIN + table() + END + after
-    if arguments == ["--check"]:
-        if current != text:
-            print(f"{DOCUMENT.relative_to(ROOT)} is out of date: run build_support/config_table.py")
-        return int(current != text)
-    DOCUMENT.write_text(current, encoding="utf-8")
-    return 0
+    tables: list[tuple[Path, str, Callable[[], str]]] = [
+        (OPERATING, "keys", lambda: key_table(CONFIG_KEYS)),
+        (BROKER, "broker keys", lambda: key_table(BROKER_KEYS)),
+        (BROKER, "store keys", lambda: key_table(STORE_KEYS)),
+        (BROKER, "topic defaults", topic_default_table),
+        (BROKER, "metrics", metrics_table),
+        (PROTOCOL, "apis", api_table),
+    ]
+    is_outdated = False
+    for document, title, table in tables:
+        text = document.read_text(encoding="utf-8")
+        current = with_table(text, title, table())
+        if current == text:
+            continue
+        if arguments == ["--check"]:
+            name = document.relative_to(ROOT)
+            print(f"{title} in {name} are out of date: run build_support/config_table.py")
+            is_outdated = True
+        else:
+            document.write_text(current, encoding="utf-8")
+    return int(is_outdated)
 
 
-def table() -> str:
-    rows = [row(key) for key in CONFIG_KEYS if not key.is_internal]
-    return "\n".join(["| key | default | accepts | meaning |", "|---|---|---|---|", *rows, ""])
+def api_table() -> str:
+    rows = [
+        f"| {int(api.key)} | {api.name} | {api.min_version} to {api.max_version} |"
+        for api in API_CATALOG.values()
+    ]
+    return lines("| key | API | versions |", rows)
+
+
+def with_table(text: str, title: str, table: str) -> str:
+    begin = f"<!-- {title}: made by build_support/config_table.py -->\n"
+    end = f"<!-- end of {title} -->\n"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return before + begin + table + end + after
+
+
+def lines(header: str, rows: Iterable[str]) -> str:
+    columns = "|---" * (header.count("|") - 1) + "|"
+    return "\n".join([header, columns, *rows, ""])
+
+
+def key_table(keys: Iterable[ConfigKey]) -> str:
+    rows = [row(key) for key in keys if not key.is_internal]
+    return lines("| key | default | accepts | meaning |", rows)
 
 
 def row(key: ConfigKey) -> str:
@@ -42,6 +80,37 @@ def row(key: ConfigKey) -> str:
     default = f"`{key.default_text}`" if key.default_text else "empty"
     accepts = key.rule.removeprefix("must be ").replace("|", "\\|")
     return f"| {name} | {default} | {accepts} | {key.doc} |"
+
+
+def topic_default_table() -> str:
+    rows = [f"| `{default.key.name}` | `{default.topic_key.name}` |" for default in TOPIC_DEFAULTS]
+    return lines("| key of the broker | key of a topic |", rows)
+
+
+def metrics_table() -> str:
+    """Every metric a broker can have: an empty one has them all, without samples."""
+    from varve.broker.metrics import BrokerMetrics
+    from varve.broker.observed_broker import ObservedBroker
+    from varve.broker.request_metrics import RequestMetrics
+
+    with tempfile.TemporaryDirectory() as directory:
+        store = StoreConfig(log_dirs=(directory,)).open(TopicConfig())
+        with store:
+            metrics = BrokerMetrics(
+                ObservedBroker(
+                    store=store,
+                    config=BrokerConfig(),
+                    address=("127.0.0.1", 9092),
+                    requests=RequestMetrics(),
+                    is_responsive=lambda timeout_s: True,
+                    groups=list,
+                    connection_count=lambda: 0,
+                    is_coordinator_loaded=lambda: True,
+                )
+            )
+            described = metrics.described()
+    rows = [f"| `{name}` | {kind} | {text} |" for name, kind, text in described]
+    return lines("| metric | kind | meaning |", rows)
 
 
 if __name__ == "__main__":

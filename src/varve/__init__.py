@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from varve.log.store import Store
     from varve.log.topic import Topic
     from varve.log.topic_config import TopicConfig
+    from varve.testing import Broker
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ _HOMES = {
     "Appended": "varve.log.appended",
     "AppendedMany": "varve.log.appended",
     "AppendedRange": "varve.log.appended",
+    "Broker": "varve.testing",
     "LogReader": "varve.log.log_reader",
     "PartitionLog": "varve.log.partition_log",
     "ReadOnlyStore": "varve.log.read_only_store",
@@ -44,6 +46,7 @@ __all__ = [
     "Appended",
     "AppendedMany",
     "AppendedRange",
+    "Broker",
     "LogReader",
     "PartitionLog",
     "ReadOnlyStore",

@@ -8,9 +8,14 @@ from typing import Literal, overload
 from varve.archive.archives import StoreArchives
 from varve.archive.segment_cache import CACHE_BYTES, SegmentCache
 from varve.clock import SystemClock
-from varve.errors import ConfigError
+from varve.errors import ConfigError, StorageError
+from varve.log.change_inbox import new_request_id
+from varve.log.change_request import CHANGE_TIMEOUT_S, ChangeRequester
+from varve.log.cleaner import CleanerConfig
+from varve.log.opened_directories import OPENING_THREADS
 from varve.log.read_only_store import ReadOnlyStore
 from varve.log.store import Store, StoreSetup
+from varve.log.store_change import ChangeAnswer, StoreChange
 from varve.log.topic_config import TopicConfig
 from varve.log.upkeep_tasks import FREE_BYTES_MIN
 from varve.quantities import parse_size
@@ -69,24 +74,74 @@ def open_store(
     defaults = TopicConfig.parse(config or {})
     if _URL.match(directories[0]):
         raise ConfigError("path", path, "is a URL: varve.open_archive reads archives")
-    fs, clock = RealFileSystem(), SystemClock()
     cache_bytes = _size("archive_cache_bytes", archive_cache_bytes)
     if read_only:
+        fs, clock = RealFileSystem(), SystemClock()
         readable = StoreArchives(fs=fs, clock=clock, cache=SegmentCache(fs, bytes_max=cache_bytes))
         return ReadOnlyStore(directories, fs=fs, clock=clock, defaults=defaults, archives=readable)
+    return open_writer(
+        directories,
+        defaults=defaults,
+        archive_cache_bytes=cache_bytes,
+        free_bytes_min=_size("log.dir.free.bytes.min", free_bytes_min),
+    )
+
+
+def open_writer(
+    directories: Sequence[str],
+    *,
+    defaults: TopicConfig,
+    archive_cache_bytes: int = CACHE_BYTES,
+    free_bytes_min: int = FREE_BYTES_MIN,
+    cleaner: CleanerConfig | None = None,
+    opening_threads: int = OPENING_THREADS,
+    has_housekeeping: bool = True,
+) -> Store:
+    """Open a store for writing, with everything that can be chosen about it."""
+    fs, clock = RealFileSystem(), SystemClock()
     cache_directory = os.path.join(os.path.abspath(directories[0]), _CACHE_DIRECTORY)
-    cache = SegmentCache(fs, cache_directory, bytes_max=cache_bytes)
-    archives = StoreArchives(fs=fs, clock=clock, cache=cache)
+    cache = SegmentCache(fs, cache_directory, bytes_max=archive_cache_bytes)
     return Store(
         directories,
         StoreSetup(
             fs=fs,
             clock=clock,
             defaults=defaults,
-            archives=archives,
-            free_bytes_min=_size("log.dir.free.bytes.min", free_bytes_min),
+            archives=StoreArchives(fs=fs, clock=clock, cache=cache),
+            free_bytes_min=free_bytes_min,
+            cleaner=cleaner or CleanerConfig(),
+            opening_threads=opening_threads,
+            has_housekeeping=has_housekeeping,
         ),
     )
+
+
+def request_change(
+    path: PathLike,
+    change: StoreChange,
+    *,
+    request_id: str | None = None,
+    timeout_s: float = CHANGE_TIMEOUT_S,
+    data_dirs: Sequence[PathLike] = (),
+) -> ChangeAnswer:
+    """Have the store in `path` changed, whoever holds it.
+
+    Where nobody does, it is opened for as long as that takes. Where someone does, in this process
+    or another, its housekeeping makes the change and answers; that is waited for. Files that go
+    with the change lie in `staging_directory(path, request_id)`, and are gone on return.
+
+    Raises `ChangeRefusedError` when it cannot be made, and `ChangeTimeoutError` when the owner of
+    the store does not answer within `timeout_s`.
+    """
+    directories = [os.fspath(path), *(os.fspath(extra) for extra in data_dirs)]
+    if not os.path.isdir(directories[0]):
+        raise StorageError(f"there is no data directory {directories[0]}")
+
+    def open_briefly() -> Store:
+        return open_writer(directories, defaults=TopicConfig(), has_housekeeping=False)
+
+    requester = ChangeRequester(RealFileSystem(), directories[0], open_briefly, SystemClock())
+    return requester.ask(change, request_id or new_request_id(), timeout_s=timeout_s)
 
 
 def _size(key: str, value: int | str) -> int:

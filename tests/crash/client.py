@@ -10,13 +10,24 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from random import Random
+from typing import cast
 
-from crash.history import BrokenPromise, Content, History, LogHistory, TopicHistory, read_all
+from crash.history import (
+    BrokenPromise,
+    Content,
+    History,
+    LogHistory,
+    PublicationHistory,
+    TopicHistory,
+    read_all,
+)
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from varve.errors import LogClosedError, StorageError
 from varve.format.batch_builder import BatchStyle, ProducerStamp, build_batch
 from varve.format.record import Record
+from varve.log.append_checks import BatchGate
+from varve.log.batch_group import BatchGroup
 from varve.log.partition_log import PartitionLog
 from varve.log.read_only_store import ReadOnlyStore
 from varve.log.store import Store, StoreSetup
@@ -216,6 +227,57 @@ class Client:
         with self._appending(topic, partition, contents) as acknowledge:
             acknowledge(self.log(topic, partition).append_many(list(contents)).first_offset)
 
+    def publish(self, application: str, places: Mapping[tuple[str, int], int]) -> None:
+        """Publish so many records to each place, under the next number.
+
+        What was refused before is published first: numbers go in order.
+        """
+        if not self.publish_again():
+            return
+        numbers = [p.number for p in self.history.publications if p.application == application]
+        publication = PublicationHistory(
+            application=application,
+            number=max(numbers, default=-1) + 1,
+            parts={
+                place: [self._content_for(place[0], 200) for _ in range(count)]
+                for place, count in places.items()
+            },
+        )
+        self.history.publications.append(publication)
+        for place, contents in publication.parts.items():
+            self.history.log(*place).attempt(contents)
+            self.log(*place)
+        self._publish(publication)
+
+    def publish_again(self) -> bool:
+        """Repeat all that was ever published, as one would who does not know what was.
+
+        False when something was refused, and what comes behind it was not tried.
+        """
+        for publication in self.history.publications:
+            last = self.store.last_published(publication.application)
+            if last is None or last < publication.number:
+                for place, contents in publication.parts.items():
+                    self.history.log(*place).attempt(contents)
+            if not self._publish(publication):
+                return False
+        return True
+
+    def _publish(self, publication: PublicationHistory) -> bool:
+        last = self.store.last_published(publication.application)
+        is_old = last is not None and last >= publication.number
+        with self._attempt():
+            published = self.store.publish(
+                publication.application, publication.number, publication.parts
+            )
+            if published.is_repeated != is_old:
+                raise BrokenPromise(f"{publication} after {last}: {published}")
+            for place, (first, _) in published.offsets.items():
+                told = self.history.log(*place)
+                told.acknowledge(int(first), publication.parts[place], is_durable=True)
+            return True
+        return False
+
     def append_group(self, topic: str, partition: int = 0, *, batches: int) -> None:
         """Several appends that one sync acknowledges, as threads that wait together would."""
         groups = [[self.new_content(), self.new_content(40)] for _ in range(batches)]
@@ -226,6 +288,35 @@ class Client:
             ack(placed[0].base_offset)
             if [p.base_offset for p in placed[1:]] != [p.last_offset + 1 for p in placed[:-1]]:
                 raise BrokenPromise(f"a group of appends is not in a row: {placed}")
+
+    def append_joined(self, topic: str, partition: int = 0, *, batches: int) -> None:
+        """Batches of several clients in one write and a sync in parts: the broker's way."""
+        contents = [[self.new_content(), self.new_content(40)] for _ in range(batches)]
+        with self._appending(topic, partition, [c for group in contents for c in group]) as ack:
+            log = self.log(topic, partition)
+            group, gate = BatchGroup(), BatchGate(log.config)
+            for batch in map(self._encode, contents):
+                survey = gate.survey(memoryview(batch), self.clock.now_ms())
+                assert survey is not None
+                group.add(memoryview(batch), survey)
+            placed = log.append_group(group)
+            refused = next((answer for answer in placed if isinstance(answer, Exception)), None)
+            if refused is not None:
+                raise refused
+            if not log.has_promised(log.end_offset):
+                self._sync_in_parts(log)
+            ack(cast("int", placed[0]))
+            if placed != list(range(cast("int", placed[0]), log.end_offset, 2)):
+                raise BrokenPromise(f"a group of appends is not in a row: {placed}")
+
+    def _sync_in_parts(self, log: PartitionLog) -> None:
+        sync = log.begin_sync()
+        if sync is None:
+            log.await_durable(log.end_offset)
+            return
+        sync.finish(sync.wait())
+        if log.failure is not None:
+            raise log.failure
 
     def produce(self, topic: str, producer: int, partition: int = 0) -> None:
         """One batch of an idempotent producer, sent twice: the second must be known."""

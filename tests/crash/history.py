@@ -130,11 +130,21 @@ class TopicHistory:
     topic_id: UUID | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PublicationHistory:
+    """Something that was published, or is to be: all of it or nothing of it is in the store."""
+
+    application: str
+    number: int
+    parts: dict[Place, list[Content]]
+
+
 @dataclass(slots=True)
 class History:
     """`topics` lists what may be found under each name; None is "no such topic"."""
 
     topics: dict[str, list[TopicHistory | None]] = field(default_factory=dict)
+    publications: list[PublicationHistory] = field(default_factory=list)
     commits: dict[tuple[str, Place], set[int | None]] = field(default_factory=dict)
 
     def copy(self) -> History:
@@ -237,10 +247,26 @@ def _store_problems(history: History, store: Store, after_power_cut: bool) -> It
                 told = outcome.logs.get(number, LogHistory())
                 for problem in log_problems(told, log, after_power_cut=after_power_cut):
                     yield place + problem
+    for publication in history.publications:
+        yield from _publication_problems(publication, store)
     for (group, committed_place), allowed in history.commits.items():
         found = store.group(group).committed(committed_place)
         if found not in allowed:
             yield f"group {group} is at {found} of {committed_place}, expected one of {allowed}"
+
+
+def _publication_problems(publication: PublicationHistory, store: Store) -> Iterator[str]:
+    last = store.last_published(publication.application)
+    is_published = last is not None and last >= publication.number
+    for (topic, partition), contents in publication.parts.items():
+        records = read_all(store.topic(topic).partition(partition)).records
+        there = sum(content in contents for _, content in records)
+        if there != (len(contents) if is_published else 0):
+            yield (
+                f"{publication.application} {publication.number} was "
+                f"{'' if is_published else 'not '}published, and {topic}-{partition} has {there} "
+                f"of its {len(contents)} records"
+            )
 
 
 def _matching(history: History, store: Store, name: str) -> TopicHistory | None:

@@ -123,5 +123,6 @@ def check_cut(cut: Cut, rng: Random, *, after_power_cut: bool) -> None:
         for log in client.store.topic(name).partitions:
             client.append(name, log.partition)
             client.append_many(name, log.partition, count=3)
+    client.publish_again()
     client.reopen()
     check_store(history, client.store, after_power_cut=True)

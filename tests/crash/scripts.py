@@ -66,6 +66,18 @@ def group_commit(client: Client) -> None:
 
 
 @script
+def joined_appends(client: Client) -> None:
+    """Batches of several clients in one write, as the broker has them, over segment boundaries."""
+    client.create_topic("orders", config=SMALL)
+    for _ in range(client.rng.randint(2, 6)):
+        client.append_joined("orders", batches=client.rng.randint(1, 6))
+        if client.rng.random() < 0.3:
+            client.append("orders")
+        if client.rng.random() < 0.2:
+            client.maintain()
+
+
+@script
 def large_appends(client: Client) -> None:
     """Batches of many sectors, of which a power cut keeps any."""
     client.create_topic("orders", config={"internal.segment.bytes": 60_000})
@@ -268,6 +280,31 @@ def group_offsets(client: Client) -> None:
         client.commit(client.rng.choice(("billing", "audit")), "orders", client.rng.randint(0, 99))
         if client.rng.random() < 0.2:
             client.reopen()
+
+
+@script
+def publications(client: Client) -> None:
+    """Batches for several partitions that come in whole, beside appends to the same ones."""
+    client.create_topic("orders", partitions=2, config=SMALL)
+    client.create_topic("audit", config=SMALL)
+    places = [("orders", 0), ("orders", 1), ("audit", 0)]
+    for _ in range(client.rng.randint(2, 7)):
+        chosen = client.rng.sample(places, client.rng.randint(1, 3))
+        client.publish(
+            client.rng.choice(("etl", "cdc")),
+            {place: client.rng.choice((1, 4, 15)) for place in chosen},
+        )
+        chance = client.rng.random()
+        if chance < 0.4:
+            client.append(*client.rng.choice(places))
+        elif chance < 0.5:
+            client.maintain()
+        elif chance < 0.65:
+            client.publish_again()
+        elif chance < 0.75:
+            client.reopen()
+        elif chance < 0.85:
+            client.read_beside()
 
 
 @script

@@ -95,6 +95,10 @@ class SimulatedFile:
         with self._call("map"):
             return memoryview(bytes(self._node.content))
 
+    @property
+    def syncs_by_descriptor(self) -> bool:
+        return False
+
     def fileno(self) -> int:
         raise io.UnsupportedOperation("a simulated file has no descriptor")
 

@@ -245,6 +245,11 @@ class SimulatedFileSystem:
             self._directory(path)
             return self.room_bytes()
 
+    def total_bytes(self, path: str) -> int:
+        with self.call("total_bytes", path):
+            self._directory(path)
+            return UNLIMITED_FREE_BYTES if self.capacity_bytes is None else self.capacity_bytes
+
     def lock(self, path: str) -> SimulatedLock:
         with self.call("lock", path):
             directory = _normal(path)

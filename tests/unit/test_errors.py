@@ -74,6 +74,21 @@ EXAMPLES: list[tuple[VarveError, tuple[str, ...]]] = [
     (errors.InvalidTopicNameError("a/b", "no slash"), ("'a/b'", "no slash")),
     (errors.ReadOnlyError("append"), ("cannot append", "read-only")),
     (errors.LogClosedError("orders-0"), ("orders-0 is closed",)),
+    (
+        errors.DataLossError("orders", 0, "offsets from 3 to 9 were deleted"),
+        ("orders-0", "from 3 to 9", "failOnDataLoss=false"),
+    ),
+    (errors.DataLossError("orders", None, "was deleted"), ("orders: was deleted",)),
+    (errors.LogHeldError("orders-0"), ("orders-0", "published")),
+    (errors.ChangeRefusedError("publish", "no topic"), ("publish", "no topic")),
+    (
+        errors.ChangeTimeoutError("/data", "pid 5", waited_s=60.0, is_in_doubt=False),
+        ("/data", "pid 5", "60 s", "nothing was changed"),
+    ),
+    (
+        errors.ChangeTimeoutError("/data", "pid 5", waited_s=60.0, is_in_doubt=True),
+        ("may be made yet",),
+    ),
 ]
 
 

@@ -91,11 +91,16 @@ def _column(name: str, run: RecordRun) -> "pa.Array[Any]":
         case "timestamp":
             return _words(run, tables.R_TIMESTAMP, _TYPES["timestamp"])
         case "key":
-            return _binary(run, run.table, run.start, run.end, tables.R_KEY_POSITION, pa.binary())
+            return key_column(run)
         case "value":
             return _binary(run, run.table, run.start, run.end, tables.R_VALUE_POSITION, pa.binary())
         case _:
-            return _headers(run)
+            return header_column(run)
+
+
+def key_column(run: RecordRun) -> "pa.Array[Any]":
+    """The keys of a run."""
+    return _binary(run, run.table, run.start, run.end, tables.R_KEY_POSITION, pa.binary())
 
 
 def _words(run: RecordRun, field: int, kind: pa.DataType) -> "pa.Array[Any]":
@@ -114,7 +119,7 @@ def _binary(
     ends_view[0] = 0
     validity = bytearray((count + 7) // 8)
     # Keys, values and headers lie one behind the other, so no column holds more than the run.
-    data = pa.allocate_buffer(_span(table, start, end, field))
+    data = pa.allocate_buffer(column_span(table, start, end, field))
     size, nulls = kernels.take_binary(
         run.data, table, start, end, field, ends_view, validity, memoryview(data).cast("B"), 0, 0
     )
@@ -126,8 +131,8 @@ def _binary(
     )
 
 
-def _span(table: "array[int]", start: int, end: int, field: int) -> int:
-    """Bytes that surely hold the column: from its first item to the end of its last."""
+def column_span(table: "array[int]", start: int, end: int, field: int) -> int:
+    """Bytes that surely hold a column of keys or values: from its first item to its last's end."""
     if start == end:
         return 0
     first = table[start * tables.RECORD_ROW + field]
@@ -145,7 +150,8 @@ def _text(names: "pa.Array[Any]") -> "pa.Array[Any]":
         return replaced
 
 
-def _headers(run: RecordRun) -> "pa.Array[Any]":
+def header_column(run: RecordRun) -> "pa.Array[Any]":
+    """The headers of a run's records, an empty list for those without."""
     count = len(run)
     total = kernels.header_totals(run.table, run.start, run.end)
     if not total:

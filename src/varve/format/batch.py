@@ -20,7 +20,13 @@ from varve.errors import (
 )
 from varve.format import kernel_tables as tables
 from varve.format import kernels
-from varve.format.batch_header import CODEC_MASK, CONTROL, CRC_START, HEADER_SIZE
+from varve.format.batch_header import (
+    CODEC_MASK,
+    CONTROL,
+    CRC_START,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+)
 from varve.format.compression import Codec, decompress
 from varve.format.record import Record
 from varve.quantities import INT64_MAX, MIB, Offset, TimestampMs
@@ -95,13 +101,15 @@ class BatchInfo:
 class RecordRun:
     """Parsed records: rows [start, end) of `table`, lying in `data`.
 
-    Valid until the decoder that made it is used again.
+    All of them were dated alike: `is_log_append_time` says whether by the log or by whoever made
+    them. Valid until the decoder that made it is used again.
     """
 
     data: memoryview | bytes
     table: "array[int]"
     start: int
     end: int
+    is_log_append_time: bool = False
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -207,7 +215,7 @@ class BatchDecoder:
                 run = self.parse(index)
                 index += 1
             else:
-                run, index = self._parse_plain(index, end)
+                run, index = self._parse_plain(index, self._end_of_kind(index, end))
             run.start = kernels.first_row_at(run.table, run.start, run.end, start_offset)
             run.end = kernels.first_row_at(run.table, run.start, run.end, stop_offset)
             if run.start < run.end:
@@ -220,7 +228,7 @@ class BatchDecoder:
         table = self._table_for(count, end - start, index)
         code, _, position = kernels.parse_records(payload, start, end, self.rows, index, table, 0)
         self._check(code, position)
-        return RecordRun(payload, table, 0, count)
+        return RecordRun(payload, table, 0, count, self._is_log_append_time(index))
 
     def _parse_plain(self, index: int, end: int) -> tuple[RecordRun, int]:
         payload_size = self.field(index, tables.B_SIZE) - HEADER_SIZE
@@ -237,7 +245,25 @@ class BatchDecoder:
             self._data, self.rows, index, end, table
         )
         self._check(code, position)
-        return RecordRun(self._data, table, 0, parsed), following
+        run = RecordRun(self._data, table, 0, parsed, self._is_log_append_time(index))
+        return run, following
+
+    def _is_log_append_time(self, index: int) -> bool:
+        return bool(self.field(index, tables.B_ATTRIBUTES) & LOG_APPEND_TIME)
+
+    def _end_of_kind(self, index: int, end: int) -> int:
+        """Where behind `index` the batches begin, at `end` at the latest, that are dated otherwise.
+
+        Nearly always that is `end`: a topic changes its `message.timestamp.type` rarely.
+        """
+        row, column = tables.BATCH_ROW, tables.B_ATTRIBUTES
+        attributes = self.rows[index * row + column : end * row : row]
+        first = attributes[0] & LOG_APPEND_TIME
+        if all(found & LOG_APPEND_TIME == first for found in set(attributes)):
+            return end
+        return index + next(
+            at for at, found in enumerate(attributes) if found & LOG_APPEND_TIME != first
+        )
 
     def _payload(self, index: int) -> tuple[memoryview | bytes, int, int]:
         start = self.field(index, tables.B_POSITION) + HEADER_SIZE

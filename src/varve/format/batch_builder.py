@@ -105,8 +105,8 @@ def build_batches(
                 raise RecordTooLargeError(size=size, limit=style.bytes_max)
             scratch = bytearray(size)
             continue
-        yield _finish(
-            scratch, end, following - index, base_timestamp, max_timestamp, now_ms, style, _NOBODY
+        yield finish_batch(
+            scratch, end, following - index, base_timestamp, max_timestamp, now_ms, style
         )
         index = following
 
@@ -129,10 +129,12 @@ def build_batch(
         items, 0, now_ms, Record, scratch, HEADER_SIZE
     )
     assert following == len(items), (following, len(items))
-    return _finish(scratch, end, len(items), base_timestamp, max_timestamp, now_ms, style, producer)
+    return finish_batch(
+        scratch, end, len(items), base_timestamp, max_timestamp, now_ms, style, producer
+    )
 
 
-def _finish(
+def finish_batch(
     scratch: bytearray,
     end: int,
     record_count: int,
@@ -140,9 +142,12 @@ def _finish(
     max_timestamp: int,
     now_ms: TimestampMs,
     style: BatchStyle,
-    producer: ProducerStamp,
+    producer: ProducerStamp = _NOBODY,
 ) -> BuiltBatch:
-    """Put the header in front of the encoded records, compressing them where asked."""
+    """Put the header before the records encoded at ``scratch[HEADER_SIZE:end]``.
+
+    They are compressed where the style asks for it.
+    """
     attributes = producer.attributes
     buffer: bytearray = scratch
     if style.codec is not Codec.NONE:

@@ -28,7 +28,7 @@ from varve.format import kernel_tables as tables
 try:
     import cython
 except ImportError:  # the plain form needs no Cython installed
-    from varve.format import plain_cython as cython  # type: ignore[no-redef]
+    from varve import plain_cython as cython  # type: ignore[no-redef]
 
 if cython.compiled:
     from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize  # type: ignore
@@ -96,6 +96,7 @@ _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
 _SMALL_BATCH = cython.declare(
     cython.Py_ssize_t, 2048
 )  # below this, calling the hardware checksum costs more
+_TINY_BATCH = cython.declare(cython.Py_ssize_t, 256)  # as above, for a single batch
 _BIT31 = cython.declare(cython.longlong, 0x80000000)
 _BIT32 = cython.declare(cython.longlong, 0x100000000)
 _MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
@@ -385,6 +386,109 @@ def find_batch_start(
 
 
 @cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _wrapping_add(a: cython.longlong, b: cython.longlong) -> cython.longlong:
+    if cython.compiled:
+        return cython.cast(
+            cython.longlong, cython.cast(cython.ulonglong, a) + cython.cast(cython.ulonglong, b)
+        )
+    return (a + b + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t))
+def _parse_record(
+    data: cython.const[cython.uchar][::1],
+    at: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    base_offset: cython.longlong,
+    offset_span: cython.longlong,
+    base_timestamp: cython.longlong,
+    table: cython.longlong[::1],
+    row: cython.Py_ssize_t,
+):
+    """Parse the record at `at` into the table from word `row` on; return (code, position).
+
+    The position is that behind the record or, with an error, where it was noticed.
+    """
+    start: cython.Py_ssize_t = at
+    body_end: cython.Py_ssize_t
+    header: cython.longlong
+    size: cython.longlong
+    delta: cython.longlong
+    if at >= end:
+        return _TOO_FEW_RECORDS, at
+    size, at = _varint(data, at, end)
+    if at < 0:
+        return _BAD_VARINT, start
+    if size < 1 or size > end - at:
+        return _BAD_RECORD_SIZE, at
+    start = at
+    body_end = at + cython.cast(cython.Py_ssize_t, size)
+    at += 1  # attributes, unused
+    delta, at = _varlong(data, at, body_end)
+    if at < 0:
+        return _BAD_VARINT, start
+    # Addition that wraps as Java's does, without overflowing in C.
+    table[row + _R_TIMESTAMP] = _wrapping_add(base_timestamp, delta)
+    delta, at = _varint(data, at, body_end)
+    if at < 0:
+        return _BAD_VARINT, start
+    if delta < 0 or delta > offset_span:
+        return _BAD_OFFSET_DELTA, start
+    table[row + _R_OFFSET] = base_offset + delta
+    size, at = _varint(data, at, body_end)
+    if at < 0:
+        return _BAD_VARINT, start
+    if size < -1 or size > body_end - at:
+        return _BAD_KEY_SIZE, at
+    table[row + _R_KEY_POSITION] = at
+    table[row + _R_KEY_SIZE] = size
+    if size > 0:
+        at += cython.cast(cython.Py_ssize_t, size)
+    size, at = _varint(data, at, body_end)
+    if at < 0:
+        return _BAD_VARINT, start
+    if size < -1 or size > body_end - at:
+        return _BAD_VALUE_SIZE, at
+    table[row + _R_VALUE_POSITION] = at
+    table[row + _R_VALUE_SIZE] = size
+    if size > 0:
+        at += cython.cast(cython.Py_ssize_t, size)
+    size, at = _varint(data, at, body_end)
+    if at < 0:
+        return _BAD_VARINT, start
+    if size < 0 or size > body_end - at:
+        return _BAD_HEADER_COUNT, at
+    table[row + _R_HEADERS_POSITION] = at
+    table[row + _R_HEADER_COUNT] = size
+    header = size
+    while header > 0:
+        size, at = _varint(data, at, body_end)
+        if at < 0:
+            return _BAD_VARINT, start
+        if size < 0 or size > body_end - at:
+            return _BAD_HEADER_SIZE, at
+        at += cython.cast(cython.Py_ssize_t, size)
+        size, at = _varint(data, at, body_end)
+        if at < 0:
+            return _BAD_VARINT, start
+        if size < -1 or size > body_end - at:
+            return _BAD_HEADER_SIZE, at
+        if size > 0:
+            at += cython.cast(cython.Py_ssize_t, size)
+        header -= 1
+    if at != body_end:
+        return _BAD_BODY, at
+    return _RECORDS_OK, at
+
+
+@cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t))
@@ -404,96 +508,20 @@ def _parse_payload(
     """Parse `count` records; return (code, index of the record, position)."""
     at: cython.Py_ssize_t = start
     index: cython.Py_ssize_t
+    code: cython.Py_ssize_t
     row: cython.Py_ssize_t = first_row * _RECORD_ROW
-    body_end: cython.Py_ssize_t
-    header: cython.longlong
-    size: cython.longlong
-    delta: cython.longlong
     for index in range(count):
-        if at >= end:
-            return _TOO_FEW_RECORDS, index, at
-        start = at
-        size, at = _varint(data, at, end)
-        if at < 0:
-            return _BAD_VARINT, index, start
-        if size < 1 or size > end - at:
-            return _BAD_RECORD_SIZE, index, at
-        start = at
-        body_end = at + cython.cast(cython.Py_ssize_t, size)
-        at += 1  # attributes, unused
-        delta, at = _varlong(data, at, body_end)
-        if at < 0:
-            return _BAD_VARINT, index, start
+        code, at = _parse_record(
+            data, at, end, base_offset, offset_span, base_timestamp, table, row
+        )
+        if code != _RECORDS_OK:
+            return code, index, at
         if is_append_time:
             table[row + _R_TIMESTAMP] = append_timestamp
-        else:
-            # Addition that wraps as Java's does, without overflowing in C.
-            table[row + _R_TIMESTAMP] = _wrapping_add(base_timestamp, delta)
-        delta, at = _varint(data, at, body_end)
-        if at < 0:
-            return _BAD_VARINT, index, start
-        if delta < 0 or delta > offset_span:
-            return _BAD_OFFSET_DELTA, index, start
-        table[row + _R_OFFSET] = base_offset + delta
-        size, at = _varint(data, at, body_end)
-        if at < 0:
-            return _BAD_VARINT, index, start
-        if size < -1 or size > body_end - at:
-            return _BAD_KEY_SIZE, index, at
-        table[row + _R_KEY_POSITION] = at
-        table[row + _R_KEY_SIZE] = size
-        if size > 0:
-            at += cython.cast(cython.Py_ssize_t, size)
-        size, at = _varint(data, at, body_end)
-        if at < 0:
-            return _BAD_VARINT, index, start
-        if size < -1 or size > body_end - at:
-            return _BAD_VALUE_SIZE, index, at
-        table[row + _R_VALUE_POSITION] = at
-        table[row + _R_VALUE_SIZE] = size
-        if size > 0:
-            at += cython.cast(cython.Py_ssize_t, size)
-        size, at = _varint(data, at, body_end)
-        if at < 0:
-            return _BAD_VARINT, index, start
-        if size < 0 or size > body_end - at:
-            return _BAD_HEADER_COUNT, index, at
-        table[row + _R_HEADERS_POSITION] = at
-        table[row + _R_HEADER_COUNT] = size
-        header = size
-        while header > 0:
-            size, at = _varint(data, at, body_end)
-            if at < 0:
-                return _BAD_VARINT, index, start
-            if size < 0 or size > body_end - at:
-                return _BAD_HEADER_SIZE, index, at
-            at += cython.cast(cython.Py_ssize_t, size)
-            size, at = _varint(data, at, body_end)
-            if at < 0:
-                return _BAD_VARINT, index, start
-            if size < -1 or size > body_end - at:
-                return _BAD_HEADER_SIZE, index, at
-            if size > 0:
-                at += cython.cast(cython.Py_ssize_t, size)
-            header -= 1
-        if at != body_end:
-            return _BAD_BODY, index, at
         row += _RECORD_ROW
     if at != end:
         return _BAD_TRAILER, count, at
     return _RECORDS_OK, count, at
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _wrapping_add(a: cython.longlong, b: cython.longlong) -> cython.longlong:
-    if cython.compiled:
-        return cython.cast(
-            cython.longlong, cython.cast(cython.ulonglong, a) + cython.cast(cython.ulonglong, b)
-        )
-    return (a + b + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def parse_records(
@@ -674,6 +702,74 @@ def check_produced(
                     faults[fault_count * 2 + 1] = kind
                 fault_count += 1
     return consecutive, largest, fault_count
+
+
+def survey_produced(
+    data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> tuple | None:
+    """The facts of a produced batch that is as most are; None for one that wants a closer look.
+
+    As most are: one uncompressed batch of a client that fills ``data[start:end]``, its records
+    sound, numbered from 0 and dated as the header says, its checksum right. A batch that is
+    large has its checksum left for faster hardware: then the last fact is what it should be.
+
+    Returns (record count, max timestamp, oldest timestamp, whether all have keys, producer id,
+    producer epoch, base sequence, checksum to check or -1).
+    """
+    size: cython.Py_ssize_t = end - start
+    count: cython.longlong
+    index: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    code: cython.Py_ssize_t = _RECORDS_OK
+    base_timestamp: cython.longlong
+    timestamp: cython.longlong
+    newest: cython.longlong = -1
+    oldest: cython.longlong = _INT64_MAX
+    has_keys: cython.bint = True
+    is_usual: cython.bint = True
+    crc: cython.longlong
+    row: cython.longlong[::1] = array("q", bytes(64))
+    crc_table: cython.const[cython.uint][::1] = _CRC_TABLE
+    if start < 0 or end > len(data) or size <= _HEADER_SIZE:
+        return None
+    if _int64(data, start) != 0 or _int32(data, start + 8) != size - 12 or data[start + 16] != 2:
+        return None
+    if data[start + 21] != 0 or data[start + 22] != 0:  # attributes: compressed, control, ...
+        return None
+    count = _int32(data, start + 57)
+    if count < 1 or _int32(data, start + 23) != count - 1 or count > size - _HEADER_SIZE:
+        return None
+    producer_id: cython.longlong = _int64(data, start + 43)
+    producer_epoch: cython.longlong = (
+        cython.cast(cython.longlong, data[start + 51]) << 8 | data[start + 52]
+    )
+    base_sequence: cython.longlong = _int32(data, start + 53)
+    if producer_epoch > 0x7FFF:
+        producer_epoch -= 0x10000
+    if producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0):
+        return None
+    base_timestamp = _int64(data, start + 27)
+    crc = _int32(data, start + 17) & cython.cast(cython.longlong, _MASK32)
+    with cython.nogil:
+        at = start + _HEADER_SIZE
+        for index in range(cython.cast(cython.Py_ssize_t, count)):
+            code, at = _parse_record(data, at, end, 0, count - 1, base_timestamp, row, 0)
+            if code != _RECORDS_OK or row[_R_OFFSET] != index:
+                is_usual = False
+                break
+            timestamp = row[_R_TIMESTAMP]
+            if timestamp > newest:
+                newest = timestamp
+            if timestamp < oldest:
+                oldest = timestamp
+            if row[_R_KEY_SIZE] < 0:
+                has_keys = False
+        if is_usual and size <= _TINY_BATCH:
+            is_usual = _crc32c(data, start + 21, end, crc_table) == crc
+            crc = -1
+    if not is_usual or at != end or newest != _int64(data, start + 35):
+        return None
+    return count, newest, oldest, has_keys, producer_id, producer_epoch, base_sequence, crc
 
 
 @cython.cfunc

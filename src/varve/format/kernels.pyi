@@ -49,6 +49,9 @@ def check_produced(
     needs_key: bool,
     faults: _Words,
 ) -> tuple[bool, int, int]: ...
+def survey_produced(
+    data: Buffer, start: int, end: int
+) -> tuple[int, int, int, bool, int, int, int, int] | None: ...
 def make_records(
     data: Buffer, table: _Words, start_row: int, end_row: int, record_type: type[Record]
 ) -> list[Record]: ...

@@ -9,6 +9,8 @@ from array import array
 from dataclasses import dataclass, replace
 from typing import Final
 
+import crc32c
+
 from varve.errors import (
     FormatError,
     InvalidRecordError,
@@ -22,6 +24,7 @@ from varve.format.batch import DAMAGE_STOPS, BatchDecoder, RecordRun, describe_s
 from varve.format.batch_builder import BatchStyle, ProducerStamp, build_batch, seal
 from varve.format.batch_header import (
     CODEC_MASK,
+    CRC_START,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
@@ -35,6 +38,7 @@ from varve.quantities import INT64_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, Offset, Ti
 
 _FAULTS_LISTED: Final = 100  # enough to mend a producer by; a batch may hold a million
 _NO_KEY: Final = 1
+_PLAIN: Final = (None, Codec.NONE)  # topics that leave an uncompressed batch as it is
 
 _NOTHING_WHOLE: Final = (tables.STOP_END, tables.STOP_SHORT_HEADER, tables.STOP_SHORT_BATCH)
 
@@ -49,6 +53,55 @@ class CheckedBatch:
     header: BatchHeader
 
 
+# What `kernels.survey_produced` says of a batch: record count, max timestamp, oldest timestamp,
+# whether all have keys, producer id, producer epoch, base sequence, and a checksum that is still
+# to be checked or -1. A plain tuple: one is made per batch.
+BatchSurvey = tuple[int, int, int, bool, int, int, int, int]
+
+
+class BatchGate:
+    """Lets in batches that a topic takes as they are, found out in one pass over each.
+
+    None from `survey` says nothing against a batch: it may be compressed, or meant for a topic
+    that wants something done to it. `check_produced_batch` then takes the longer way.
+    """
+
+    __slots__ = (
+        "_after_max_ms",
+        "_before_max_ms",
+        "_is_open",
+        "_needs_keys",
+        "_size_max",
+        "config",
+    )
+
+    def __init__(self, config: TopicConfig) -> None:
+        self.config = config
+        self._is_open = not config.is_log_append_time and config.codec in _PLAIN
+        self._size_max = config.max_message_bytes
+        self._needs_keys = config.is_compacted
+        self._before_max_ms = config.message_timestamp_before_max_ms
+        self._after_max_ms = config.message_timestamp_after_max_ms
+
+    def survey(self, data: memoryview, now_ms: TimestampMs) -> BatchSurvey | None:
+        size = len(data)
+        if not self._is_open or size > self._size_max:
+            return None
+        survey = kernels.survey_produced(data, 0, size)
+        if survey is None:
+            return None
+        _, newest, oldest, has_keys, _, _, _, unchecked_crc = survey
+        if self._needs_keys and not has_keys:
+            return None
+        if oldest < now_ms - self._before_max_ms or oldest < 0:
+            return None
+        if newest > now_ms + self._after_max_ms:
+            return None
+        if unchecked_crc >= 0 and crc32c.crc32c(data[CRC_START:]) != unchecked_crc:
+            return None
+        return survey
+
+
 def check_produced_batch(
     data: BatchBytes, config: TopicConfig, *, now_ms: TimestampMs
 ) -> CheckedBatch:
@@ -58,6 +111,10 @@ def check_produced_batch(
     `InvalidTimestampError`, and then nothing of it was written.
     """
     view = memoryview(data)
+    if BatchGate(config).survey(view, now_ms) is not None:
+        return CheckedBatch(
+            data=bytearray(view) if view.readonly else view, header=decode_batch_header(view)
+        )
     decoder = BatchDecoder()
     header = _sole_batch(decoder, view, config)
     _check_header(header)

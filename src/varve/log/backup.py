@@ -3,7 +3,8 @@
     offsets topic first    what groups have committed is then never past the copied records
     sealed segments        a second name for the same file where the file system can, else a copy
     the last segment       copied up to what is readable and durable, so that the copy may go on
-    small files            written anew: checkpoints, epochs, marks, catalog, `meta.properties`
+    small files            written anew: checkpoints, epochs, marks, catalog, `meta.properties`,
+                           and what was published, which the copy has whole
 
 Everything is written to ``<path>.incomplete`` and synced before it gets its name: a directory
 called `path` is a whole copy. Shared files are never changed in place by either store.
@@ -36,6 +37,8 @@ from varve.format.partition_metadata import new_topic_id
 from varve.log.log_directory import PartitionName
 from varve.log.log_reader import LogView
 from varve.log.partition_log import PartitionLog
+from varve.log.publication import Publisher
+from varve.log.publication_ledger import write_publications
 from varve.log.topic_catalog import Catalog, write_catalog
 from varve.quantities import Offset
 from varve.storage.checkpoint_file import write_epoch_checkpoint, write_offset_checkpoint
@@ -82,7 +85,11 @@ class Backup:
         self._incomplete = path + INCOMPLETE
 
     def run(
-        self, logs: Sequence[PartitionLog], catalog: Catalog, meta: MetaProperties | None
+        self,
+        logs: Sequence[PartitionLog],
+        catalog: Catalog,
+        meta: MetaProperties | None,
+        publisher: Publisher,
     ) -> StoreSnapshot:
         """Copy `logs`, which are all of a store, and what belongs to them. Durable on return."""
         if self._fs.exists(self._path):
@@ -93,9 +100,13 @@ class Backup:
         ordered = sorted(logs, key=lambda log: log.topic != CONSUMER_OFFSETS_TOPIC)
         for log in ordered:
             log.sync()
-        bounds = [(log, min(log.high_watermark, log.durable_offset)) for log in ordered]
+        with publisher.still:  # of what is published, all logs have their part, or none has
+            bounds = [(log, min(log.high_watermark, log.durable_offset)) for log in ordered]
+            publications = replace(publisher.publications, cuts={}, latest={})
         copied = {(log.topic, log.partition): self._copy_log(log, end) for log, end in bounds}
         self._write_small_files(copied, catalog, meta)
+        if publications.applications:
+            write_publications(self._fs, [self._incomplete], publications)
         self._fs.sync_directory(self._incomplete)
         self._fs.rename(self._incomplete, self._path)
         self._fs.sync_directory(os.path.dirname(self._path) or ".")

@@ -57,7 +57,12 @@ class CompactionSource:
     def summaries(self, end_offset: Offset) -> list[tuple[Segment, SegmentSummary]]:
         """The sealed segments that begin below `end_offset`, with all that grouping asks."""
         return [
-            (segment, _summary(self.fs, segment, self.segments.end_of(index), self.config, True))
+            (
+                segment,
+                summarize_segment(
+                    self.fs, segment, self.segments.end_of(index), self.config, with_indexes=True
+                ),
+            )
             for index, segment in enumerate(self.segments)
             if segment.base_offset < end_offset and segment is not self.segments.active
         ]
@@ -104,7 +109,9 @@ class CompactableLog(CuttableLog):
             active_base_offset=segments.active.base_offset,
             checkpoint=self.cleaned_up_to,
             segments=tuple(
-                _summary(self._fs, segment, segments.end_of(index), self._config, False)
+                summarize_segment(
+                    self._fs, segment, segments.end_of(index), self._config, with_indexes=False
+                )
                 for index, segment in enumerate(segments)
                 if segment is not segments.active
             ),
@@ -221,9 +228,15 @@ class CompactableLog(CuttableLog):
         return True
 
 
-def _summary(
-    fs: FileSystem, segment: Segment, end_offset: Offset, config: TopicConfig, with_indexes: bool
+def summarize_segment(
+    fs: FileSystem,
+    segment: Segment,
+    end_offset: Offset,
+    config: TopicConfig,
+    *,
+    with_indexes: bool,
 ) -> SegmentSummary:
+    """A sealed segment as planning sees it; `end_offset` is where the next begins."""
     return SegmentSummary(
         base_offset=segment.base_offset,
         end_offset=end_offset,

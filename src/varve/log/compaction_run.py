@@ -201,7 +201,7 @@ class CompactionRun:
                 position, next_offset, start_offset=first, chunk_bytes=CHUNK_BYTES
             ):
                 self._pass(reader)
-                _map_chunk(key_map, decoder, run_first, run_stop, transactions, table)
+                map_chunk(key_map, decoder, run_first, run_stop, transactions, table)
                 if key_map.is_full:
                     return key_map
             # Offsets that earlier compactions removed are accounted for too.
@@ -299,7 +299,7 @@ class CompactionRun:
         return batch_filter.has_changed
 
 
-def _map_chunk(
+def map_chunk(
     key_map: KeyMap,
     decoder: BatchDecoder,
     first: int,

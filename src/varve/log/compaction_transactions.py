@@ -33,14 +33,65 @@ class MarkerFate:
     aborted: AbortedTransaction | None = None
 
 
-class TransactionWalk:
-    """Follows the transactions of a log. Feed it every batch, in order."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalkState:
+    """What a walk knows where one part of a log ends and the next begins.
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+    committed  producers with data of a transaction that is not aborted, and not over yet
+    met        producer and first offset of each aborted transaction whose batches were met
+    """
+
+    committed: frozenset[int] = frozenset()
+    met: frozenset[tuple[int, int]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalkEffect:
+    """What a walk over one part, begun without knowing of those before it, found out.
+
+    ended   producers whose commits it met: what they had before that is over
+    state   what it knew at its end
+    """
+
+    ended: frozenset[int]
+    state: WalkState
+
+    def after(self, before: WalkState) -> WalkState:
+        """What a walk over both, the parts before and this one, knows at its end."""
+        return WalkState(
+            committed=(before.committed - self.ended) | self.state.committed,
+            met=before.met | self.state.met,
+        )
+
+
+class TransactionWalk:
+    """Follows the transactions of a log, or a part of one. Feed it every batch, in order."""
+
+    def __init__(
+        self, aborted: Iterable[AbortedTransaction], before: WalkState | None = None
+    ) -> None:
         """`aborted` are all that have records in the range, in the order they began."""
+        before = before or WalkState()
         self._ahead = deque(aborted)
         self._ongoing: dict[int, _Aborted] = {}
-        self._committed: set[int] = set()
+        self._committed = set(before.committed)
+        self._met_before = before.met
+        self._ended: set[int] = set()
+
+    @property
+    def effect(self) -> WalkEffect:
+        """What it has found out so far."""
+        return WalkEffect(
+            ended=frozenset(self._ended),
+            state=WalkState(
+                committed=frozenset(self._committed),
+                met=frozenset(
+                    (producer_id, found.transaction.first_offset)
+                    for producer_id, found in self._ongoing.items()
+                    if found.has_batches
+                ),
+            ),
+        )
 
     def is_aborted(self, batch: BatchInfo) -> bool:
         """Whether a data batch belongs to an aborted transaction."""
@@ -68,10 +119,12 @@ class TransactionWalk:
         if kind is ControlType.COMMIT:
             is_spent = batch.producer_id not in self._committed
             self._committed.discard(batch.producer_id)
+            self._ended.add(batch.producer_id)
             return MarkerFate(is_spent=is_spent)
         return MarkerFate(is_spent=False)
 
     def _begin_up_to(self, next_offset: int) -> None:
         while self._ahead and self._ahead[0].first_offset < next_offset:
             transaction = self._ahead.popleft()
-            self._ongoing.setdefault(transaction.producer_id, _Aborted(transaction))
+            was_met = (transaction.producer_id, transaction.first_offset) in self._met_before
+            self._ongoing.setdefault(transaction.producer_id, _Aborted(transaction, was_met))

@@ -8,8 +8,9 @@ key refuses it refuses with a `ConfigError` that names the key, the value as typ
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from varve.errors import ConfigError
 from varve.quantities import GIB, INT64_MAX, KIB, MIB, parse_duration_ms, parse_size
@@ -37,8 +38,8 @@ class ConfigKey:
     """A key and its rule.
 
     Numbers lie in [minimum, maximum], both included, or are among `also_allowed`. A text, or
-    each item of a list, is one of `choices` and matches `pattern` where these are given.
-    `none_text` is how the value None (no limit, not set) is written.
+    each item of a list, is one of `choices` and matches `pattern` where these are given;
+    `requirement` is that pattern in words. `none_text` is how None (no limit, not set) is written.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ConfigKey:
     also_allowed: tuple[int, ...] = ()
     choices: tuple[str, ...] = ()
     pattern: str | None = None
+    requirement: str = "must be text"
     none_text: str | None = None
     since_varve: bool = False
     is_internal: bool = False
@@ -72,7 +74,7 @@ class ConfigKey:
             case ConfigKind.TEXT if self.choices:
                 return f"must be one of {', '.join(self.choices)}"
             case ConfigKind.TEXT:
-                return "must be text"
+                return self.requirement
             case ConfigKind.LIST if self.choices:
                 return f"must be a list of any of {', '.join(self.choices)}"
             case ConfigKind.LIST:
@@ -179,6 +181,12 @@ class ConfigKey:
                 if number and number % size == 0:
                     return f"{int(number) // size} {unit}"
         return str(number)
+
+
+def config_field(name: str, kind: ConfigKind, default: str, doc: str, **rule: Any) -> Any:
+    """A dataclass field that is one key; the key is in its metadata, under ``key``."""
+    key = ConfigKey(name=name, kind=kind, default_text=default, doc=doc, **rule)
+    return field(default=key.default, metadata={"key": key})
 
 
 def _read_boolean(raw: object) -> bool:

@@ -37,12 +37,15 @@ class CuttableLog(DurableLog):
         segments stay as they are.
         """
         self._cut_archive(Offset(offset))
+        self._truncate_local(Offset(offset))
+
+    def _truncate_local(self, offset: Offset) -> None:
         with self._sync_lock, self._lock:
             self._check_writable()
             start = self._view.start
             if offset < start:
-                raise OffsetOutOfRangeError(Offset(offset), start=start, end=self._end)
-            cut = self._boundary_at(Offset(offset))
+                raise OffsetOutOfRangeError(offset, start=start, end=self._end)
+            cut = self._boundary_at(offset)
             with self._cutting():
                 if cut < start:
                     self._empty(start)

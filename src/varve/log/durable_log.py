@@ -6,8 +6,10 @@ Offsets kept, and who moves them:
     high_watermark  first offset readers may not see; with durability=disk only a sync moves it
     durable         everything below was synced
     end             offset the next record will get; only an append moves it
+    held_from       while a publication is under way, where its batches begin: not shown yet
 
-Invariant: ``start <= high_watermark <= end`` and ``durable <= end``.
+Invariant: ``start <= high_watermark <= end`` and ``durable <= end``; readers here and elsewhere
+see nothing from ``held_from`` on.
 
 Threads: any number append; `_lock` orders them. Syncing takes `_sync_lock` first and holds
 `_lock` only to look and to publish, so appends go on while the disk works. Readers take none.
@@ -21,6 +23,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from time import perf_counter
 from typing import Final, Protocol
 
 from varve.clock import Clock
@@ -30,9 +33,11 @@ from varve.errors import (
     FormatError,
     LogClosedError,
     LogFailedError,
+    LogHeldError,
     StorageError,
 )
 from varve.log.archived_segments import ArchivedSegments, ArchiveJoin
+from varve.log.duration_histogram import SharedHistogram
 from varve.log.group_commit import CommitQueue, PendingAppend
 from varve.log.leader_epochs import LeaderEpochs
 from varve.log.log_loader import LoadedLog
@@ -42,7 +47,7 @@ from varve.log.producer_state import ProducerStates
 from varve.log.roll_policy import SegmentFacts, draw_jitter_ms, due_for_timer_roll
 from varve.log.segment_list import SegmentList
 from varve.log.topic_config import TopicConfig
-from varve.quantities import LeaderEpoch, Offset, TimestampMs
+from varve.quantities import LeaderEpoch, Offset, ProducerId, TimestampMs
 from varve.storage.checkpoint_file import write_epoch_checkpoint
 from varve.storage.files import FileSystem
 from varve.storage.flusher import Syncable
@@ -91,6 +96,8 @@ class LogParts:
     owner: LogOwner
     marks: HighWatermarkFile
     random: Random
+    sync_times: SharedHistogram
+    held_from: Offset | None = None
 
 
 def segment_limits(config: TopicConfig, *, allows_gaps: bool) -> SegmentLimits:
@@ -119,6 +126,7 @@ class DurableLog(LogReader):
         self._owner = parts.owner
         self._marks = parts.marks
         self._random = parts.random
+        self._sync_times = parts.sync_times
         self._producers: ProducerStates = loaded.producers
         self._epochs: LeaderEpochs = loaded.epochs
         self._epoch = LeaderEpoch(0)
@@ -126,6 +134,8 @@ class DurableLog(LogReader):
         self._jitter_ms = draw_jitter_ms(parts.config, parts.random)
         self._lock = threading.Lock()
         self._sync_lock = threading.Lock()
+        self._turn = threading.Condition(self._lock)  # to append, once nothing is held
+        self._held_from = parts.held_from
         self._progress = threading.Condition()
         self._commits = CommitQueue()
         self._failure: LogFailedError | None = None
@@ -140,14 +150,14 @@ class DurableLog(LogReader):
         self._is_directory_dirty = bool(loaded.unsealed)
         self._wants_sync = bool(loaded.unsealed)
         self._waiters = 0
-        self._view = LogView(
-            segments=loaded.segments, start=loaded.start, high_watermark=loaded.end
-        )
+        self._watcher: Callable[[], None] | None = None
+        shown = Offset(max(self._shown(loaded.end), loaded.start))
+        self._view = LogView(segments=loaded.segments, start=loaded.start, high_watermark=shown)
         self._cleaned_up_to: Offset | None = None
         self._cut_count = 0
         self._archive: ArchiveJoin | None = None
         self._marks.publish(
-            high_watermark=loaded.end, log_start=loaded.start, durable=loaded.durable
+            high_watermark=shown, log_start=loaded.start, durable=self._shown(loaded.durable)
         )
         self._start_epoch()
 
@@ -218,6 +228,16 @@ class DurableLog(LogReader):
         return self._epochs
 
     @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """The epoch that is written in now."""
+        return self._epoch
+
+    def largest_producer_id(self, *, below: int) -> ProducerId:
+        """Of the producers whose batches are remembered; NO_PRODUCER_ID without any."""
+        with self._lock:
+            return self._producers.largest_producer_id(below=below)
+
+    @property
     def failure(self) -> LogFailedError | None:
         """Why the log takes no appends; None while it does."""
         return self._failure
@@ -270,6 +290,36 @@ class DurableLog(LogReader):
         else:
             self.await_durable(end)
 
+    def has_promised(self, end: Offset) -> bool:
+        """Whether [.., end) has reached the topic's durability, without waiting for it.
+
+        If not, it needs a sync: `begin_sync` or `request_sync`. Whoever watches is told when it
+        is done, see `watch`.
+        """
+        config = self._config
+        if self._durable >= end:
+            return True
+        if config.durability == "os" and end - self._durable < config.flush_messages:
+            self._sync_soon()
+            return True
+        return False
+
+    def request_sync(self) -> None:
+        """Have everything appended so far synced soon, by the flusher. Returns at once."""
+        self._flusher.request(self)
+
+    def watch(self, watcher: Callable[[], None] | None) -> None:
+        """Have `watcher` called when the high watermark moves, a sync ends, or the log does.
+
+        It is called from whichever thread that happens in, with locks held: it must return at
+        once and ask nothing of this log.
+        """
+        self._watcher = watcher
+
+    def _tell_watcher(self) -> None:
+        if self._watcher is not None:
+            self._watcher()
+
     def _sync_soon(self) -> None:
         """A segment was sealed: have it synced, off the append path."""
         if self._wants_sync:
@@ -309,11 +359,53 @@ class DurableLog(LogReader):
 
     def sync_pending(self) -> None:
         """Called by the flusher: sync what was appended so far. Never raises."""
+        if self._held_from is not None:
+            return  # its publication syncs all there is; other logs need not wait for that
         with self._sync_lock:
             try:
                 self._sync()
             except OSError as error:
                 self._fail(f"a sync failed: {error}")
+
+    def begin_sync(self) -> "SyncUnderWay | None":
+        """Begin a sync whose waiting is done elsewhere: see `SyncUnderWay`.
+
+        None when there is more to be done than to sync one file, or someone is at it: then
+        `request_sync` is the way.
+        """
+        if self._unsealed or self._is_directory_dirty or self._held_from is not None:
+            return None
+        if not self._sync_lock.acquire(blocking=False):
+            return None
+        with self._lock:
+            is_plain = not (self._unsealed or self._is_directory_dirty or self._unsynced_snapshots)
+            if is_plain and self._failure is None and not self._is_closed:
+                return SyncUnderWay(self, self._view.segments.active, self._end)
+        self._sync_lock.release()
+        return None
+
+    def finish_sync(self, end: Offset, took_s: float, error: OSError | None) -> None:
+        """By `SyncUnderWay`, which holds the sync lock for us."""
+        try:
+            if error is not None:
+                self._fail(f"a sync failed: {error}")
+                return
+            with self._lock:
+                if self._failure is None and not self._is_closed:
+                    self._note_synced(end, took_s)
+        finally:
+            self._sync_lock.release()
+
+    def _note_synced(self, end: Offset, took_s: float) -> None:
+        """Holds the lock. Everything below `end` is on the disk."""
+        self._durable = min(end, self._end)
+        self._last_sync_s = self._clock.monotonic()
+        self._sync_times.observe(took_s)
+        if self._config.durability == "disk":
+            self._publish(self._durable)
+        else:
+            self._marks.publish(durable=self._shown(self._durable))
+            self._tell_watcher()
 
     def _sync(self) -> None:
         """Holds the sync lock. Old segments first, then names, then the active segment."""
@@ -324,6 +416,7 @@ class DurableLog(LogReader):
             active, is_dirty = self._view.segments.active, self._is_directory_dirty
             snapshots, self._unsynced_snapshots = self._unsynced_snapshots, []
             self._is_directory_dirty = False
+        started_s = self._clock.monotonic()
         for segment in unsealed:
             segment.seal()
             if segment.needs_new_indexes:
@@ -339,12 +432,7 @@ class DurableLog(LogReader):
                 for segment in self._unsealed
                 if segment not in unsealed or segment.needs_new_indexes
             ]
-            self._durable = min(end, self._end)
-            self._last_sync_s = self._clock.monotonic()
-            if self._config.durability == "disk":
-                self._publish(self._durable)
-            else:
-                self._marks.publish(durable=self._durable)
+            self._note_synced(end, self._clock.monotonic() - started_s)
 
     def flush_if_due(self) -> None:
         """By the housekeeping: honour `flush.ms`."""
@@ -393,14 +481,20 @@ class DurableLog(LogReader):
     def _publish(self, high_watermark: Offset) -> None:
         """Holds the lock. Let readers here and elsewhere see up to `high_watermark`."""
         view = self._view
+        high_watermark = self._shown(high_watermark)
         assert view.start <= high_watermark <= self._end, (view, high_watermark, self._end)
         self._view = LogView(
             segments=view.segments, start=view.start, high_watermark=high_watermark
         )
-        self._marks.publish(high_watermark=high_watermark, durable=self._durable)
+        self._marks.publish(high_watermark=high_watermark, durable=self._shown(self._durable))
         if self._waiters:
             with self._progress:
                 self._progress.notify_all()
+        self._tell_watcher()
+
+    def _shown(self, offset: Offset) -> Offset:
+        """`offset`, as far as a publication that is under way lets anyone know of it."""
+        return offset if self._held_from is None else min(offset, self._held_from)
 
     def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
@@ -423,6 +517,7 @@ class DurableLog(LogReader):
             self._failure = LogFailedError(self.name, reason)
         with self._progress:
             self._progress.notify_all()
+        self._tell_watcher()
 
     # --- rolling -----------------------------------------------------------------------------
 
@@ -525,12 +620,24 @@ class DurableLog(LogReader):
         if self._failure is not None:
             raise self._failure
 
-    def _check_appendable(self) -> None:
-        """As `_check_writable`, and there is room: the last bytes are for deleting with."""
-        self._check_writable()
+    def _check_appendable(self, *, wait: bool = True) -> None:
+        """As `_check_turn`, and there is room: the last bytes are for deleting with."""
+        self._check_turn(wait=wait)
         short_of = self._owner.free_bytes_short_of
         if short_of:
             raise DiskFullError(self.name, free_bytes_min=short_of)
+
+    def _check_turn(self, *, wait: bool = True) -> None:
+        """As `_check_writable`, and no publication is under way.
+
+        Waits for it to end, letting go of the lock meanwhile; without `wait`, refuses.
+        """
+        self._check_writable()
+        while self._held_from is not None:
+            if not wait:
+                raise LogHeldError(self.name)
+            self._turn.wait()
+            self._check_writable()
 
     def sync_marks(self) -> bool:
         """By the housekeeping: make the published marks durable; True when that was needed.
@@ -579,3 +686,36 @@ class DurableLog(LogReader):
             if segment not in list(self._view.segments):
                 segment.key_index.remove()
         return built
+
+
+class SyncUnderWay:
+    """A sync in three parts, so that only the waiting is done elsewhere.
+
+    Whoever got it from `begin_sync` has `wait` called by any thread, or has the kernel sync
+    `descriptor`, and then calls `finish`, always: until then nobody else can sync the log.
+    """
+
+    __slots__ = ("_log", "_segment", "_started_s", "end")
+
+    def __init__(self, log: DurableLog, segment: Segment, end: Offset) -> None:
+        self._log = log
+        self._segment = segment
+        self._started_s = perf_counter()
+        self.end = end
+
+    @property
+    def descriptor(self) -> int | None:
+        """What the kernel may sync by itself; None: it takes `wait`."""
+        return self._segment.sync_descriptor
+
+    def wait(self) -> OSError | None:
+        """Wait for the disk; return what went wrong."""
+        try:
+            self._segment.sync_log()
+        except OSError as error:
+            return error
+        return None
+
+    def finish(self, error: OSError | None) -> None:
+        """Say what is durable now, unless the sync failed, and let others sync."""
+        self._log.finish_sync(self.end, perf_counter() - self._started_s, error)

@@ -2,7 +2,8 @@
 
 A task has a name, an interval and a function. Quick ones run on the scheduler's own thread, one
 behind the other; those that may take long run on a thread each, so that a large copy does not
-keep a segment from being rolled. A task never runs twice at once. One that fails is tried again
+keep a segment from being rolled; some of those are looked at first, and begun only when there is
+something to do. A task never runs twice at once. One that fails is tried again
 when it is due, after a pause that grows with each failure in a row, and says what happened.
 
 The same tasks run without a thread: `run_all` runs each once, in the caller's.
@@ -19,7 +20,7 @@ from varve.quantities import TimestampMs
 
 logger = logging.getLogger(__name__)
 
-TICK_S: Final = 1.0
+TICK_S: Final = 0.25
 _BACKOFF_MAX_S: Final = 300.0
 
 # Does the work that is due; returns the bytes of disk it gave back, if it gives any back.
@@ -53,7 +54,9 @@ class UpkeepTask:
         *,
         clock: Clock,
         takes_long: bool,
+        is_needed: Callable[[], bool] | None = None,
     ) -> None:
+        self.is_needed = is_needed
         self.name = name
         self.interval_s = interval_s
         self.takes_long = takes_long
@@ -136,10 +139,26 @@ class Housekeeping:
         self._long_runs: list[threading.Thread] = []
 
     def add(
-        self, name: str, interval_s: float, function: UpkeepFunction, *, takes_long: bool = False
+        self,
+        name: str,
+        interval_s: float,
+        function: UpkeepFunction,
+        *,
+        takes_long: bool = False,
+        is_needed: Callable[[], bool] | None = None,
     ) -> None:
-        """Have `function` run every `interval_s`, for the first time once that has passed."""
-        task = UpkeepTask(name, interval_s, function, clock=self._clock, takes_long=takes_long)
+        """Have `function` run every `interval_s`, for the first time once that has passed.
+
+        One that takes long is not begun while `is_needed`, which must be quick, says no.
+        """
+        task = UpkeepTask(
+            name,
+            interval_s,
+            function,
+            clock=self._clock,
+            takes_long=takes_long,
+            is_needed=is_needed,
+        )
         self._tasks = [*self._tasks, task]
 
     def status(self) -> list[UpkeepStatus]:
@@ -162,9 +181,16 @@ class Housekeeping:
                 continue
             if task.takes_long:
                 task.due_s = now_s + task.interval_s
-                self._begin(task)
+                if self._is_needed(task):
+                    self._begin(task)
             else:
                 task.run(wait=False)
+
+    def _is_needed(self, task: UpkeepTask) -> bool:
+        try:
+            return task.is_needed is None or task.is_needed()
+        except OSError:
+            return True  # whatever it was, the task will meet it too, and say so
 
     def _begin(self, task: UpkeepTask) -> None:
         thread = threading.Thread(

@@ -106,21 +106,33 @@ def history_of_key(log: "LogReader", key: bytes) -> Iterator[Record]:
     What is deleted before its turn comes is left out.
     """
     view = log.view()
-    start, stop = view.start, view.high_watermark
+    for run in runs_of_key(log, key, view.start, view.high_watermark):
+        yield from _matches(run, key)
+
+
+def runs_of_key(log: "LogReader", key: bytes, start: Offset, stop: Offset) -> Iterator[RecordRun]:
+    """Runs of records with offsets in [start, stop) that may hold `key`, and all that do."""
     while start < stop:
         view = log.view()
         start = max(start, view.start)
         index = max(view.segments.floor(start), 0)
         bounded = view._replace(high_watermark=min(stop, view.high_watermark))
+        is_last = index == len(view.segments) - 1
         try:
             batches = log.batches_of(bounded, index, key)
-            for run in _runs(log, bounded, index, start, batches):
-                yield from _matches(run, key)
+            if batches and not is_last and _is_replaced(view.segments[index]):
+                raise FileNotFoundError(f"{view.segments[index].name} was replaced")
+            yield from _runs(log, bounded, index, start, batches)
         except FileNotFoundError:
             if not log.look_again(view):
                 raise
             continue
-        start = stop if index == len(view.segments) - 1 else view.segments.end_of(index)
+        start = stop if is_last else view.segments.end_of(index)
+
+
+def _is_replaced(segment: Segment) -> bool:
+    """Whether the file is another than the one its key index was asked about."""
+    return segment.file().size() != segment.size
 
 
 def _runs(

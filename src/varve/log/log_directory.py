@@ -80,6 +80,35 @@ def read_checkpoints(fs: FileSystem, directory: str) -> Checkpoints:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryStatus:
+    """How a data directory is doing."""
+
+    path: str
+    error: str | None  # why it cannot be used; None when it can
+    was_clean: bool  # when it was opened: nothing had to be recovered
+    partition_count: int
+    offline: tuple[PartitionName, ...]  # partitions whose files cannot be read
+    failed: tuple[PartitionName, ...]  # partitions that take no more appends: a sync failed
+    free_bytes: int
+    total_bytes: int
+    is_short_of_room: bool  # appends are refused
+
+    @classmethod
+    def unusable(cls, path: str, error: OSError) -> "DirectoryStatus":
+        return cls(
+            path=path,
+            error=str(error),
+            was_clean=False,
+            partition_count=0,
+            offline=(),
+            failed=(),
+            free_bytes=0,
+            total_bytes=0,
+            is_short_of_room=False,
+        )
+
+
 class LogDirectory:
     """A data directory held by this process. `open` it before its logs, `close` it after them."""
 
@@ -227,6 +256,27 @@ class LogDirectory:
             except OSError as error:
                 logger.warning("could not remove %s, the next start will: %s", path, error)
         return len(due)
+
+    def status(self) -> DirectoryStatus:
+        logs = list(self.logs.items())
+        error: str | None = None
+        free_bytes = total_bytes = 0
+        try:
+            free_bytes = self._fs.free_bytes(self.path)
+            total_bytes = self._fs.total_bytes(self.path)
+        except OSError as cause:
+            error = str(cause)
+        return DirectoryStatus(
+            path=self.path,
+            error=error,
+            was_clean=self.was_clean,
+            partition_count=len(logs),
+            offline=tuple(self.offline),
+            failed=tuple(name for name, log in logs if log.failure is not None),
+            free_bytes=free_bytes,
+            total_bytes=total_bytes,
+            is_short_of_room=bool(self._free_bytes_short_of),
+        )
 
     # --- room --------------------------------------------------------------------------------
 

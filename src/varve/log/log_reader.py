@@ -274,6 +274,13 @@ class LogReader(ABC):
                 submit()
                 yield from batches
 
+    def runs(self, start: int, stop: int) -> Iterator[RecordRun]:
+        """The same records as they were parsed, for whoever makes columns of their own.
+
+        Each run is valid until the next is asked for. Raises as `read` does.
+        """
+        return self._runs(*self._range(start, stop))
+
     def split(
         self, start: Offset, stop: Offset, *, target_bytes: int
     ) -> list[tuple[Offset, Offset]]:
@@ -296,15 +303,39 @@ class LogReader(ABC):
     # --- zero copy ---------------------------------------------------------------------------
 
     def read_range(
-        self, offset: int, *, max_bytes: int, min_one_batch: bool = True
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        min_one_batch: bool = True,
+        stop: int | None = None,
     ) -> FileRange | None:
         """Where the batches from `offset` on lie in a file: for sendfile. None at the end.
 
         The first batch may begin before `offset`; the last may be cut short by `max_bytes`,
-        but with `min_one_batch` the first one is whole, however large. Raises
-        `OffsetOutOfRangeError` below the start and past the high watermark.
+        but with `min_one_batch` the first one is whole, however large. None of them begins at
+        `stop` or later. Raises `OffsetOutOfRangeError` below the start and past the high
+        watermark.
         """
-        first, stop = self._range(offset, None)
+        first, end = self._range(offset, stop)
+        return self._find_range(first, end, max_bytes, min_one_batch)
+
+    def aborted_transactions(self, start: int, stop: int) -> list[tuple[int, Offset]]:
+        """Producer id and first offset of each aborted transaction with records in the range."""
+        view = self.view()
+        found: list[tuple[int, Offset]] = []
+        for index in range(max(view.segments.floor(Offset(start)), 0), len(view.segments)):
+            here = view.segments[index].transaction_index.collect(
+                fetch_start=Offset(start), upper_bound=Offset(stop)
+            )
+            found.extend((t.producer_id, t.first_offset) for t in here.transactions)
+            if here.is_complete:
+                break
+        return found
+
+    def _find_range(
+        self, first: Offset, stop: Offset, max_bytes: int, min_one_batch: bool
+    ) -> FileRange | None:
         view = self.view()
         index = max(view.segments.floor(first), 0)
         while first < stop and index < len(view.segments):

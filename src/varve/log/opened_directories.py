@@ -31,10 +31,17 @@ from varve.format.partition_metadata import (
 from varve.log.archived_segments import ArchivePlace, Archives
 from varve.log.cleaner import CleanerConfig
 from varve.log.durable_log import FlushQueue, LogParts, segment_limits
-from varve.log.log_directory import LogDirectory
+from varve.log.duration_histogram import SharedHistogram
+from varve.log.log_directory import DirectoryStatus, LogDirectory
 from varve.log.log_loader import LoadRequest, load_log
 from varve.log.open_store import OpenStore
 from varve.log.partition_log import PartitionLog
+from varve.log.publication_ledger import (
+    NOTHING_PUBLISHED,
+    Place,
+    read_publications,
+    write_publications,
+)
 from varve.log.store_files import FoundPartition, find_partitions
 from varve.log.topic import Topic
 from varve.log.topic_catalog import (
@@ -56,7 +63,7 @@ from varve.storage.recovery import Damage
 
 logger = logging.getLogger(__name__)
 
-_OPENING_THREADS: Final = 4
+OPENING_THREADS: Final = 4
 OFFSETS_CONFIG: Final = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
@@ -77,11 +84,12 @@ class StoreSetup:
     defaults: TopicConfig = field(default_factory=TopicConfig)
     flusher: FlushQueue | None = None  # None: a thread for each directory
     has_housekeeping: bool = True
-    opening_threads: int = _OPENING_THREADS
+    opening_threads: int = OPENING_THREADS
     archives: Archives | None = None  # None: topics cannot be archived
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     # log.dir.free.bytes.min: appends are refused while fewer are free; None: 16 MiB on real disks
     free_bytes_min: int | None = None
+    sync_times: SharedHistogram = field(default_factory=SharedHistogram)
 
 
 class OpenedDirectories(OpenStore):
@@ -95,6 +103,7 @@ class OpenedDirectories(OpenStore):
         self._lock = threading.RLock()
         self._topics: dict[str, Topic[PartitionLog]] = {}
         self._catalog = Catalog(generation=0, topics={})
+        self._publications = NOTHING_PUBLISHED
         self._flushers: list[Flusher] = []
         self._offline: dict[str, OSError] = {}
         self._directories = self._open_directories([os.path.abspath(d) for d in directories])
@@ -135,6 +144,7 @@ class OpenedDirectories(OpenStore):
     def _load(self) -> None:
         paths = [directory.path for directory in self._directories]
         catalog = read_catalog(self._fs, paths)
+        self._publications = read_publications(self._fs, paths)
         found = {d.path: find_partitions(self._fs, d.path) for d in self._directories}
         self._catalog = catalog or self._catalog
         for directory in self._directories:
@@ -222,9 +232,10 @@ class OpenedDirectories(OpenStore):
         else:
             with ThreadPoolExecutor(threads, thread_name_prefix="varve-open") as pool:
                 logs = list(pool.map(open_one, order))
+        self._drop_unpublished()
         by_topic: dict[str, dict[int, PartitionLog]] = {name: {} for name in self._catalog.topics}
         for (topic, number), log in zip(order, logs, strict=True):
-            if log is not None:
+            if log is not None and not log.is_closed:
                 by_topic[topic][number] = log
         for directory in self._directories:
             directory.save_found_log_starts()
@@ -237,6 +248,36 @@ class OpenedDirectories(OpenStore):
                 partition_count=entry.partitions,
                 offline=self._why_offline,
             )
+
+    def _drop_unpublished(self) -> None:
+        """Cut off what a publication left that was not finished: nobody has seen it.
+
+        A log that cannot be cut stays offline, one that is offline stays on the list of cuts.
+        """
+        cuts = self._publications.cuts
+        if not cuts:
+            return
+        for directory in self._directories:
+            for place, log in list(directory.logs.items()):
+                if _place_of(self._catalog.topics[place[0]], place[1]) not in cuts:
+                    continue
+                try:
+                    log.drop_held()
+                except OSError as error:
+                    logger.error("%s-%d is offline: %s", *place, error)
+                    directory.offline[place] = error
+                    directory.logs.pop(place).close()
+        topics = self._catalog.topics
+        done = [
+            place
+            for place in cuts
+            if place.topic not in topics
+            or topics[place.topic].topic_id != place.topic_id
+            or any((place.topic, place.partition) in d.logs for d in self._directories)
+        ]
+        if done:
+            self._publications = self._publications.without_cuts(done)
+            write_publications(self._fs, self.data_dirs, self._publications)
 
     def _why_offline(self, topic: str, number: int) -> str:
         """Why a partition that the topic has is not open here."""
@@ -283,6 +324,8 @@ class OpenedDirectories(OpenStore):
                 owner=directory,
                 marks=marks,
                 random=self._setup.random,
+                sync_times=self._setup.sync_times,
+                held_from=self._publications.cuts.get(_place_of(entry, number)),
             ),
             loaded,
         )
@@ -359,6 +402,25 @@ class OpenedDirectories(OpenStore):
             return self.cluster_id
         return encode_topic_id(meta.directory_id)
 
+    @property
+    def sync_times(self) -> SharedHistogram:
+        """How long syncs took since the store was opened."""
+        return self._setup.sync_times
+
+    def directory_status(self) -> list[DirectoryStatus]:
+        """Every data directory that was asked for, also those that cannot be used."""
+        unusable = [DirectoryStatus.unusable(path, e) for path, e in self._offline.items()]
+        return [directory.status() for directory in self._directories] + unusable
+
+    def partition_sizes(self) -> dict[str, dict[tuple[str, int], int]]:
+        """For each data directory, by its path, the bytes of every partition that lies in it."""
+        return {
+            directory.path: {
+                place: log.local_view.segments.size for place, log in list(directory.logs.items())
+            }
+            for directory in self._directories
+        }
+
     def damages(self) -> list[Damage]:
         """Promised bytes that were found unreadable when the store was opened."""
         return [
@@ -400,8 +462,10 @@ class OpenedDirectories(OpenStore):
             directory.release()
 
     def _abandon(self) -> None:
-        """Opening failed: let go of everything, mark nothing clean."""
+        """Let go of everything, sync nothing, mark nothing clean."""
         self._is_closed = True
+        for log in self._all_logs():
+            log.abandon()
         for directory in self._directories:
             directory.release()
         for flusher in self._flushers:
@@ -409,3 +473,7 @@ class OpenedDirectories(OpenStore):
 
     def _described(self) -> str:
         return f"the store in {self.path}"
+
+
+def _place_of(entry: TopicEntry, number: int) -> Place:
+    return Place(topic=entry.name, topic_id=entry.topic_id, partition=number)

@@ -25,12 +25,14 @@ from varve.log.append_checks import (
     check_timestamp,
 )
 from varve.log.appended import Appended, AppendedRange
-from varve.log.compactable_log import CompactableLog
+from varve.log.batch_group import BatchGroup
 from varve.log.durable_log import FULL_DISK_ERRNOS, LogParts
 from varve.log.group_commit import PendingAppend
 from varve.log.log_loader import LoadedLog
+from varve.log.producer_entry import Duplicate
 from varve.log.producer_snapshots import finish_marker
 from varve.log.producer_state import AppendOrigin, BatchFacts, MarkerFacts
+from varve.log.publishable_log import PublishableLog
 from varve.log.roll_policy import Incoming, RollReason, roll_reason
 from varve.log.topic_config import TopicConfig
 from varve.quantities import NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
@@ -74,7 +76,7 @@ def _scratch_for(style: BatchStyle) -> bytearray:
     return _SCRATCH.buffer
 
 
-class PartitionLog(CompactableLog):
+class PartitionLog(PublishableLog):
     """One partition, for its one writer process. Readers elsewhere use `ReadOnlyLog`."""
 
     def __init__(self, parts: LogParts, loaded: LoadedLog) -> None:
@@ -178,11 +180,14 @@ class PartitionLog(CompactableLog):
 
         A writable `data` is stamped in place and written from there. A batch that an idempotent
         producer sends again is not stored again: the answer is where the first one went.
+
+        Without `wait` it returns at once: not durable, and with a `LogHeldError` while a
+        publication is under way.
         """
         now_ms = self._clock.now_ms()
         checked = check_produced_batch(data, self._config, now_ms=now_ms)
         with self._lock:
-            self._check_appendable()
+            self._check_appendable(wait=wait)
             appended = self._append_checked(checked, now_ms, leader_epoch)
         if wait:
             # A duplicate too: the first copy may still be on its way to the disk.
@@ -199,12 +204,7 @@ class PartitionLog(CompactableLog):
         if is_numbered:
             duplicate = self._producers.check(facts, origin=AppendOrigin.CLIENT)
             if duplicate is not None:
-                return AppendedBatch(
-                    base_offset=duplicate.first_offset,
-                    last_offset=duplicate.last_offset,
-                    timestamp_ms=duplicate.timestamp,
-                    is_duplicate=True,
-                )
+                return _duplicate(duplicate)
         base = self._write(
             checked.data, header.record_count, header.max_timestamp, now_ms, leader_epoch
         )
@@ -215,11 +215,105 @@ class PartitionLog(CompactableLog):
             base_offset=base, last_offset=Offset(self._end - 1), timestamp_ms=header.max_timestamp
         )
 
+    def append_group(self, group: BatchGroup) -> list[Offset | Exception]:
+        """Append clients' batches that were looked over before, in one write where that can be.
+
+        An answer for each, in order: its base offset, or why it was refused. Does not wait for
+        the disk: see `has_promised`.
+        """
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            try:
+                self._check_appendable()
+            except VarveError as error:
+                return [error] * len(group)
+            known = self._stored_or_refused(group)
+            if known or not self._write_group(group, now_ms):
+                self._write_one_by_one(group, known, now_ms)
+                self._after_append()
+                return [known[index] for index in range(len(group))]
+            bases = self._note_group(group)
+            self._after_append()
+        return bases
+
+    def _stored_or_refused(self, group: BatchGroup) -> dict[int, Offset | Exception]:
+        """Holds the lock. Of the batches that are not to be written: where they are, or why."""
+        known: dict[int, Offset | Exception] = {}
+        if not group.is_numbered:
+            return known
+        for index, batch in enumerate(group.batches):
+            facts = batch.facts(self._end)
+            if facts.producer_id == NO_PRODUCER_ID:
+                continue
+            try:
+                duplicate = self._producers.check(facts, origin=AppendOrigin.CLIENT)
+            except VarveError as error:
+                known[index] = error
+                continue
+            if duplicate is not None:
+                known[index] = duplicate.first_offset
+        return known
+
+    def _write_group(self, group: BatchGroup, now_ms: TimestampMs) -> bool:
+        """Holds the lock. All of it in one write; False when that cannot be, or failed."""
+        end = Offset(self._end + group.record_count)
+        if len(group.data) > self._config.segment_bytes_effective:
+            return False
+        if self._why_roll(
+            len(group.data), group.max_timestamp, Offset(end - 1), group.record_count, now_ms
+        ):
+            return False
+        offset, epoch = self._end, self._epoch
+        for position, _, survey in group.batches:
+            stamp(group.data, position, offset, epoch)
+            offset = Offset(offset + survey[0])
+        segment = self._view.segments.active
+        try:
+            segment.append_joined(
+                group.data,
+                ((size, survey[0], TimestampMs(survey[1])) for _, size, survey in group.batches),
+            )
+        except OSError:
+            segment.repair()  # each is then tried by itself and has an error of its own
+            return False
+        self._end = end
+        return True
+
+    def _note_group(self, group: BatchGroup) -> list[Offset | Exception]:
+        """Holds the lock. The group was written and ends where the log does."""
+        bases: list[Offset | Exception] = []
+        base = Offset(self._end - group.record_count)
+        is_numbered = group.is_numbered
+        for batch in group.batches:
+            bases.append(base)
+            if is_numbered and batch.survey[4] != NO_PRODUCER_ID:
+                self._producers.update(batch.facts(base))
+            base = Offset(base + batch.survey[0])
+        return bases
+
+    def _write_one_by_one(
+        self, group: BatchGroup, known: dict[int, Offset | Exception], now_ms: TimestampMs
+    ) -> None:
+        """Holds the lock. Each batch that has no answer yet is written and gets one."""
+        data = memoryview(group.data)
+        for index, batch in enumerate(group.batches):
+            if index in known:
+                continue
+            part = data[batch.position : batch.position + batch.size]
+            try:
+                base = self._write(part, batch.survey[0], TimestampMs(batch.survey[1]), now_ms)
+            except (OSError, VarveError) as error:
+                known[index] = error
+                continue
+            if batch.survey[4] != NO_PRODUCER_ID:
+                self._producers.update(batch.facts(base))
+            known[index] = base
+
     def append_marker(self, data: bytearray | memoryview, marker: MarkerFacts) -> Offset:
         """Append the control batch that ends a transaction; return its offset."""
         now_ms = self._clock.now_ms()
         with self._lock:
-            self._check_writable()
+            self._check_turn()
             self._producers.check_marker(marker)
             offset = self._write(data, 1, marker.timestamp, now_ms)
             placed = MarkerFacts(
@@ -255,6 +349,8 @@ class PartitionLog(CompactableLog):
         if any(item.expected_offset is not None for item in items):
             return False
         sizes = [len(item.data) for item in items if item.data is not None]
+        if sum(sizes) > self._config.segment_bytes_effective:
+            return False
         newest = max(item.max_timestamp for item in items)
         count = sum(item.record_count for item in items)
         if self._why_roll(
@@ -379,6 +475,18 @@ class PartitionLog(CompactableLog):
             self._marks.close()
         with self._progress:
             self._progress.notify_all()
+        self._tell_watcher()
+
+    def abandon(self) -> None:
+        """Let go as a crash would: nothing is synced or completed. Safe to repeat."""
+        with self._sync_lock, self._lock:
+            self._is_closed = True
+            for segment in self._view.segments:
+                segment.close()
+            self._marks.close()
+        with self._progress:
+            self._progress.notify_all()
+        self._tell_watcher()
 
     def _complete_time_index(self) -> None:
         """A log closed in order names its largest timestamp: Kafka trusts that on a clean start."""
@@ -390,6 +498,15 @@ class PartitionLog(CompactableLog):
                 active.sync_index()
         except OSError as error:
             self._fail(f"the time index could not be completed: {error}")
+
+
+def _duplicate(duplicate: Duplicate) -> AppendedBatch:
+    return AppendedBatch(
+        base_offset=duplicate.first_offset,
+        last_offset=duplicate.last_offset,
+        timestamp_ms=duplicate.timestamp,
+        is_duplicate=True,
+    )
 
 
 def _facts(header: BatchHeader, base_offset: Offset) -> BatchFacts:

@@ -27,7 +27,7 @@ from varve.errors import (
 )
 from varve.format.producer_snapshot import ProducerSnapshotEntry
 from varve.log.producer_entry import BatchFacts, Duplicate, ProducerEntry
-from varve.quantities import Offset, ProducerId, TimestampMs
+from varve.quantities import NO_PRODUCER_ID, Offset, ProducerId, TimestampMs
 
 __all__ = [
     "PRODUCER_EXPIRATION_MS",
@@ -103,6 +103,10 @@ class ProducerStates:
     def producer_count(self) -> int:
         """How many producers are remembered."""
         return len(self._producers)
+
+    def largest_producer_id(self, *, below: int) -> ProducerId:
+        """The largest id below `below` that is remembered; NO_PRODUCER_ID without any."""
+        return max((id_ for id_ in self._producers if id_ < below), default=NO_PRODUCER_ID)
 
     # --- data batches ----------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from varve.format.file_names import (
 )
 from varve.log.archived_segments import Archives, ArchiveStatus
 from varve.log.backup import Backup, StoreSnapshot
+from varve.log.change_service import ChangeService
 from varve.log.cleaner import Cleaner
 from varve.log.committed_offsets import CommittedOffsets, Group
 from varve.log.compaction_plan import CompactionPlan
@@ -21,24 +22,32 @@ from varve.log.compaction_run import CompactionResult
 from varve.log.housekeeping import Housekeeping, UpkeepFunction, UpkeepStatus
 from varve.log.opened_directories import OFFSETS_CONFIG, StoreSetup
 from varve.log.partition_log import PartitionLog
+from varve.log.producer_ids import ProducerIds
+from varve.log.publishing_store import PublishingStore
 from varve.log.retention import RetentionPlan
+from varve.log.store_change import CommitGroup
 from varve.log.topic import Topic
-from varve.log.topic_store import TopicStore
 from varve.log.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks
+from varve.quantities import NO_PRODUCER_ID
 from varve.storage.files import RealFileSystem
 
 __all__ = ["Store", "StoreSetup"]
 
 _CLEANER_S: Final = 15.0  # as Kafka's log.cleaner.backoff.ms
 _ARCHIVE_S: Final = 30.0  # as Kafka's remote.log.manager.task.interval.ms
+_INBOX_S: Final = 0.25  # how long someone outside may wait for us to see a request
+_LEFTOVERS_S: Final = 600.0
 
 
-class Store(TopicStore):
+class Store(PublishingStore):
     """Topics, groups and their upkeep, for one writer. Any thread may use it."""
 
     def __init__(self, directories: Sequence[str], setup: StoreSetup) -> None:
         super().__init__(directories, setup)
-        self._offsets = CommittedOffsets(self._offsets_topic, setup.clock)
+        self.committed_offsets = CommittedOffsets(
+            self._offsets_topic, setup.clock, self._id_of_topic
+        )
+        self.producer_ids = ProducerIds(setup.fs, lambda: self.data_dirs, self._largest_producer_id)
         self._housekeeping = Housekeeping(self.path, setup.clock)
         self._tasks = UpkeepTasks(
             lambda: list(self._directories), setup.clock, free_bytes_min=_free_bytes_min(setup)
@@ -48,6 +57,15 @@ class Store(TopicStore):
         self._housekeeping.add("compaction", _CLEANER_S, self._run_cleaner, takes_long=True)
         if setup.archives is not None:
             self._housekeeping.add("archive", _ARCHIVE_S, self._run_archive, takes_long=True)
+        self.changes = ChangeService(self, setup.fs, setup.clock, self._commit_group)
+        self._housekeeping.add(
+            "inbox",
+            _INBOX_S,
+            self._run_inbox,
+            takes_long=True,
+            is_needed=self.changes.inbox.has_requests,
+        )
+        self._housekeeping.add("inbox leftovers", _LEFTOVERS_S, self._run_sweep)
         if setup.has_housekeeping:
             self._housekeeping.start()
 
@@ -58,21 +76,57 @@ class Store(TopicStore):
         self._check_open()
         if not name:
             raise ConfigError("group", name, "must not be empty")
-        return Group(name, self._offsets)
+        return Group(name, self.committed_offsets)
 
     def groups(self) -> list[str]:
         """The names of all groups that have committed offsets."""
         self._check_open()
-        return self._offsets.groups()
+        return self.committed_offsets.groups()
+
+    def ensure_offsets_topic(
+        self, *, partitions: int = 1, config: Mapping[str, object] | None = None
+    ) -> Topic[PartitionLog]:
+        """The topic that committed offsets are kept in, created like this if it is not there."""
+        with self._lock:
+            topic = self._topics.get(CONSUMER_OFFSETS_TOPIC)
+            return topic or self.create_topic(
+                CONSUMER_OFFSETS_TOPIC,
+                partitions=partitions,
+                config={**OFFSETS_CONFIG, **(config or {})},
+            )
+
+    def delete_topic(self, name: str) -> None:
+        """As `TopicStore`; what groups committed for the topic is forgotten too."""
+        super().delete_topic(name)
+        self.committed_offsets.remove_topic(name)
 
     def _offsets_topic(self, create: bool) -> Topic[PartitionLog] | None:
         topic = self._topics.get(CONSUMER_OFFSETS_TOPIC)
-        if topic is None and create:
-            with self._lock:
-                topic = self._topics.get(CONSUMER_OFFSETS_TOPIC) or self.create_topic(
-                    CONSUMER_OFFSETS_TOPIC, config=OFFSETS_CONFIG
-                )
-        return topic
+        return self.ensure_offsets_topic() if topic is None and create else topic
+
+    def _largest_producer_id(self, below: int) -> int:
+        known = (log.largest_producer_id(below=below) for log in self._all_logs())
+        return max(known, default=NO_PRODUCER_ID)
+
+    def _id_of_topic(self, name: str) -> uuid.UUID | None:
+        topic = self._topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    # --- changes asked for from outside ------------------------------------------------------
+
+    def serve_changes(self) -> int:
+        """Make the changes that wait in the inbox, as the housekeeping does; return how many."""
+        self._check_open()
+        return self.changes.serve()
+
+    def _commit_group(self, change: CommitGroup) -> None:
+        self.group(change.group).commit(change.offsets)
+
+    def _run_inbox(self) -> None:
+        self.changes.serve()
+
+    def _run_sweep(self) -> None:
+        self.changes.sweep()
 
     # --- upkeep ------------------------------------------------------------------------------
 
@@ -128,7 +182,7 @@ class Store(TopicStore):
                     raise ConfigError("path", target, f"must not lie within {directory.path}")
             logs = [log for topic in self._topics.values() for log in topic.partitions]
             backup = Backup(self._fs, target, self._clock)
-            return backup.run(logs, self._catalog, self._directories[0].meta)
+            return backup.run(logs, self._catalog, self._directories[0].meta, self.publisher)
 
     def _run_cleaner(self) -> int | None:
         return sum(result.bytes_reclaimed for result in self.cleaner.run_due())
@@ -202,6 +256,21 @@ class Store(TopicStore):
         self.cleaner.stop()
         self._housekeeping.stop()
         self._close_directories()
+
+    def abandon(self) -> None:
+        """Let go as a crash would: what the operating system has stays, the rest is recovered.
+
+        For tests of what comes after a crash. Safe to repeat, and after `close`.
+        """
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        if self._setup.archives is not None:
+            self._setup.archives.close()
+        self.cleaner.stop()
+        self._housekeeping.stop()
+        self._abandon()
 
 
 def _free_bytes_min(setup: StoreSetup) -> int:

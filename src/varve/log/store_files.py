@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -36,8 +37,13 @@ class FoundPartitions:
     deleted: list[str]
 
 
-def find_partitions(fs: FileSystem, directory: str) -> FoundPartitions:
-    """Look through a data directory; what is not a partition is left alone."""
+def find_partitions(
+    fs: FileSystem, directory: str, *, wants: Callable[[str, int], bool] | None = None
+) -> FoundPartitions:
+    """Look through a data directory; what is not a partition is left alone.
+
+    `wants` chooses among the live ones, by topic and number; None: all.
+    """
     live: list[FoundPartition] = []
     deleted: list[str] = []
     for entry in fs.list(directory):
@@ -53,14 +59,17 @@ def find_partitions(fs: FileSystem, directory: str) -> FoundPartitions:
         if parsed.state is DirectoryState.DELETE:
             deleted.append(entry.name)
         elif parsed.state is DirectoryState.LIVE:
-            topic_id = _read_topic_id(fs, os.path.join(directory, entry.name))
+            if wants is not None and not wants(parsed.topic, parsed.partition):
+                continue
+            topic_id = read_topic_id(fs, os.path.join(directory, entry.name))
             live.append(
                 FoundPartition(topic=parsed.topic, number=parsed.partition, topic_id=topic_id)
             )
     return FoundPartitions(live=live, deleted=deleted)
 
 
-def _read_topic_id(fs: FileSystem, directory: str) -> UUID | None:
+def read_topic_id(fs: FileSystem, directory: str) -> UUID | None:
+    """The id of the topic that a partition's directory belongs to; None where none is told."""
     try:
         content = read_whole(fs, os.path.join(directory, PARTITION_METADATA), limit=KIB)
         return parse_partition_metadata(content.decode("utf-8"))

@@ -166,23 +166,41 @@ def read_catalog(fs: FileSystem, directories: Sequence[str]) -> Catalog | None:
 
     Raises `StorageError` when there are copies and none can be read.
     """
-    sound: list[Catalog] = []
-    faults: list[str] = []
-    for directory in directories:
-        for name in (CATALOG_FILE, _COPY_FILE):
-            path = os.path.join(directory, name)
+    return CatalogReader(fs, directories).read()
+
+
+class CatalogReader:
+    """Reads the catalog again and again: what has not changed is not parsed again."""
+
+    def __init__(self, fs: FileSystem, directories: Sequence[str]) -> None:
+        self._fs = fs
+        self._paths = [
+            os.path.join(directory, name)
+            for directory in directories
+            for name in (CATALOG_FILE, _COPY_FILE)
+        ]
+        self._parsed: dict[bytes, Catalog] = {}
+
+    def read(self) -> Catalog | None:
+        """See `read_catalog`."""
+        sound: dict[bytes, Catalog] = {}
+        faults: list[str] = []
+        for path in self._paths:
             try:
-                sound.append(parse_catalog(read_whole(fs, path, limit=_CATALOG_BYTES_MAX)))
+                content = read_whole(self._fs, path, limit=_CATALOG_BYTES_MAX)
+                if content not in sound:
+                    sound[content] = self._parsed.get(content) or parse_catalog(content)
             except FileNotFoundError:
                 continue
             except FormatError as error:
                 faults.append(f"{path}: {error}")
-    if sound:
-        return max(sound, key=lambda catalog: catalog.generation)
-    if faults:
-        raise StorageError(
-            "no copy of the topic catalog can be read, and opening without it could delete data "
-            "by the wrong retention: restore one of these files from a backup, or open with "
-            f"read_only=True to save the records ({'; '.join(faults)})"
-        )
-    return None
+        self._parsed = sound
+        if sound:
+            return max(sound.values(), key=lambda catalog: catalog.generation)
+        if faults:
+            raise StorageError(
+                "no copy of the topic catalog can be read, and opening without it could delete "
+                "data by the wrong retention: restore one of these files from a backup, or open "
+                f"with read_only=True to save the records ({'; '.join(faults)})"
+            )
+        return None

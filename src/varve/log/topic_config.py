@@ -8,13 +8,14 @@ None stands for "no limit" or "not set" and is written -1, or as empty text.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
 from varve.errors import ConfigError
 from varve.format.compression import Codec
 from varve.log.config_key import ConfigKey, ConfigKind, ConfigValue
+from varve.log.config_key import config_field as _key
 from varve.quantities import INT32_MAX, INT64_MAX, MIB
 
 _SIZE, _DURATION, _INTEGER = ConfigKind.SIZE, ConfigKind.DURATION, ConfigKind.INTEGER
@@ -37,11 +38,6 @@ _REMOVED_IN_KAFKA_4: Final = frozenset(
         "message.timestamp.difference.max.ms",
     }
 )
-
-
-def _key(name: str, kind: ConfigKind, default: str, doc: str, **rule: Any) -> Any:
-    key = ConfigKey(name=name, kind=kind, default_text=default, doc=doc, **rule)
-    return field(default=key.default, metadata={"key": key})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,6 +343,12 @@ def known_key(name: str, value: object) -> ConfigKey:
     if key is None:
         raise ConfigError(name, value, _why_unknown(name))
     return key
+
+
+def canonical_texts(mapping: Mapping[str, object]) -> dict[str, str]:
+    """The keys of `mapping` and their values as Kafka would print them: ``7d`` is 604800000."""
+    keys = [(known_key(name, raw), raw) for name, raw in mapping.items()]
+    return {key.name: key.render(key.parse(raw)) for key, raw in keys}
 
 
 def _why_unknown(name: str) -> str:

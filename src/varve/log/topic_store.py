@@ -33,7 +33,7 @@ from varve.log.topic_catalog import (
     LIVE,
     TopicEntry,
 )
-from varve.log.topic_config import TopicConfig, known_key
+from varve.log.topic_config import TopicConfig, canonical_texts, known_key
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class TopicStore(OpenedDirectories):
     def topics(self, *, include_internal: bool = False) -> list[str]:
         """The names of all topics, in order."""
         self._check_open()
-        return sorted(n for n in self._topics if include_internal or n not in INTERNAL_TOPICS)
+        return sorted(n for n in list(self._topics) if include_internal or n not in INTERNAL_TOPICS)
 
     def topic(self, name: str) -> Topic[PartitionLog]:
         self._check_open()
@@ -54,6 +54,44 @@ class TopicStore(OpenedDirectories):
             return self._topics[name]
         except KeyError:
             raise UnknownTopicError(name) from None
+
+    def find_topic(self, name: str) -> Topic[PartitionLog] | None:
+        """The topic of that name; None when there is none."""
+        return self._topics.get(name)
+
+    def topic_names_by_id(self) -> dict[uuid.UUID, str]:
+        """The names of all topics by their ids, internal ones too."""
+        return {topic.topic_id: name for name, topic in list(self._topics.items())}
+
+    @property
+    def topic_defaults(self) -> TopicConfig:
+        """The configuration of a topic for which nothing was set."""
+        return self._setup.defaults
+
+    def topic_overrides(self, name: str) -> dict[str, str]:
+        """The keys that were set for a topic, and their values as text."""
+        entry = self._catalog.topics.get(name)
+        if entry is None:
+            raise UnknownTopicError(name)
+        return dict(entry.config)
+
+    def check_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        config: Mapping[str, object] | None = None,
+    ) -> TopicConfig:
+        """Raise what `create_topic` would; return the configuration the topic would have."""
+        self._check_open()
+        self._check_new(name, partitions)
+        return TopicConfig.parse(config or {}, defaults=self._setup.defaults)
+
+    def check_topic_config(self, name: str, config: Mapping[str, object | None]) -> TopicConfig:
+        """Raise what `alter_topic` would; return the configuration the topic would have."""
+        with self._lock:
+            self.topic(name)
+            return self._config_of(self._altered(self._catalog.topics[name], config))
 
     def create_topic(
         self,
@@ -64,14 +102,12 @@ class TopicStore(OpenedDirectories):
     ) -> Topic[PartitionLog]:
         """A new topic. `config` maps Kafka's keys to values, with units where they have some."""
         with self._lock:
-            self._check_open()
-            self._check_new(name, partitions)
-            parsed = TopicConfig.parse(config or {}, defaults=self._setup.defaults)
+            parsed = self.check_topic(name, partitions=partitions, config=config)
             entry = TopicEntry(
                 name=name,
                 topic_id=new_topic_id(),
                 partitions=partitions,
-                config=parsed.render(defaults=self._setup.defaults),
+                config=canonical_texts(config or {}),
                 state=CREATING,
             )
             try:
@@ -124,6 +160,10 @@ class TopicStore(OpenedDirectories):
         for other in self._topics:
             if topic_names_collide(name, other):
                 raise InvalidTopicNameError(name, f"collides with {other!r}: '.' and '_' are alike")
+        self.check_partition_count(partitions)
+
+    def check_partition_count(self, partitions: int) -> None:
+        """Raise `ConfigError` unless a topic may have so many partitions."""
         if not 1 <= partitions <= _PARTITIONS_MAX:
             raise ConfigError("partitions", partitions, f"must be 1 to {_PARTITIONS_MAX}")
 
@@ -167,20 +207,13 @@ class TopicStore(OpenedDirectories):
                 texts.pop(key, None)
             else:
                 texts[key] = value
-        parsed = TopicConfig.parse(texts, defaults=self._setup.defaults)
-        return TopicEntry(
-            name=entry.name,
-            topic_id=entry.topic_id,
-            partitions=entry.partitions,
-            config=parsed.render(defaults=self._setup.defaults),
-            state=entry.state,
-        )
+        TopicConfig.parse(texts, defaults=self._setup.defaults)  # each key, and all together
+        return replace(entry, config=canonical_texts(texts))
 
     def _add_partitions(
         self, topic: Topic[PartitionLog], entry: TopicEntry, partitions: int
     ) -> None:
-        if partitions > _PARTITIONS_MAX:
-            raise ConfigError("partitions", partitions, f"must be at most {_PARTITIONS_MAX}")
+        self.check_partition_count(partitions)
         grown = replace(entry, partitions=partitions, state=CREATING)
         try:
             self._clear_leftovers(entry.name, from_number=entry.partitions)
@@ -242,7 +275,7 @@ class TopicStore(OpenedDirectories):
                 name=name,
                 topic_id=staged.topic_id,
                 partitions=len(staged.partitions),
-                config=parsed.render(defaults=self._setup.defaults),
+                config=canonical_texts(config),
                 state=DELETING,
             )
             self._clear_leftovers(name, from_number=0)

@@ -93,6 +93,11 @@ class File(Protocol):
         """The descriptor, for sendfile. `io.UnsupportedOperation` where there is none."""
         ...
 
+    @property
+    def syncs_by_descriptor(self) -> bool:
+        """Whether `sync` is fdatasync of the descriptor, and may be left to the kernel."""
+        ...
+
     def close(self) -> None:
         """Give the descriptor back; safe to repeat. Also done when garbage collected."""
         ...
@@ -201,6 +206,10 @@ class FileSystem(Protocol):
 
     def free_bytes(self, path: str) -> int:
         """Bytes an unprivileged process may still write there."""
+        ...
+
+    def total_bytes(self, path: str) -> int:
+        """Bytes that the disk there holds, free or not."""
         ...
 
     def lock(self, path: str) -> LockHandle:
@@ -356,6 +365,10 @@ class RealFile:
                 return memoryview(b"")
             return memoryview(_map(self._fd, 0, access=mmap.ACCESS_READ))
 
+    @property
+    def syncs_by_descriptor(self) -> bool:
+        return hasattr(os, "fdatasync")
+
     def fileno(self) -> int:
         return self._fd
 
@@ -491,6 +504,10 @@ class RealFileSystem:
     def free_bytes(self, path: str) -> int:
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize
 
     def lock(self, path: str) -> DirectoryLock:
         return lock_directory(path)

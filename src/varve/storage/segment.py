@@ -14,7 +14,7 @@ The life of the files:
 import os
 import threading
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,6 +44,7 @@ SEGMENT_KINDS: Final = (
 # Index entries reach the file in pieces this large, so that another process finds its way
 # through an active segment; every one would cost two system calls per few kilobytes of log.
 _UNFLUSHED_ENTRIES_MAX: Final = 128
+_INDEX_STRETCH: Final = 32 * 1024  # small batches that come together: an entry for so many bytes
 
 _REWRITE_BYTES: Final = 1 * MIB
 
@@ -324,16 +325,26 @@ class Segment:
         return position
 
     def _note_appended(
-        self, size: int, next_offset: Offset, max_timestamp: TimestampMs, record_count: int
+        self,
+        size: int,
+        next_offset: Offset,
+        max_timestamp: TimestampMs,
+        record_count: int,
+        max_timestamp_offset: Offset | None = None,
     ) -> None:
-        """A batch was written at the end: take it into indexes and facts."""
+        """Batches were written at the end: take them into indexes and facts.
+
+        `max_timestamp_offset` ends the batch with the largest timestamp; None: the last one.
+        """
         position = FilePosition(self.size)
         state = self._state
         if state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN:
             state[tables.S_FIRST_TIMESTAMP] = max_timestamp
         if max_timestamp > state[tables.S_MAX_TIMESTAMP]:
             state[tables.S_MAX_TIMESTAMP] = max_timestamp
-            state[tables.S_MAX_TIMESTAMP_OFFSET] = next_offset - 1
+            state[tables.S_MAX_TIMESTAMP_OFFSET] = (
+                next_offset - 1 if max_timestamp_offset is None else max_timestamp_offset
+            )
         if state[tables.S_UNINDEXED] > self._limits.index_interval_bytes:
             self._add_index_entry(Offset(next_offset - 1), position)
         state[tables.S_UNINDEXED] += size
@@ -362,6 +373,34 @@ class Segment:
             self._note_appended(
                 len(data), Offset(self.next_offset + record_count), max_timestamp, record_count
             )
+
+    def append_joined(
+        self, joined: Buffer, batches: Iterable[tuple[int, int, TimestampMs]]
+    ) -> None:
+        """As `append_all`, for batches that lie behind each other: (size, count, timestamp).
+
+        Small batches share an index entry: one for each stretch of `_INDEX_STRETCH` bytes.
+        """
+        assert self._file is not None, self.name
+        assert not self._is_frozen, self.name
+        write_all(self._file, self.size, joined)
+        end = newest_offset = self.next_offset
+        stretch = stretch_count = 0
+        newest = NO_TIMESTAMP
+        # The first batch of a segment is noted alone: its timestamp decides when to roll.
+        stretch_max = 0 if self._state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN else _INDEX_STRETCH
+        for size, record_count, max_timestamp in batches:
+            stretch += size
+            stretch_count += record_count
+            end = Offset(end + record_count)
+            if max_timestamp > newest:
+                newest, newest_offset = max_timestamp, Offset(end - 1)
+            if stretch >= stretch_max:
+                self._note_appended(stretch, end, newest, stretch_count, newest_offset)
+                stretch = stretch_count = 0
+                stretch_max = _INDEX_STRETCH
+        if stretch:
+            self._note_appended(stretch, end, newest, stretch_count, newest_offset)
 
     def repair(self) -> None:
         """After a failed append: cut off what of it reached the file."""
@@ -394,6 +433,14 @@ class Segment:
         if self._file is not None:
             self._rewrite_distrusted()
             self._file.sync()
+
+    @property
+    def sync_descriptor(self) -> int | None:
+        """The descriptor whose fdatasync is all that `sync_log` would do; None: it does more."""
+        file = self._file
+        if file is None or self._distrusted_from is not None or not file.syncs_by_descriptor:
+            return None
+        return file.fileno()
 
     def sync_index(self) -> None:
         """Make the entries so far durable."""

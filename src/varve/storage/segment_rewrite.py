@@ -6,6 +6,7 @@ and makes all of it durable. Left over by a crash, it is thrown away at the next
 """
 
 import contextlib
+import errno
 import os
 from typing import Final
 
@@ -20,7 +21,8 @@ from varve.format.index_entry import (
     AbortedTransaction,
 )
 from varve.quantities import MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
-from varve.storage.files import Buffer, FileSystem, write_all
+from varve.storage.file_copy import copy_file
+from varve.storage.files import Buffer, File, FileSystem, write_all
 from varve.storage.offset_index import OffsetIndex
 from varve.storage.segment import SEGMENT_KINDS, SegmentLimits, new_walk_state
 from varve.storage.segment_reader import SegmentReader
@@ -38,8 +40,15 @@ class SegmentRewrite:
     """
 
     def __init__(
-        self, fs: FileSystem, directory: str, base_offset: Offset, *, limits: SegmentLimits
+        self,
+        fs: FileSystem,
+        directory: str,
+        base_offset: Offset,
+        *,
+        limits: SegmentLimits,
+        adopted: str | None = None,
     ) -> None:
+        """Begin an empty one; or take over the log file at `adopted`, which is gone from there."""
         self.base_offset = base_offset
         self.size = 0
         self.kinds: list[FileKind] = []
@@ -48,7 +57,20 @@ class SegmentRewrite:
         self._limits = limits
         self._aborted: list[AbortedTransaction] = []
         self.discard()  # what an earlier attempt may have left
-        self._file = fs.create(self.path(FileKind.LOG))
+        if adopted is None:
+            self._file = fs.create(self.path(FileKind.LOG))
+        else:
+            self._file = self._adopt(adopted)
+            self.size = self._file.size()
+
+    def _adopt(self, path: str) -> File:
+        try:
+            self._fs.rename(path, self.path(FileKind.LOG))
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            copy_file(self._fs, path, self.path(FileKind.LOG))  # it lies on another disk
+        return self._fs.open_write(self.path(FileKind.LOG))
 
     def path(self, kind: FileKind, suffix: str = CLEANED) -> str:
         name = segment_file_name(self.base_offset, kind, suffix)

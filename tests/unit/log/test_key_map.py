@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.client_batches import client_batch
+from varve.format import kernel_tables as tables
+from varve.format import kernels
 from varve.format.batch import BatchDecoder, RecordRun
 from varve.log import key_map as installed
 
@@ -187,14 +189,15 @@ def filter_with(
 ) -> tuple[Any, ...]:
     decoder = BatchDecoder()
     count = decoder.scan(memoryview(data), 0, len(data))
-    (run,) = decoder.runs(0, count)
+    table = array("q", bytes(8 * tables.RECORD_ROW * 64))
+    _, _, end, _ = kernels.parse_plain_batches(data, decoder.rows, 0, count, table)
     key_map = form.KeyMap(100, 90, SECRET, 0)
-    key_map.put(run.data, run.table, run.end)
-    hashes = key_map.hashes_of(run.data, run.table, run.end)
-    out, kept = bytearray(out_bytes), bytearray(run.end)
+    key_map.put(data, table, end)
+    hashes = key_map.hashes_of(data, table, end)
+    out, kept = bytearray(out_bytes), bytearray(end)
     rebuilt, counts = array("q", bytes(64)), array("q", bytes(8 * form.COUNT_WORDS))
     result = form.filter_batches(
-        data, decoder.rows, 0, count, run.table, 0, hashes, key_map.words, key_map.slots,
+        data, decoder.rows, 0, count, table, 0, hashes, key_map.words, key_map.slots,
         latest, now_ms, 9_999, array("q", [3, 5]), kept, out, 0, rebuilt, counts,
     )  # fmt: skip
     return result, bytes(out), bytes(kept), rebuilt.tolist(), counts.tolist()

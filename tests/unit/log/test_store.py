@@ -26,6 +26,7 @@ from varve.errors import (
 )
 from varve.format.partition_metadata import parse_partition_metadata
 from varve.log.store import Store
+from varve.log.topic_config import TopicConfig
 from varve.storage.files import read_whole, replace_file
 
 
@@ -159,6 +160,44 @@ def test_store_defaults_apply_where_a_topic_says_nothing(fs: SimulatedFileSystem
     store.close()
     again = open_store(fs, defaults={"retention.ms": "2d"})
     assert again.topic("events").config.retention_ms == 2 * 86_400_000
+
+
+def test_what_was_set_stays_set_though_it_is_the_default(fs: SimulatedFileSystem) -> None:
+    store = open_store(fs)
+    store.create_topic("events", config={"retention.ms": "7d", "segment.ms": "1h"})
+
+    store.alter_topic("events", config={"flush.messages": 5, "segment.ms": None})
+
+    assert store.topic_overrides("events") == {"retention.ms": "604800000", "flush.messages": "5"}
+    store.close()
+    again = open_store(fs, defaults={"retention.ms": "1d"})
+    assert again.topic("events").config.retention_ms == 604_800_000
+
+
+def test_a_topic_can_be_checked_without_being_made(store: Store) -> None:
+    store.create_topic("events")
+
+    config = store.check_topic("orders", partitions=3, config={"retention.ms": "1d"})
+
+    assert config.retention_ms == 86_400_000
+    assert store.topics() == ["events"]
+    with pytest.raises(TopicExistsError):
+        store.check_topic("events")
+    with pytest.raises(ConfigError):
+        store.check_topic("orders", config={"no.such": "1"})
+
+
+def test_a_change_can_be_checked_without_being_made(store: Store) -> None:
+    topic = store.create_topic("events", config={"flush.messages": 5})
+    before = topic.config
+
+    config = store.check_topic_config("events", {"retention.ms": "1d", "flush.messages": None})
+
+    assert config.retention_ms == 86_400_000
+    assert config.flush_messages == TopicConfig().flush_messages
+    assert topic.config == before
+    with pytest.raises(ConfigError):
+        store.check_topic_config("events", {"segment.bytes": "1"})
 
 
 def test_internal_topics_are_listed_only_when_asked_for(store: Store) -> None:

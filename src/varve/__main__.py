@@ -1,0 +1,5 @@
+"""``python -m varve``."""
+
+from varve.cli.app import main
+
+main()

@@ -1,0 +1,56 @@
+"""Kafka's ``listeners`` text, ``PLAINTEXT://0.0.0.0:9092,CONTROLLER://:9093``, as host and port.
+
+A broker here has one listener, for clients, and it speaks plain text. Listeners of controllers
+are passed over; with more than one left, or one that is encrypted, the operator has to choose.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+_LISTENER: Final = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%]+\]|[^:/\s]*):([0-9]{1,5})")
+_EVERYWHERE: Final = "0.0.0.0"
+_CONTROLLER: Final = "CONTROLLER"
+_PLAINTEXT: Final = "PLAINTEXT"
+
+
+class Listener(NamedTuple):
+    """Where clients connect to."""
+
+    host: str
+    port: int
+
+
+def parse_listeners(
+    text: str, *, protocols: Mapping[str, str], controllers: frozenset[str]
+) -> Listener:
+    """The one listener for clients. Raises ValueError with the rule it breaks.
+
+    `protocols` are from ``listener.security.protocol.map``, `controllers` the names in
+    ``controller.listener.names``.
+    """
+    found: list[tuple[str, Listener]] = []
+    for item in filter(None, map(str.strip, text.split(","))):
+        match = _LISTENER.fullmatch(item)
+        if match is None or int(match[3]) > 65535:
+            raise ValueError("must be NAME://host:port, several of them separated by commas")
+        name = match[1].upper()
+        if name not in controllers and name != _CONTROLLER:
+            found.append((name, Listener(match[2].strip("[]") or _EVERYWHERE, int(match[3]))))
+    if len(found) != 1:
+        raise ValueError(f"must have one listener for clients, there are {len(found)}")
+    name, listener = found[0]
+    if protocols.get(name, name) != _PLAINTEXT:
+        raise ValueError(f"only PLAINTEXT is spoken, {name} is {protocols.get(name, name)}")
+    return listener
+
+
+def parse_protocols(text: str) -> dict[str, str]:
+    """``listener.security.protocol.map``: ``NAME:PROTOCOL,...``. Raises ValueError."""
+    protocols: dict[str, str] = {}
+    for item in filter(None, map(str.strip, text.split(","))):
+        name, colon, protocol = item.partition(":")
+        if not colon:
+            raise ValueError("must be NAME:PROTOCOL, several of them separated by commas")
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols

@@ -1,0 +1,265 @@
+"""Small produce requests, taken together: one write and one sync for all that came in a turn.
+
+A request for one partition that is as most are is looked over where it was received, in two
+compiled passes, and its batch copied behind the others of its log. When every socket had its
+turn, each log's group is appended at once, unless the log is being synced and all of the group
+needs the next sync: then it goes on growing until that begins. With fifty producers waiting for
+the disk, that is one write and one sync for dozens of records. Everything else takes the long way, through
+`handlers.produce`, which makes a log's group go first: order is kept.
+"""
+
+from typing import Final
+
+from varve.broker.answer import Answer
+from varve.broker.client_connection import ClientConnection
+from varve.broker.disk_syncs import DiskSyncs
+from varve.broker.error_codes import error_code, error_message
+from varve.broker.event_loop import EventLoop
+from varve.broker.log_watch import LogWatch
+from varve.broker.partition_table import PartitionTable
+from varve.clock import Clock
+from varve.errors import InvalidRecordError, StorageError
+from varve.format.file_names import INTERNAL_TOPICS
+from varve.log.append_checks import BatchGate
+from varve.log.batch_group import BatchGroup
+from varve.log.partition_log import PartitionLog
+from varve.protocol.error_code import ErrorCode
+from varve.protocol.produce_response import ProducedPart, SoleResponse, encode_produce_response
+from varve.protocol.request_header import RequestHeader
+from varve.protocol.sole_produce import find_sole_produce
+from varve.quantities import Offset
+
+_PRODUCE: Final = 0
+_ACKS_ALL: Final = -1
+_GROUP_BYTES_MAX: Final = 1024 * 1024  # larger groups gain nothing and wait longer
+_LANES_MAX: Final = 4096  # names that are remembered; then all are forgotten
+_TIMEOUT_CHECK_S: Final = 0.25
+
+
+class _Lane:
+    """What waits to be appended to one log."""
+
+    __slots__ = (
+        "gate",
+        "group",
+        "is_patient",
+        "is_scheduled",
+        "log",
+        "requests",
+        "responses",
+        "timeout_ms",
+    )
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
+        self.gate = BatchGate(log.config)
+        self.responses: dict[int, SoleResponse] = {}
+        self.is_scheduled = False
+        self.clear()
+
+    def clear(self) -> None:
+        self.group = BatchGroup()
+        self.requests: list[tuple[Answer, int]] = []  # who is to be answered, and the acks
+        self.timeout_ms = 0
+        self.is_patient = True  # nobody is to be answered before a sync
+
+    def response_of(self, version: int) -> SoleResponse:
+        response = self.responses.get(version)
+        if response is None:
+            response = SoleResponse(version, self.log.topic, self.log.partition)
+            self.responses[version] = response
+        return response
+
+
+class _SharedSync:
+    """Requests whose records are written and wait for one sync."""
+
+    __slots__ = ("deadline_s", "is_over", "lane", "waiting")
+
+    def __init__(
+        self, lane: _Lane, waiting: list[tuple[Answer, Offset]], deadline_s: float
+    ) -> None:
+        self.lane = lane
+        self.waiting = waiting
+        self.deadline_s = deadline_s
+        self.is_over = False
+
+    def promise_kept(self, log: PartitionLog) -> None:
+        if self.is_over:
+            return
+        if log.failure is not None:
+            self.refuse(ErrorCode.kafka_storage_error)
+        elif log.is_closed:
+            self.refuse(ErrorCode.not_leader_or_follower)
+        else:
+            self.is_over = True
+            _accept_all(self.lane, self.waiting)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.is_over = True
+        for answer, _ in self.waiting:
+            _refuse(self.lane, answer, code)
+
+
+class ProduceLanes:
+    """Runs in the data loop."""
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        watch: LogWatch,
+        syncs: DiskSyncs,
+        loop: EventLoop,
+        clock: Clock,
+    ) -> None:
+        self._table = table
+        self._watch = watch
+        self._syncs = syncs
+        self._loop = loop
+        self._clock = clock
+        self._lanes: dict[tuple[bytes, int], _Lane] = {}
+        self._by_log: dict[PartitionLog, _Lane] = {}
+        self._waiting: list[_SharedSync] = []
+        self._is_checking = False
+        syncs.when_finished(self.append_waiting)
+
+    def take(self, connection: ClientConnection, data: memoryview, start: int, end: int) -> bool:
+        """Whether the frame ``data[start:end]`` was taken and will be answered."""
+        sole = find_sole_produce(data, start, end)
+        if sole is None:
+            return False
+        version, correlation_id, acks, timeout_ms, name_at, name_end, partition, at, stop = sole
+        lane = self._lane(bytes(data[name_at:name_end]), partition)
+        if lane is None or not _ACKS_ALL <= acks <= 1:
+            return False
+        records = data[at:stop]
+        if lane.gate.config is not lane.log.config:
+            lane.gate = BatchGate(lane.log.config)
+        survey = lane.gate.survey(records, self._clock.now_ms())
+        if survey is None:
+            return False
+        group = lane.group
+        if not group.has_room_for(survey) or len(group.data) + len(records) > _GROUP_BYTES_MAX:
+            self._append(lane)
+            group = lane.group
+        group.add(records, survey)
+        header = RequestHeader(_PRODUCE, version, correlation_id, None)
+        answer = Answer(connection, header, 0, allows_next=True)
+        connection.expect(answer)
+        lane.requests.append((answer, acks))
+        if acks != _ACKS_ALL:
+            lane.is_patient = False
+        lane.timeout_ms = max(lane.timeout_ms, timeout_ms)
+        if not lane.is_scheduled:
+            lane.is_scheduled = True
+            self._loop.call_soon(lambda: self._append_in_turn(lane))
+        return True
+
+    def append_waiting(self, log: PartitionLog) -> None:
+        """What came for `log` before goes in before what comes now."""
+        lane = self._by_log.get(log)
+        if lane is not None and lane.requests:
+            self._append(lane)
+
+    def _lane(self, name: bytes, partition: int) -> _Lane | None:
+        """The lane of a log that is open; None where the long way has something to say."""
+        key = (name, partition)
+        lane = self._lanes.get(key)
+        if lane is not None:
+            if not lane.log.is_closed:
+                return lane
+            del self._lanes[key]
+            self._by_log.pop(lane.log, None)
+        try:
+            log = self._table.log(str(name, "utf-8"), partition)
+        except (StorageError, UnicodeDecodeError):
+            return None
+        if log is None or log.is_closed or log.topic in INTERNAL_TOPICS:
+            return None
+        if len(self._lanes) >= _LANES_MAX:
+            self._forget_idle()
+        lane = self._lanes[key] = self._by_log[log] = _Lane(log)
+        return lane
+
+    def _forget_idle(self) -> None:
+        self._lanes = {key: lane for key, lane in self._lanes.items() if lane.requests}
+        self._by_log = {lane.log: lane for lane in self._lanes.values()}
+
+    def _append_in_turn(self, lane: _Lane) -> None:
+        lane.is_scheduled = False
+        if not lane.requests:
+            return
+        if lane.is_patient and self._syncs.is_under_way(lane.log):
+            return  # all of it needs the next sync, which begins when this one ends
+        self._append(lane)
+
+    def _append(self, lane: _Lane) -> None:
+        log, requests = lane.log, lane.requests
+        timeout_ms = lane.timeout_ms
+        results = log.append_group(lane.group)
+        lane.clear()
+        end = log.end_offset  # of all of it; what was stored before lies below
+        is_promised = log.has_promised(end)
+        if not is_promised:
+            self._syncs.request(log)  # whatever the acks: it lets readers see the records
+        accepted: list[tuple[Answer, Offset]] = []
+        waiting: list[tuple[Answer, Offset]] = []
+        for (answer, acks), result in zip(requests, results, strict=True):
+            if isinstance(result, Exception):
+                _refuse(lane, answer, error_code(result), result, is_silent=acks == 0)
+            elif acks == 0:
+                answer.give_here(())
+            elif acks == 1 or is_promised:
+                accepted.append((answer, result))
+            else:
+                waiting.append((answer, result))
+        _accept_all(lane, accepted)
+        if waiting:
+            self._await(_SharedSync(lane, waiting, self._loop.now_s() + timeout_ms / 1000), end)
+
+    def _await(self, sync: _SharedSync, end: Offset) -> None:
+        self._waiting.append(sync)
+        self._watch.await_promise(sync.lane.log, end, sync)
+        if not self._is_checking:
+            self._is_checking = True
+            self._loop.call_later(_TIMEOUT_CHECK_S, self._check_timeouts)
+
+    def _check_timeouts(self) -> None:
+        now_s = self._loop.now_s()
+        for sync in self._waiting:
+            if not sync.is_over and sync.deadline_s <= now_s:
+                sync.refuse(ErrorCode.request_timed_out)
+        self._waiting = [sync for sync in self._waiting if not sync.is_over]
+        self._is_checking = bool(self._waiting)
+        if self._is_checking:
+            self._loop.call_later(_TIMEOUT_CHECK_S, self._check_timeouts)
+
+
+def _accept_all(lane: _Lane, accepted: list[tuple[Answer, Offset]]) -> None:
+    log_start = lane.log.start_offset
+    for answer, base_offset in accepted:
+        header = answer.header
+        response = lane.response_of(header.api_version)
+        answer.give_here((response.encode(header.correlation_id, base_offset, log_start),))
+
+
+def _refuse(
+    lane: _Lane,
+    answer: Answer,
+    code: ErrorCode,
+    error: Exception | None = None,
+    *,
+    is_silent: bool = False,
+) -> None:
+    log, header = lane.log, answer.header
+    if is_silent:
+        answer.abandon(f"produce without acks to {log.name} failed: {code.name}")
+        return
+    part = ProducedPart(
+        log.topic,
+        log.partition,
+        code,
+        record_errors=error.record_errors if isinstance(error, InvalidRecordError) else (),
+        error_message=None if error is None else error_message(error),
+    )
+    answer.give([encode_produce_response(header.api_version, header.correlation_id, [part])])

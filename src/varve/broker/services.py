@@ -1,0 +1,107 @@
+"""Every handler but produce and fetch, put together: topics, configuration, groups, producers."""
+
+import uuid
+from concurrent.futures import Executor
+
+from varve.broker.broker_config import BrokerConfig
+from varve.broker.cluster_identity import ClusterIdentity
+from varve.broker.groups.consumer_group import GroupSurroundings
+from varve.broker.groups.consumer_group_config import ConsumerGroupConfig
+from varve.broker.groups.consumer_groups import ConsumerGroups
+from varve.broker.groups.coordinator import GroupCoordinator
+from varve.broker.groups.group_census import GroupCensus
+from varve.broker.groups.group_config import GroupConfig
+from varve.broker.groups.group_loader import GroupLoader
+from varve.broker.groups.group_log import GroupLogWriter
+from varve.broker.groups.topic_subscriptions import StoreTopics
+from varve.broker.handlers.api_versions import ApiVersionsHandler
+from varve.broker.handlers.consumer_groups import ConsumerGroupHandlers
+from varve.broker.handlers.group_admin import GroupAdminHandler
+from varve.broker.handlers.group_membership import GroupMembershipHandler
+from varve.broker.handlers.group_offsets import GroupOffsetsHandler
+from varve.broker.handlers.list_offsets import ListOffsetsHandler
+from varve.broker.handlers.log_dirs import LogDirsHandler
+from varve.broker.handlers.metadata import MetadataHandler
+from varve.broker.handlers.producer_ids import ProducerIdsHandler
+from varve.broker.handlers.topic_configs import TopicConfigsHandler
+from varve.broker.handlers.topic_creation import TopicCreationHandler
+from varve.broker.handlers.topic_deletion import TopicDeletionHandler
+from varve.broker.partition_table import PartitionTable
+from varve.broker.request import Route
+from varve.broker.scheduler import Scheduler
+from varve.clock import Clock
+from varve.log.store import Store
+
+
+class Services:
+    """What a broker offers beside moving records. Made before the loops turn."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        table: PartitionTable,
+        config: BrokerConfig,
+        identity: ClusterIdentity,
+        scheduler: Scheduler,
+        workers: Executor,
+        clock: Clock,
+    ) -> None:
+        group_config = GroupConfig.of_broker(config)
+        self._group_log = GroupLogWriter(
+            store.committed_offsets,
+            scheduler,
+            lambda: store.ensure_offsets_topic(partitions=group_config.offsets_topic_partitions),
+        )
+        consumer_groups = ConsumerGroups(
+            GroupSurroundings(
+                config=ConsumerGroupConfig.of_broker(config),
+                topics=StoreTopics(store),
+                scheduler=scheduler,
+                clock=clock,
+            ),
+            self._group_log,
+        )
+        self._coordinator = GroupCoordinator(
+            offsets=store.committed_offsets,
+            group_log=self._group_log,
+            loader=GroupLoader(store.committed_offsets, consumer_groups.restore),
+            scheduler=scheduler,
+            clock=clock,
+            config=group_config,
+            workers=workers,
+        )
+        self.census = GroupCensus(self._coordinator)
+        coordinator = self._coordinator
+        self._handlers = (
+            ApiVersionsHandler(),
+            MetadataHandler(
+                store=store, table=table, identity=identity, config=config, workers=workers
+            ),
+            TopicCreationHandler(store=store, identity=identity, config=config),
+            TopicDeletionHandler(store=store, table=table, config=config),
+            TopicConfigsHandler(store=store, identity=identity, config=config),
+            ListOffsetsHandler(table),
+            LogDirsHandler(store),
+            ProducerIdsHandler(store.producer_ids),
+            GroupMembershipHandler(coordinator=coordinator, identity=identity),
+            GroupOffsetsHandler(coordinator=coordinator, store=store),
+            GroupAdminHandler(coordinator=coordinator),
+            ConsumerGroupHandlers(coordinator, consumer_groups, lambda: str(uuid.uuid4())),
+        )
+
+    def routes(self) -> list[Route]:
+        return [route for handler in self._handlers for route in handler.routes()]
+
+    def start(self) -> None:
+        """Load the groups, in the background: members that ask meanwhile are told to wait."""
+        self._group_log.start()
+        self._coordinator.start()
+
+    def release_waiting(self) -> None:
+        """In the control loop, when the broker stops: nobody waits for a rebalance any longer."""
+        self._coordinator.stop()
+
+    def stop(self) -> None:
+        """Write what groups still have to say, then end."""
+        self._group_log.stop()

@@ -1,0 +1,175 @@
+"""``varve serve``: a broker in the foreground, until it is told to stop.
+
+The first SIGTERM or SIGINT stops in order: no new requests, those under way are answered, all is
+synced and marked clean, exit code 0. A second one ends at once; the next start then recovers.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from varve.cli.stop_signals import StopSignals
+
+if TYPE_CHECKING:
+    from varve.broker.server import BrokerServer
+    from varve.settings import Assignment, Settings
+
+logger = logging.getLogger(__name__)
+
+
+def serve(
+    *,
+    directories: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--dir",
+            metavar="DIR",
+            help="A data directory; several spread the partitions. [log.dirs]",
+        ),
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on. [host]")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="The port to listen on; 0 for any. [port]")
+    ] = None,
+    advertised_host: Annotated[
+        str | None, typer.Option(help="The host clients are told. [advertised.host]")
+    ] = None,
+    advertised_port: Annotated[
+        int | None, typer.Option(help="The port clients are told. [advertised.port]")
+    ] = None,
+    durability: Annotated[
+        str | None,
+        typer.Option(help="When appends are acknowledged: disk or os. [log.durability]"),
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(help="Serve /metrics, /healthz and /readyz here. [metrics.port]"),
+    ] = None,
+    config_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="A .toml or .properties file; else VARVE_CONFIG or varve.toml.",
+        ),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="key=value for any key of `varve config show`; repeatable.",
+        ),
+    ] = None,
+    log_format: Annotated[
+        str | None, typer.Option(help="Reports as text or json. [logger.format]")
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="debug, info, warning or error. [logger.level]")
+    ] = None,
+) -> None:
+    """Serve a data directory to Kafka clients."""
+    from varve.settings import load_settings
+
+    flags = _flags(
+        assignments or [],
+        {
+            "log.dirs": ("--dir", [str(path) for path in directories] if directories else None),
+            "host": ("--host", host),
+            "port": ("--port", port),
+            "advertised.host": ("--advertised-host", advertised_host),
+            "advertised.port": ("--advertised-port", advertised_port),
+            "log.durability": ("--durability", durability),
+            "metrics.port": ("--metrics-port", metrics_port),
+            "logger.format": ("--log-format", log_format),
+            "logger.level": ("--log-level", log_level),
+        },
+    )
+    run_broker(load_settings(file=config_file, flags=flags))
+
+
+def _flags(texts: Sequence[str], given: dict[str, tuple[str, object | None]]) -> "list[Assignment]":
+    from varve.settings import Assignment, flag_assignments
+
+    named = [
+        Assignment(key, value, flag) for key, (flag, value) in given.items() if value is not None
+    ]
+    return [*flag_assignments(texts), *named]
+
+
+def run_broker(settings: "Settings") -> None:
+    """Serve until a signal comes; returns once everything is closed in order."""
+    from varve.broker.log_output import configure_logging
+    from varve.broker.server import BrokerServer
+
+    configure_logging(settings.log_output)
+    stop = StopSignals()
+    stop.install()
+    for name, _, source in settings.without_effect:
+        logger.warning("%s (from %s) is accepted and has no effect", name, source)
+    started_s = time.monotonic()
+    _raise_open_files_limit()
+    store = settings.store.open(settings.topic_defaults)
+    server = BrokerServer(store, settings.broker, owns_store=True)
+    try:
+        server.start()
+        _report_start(server, settings, time.monotonic() - started_s)
+        stop.wait()
+        logger.info("stopping: %s", stop.reason)
+    finally:
+        server.stop()
+    logger.info(
+        "stopped in order after %.1f s",
+        time.monotonic() - started_s,
+        extra={"facts": {"event": "stopped"}},
+    )
+
+
+def _report_start(server: "BrokerServer", settings: "Settings", took_s: float) -> None:
+    store, (host, port) = server.store, server.address
+    status = store.directory_status()
+    recovered = sum(s.partition_count for s in status if not s.was_clean and s.error is None)
+    facts = {
+        "event": "started",
+        "address": f"{host}:{port}",
+        "data_dirs": store.data_dirs,
+        "cluster_id": store.cluster_id,
+        "durability": settings.topic_defaults.durability,
+        "topics": len(store.topics()),
+        "partitions": sum(s.partition_count for s in status),
+        "recovered_partitions": recovered,
+        "took_ms": round(took_s * 1000),
+    }
+    if server.metrics_address is not None:
+        facts["metrics_address"] = "{}:{}".format(*server.metrics_address)
+    logger.info(
+        "serving %s on %s: durability %s, %d topics, %d partitions (%d recovered), in %d ms",
+        ", ".join(store.data_dirs),
+        facts["address"],
+        facts["durability"],
+        facts["topics"],
+        facts["partitions"],
+        recovered,
+        facts["took_ms"],
+        extra={"facts": facts},
+    )
+    if settings.topic_defaults.durability == "os":
+        logger.warning(
+            "durability is os: what was acknowledged last may be lost with the machine's power"
+        )
+
+
+def _raise_open_files_limit() -> None:
+    """As many files as the system lets us have: partitions, segments and clients need them."""
+    try:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft < hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ImportError, ValueError, OSError) as error:
+        logger.debug("the limit of open files stays as it is: %s", error)

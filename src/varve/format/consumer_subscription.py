@@ -1,0 +1,22 @@
+"""The topics in what a consumer joins a classic group with. The rest of it is the clients' own.
+
+    int16    version      0 and up; what follows is the same in all of them
+    int32    topic count
+    2 + n    topic        for each, int16 length, UTF-8
+    ...                   user data, owned partitions, generation, rack
+"""
+
+from varve.errors import FormatError
+from varve.format.group_fields import FieldReader
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """None for bytes that are not a subscription: clients may join with anything."""
+    fields = FieldReader(metadata)
+    try:
+        if fields.int16("version") < 0:
+            return None
+        count = fields.array_length("topics")
+        return frozenset(fields.string("topic") for _ in range(count))
+    except FormatError:
+        return None

@@ -1,0 +1,66 @@
+"""How long things take, counted in fixed steps: watching costs next to nothing.
+
+A histogram holds how many durations fell into each step and their sum, which is what percentiles
+over any later time are made of.
+"""
+
+import threading
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Final
+
+# From what a cache answers to what a person gives up on.
+STEPS_S: Final = (
+    0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+    30.0,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistogramView:
+    """Counts as they were at one moment: `counts[i]` fell at or below ``STEPS_S[i]`` and above
+    the step before; the last count is of what took longer than all steps."""
+
+    counts: tuple[int, ...]
+    sum_s: float
+
+    def __add__(self, other: "HistogramView") -> "HistogramView":
+        counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
+        return HistogramView(counts=counts, sum_s=self.sum_s + other.sum_s)
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+
+class DurationHistogram:
+    """Durations counted in the steps above. One thread observes, any may look."""
+
+    __slots__ = ("_counts", "_sum_s")
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(STEPS_S) + 1)
+        self._sum_s = 0.0
+
+    def observe(self, duration_s: float) -> None:
+        self._counts[bisect_left(STEPS_S, duration_s)] += 1
+        self._sum_s += duration_s
+
+    def view(self) -> HistogramView:
+        return HistogramView(counts=tuple(self._counts), sum_s=self._sum_s)
+
+
+class SharedHistogram:
+    """One that any thread may observe into, for what takes long beside taking a lock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._histogram = DurationHistogram()
+
+    def observe(self, duration_s: float) -> None:
+        with self._lock:
+            self._histogram.observe(duration_s)
+
+    def view(self) -> HistogramView:
+        with self._lock:
+            return self._histogram.view()

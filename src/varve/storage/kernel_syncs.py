@@ -1,0 +1,103 @@
+"""Syncs that the kernel does in the background: Linux's asynchronous I/O, for fdatasync alone.
+
+A sync is handed to the kernel in one call and its end announced by a descriptor that an event
+loop can watch. No thread of ours waits, so nobody contends for the interpreter's lock, which
+under load costs more than the sync itself. Where the kernel has it not, or will not let us,
+`KernelSyncs.open` returns None and threads do the waiting.
+"""
+
+import errno
+import os
+import struct
+import sys
+from typing import Final, Self
+
+# System calls by machine: io_setup, io_destroy, io_getevents, io_submit.
+_CALLS: Final = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}
+# data, key, rw_flags, opcode, priority, fd, buffer, size, offset, reserved, flags, eventfd
+_REQUEST: Final = struct.Struct("<QIIHhIQQqQII")
+_EVENT: Final = struct.Struct("<QQqq")  # data, address of the request, result, second result
+_FDSYNC: Final = 3
+_TELL_EVENTFD: Final = 1
+_SLOTS: Final = 64  # syncs under way at once
+
+
+class KernelSyncs:
+    """For one thread, that of the loop which watches `fd`."""
+
+    def __init__(self, context: int, calls: tuple[int, int, int, int]) -> None:
+        import ctypes
+
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._destroy, self._get_events, self._submit = calls[1:]
+        self._context = ctypes.c_ulong(context)
+        self._syscall = ctypes.CDLL(None, use_errno=True).syscall
+        self._get_errno = ctypes.get_errno
+        self._request = ctypes.create_string_buffer(_REQUEST.size)
+        self._pointer = ctypes.c_void_p(ctypes.addressof(self._request))
+        self._pointers = ctypes.byref(self._pointer)
+        self._events = ctypes.create_string_buffer(_EVENT.size * _SLOTS)
+        self._count = 0
+
+    @classmethod
+    def open(cls) -> Self | None:
+        """None where the kernel does not offer it."""
+        calls = _CALLS.get(os.uname().machine) if sys.platform == "linux" else None
+        if calls is None or not hasattr(os, "eventfd") or sys.byteorder != "little":
+            return None
+        import ctypes
+
+        context = ctypes.c_ulong(0)
+        if ctypes.CDLL(None, use_errno=True).syscall(calls[0], _SLOTS, ctypes.byref(context)):
+            return None
+        return cls(context.value, calls)
+
+    def submit(self, fd: int, number: int) -> bool:
+        """Begin to sync `fd`; its end is told under `number`. False: do it another way."""
+        if self._count == _SLOTS:
+            return False
+        _REQUEST.pack_into(
+            self._request, 0, number, 0, 0, _FDSYNC, 0, fd, 0, 0, 0, 0, _TELL_EVENTFD, self.fd
+        )
+        if self._syscall(self._submit, self._context, 1, self._pointers) != 1:
+            return False
+        self._count += 1
+        return True
+
+    def finished(self) -> list[tuple[int, OSError | None]]:
+        """The numbers of those that ended since the last look, each with its error, if any."""
+        try:
+            os.eventfd_read(self.fd)
+        except BlockingIOError:
+            return []
+        return self._collect(at_least=0)
+
+    def wait_for_all(self) -> list[tuple[int, OSError | None]]:
+        """As `finished`, once none is under way."""
+        found: list[tuple[int, OSError | None]] = []
+        while self._count:
+            found.extend(self._collect(at_least=self._count))
+        return found
+
+    def _collect(self, *, at_least: int) -> list[tuple[int, OSError | None]]:
+        while True:
+            count = self._syscall(
+                self._get_events, self._context, at_least, _SLOTS, self._events, None
+            )
+            if count >= 0:
+                break
+            code = self._get_errno()
+            if code != errno.EINTR:
+                raise OSError(code, os.strerror(code))
+        self._count -= count
+        found: list[tuple[int, OSError | None]] = []
+        for index in range(count):
+            number, _, result, _ = _EVENT.unpack_from(self._events, index * _EVENT.size)
+            failed = OSError(-result, os.strerror(-result)) if result < 0 else None
+            found.append((number, failed))
+        return found
+
+    def close(self) -> None:
+        """Give back what the kernel keeps for us, once nothing is under way."""
+        self._syscall(self._destroy, self._context)
+        os.close(self.fd)

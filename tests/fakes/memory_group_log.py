@@ -1,0 +1,48 @@
+"""A group log without a file: what is appended is kept in a list, at once or when a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fakes.manual_scheduler import ManualScheduler
+from varve.log.committed_offsets import GroupRecord
+from varve.protocol.error_code import ErrorCode
+
+Done = Callable[[ErrorCode], None]
+
+
+class MemoryGroupLog:
+    """Satisfies `GroupLog`. `records` is what got in, in order.
+
+    `fail_with` refuses what comes; with `is_held` appends wait for `release`.
+    """
+
+    def __init__(self, scheduler: ManualScheduler) -> None:
+        self._scheduler = scheduler
+        self._waiting: list[tuple[Sequence[GroupRecord], Done]] = []
+        self.records: list[GroupRecord] = []
+        self.fail_with: ErrorCode | None = None
+        self.is_held = False
+
+    def append(self, group_id: str, records: Sequence[GroupRecord], done: Done) -> None:
+        self._waiting.append((list(records), done))
+        if not self.is_held:
+            self.release()
+
+    def refresh(self, done: Done) -> None:
+        self._scheduler.call_soon(lambda: done(ErrorCode.none))
+
+    def release(self) -> None:
+        """Let what waits be appended, or fail."""
+        waiting, self._waiting = self._waiting, []
+        for records, done in waiting:
+            if self.fail_with is None:
+                self.records += records
+            self._scheduler.call_soon(
+                lambda done=done, code=self.fail_with or ErrorCode.none: done(code)
+            )
+
+    @property
+    def table(self) -> dict[bytes, bytes | None]:
+        """The newest value of each key."""
+        return dict(self.records)

@@ -1,0 +1,55 @@
+"""Any message there can be, as the mapping `encode_request` and `encode_response` take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+from varve.protocol.api_catalog import API_CATALOG, Api
+from varve.protocol.message_schema import FieldSchema
+from varve.protocol.schemas import MESSAGE_SCHEMAS
+
+# Every API that is not read by hand.
+APIS: Final = [api for api in API_CATALOG.values() if api.key in MESSAGE_SCHEMAS]
+
+_PRIMITIVES: Final[dict[str, st.SearchStrategy[Any]]] = {
+    "bool": st.booleans(),
+    "int8": st.integers(-(2**7), 2**7 - 1),
+    "int16": st.integers(-(2**15), 2**15 - 1),
+    "int32": st.integers(-(2**31), 2**31 - 1),
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "string": st.text(max_size=12),
+    "bytes": st.binary(max_size=12),
+    "uuid": st.uuids(),
+}
+# The other implementations know error codes as names, and no name for most numbers.
+_ERROR_CODES: Final = st.integers(-1, 93)
+# kio keeps a duration in microseconds.
+_LONG_DURATIONS: Final = st.integers(-(2**40), 2**40)
+
+
+def messages(fields: Sequence[FieldSchema], version: int) -> st.SearchStrategy[dict[str, Any]]:
+    """Mappings with every field that the version has."""
+    return st.fixed_dictionaries(
+        {field.name: _values(field, version) for field in fields if version in field.versions}
+    )
+
+
+def _values(field: FieldSchema, version: int) -> st.SearchStrategy[Any]:
+    if field.name == "error_code":
+        value: st.SearchStrategy[Any] = _ERROR_CODES
+    elif field.name == "retention_time":
+        value = _LONG_DURATIONS
+    else:
+        value = _PRIMITIVES[field.type] if field.type else messages(field.fields, version)
+    if field.is_array:
+        value = st.lists(value, max_size=3)
+    if version in field.nullable_versions:
+        value = st.none() | value
+    return value
+
+
+def versions(api: Api) -> st.SearchStrategy[int]:
+    return st.integers(api.min_version, api.max_version)

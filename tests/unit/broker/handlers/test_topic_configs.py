@@ -1,0 +1,376 @@
+"""Configurations over the wire: every key shown with its source, topics' changed, brokers' not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, versions
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import DATA, open_store
+from varve.broker.error_codes import ErrorCode
+from varve.broker.handlers.topic_configs import Operation, ResourceType, TopicConfigsHandler
+from varve.broker.request import RunsOn
+from varve.log.store import Store
+from varve.log.topic_config import CONFIG_KEYS
+from varve.protocol.api_catalog import ApiKey
+from varve.protocol.messages import Fields
+
+DESCRIBE = ApiKey.DESCRIBE_CONFIGS
+ALTER = ApiKey.ALTER_CONFIGS
+INCREMENTAL = ApiKey.INCREMENTAL_ALTER_CONFIGS
+LIST = ApiKey.LIST_CONFIG_RESOURCES
+TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    defaults: dict[str, object] = {"retention.ms": "1d"}
+    with open_store(SimulatedFileSystem(), defaults=defaults) as store:
+        store.create_topic("orders", config={"segment.ms": "1h", "retention.bytes": "-1"})
+        yield store
+
+
+@pytest.fixture
+def call(store: Store) -> HandlerCalls:
+    return HandlerCalls([TopicConfigsHandler(store=store, identity=IDENTITY, config=CONFIG)])
+
+
+def resource(kind: int, name: str, **fields: Any) -> dict[str, Any]:
+    return {"resource_type": kind, "resource_name": name, **fields}
+
+
+# --- DescribeConfigs ----------------------------------------------------------------------------
+
+
+def describe(call: HandlerCalls, kind: int, name: str, **fields: Any) -> dict[str, Fields]:
+    wanted = resource(kind, name, configuration_keys=None)
+    [result] = call(DESCRIBE, {"resources": [wanted], **fields}).results
+    assert result.error_code == ErrorCode.none
+    return {config.name: config for config in result.configs}
+
+
+@pytest.mark.parametrize("version", versions(DESCRIBE))
+def test_every_key_of_a_topic_is_shown_in_every_version(call: HandlerCalls, version: int) -> None:
+    wanted = resource(TOPIC, "orders", configuration_keys=None)
+
+    answer = call(DESCRIBE, {"resources": [wanted]}, version=version)
+
+    [result] = answer.results
+    assert (result.error_code, result.resource_type, result.resource_name) == (0, 2, "orders")
+    shown = {config.name for config in result.configs}
+    assert shown == {key.name for key in CONFIG_KEYS if not key.is_internal}
+
+
+def test_a_value_says_where_it_is_from(call: HandlerCalls) -> None:
+    shown = describe(call, TOPIC, "orders")
+
+    found = {name: (shown[name].value, shown[name].config_source) for name in shown}
+    assert found["segment.ms"] == ("3600000", 1)  # set for the topic
+    assert found["retention.bytes"] == ("-1", 1)  # set too, though to what it would have been
+    assert found["retention.ms"] == ("86400000", 4)  # set for the broker
+    assert found["segment.bytes"] == ("1073741824", 5)  # nobody's choice
+    assert not any(config.read_only or config.is_sensitive for config in shown.values())
+
+
+def test_synonyms_are_all_the_places_a_value_could_be_from(call: HandlerCalls) -> None:
+    shown = describe(call, TOPIC, "orders", include_synonyms=True)
+
+    def synonyms(name: str) -> list[tuple[str, str, int]]:
+        return [(s.name, s.value, s.source) for s in shown[name].synonyms]
+
+    assert synonyms("segment.ms") == [
+        ("segment.ms", "3600000", 1),
+        ("log.roll.ms", "604800000", 5),
+    ]
+    assert synonyms("retention.ms") == [
+        ("log.retention.ms", "86400000", 4),
+        ("log.retention.ms", "604800000", 5),
+    ]
+    assert synonyms("max.message.bytes") == [("message.max.bytes", "1048588", 5)]
+
+
+def test_synonyms_and_texts_come_only_when_asked_for(call: HandlerCalls) -> None:
+    plain = describe(call, TOPIC, "orders")
+    told = describe(call, TOPIC, "orders", include_documentation=True)
+
+    assert plain["segment.ms"].synonyms == ()
+    assert plain["segment.ms"].documentation is None
+    assert told["segment.ms"].documentation.startswith("A segment is rolled")
+
+
+@pytest.mark.parametrize(
+    ("name", "config_type"),
+    [
+        ("preallocate", 1),
+        ("compression.type", 2),
+        ("segment.bytes", 3),
+        ("max.message.bytes", 3),
+        ("retention.ms", 5),
+        ("retention.bytes", 5),
+        ("min.cleanable.dirty.ratio", 6),
+        ("cleanup.policy", 7),
+    ],
+)
+def test_types_are_kafkas(call: HandlerCalls, name: str, config_type: int) -> None:
+    assert describe(call, TOPIC, "orders")[name].config_type == config_type
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown"),
+    [(["segment.ms", "no.such"], ["segment.ms"]), ([], None), (None, None)],
+)
+def test_only_the_keys_asked_for_are_shown(
+    call: HandlerCalls, keys: list[str] | None, shown: list[str] | None
+) -> None:
+    wanted = resource(TOPIC, "orders", configuration_keys=keys)
+
+    [result] = call(DESCRIBE, {"resources": [wanted]}).results
+
+    names = [config.name for config in result.configs]
+    assert names == shown or (shown is None and len(names) > 30)
+
+
+def test_a_topic_that_is_not_there_or_cannot_be(call: HandlerCalls) -> None:
+    wanted = [resource(TOPIC, name, configuration_keys=None) for name in ("nope", "a/b", "orders")]
+
+    answer = call(DESCRIBE, {"resources": wanted})
+
+    assert [(r.resource_name, r.error_code) for r in answer.results] == [
+        ("nope", ErrorCode.unknown_topic_or_partition),
+        ("a/b", ErrorCode.invalid_topic_exception),
+        ("orders", ErrorCode.none),
+    ]
+
+
+def test_the_broker_shows_its_keys_and_none_can_be_changed(call: HandlerCalls) -> None:
+    shown = describe(call, BROKER, "7", include_synonyms=True)
+
+    found = {name: (shown[name].value, shown[name].config_source) for name in shown}
+    assert found["node.id"] == ("7", 4)
+    assert found["fetch.max.bytes"] == ("57671680", 5)
+    assert found["log.retention.ms"] == ("86400000", 4)
+    assert found["log.dirs"] == (DATA, 4)
+    assert [(s.value, s.source) for s in shown["node.id"].synonyms] == [("7", 4), ("1", 5)]
+    assert all(config.read_only for config in shown.values())
+
+
+def test_nothing_was_set_for_all_brokers_at_once(call: HandlerCalls) -> None:
+    assert describe(call, BROKER, "") == {}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(BROKER, "8"), (BROKER, "x"), (8, "7"), (99, "")])
+def test_other_resources_have_no_configuration(call: HandlerCalls, kind: int, name: str) -> None:
+    wanted = resource(kind, name, configuration_keys=None)
+
+    [result] = call(DESCRIBE, {"resources": [wanted]}).results
+
+    assert result.error_code == ErrorCode.invalid_request
+    assert result.error_message
+
+
+def test_asked_for_twice_a_resource_is_shown_once(call: HandlerCalls) -> None:
+    wanted = resource(TOPIC, "orders", configuration_keys=None)
+
+    assert len(call(DESCRIBE, {"resources": [wanted] * 3}).results) == 1
+
+
+# --- IncrementalAlterConfigs --------------------------------------------------------------------
+
+
+def change(name: str, operation: int, value: str | None = None) -> dict[str, Any]:
+    return {"name": name, "config_operation": operation, "value": value}
+
+
+def alter(call: HandlerCalls, *changes: dict[str, Any], **fields: Any) -> Fields:
+    wanted = resource(TOPIC, "orders", configs=list(changes))
+    answer = call(INCREMENTAL, {"resources": [wanted], **fields})
+    [response] = answer.responses
+    assert isinstance(response, Fields)
+    return response
+
+
+@pytest.mark.parametrize("version", versions(INCREMENTAL))
+def test_keys_are_set_and_put_back_in_every_version(
+    call: HandlerCalls, store: Store, version: int
+) -> None:
+    changes = [change("segment.ms", Operation.DELETE), change("flush.ms", Operation.SET, "5")]
+    wanted = resource(TOPIC, "orders", configs=changes)
+
+    [response] = call(INCREMENTAL, {"resources": [wanted]}, version=version).responses
+
+    assert (response.error_code, response.error_message) == (ErrorCode.none, None)
+    assert (response.resource_type, response.resource_name) == (TOPIC, "orders")
+    assert store.topic_overrides("orders") == {"retention.bytes": "-1", "flush.ms": "5"}
+    assert store.topic("orders").partition(0).config.flush_ms == 5
+
+
+def test_lists_grow_and_shrink(call: HandlerCalls, store: Store) -> None:
+    alter(call, change("cleanup.policy", Operation.APPEND, "compact,delete"))
+    grown = store.topic("orders").config.cleanup_policy
+    alter(call, change("cleanup.policy", Operation.SUBTRACT, "delete"))
+    shrunk = store.topic("orders").config.cleanup_policy
+
+    assert (grown, shrunk) == (("delete", "compact"), ("compact",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([change("flush.ms", Operation.APPEND, "1")], ErrorCode.invalid_config),
+        ([change("no.such", Operation.APPEND, "1")], ErrorCode.invalid_config),
+        ([change("no.such", Operation.SET, "1")], ErrorCode.invalid_config),
+        ([change("no.such", Operation.DELETE)], ErrorCode.invalid_config),
+        ([change("flush.ms", Operation.SET, "soon")], ErrorCode.invalid_config),
+        ([change("flush.ms", Operation.SET, None)], ErrorCode.invalid_request),
+        ([change("flush.ms", 9, "1")], ErrorCode.invalid_request),
+        (
+            [change("flush.ms", Operation.SET, "1"), change("flush.ms", Operation.DELETE)],
+            ErrorCode.invalid_request,
+        ),
+    ],
+)
+def test_what_cannot_be_changes_nothing(
+    call: HandlerCalls, store: Store, changes: list[dict[str, Any]], code: int
+) -> None:
+    before = store.topic("orders").config
+
+    response = alter(call, change("segment.bytes", Operation.SET, "2097152"), *changes)
+
+    assert response.error_code == code
+    assert response.error_message
+    assert store.topic("orders").config == before
+
+
+@pytest.mark.parametrize(("value", "code"), [("9", ErrorCode.none), ("x", 40)])
+def test_only_checking_changes_nothing(
+    call: HandlerCalls, store: Store, value: str, code: int
+) -> None:
+    before = store.topic("orders").config
+
+    response = alter(call, change("flush.ms", Operation.SET, value), validate_only=True)
+
+    assert response.error_code == code
+    assert store.topic("orders").config == before
+
+
+@pytest.mark.parametrize("api", [ALTER, INCREMENTAL])
+def test_the_brokers_keys_are_named_in_the_refusal(call: HandlerCalls, api: ApiKey) -> None:
+    configs = [{"name": "log.retention.ms", "value": "1"}, {"name": "node.id", "value": "2"}]
+    wanted = resource(BROKER, "7", configs=configs)
+
+    [response] = call(api, {"resources": [wanted]}).responses
+
+    assert response.error_code == ErrorCode.invalid_request
+    assert "log.retention.ms, node.id" in response.error_message
+
+
+@pytest.mark.parametrize("api", [ALTER, INCREMENTAL])
+def test_each_resource_is_answered_for_itself(
+    call: HandlerCalls, store: Store, api: ApiKey
+) -> None:
+    store.create_topic("other")
+    configs = [{"name": "flush.ms", "value": "1"}]
+    wanted = [
+        resource(TOPIC, "orders", configs=configs),
+        resource(TOPIC, "nope", configs=configs),
+        resource(8, "7", configs=configs),
+        resource(BROKER, "12", configs=configs),
+        resource(TOPIC, "other", configs=configs),
+        resource(TOPIC, "other", configs=[]),
+    ]
+
+    answer = call(api, {"resources": wanted})
+
+    assert {(r.resource_type, r.resource_name): r.error_code for r in answer.responses} == {
+        (2, "orders"): ErrorCode.none,
+        (2, "nope"): ErrorCode.unknown_topic_or_partition,
+        (8, "7"): ErrorCode.invalid_request,
+        (4, "12"): ErrorCode.invalid_request,
+        (2, "other"): ErrorCode.invalid_request,
+    }
+    assert len(answer.responses) == 5
+    assert store.topic_overrides("other") == {}
+
+
+# --- AlterConfigs -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", versions(ALTER))
+def test_the_given_keys_replace_all_that_were_set(
+    call: HandlerCalls, store: Store, version: int
+) -> None:
+    wanted = resource(TOPIC, "orders", configs=[{"name": "flush.ms", "value": "5"}])
+
+    [response] = call(ALTER, {"resources": [wanted]}, version=version).responses
+
+    assert response.error_code == ErrorCode.none
+    assert store.topic_overrides("orders") == {"flush.ms": "5"}
+
+
+@pytest.mark.parametrize(
+    ("configs", "code"),
+    [
+        ([{"name": "flush.ms", "value": None}], ErrorCode.invalid_request),
+        ([{"name": "flush.ms", "value": "soon"}], ErrorCode.invalid_config),
+        ([{"name": "no.such", "value": "1"}], ErrorCode.invalid_config),
+    ],
+)
+def test_what_cannot_be_replaces_nothing(
+    call: HandlerCalls, store: Store, configs: list[dict[str, Any]], code: int
+) -> None:
+    before = store.topic_overrides("orders")
+
+    wanted = resource(TOPIC, "orders", configs=configs)
+    [response] = call(ALTER, {"resources": [wanted]}).responses
+
+    assert response.error_code == code
+    assert store.topic_overrides("orders") == before
+
+
+def test_a_replacement_can_be_checked_only(call: HandlerCalls, store: Store) -> None:
+    before = store.topic_overrides("orders")
+    wanted = resource(TOPIC, "orders", configs=[])
+
+    [response] = call(ALTER, {"resources": [wanted], "validate_only": True}).responses
+
+    assert response.error_code == ErrorCode.none
+    assert store.topic_overrides("orders") == before
+
+
+# --- ListConfigResources ------------------------------------------------------------------------
+
+
+def listed(answer: Fields) -> list[tuple[int, str]]:
+    return [(item.resource_type, item.resource_name) for item in answer.config_resources]
+
+
+@pytest.mark.parametrize("types", [[], [2, 4, 8, 16, 32]])
+def test_topics_and_the_broker_have_configurations(call: HandlerCalls, types: list[int]) -> None:
+    answer = call(LIST, {"resource_types": types})
+
+    assert answer.error_code == ErrorCode.none
+    assert listed(answer) == [(2, "orders"), (4, "7")]
+
+
+def test_only_the_types_asked_for_are_listed(call: HandlerCalls) -> None:
+    assert listed(call(LIST, {"resource_types": [4]})) == [(4, "7")]
+    assert listed(call(LIST, {"resource_types": [16]})) == []
+
+
+def test_the_first_version_knew_only_client_metrics(call: HandlerCalls) -> None:
+    answer = call(LIST, {}, version=0)
+
+    assert (answer.error_code, answer.config_resources) == (ErrorCode.none, ())
+
+
+def test_a_type_that_nobody_knows_is_refused(call: HandlerCalls) -> None:
+    answer = call(LIST, {"resource_types": [3]})
+
+    assert answer.error_code == ErrorCode.unsupported_version
+
+
+def test_all_of_it_is_work_for_the_workers(call: HandlerCalls) -> None:
+    assert {route.runs_on for route in call.routes.values()} == {RunsOn.WORKER}

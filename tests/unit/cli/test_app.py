@@ -1,0 +1,141 @@
+"""The command line: what it prints where, and how it ends."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import varve
+from varve.cli.app import main
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    code = ended.value.code
+    return code if isinstance(code, int) else 0 if code is None else 1
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+
+    assert capsys.readouterr().out == f"varve {varve.__version__}\n"
+
+
+@pytest.mark.parametrize("command", [["--help"], ["serve", "-h"], ["config", "show", "--help"]])
+def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*command) == 0
+
+    assert "Usage: varve" in capsys.readouterr().out
+
+
+def test_without_a_command_it_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    run()
+
+    captured = capsys.readouterr()
+    assert "serve" in captured.out + captured.err
+
+
+def test_the_configuration_is_shown_with_the_source_of_each_value(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (workplace / "varve.toml").write_text("log.retention.ms = '7d'\n")
+    monkeypatch.setenv("VARVE_NUM_PARTITIONS", "3")
+
+    assert run("config", "show", "--changed", "--set", "port=0") == 0
+
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["key", "value", "source"],
+        ["port", "0", "--set"],
+        ["num.partitions", "3", "VARVE_NUM_PARTITIONS"],
+        ["log.retention.ms", "604800000", "varve.toml"],
+    ]
+
+
+def test_keys_can_be_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("config", "show", "log.roll") == 0
+
+    keys = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert keys == ["key", "log.roll.ms", "log.roll.jitter.ms"]
+
+
+def test_as_json_everything_about_each_key_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("config", "show", "fetch.max.bytes", "--json") == 0
+
+    assert json.loads(capsys.readouterr().out) == [
+        {
+            "key": "fetch.max.bytes",
+            "value": "57671680",
+            "source": "default",
+            "default": "57671680",
+            "type": "size",
+            "environment": "VARVE_FETCH_MAX_BYTES",
+            "is_varves_own": False,
+            "doc": "Records in one answer to Fetch, unless a single batch is larger.",
+        }
+    ]
+
+
+def test_keys_without_effect_are_named_on_the_side(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (workplace / "server.properties").write_text("num.network.threads=3\n")
+
+    assert run("config", "show", "--changed", "--config", "server.properties") == 0
+
+    expected = "num.network.threads (from server.properties) is accepted and has no effect\n"
+    assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serve", "--set", "prot=1"], "varve: prot = 1: is no such key; did you mean port"),
+        (["serve", "--port", "70000"], "varve: port = 70000: must be 0 to 65535 (from --port)"),
+        (["serve", "--durability", "ram"], "varve: log.durability = ram: must be one of disk, os"),
+        (["config", "show", "--config", "none.toml"], "varve: config = none.toml: cannot be read"),
+        (["config", "show", "--set", "port"], "varve: --set = port: must be key=value"),
+    ],
+)
+def test_a_wrong_setting_is_told_in_one_line_with_exit_code_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) == 2
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(message)
+    assert captured.err.count("\n") == 1
+
+
+def test_a_wrong_command_line_has_exit_code_2() -> None:
+    assert run("serve", "--no-such-flag") == 2
+    assert run("no-such-command") == 2
+
+
+def test_with_debug_an_error_shows_where_it_came_from() -> None:
+    with pytest.raises(varve.errors.ConfigError):
+        main(["--debug", "serve", "--set", "prot=1"])
+
+
+def test_nothing_heavy_is_imported_for_help() -> None:
+    code = (
+        "import sys; from varve.cli.app import app; "
+        "print([m for m in ('rich', 'kio', 'prometheus_client', 'pyarrow', 'varve.log.store', "
+        "'varve.settings', 'varve.broker.server') if m in sys.modules])"
+    )
+
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert result.stdout == "[]\n"

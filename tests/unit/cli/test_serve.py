@@ -1,0 +1,159 @@
+"""`varve serve` as a process: what it says, and how it stops."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+import varve
+
+DEADLINE_S = 60.0
+
+
+class Served:
+    """A broker process whose reports are JSON lines."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.reports: list[dict[str, Any]] = []
+
+    def await_report(self, event: str) -> dict[str, Any]:
+        """The report of that event; fails when the process ends or stays silent."""
+        assert self.process.stderr is not None
+        deadline_s = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline_s:
+            line = self.process.stderr.readline()
+            assert line, f"ended with {self.process.wait()} after {self.reports}"
+            self.reports.append(json.loads(line))
+            if self.reports[-1].get("event") == event:
+                return self.reports[-1]
+        raise AssertionError(self.reports)
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE_S)
+
+
+@contextlib.contextmanager
+def serving(directory: Path, *arguments: str) -> Iterator[Served]:
+    command = [sys.executable, "-m", "varve", "serve", "--dir", str(directory), "--port", "0"]
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("VARVE_")}
+    process = subprocess.Popen(
+        [*command, "--log-format", "json", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=directory.parent,
+    )
+    try:
+        yield Served(process)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def produce(address: str, topic: str, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 0})
+    producer.produce(topic, value)
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_what_it_serves_and_stops_in_order_when_asked(tmp_path: Path, number: int) -> None:
+    data = tmp_path / "data"
+    with serving(data) as served:
+        started = served.await_report("started")
+        produce(started["address"], "orders", b"paid")
+
+        code = served.end(number)
+
+    assert code == 0
+    assert started["data_dirs"] == [str(data)]
+    assert started["durability"] == "disk"
+    assert started["recovered_partitions"] == 0
+    assert (data / ".kafka_cleanshutdown").exists()
+    with varve.open(data) as store:
+        assert [r.value for r in store.topic("orders").partition(0).read(0)] == [b"paid"]
+
+
+def test_after_a_kill_the_next_start_recovers_what_was_acknowledged(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with serving(data) as served:
+        produce(served.await_report("started")["address"], "orders", b"paid")
+        served.end(signal.SIGKILL)
+
+    with serving(data) as served:
+        started = served.await_report("started")
+        assert started["recovered_partitions"] == 1
+        assert started["topics"] == 1
+        assert served.end(signal.SIGTERM) == 0
+    with varve.open(data) as store:
+        assert [r.value for r in store.topic("orders").partition(0).read(0)] == [b"paid"]
+
+
+def test_metrics_and_health_are_served_where_they_are_wanted(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--metrics-port", "0") as served:
+        address = served.await_report("started")["metrics_address"]
+
+        with urllib.request.urlopen(f"http://{address}/readyz", timeout=30) as answer:
+            assert answer.status == 200
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+            assert b"kafka_brokers 1.0" in answer.read()
+        assert served.end(signal.SIGTERM) == 0
+
+
+def test_settings_come_from_flags_and_files(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text("num.partitions=5\nnum.network.threads=3\n")
+    with serving(
+        tmp_path / "data",
+        "--config",
+        str(config),
+        "--set",
+        "log.retention.ms=1h",
+        "--durability=os",
+    ) as served:
+        started = served.await_report("started")
+        produce(started["address"], "new", b"x")
+        served.end(signal.SIGTERM)
+
+    assert started["durability"] == "os"
+    with varve.open(tmp_path / "data") as store:
+        assert store.topic("new").partition_count == 5
+    assert any("num.network.threads" in report["message"] for report in served.reports)
+
+
+def test_a_directory_in_use_is_told_in_one_line_with_exit_code_1(tmp_path: Path) -> None:
+    with varve.open(tmp_path / "data"), serving(tmp_path / "data") as served:
+        code = served.process.wait(DEADLINE_S)
+        assert served.process.stderr is not None
+        said = served.process.stderr.read()
+
+    assert code == 1
+    assert said.startswith(f"varve: {tmp_path / 'data'} is in use by")
+    assert said.count("\n") == 1
+
+
+def test_a_port_in_use_is_told_in_one_line_with_exit_code_2(tmp_path: Path) -> None:
+    with varve.Broker() as other, serving(tmp_path / "data", "--port", str(other.port)) as served:
+        taken = other.port
+        code = served.process.wait(DEADLINE_S)
+        assert served.process.stderr is not None
+        said = served.process.stderr.read()
+
+    assert code == 2
+    assert said.startswith(f"varve: port = {taken}: cannot be listened on at 127.0.0.1")
+    assert said.count("\n") == 1
+    varve.open(tmp_path / "data").close()

@@ -1,0 +1,317 @@
+"""Which value counts when files, environment and flags disagree, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from varve.errors import ConfigError
+from varve.settings import (
+    SETTING_KEYS,
+    Assignment,
+    Settings,
+    flag_assignments,
+    load_settings,
+    settings_from,
+    variable_name,
+)
+
+# What Apache Kafka ships as config/server.properties, without its comments.
+SHIPPED_BY_KAFKA = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,\\
+    SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+#log.flush.interval.messages=10000
+log.retention.hours=168
+#log.retention.bytes=1073741824
+#log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def source_of(settings: Settings, name: str) -> str:
+    return next(s.source for s in settings.effective if s.key.name == name)
+
+
+def value_of(settings: Settings, name: str) -> str:
+    return next(s.value for s in settings.effective if s.key.name == name)
+
+
+# --- what counts ---------------------------------------------------------------------------------
+
+
+def test_without_anything_every_value_is_the_default(workplace: Path) -> None:
+    settings = load_settings(environment={})
+
+    assert {setting.source for setting in settings.effective} == {"default"}
+    assert settings == settings_from({})
+
+
+def test_flags_win_over_environment_over_file_over_default(workplace: Path) -> None:
+    (workplace / "varve.toml").write_text(
+        "port = 1\nnum.partitions = 1\nfetch.max.bytes = '1MiB'\n"
+    )
+    environment = {"VARVE_PORT": "2", "VARVE_NUM_PARTITIONS": "2"}
+
+    settings = load_settings(environment=environment, flags=[Assignment("port", "3", "--port")])
+
+    assert settings.broker.port == 3
+    assert settings.broker.num_partitions == 2
+    assert settings.broker.fetch_max_bytes == 1024 * 1024
+    assert settings.broker.host == "127.0.0.1"
+    assert source_of(settings, "port") == "--port"
+    assert source_of(settings, "num.partitions") == "VARVE_NUM_PARTITIONS"
+    assert source_of(settings, "fetch.max.bytes") == "varve.toml"
+    assert source_of(settings, "host") == "default"
+
+
+def test_the_last_of_several_flags_for_a_key_counts(workplace: Path) -> None:
+    flags = list(flag_assignments(["port=1", "port=2"]))
+
+    assert load_settings(environment={}, flags=flags).broker.port == 2
+
+
+def test_tables_and_dotted_names_mean_the_same_in_a_file(workplace: Path) -> None:
+    (workplace / "varve.toml").write_text(
+        '"log.retention.ms" = "7d"\nmetrics.port = 0\n'
+        '[log]\ndirs = ["a", "b"]\nsegment.bytes = 1048576\n[log.cleaner]\nthreads = 2\n'
+    )
+
+    settings = load_settings(environment={})
+
+    assert settings.topic_defaults.retention_ms == 604_800_000
+    assert settings.topic_defaults.segment_bytes == 1_048_576
+    assert settings.store.log_dirs == ("a", "b")
+    assert settings.store.cleaner.threads == 2
+    assert settings.broker.metrics_port == 0
+
+
+def test_a_file_is_named_by_the_flag_or_by_the_environment(workplace: Path) -> None:
+    (workplace / "varve.toml").write_text("port = 1\n")
+    (workplace / "one.toml").write_text("port = 2\n")
+    (workplace / "two.properties").write_text("port=3\n")
+    environment = {"VARVE_CONFIG": "one.toml"}
+
+    by_environment = load_settings(environment=environment)
+    by_flag = load_settings(environment=environment, file=Path("two.properties"))
+
+    assert by_environment.broker.port == 2
+    assert by_flag.broker.port == 3
+
+
+def test_every_key_can_be_set_in_the_environment_under_a_name_of_its_own(workplace: Path) -> None:
+    names = [variable_name(key.name) for key in SETTING_KEYS]
+
+    settings = load_settings(
+        environment={
+            variable_name(key.name): key.default_text for key in SETTING_KEYS if key.default_text
+        }
+    )
+
+    assert len(set(names)) == len(names)
+    assert settings.broker == settings_from({}).broker
+    assert source_of(settings, "log.retention.ms") == "VARVE_LOG_RETENTION_MS"
+
+
+def test_settings_from_a_mapping_read_no_file_and_no_environment(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workplace / "varve.toml").write_text("port = 1\n")
+    monkeypatch.setenv("VARVE_PORT", "2")
+
+    settings = settings_from({"num.partitions": 3})
+
+    assert settings.broker.port == 9092
+    assert settings.broker.num_partitions == 3
+
+
+# --- other names for the same --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "retention_ms"),
+    [
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.minutes": 3, "log.retention.hours": 2}, 180_000),
+        ({"log.retention.hours": 2, "log.retention.minutes": 3}, 180_000),
+        ({"log.retention.hours": 2, "log.retention.ms": 4}, 4),
+        ({"log.retention.hours": "-1"}, None),
+    ],
+)
+def test_the_finest_unit_counts_as_in_kafka(
+    given: dict[str, object], retention_ms: int | None
+) -> None:
+    assert settings_from(given).topic_defaults.retention_ms == retention_ms
+
+
+def test_a_coarse_unit_in_the_environment_wins_over_a_fine_one_in_the_file(workplace: Path) -> None:
+    (workplace / "varve.toml").write_text("log.retention.ms = 5\n")
+
+    settings = load_settings(environment={"VARVE_LOG_RETENTION_HOURS": "1"})
+
+    assert settings.topic_defaults.retention_ms == 3_600_000
+    assert source_of(settings, "log.retention.ms") == "VARVE_LOG_RETENTION_HOURS"
+
+
+def test_kafkas_other_names_are_understood() -> None:
+    settings = settings_from({"broker.id": 7, "log.dir": "/data", "log.roll.hours": 1})
+
+    assert settings.broker.node_id == 7
+    assert settings.store.log_dirs == ("/data",)
+    assert settings.topic_defaults.segment_ms == 3_600_000
+
+
+def test_listeners_become_host_and_port() -> None:
+    settings = settings_from(
+        {
+            "listeners": "CLIENTS://10.0.0.1:19092,CONTROL://10.0.0.1:19093",
+            "advertised.listeners": "CLIENTS://broker.example.com:29092",
+            "controller.listener.names": "CONTROL",
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROL:PLAINTEXT",
+        }
+    )
+
+    assert (settings.broker.host, settings.broker.port) == ("10.0.0.1", 19092)
+    assert settings.broker.advertised_host == "broker.example.com"
+    assert settings.broker.advertised_port == 29092
+
+
+def test_the_file_that_kafka_ships_works_as_it_is(workplace: Path) -> None:
+    (workplace / "server.properties").write_text(SHIPPED_BY_KAFKA)
+
+    settings = load_settings(environment={}, file="server.properties")
+
+    assert (settings.broker.host, settings.broker.port) == ("0.0.0.0", 9092)
+    assert (settings.broker.advertised_host, settings.broker.advertised_port) == ("localhost", 9092)
+    assert settings.broker.socket_send_buffer_bytes == 102_400
+    assert settings.store.log_dirs == ("/tmp/kraft-combined-logs",)
+    assert settings.topic_defaults.retention_ms == 604_800_000
+    idle = {assignment.name for assignment in settings.without_effect}
+    assert {"process.roles", "num.network.threads", "offsets.topic.replication.factor"} <= idle
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("prot", "did you mean port"),
+        ("log.retention.mss", "did you mean log.retention.ms"),
+        ("retention.ms", "is a key of topics; its default for all topics is log.retention.ms"),
+        ("durability", "its default for all topics is log.durability"),
+        ("ssl.keystore.location", "there is no TLS"),
+        ("authorizer.class.name", "there is no TLS, authentication or authorisation"),
+        ("listener.name.outside.sasl.enabled.mechanisms", "there is no TLS"),
+        ("remote.log.storage.system.enable", "set log.archive.url"),
+        ("xyzzy", "`varve config show` lists all of them"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_what_was_probably_meant(name: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        settings_from({name: "x"}, source="somewhere")
+
+    assert refused.value.key == name
+    assert reason in refused.value.reason
+    assert refused.value.reason.endswith("(from somewhere)")
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"VARVE_PORT": "many"}, "port = many: must be 0 to 65535 .from VARVE_PORT."),
+        ({"VARVE_PROT": "1"}, "prot = 1: is no such key; did you mean port"),
+        ({"VARVE_LOG_RETENTION_HOURS": "x"}, "log.retention.hours = x: .*VARVE_LOG_RETENTION_H"),
+        ({"VARVE_LISTENERS": "SSL://:1"}, "listeners = SSL://:1: only PLAINTEXT .*VARVE_LISTENERS"),
+        ({"VARVE_LOG_SEGMENT_BYTES": "1"}, "log.segment.bytes = 1: must be 1 MiB .*SEGMENT_BYTES"),
+        (
+            {
+                "VARVE_LOG_CLEANER_MIN_COMPACTION_LAG_MS": "9",
+                "VARVE_LOG_CLEANER_MAX_COMPACTION_LAG_MS": "5",
+            },
+            "min.compaction.lag.ms = 9: .*VARVE_LOG_CLEANER_MIN",
+        ),
+    ],
+)
+def test_an_error_says_where_the_value_came_from(
+    workplace: Path, environment: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_settings(environment=environment)
+
+
+def test_variables_of_a_kubernetes_service_named_varve_are_passed_over(workplace: Path) -> None:
+    environment = {
+        "VARVE_PORT": "tcp://10.96.0.1:9092",
+        "VARVE_PORT_9092_TCP": "tcp://10.96.0.1:9092",
+        "VARVE_PORT_9092_TCP_ADDR": "10.96.0.1",
+        "VARVE_SERVICE_HOST": "10.96.0.1",
+        "VARVE_SERVICE_PORT_KAFKA": "9092",
+        "UNRELATED": "x",
+    }
+
+    assert load_settings(environment=environment) == load_settings(environment={})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.toml", b"port = ", "is not TOML"),
+        ("a.toml", b"\xff\xfe", "is not UTF-8"),
+        ("a.properties", b"port=\\u12", "is no properties file"),
+        ("a.yaml", b"", "must end in .toml or .properties"),
+        ("a.toml", b"#" * 1_100_000, "is larger than 1048576 bytes"),
+        ("a.toml", b"[[log]]\ndirs = 'x'\n", "is no such key"),
+    ],
+)
+def test_a_file_that_cannot_be_understood_is_refused(
+    workplace: Path, name: str, content: bytes, reason: str
+) -> None:
+    (workplace / name).write_bytes(content)
+
+    with pytest.raises(ConfigError, match=reason):
+        load_settings(environment={}, file=name)
+
+
+def test_a_file_that_is_not_there_is_refused(workplace: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config = none\.toml: cannot be read: No such file"):
+        load_settings(environment={}, file="none.toml")
+
+
+@pytest.mark.parametrize("text", ["port", "=1", ""])
+def test_a_flag_without_key_and_value_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="must be key=value"):
+        list(flag_assignments([text]))
+
+
+def test_values_are_shown_as_kafka_prints_them() -> None:
+    settings = settings_from({"log.retention.ms": "7d", "log.dirs": ["a", "b"]})
+
+    assert value_of(settings, "log.retention.ms") == "604800000"
+    assert value_of(settings, "log.dirs") == "a,b"
+    assert value_of(settings, "metrics.port") == "-1"
