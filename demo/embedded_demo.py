@@ -24,7 +24,7 @@ from pathlib import Path
 import varve
 from varve.errors import CorruptSegmentError, DirectoryLockedError, OffsetOutOfRangeError
 
-NINE_O_CLOCK = datetime.now(UTC).replace(hour=9, minute=0, second=0, microsecond=0) - timedelta(1)
+NINE_O_CLOCK = datetime.now(UTC).replace(hour=9, minute=0, second=0, microsecond=0) - timedelta(2)
 WRITER_THREADS = 4
 WRITER_TOPIC = "payments"
 # Long enough for thousands of appends, short enough for a demonstration.

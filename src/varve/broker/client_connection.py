@@ -118,6 +118,9 @@ class ClientConnection:
 
     def _on_ready(self, mask: int) -> None:
         try:
+            if mask == READABLE and self._frame is None and not self._backlog:
+                self._receive_afresh()
+                return
             if mask & WRITABLE:
                 self._flush()
                 if not self._outbox:
@@ -131,17 +134,23 @@ class ClientConnection:
         except Exception:
             self._failed()
 
+    def _receive_afresh(self) -> None:
+        """Receive while nothing is left over from before: the usual case."""
+        scratch = self.loop.scratch
+        if self._has_large_frames:
+            # Expect another, and receive no more than its beginning here: that has to be copied.
+            scratch = scratch[:_LARGE_FRAME_BEGINNING]
+        count = self._socket.recv_into(scratch)
+        if not self._has_received(count):
+            return
+        if not self._answers and self._dispatcher.take_alone(self, scratch, count):
+            return
+        self._consume(scratch[:count])
+
     def _receive(self) -> None:
         frame = self._frame
         if frame is None and not self._backlog:
-            # Nothing is left over from before: the usual case. After a large frame expect
-            # another, and receive no more than its beginning here: that has to be copied.
-            scratch = self.loop.scratch
-            count = self._socket.recv_into(
-                scratch if not self._has_large_frames else scratch[:_LARGE_FRAME_BEGINNING]
-            )
-            if self._has_received(count):
-                self._consume(scratch[:count])
+            self._receive_afresh()
             return
         if frame is not None and not frame.is_whole:
             if not frame.is_granted:
@@ -183,7 +192,7 @@ class ClientConnection:
         if not count:
             self.close("")
             return False
-        self.last_active_s = self.loop.now_s()
+        self.last_active_s = self.loop.turn_s
         self._dispatcher.metrics.received(count)
         return True
 
@@ -208,7 +217,12 @@ class ClientConnection:
         elif self._backlog and not self._closed:
             backlog, self._backlog = self._backlog, bytearray()
             self._consume(memoryview(backlog))
-        if not self._closed and not self._interest & READABLE and self._frame is None:
+        # Also where what was kept ended in the beginning of a large frame, which goes on coming.
+        if (
+            not self._closed
+            and not self._interest & READABLE
+            and (self._frame is None or self.is_receiving)
+        ):
             self._set_interest(self._interest | READABLE)
 
     def _consume(self, data: memoryview) -> None:
@@ -327,6 +341,17 @@ class ClientConnection:
         if was_empty:
             self._flush_or_close()
         self._resume_later()
+
+    def send_alone(self, answer: Answer, frame: bytes) -> bool:
+        """Send the answer at once, if it is the only one there is; False: nothing was done."""
+        answers = self._answers
+        if len(answers) != 1 or answers[0] is not answer or self._outbox or self._closed:
+            return False
+        answers.popleft()
+        self._send_alone(frame)
+        if self._backlog or self._frame is not None:
+            self._resume_later()
+        return True
 
     def _send_alone(self, piece: Piece) -> None:
         """Send the one piece there is; what the socket does not take stays in the outbox."""

@@ -56,6 +56,7 @@ class RequestObserver(Protocol):
     def received(self, size: int) -> None: ...
     def sent(self, size: int) -> None: ...
     def observe(self, api_key: int, latency_s: float) -> None: ...
+    def observe_all(self, api_key: int, latencies_s: Iterable[float]) -> None: ...
     def failed(self, api_key: int, error_code: int) -> None: ...
     def accepted(self) -> None: ...
     def refused(self) -> None: ...
@@ -152,6 +153,15 @@ class Dispatcher:
         if quick is None or connection.loop is not self._data:
             return False
         return quick.take(connection, data, start, end)
+
+    def take_alone(self, connection: ClientConnection, data: memoryview, size: int) -> bool:
+        """As `take_quickly`, for ``data[:size]`` if that is exactly one frame with its size."""
+        quick = self._quick
+        if quick is None or connection.loop is not self._data or self.is_stopping or size < 18:
+            return False
+        if int.from_bytes(data[:4], "big") != size - 4:
+            return False
+        return quick.take(connection, data, 4, size)
 
     def begin(self, connection: ClientConnection, frame: memoryview) -> Answer:
         """The answer that a frame will get. Raises `FormatError` where there can be none."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from varve.errors import (
+    ChecksumMismatchError,
     ConfigError,
     CorruptSegmentError,
     FormatError,
@@ -27,6 +28,7 @@ from varve.errors import (
     StorageError,
     TopicExistsError,
     TransactionCoordinatorFencedError,
+    TruncatedInputError,
     UnexpectedOffsetError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -43,8 +45,10 @@ _MESSAGE_CHARACTERS_MAX: Final = 1000  # a message may quote what the client sen
 
 _CODES: Final[Mapping[type[BaseException], ErrorCode]] = {
     ConfigError: ErrorCode.invalid_config,
-    # A client's batch that is not one; what breaks a rule of the topic is an invalid record.
-    FormatError: ErrorCode.corrupt_message,
+    # Clients send a corrupt message again. What was not damaged on the way stays as it is.
+    FormatError: ErrorCode.invalid_record,
+    ChecksumMismatchError: ErrorCode.corrupt_message,
+    TruncatedInputError: ErrorCode.corrupt_message,
     UnsupportedFormatError: ErrorCode.unsupported_compression_type,
     LimitExceededError: ErrorCode.invalid_record,
     InvalidRecordError: ErrorCode.invalid_record,

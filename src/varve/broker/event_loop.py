@@ -58,6 +58,7 @@ class EventLoop:
         # Whoever reads from a socket receives here first; what has to stay is copied out.
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.frames = FramePool()
+        self.turn_s = time.monotonic()  # when this turn began: near enough for most purposes
         self.turns = 0  # moves while the loop is alive: what a health check looks at
         self._poller: _Poller = _EpollPoller() if hasattr(select, "epoll") else _AnyPoller()
         self._ready: dict[int, ReadyFunction] = {}
@@ -141,7 +142,9 @@ class EventLoop:
     def _turn(self) -> None:
         self.turns += 1
         ready = self._ready
-        for fd, mask in self._poller.wait(self._wait_s()):
+        events = self._poller.wait(self._wait_s())
+        self.turn_s = time.monotonic()
+        for fd, mask in events:
             function = ready.get(fd)
             if function is None:
                 continue  # closed by a callback earlier in this turn

@@ -4,15 +4,17 @@ A request for one partition that is as most are is looked over where it was rece
 compiled passes, and its batch copied behind the others of its log. When every socket had its
 turn, each log's group is appended at once, unless the log is being synced and all of the group
 needs the next sync: then it goes on growing until that begins. With fifty producers waiting for
-the disk, that is one write and one sync for dozens of records. Everything else takes the long way, through
-`handlers.produce`, which makes a log's group go first: order is kept.
+the disk, that is one write and one sync for dozens of records. Everything else takes the long
+way, through `handlers.produce`, which makes a log's group go first: order is kept.
 """
 
+from time import perf_counter
 from typing import Final
 
 from varve.broker.answer import Answer
 from varve.broker.client_connection import ClientConnection
 from varve.broker.disk_syncs import DiskSyncs
+from varve.broker.dispatch import RequestObserver
 from varve.broker.error_codes import error_code, error_message
 from varve.broker.event_loop import EventLoop
 from varve.broker.log_watch import LogWatch
@@ -27,7 +29,7 @@ from varve.protocol.error_code import ErrorCode
 from varve.protocol.produce_response import ProducedPart, SoleResponse, encode_produce_response
 from varve.protocol.request_header import RequestHeader
 from varve.protocol.sole_produce import find_sole_produce
-from varve.quantities import Offset
+from varve.quantities import Offset, TimestampMs
 
 _PRODUCE: Final = 0
 _ACKS_ALL: Final = -1
@@ -74,11 +76,16 @@ class _Lane:
 class _SharedSync:
     """Requests whose records are written and wait for one sync."""
 
-    __slots__ = ("deadline_s", "is_over", "lane", "waiting")
+    __slots__ = ("deadline_s", "is_over", "lane", "metrics", "waiting")
 
     def __init__(
-        self, lane: _Lane, waiting: list[tuple[Answer, Offset]], deadline_s: float
+        self,
+        lane: _Lane,
+        waiting: list[tuple[Answer, Offset]],
+        deadline_s: float,
+        metrics: RequestObserver,
     ) -> None:
+        self.metrics = metrics
         self.lane = lane
         self.waiting = waiting
         self.deadline_s = deadline_s
@@ -93,7 +100,7 @@ class _SharedSync:
             self.refuse(ErrorCode.not_leader_or_follower)
         else:
             self.is_over = True
-            _accept_all(self.lane, self.waiting)
+            _accept_all(self.lane, self.waiting, self.metrics)
 
     def refuse(self, code: ErrorCode) -> None:
         self.is_over = True
@@ -111,8 +118,10 @@ class ProduceLanes:
         syncs: DiskSyncs,
         loop: EventLoop,
         clock: Clock,
+        metrics: RequestObserver,
     ) -> None:
         self._table = table
+        self._metrics = metrics
         self._watch = watch
         self._syncs = syncs
         self._loop = loop
@@ -121,6 +130,8 @@ class ProduceLanes:
         self._by_log: dict[PartitionLog, _Lane] = {}
         self._waiting: list[_SharedSync] = []
         self._is_checking = False
+        self._looked_at_clock_in = -1  # the turn of the loop in which it was
+        self._now_ms = TimestampMs(0)
         syncs.when_finished(self.append_waiting)
 
     def take(self, connection: ClientConnection, data: memoryview, start: int, end: int) -> bool:
@@ -135,7 +146,10 @@ class ProduceLanes:
         records = data[at:stop]
         if lane.gate.config is not lane.log.config:
             lane.gate = BatchGate(lane.log.config)
-        survey = lane.gate.survey(records, self._clock.now_ms())
+        turns = self._loop.turns
+        if turns != self._looked_at_clock_in:
+            self._looked_at_clock_in, self._now_ms = turns, self._clock.now_ms()
+        survey = lane.gate.survey(records, self._now_ms)
         if survey is None:
             return False
         group = lane.group
@@ -149,7 +163,8 @@ class ProduceLanes:
         lane.requests.append((answer, acks))
         if acks != _ACKS_ALL:
             lane.is_patient = False
-        lane.timeout_ms = max(lane.timeout_ms, timeout_ms)
+        if timeout_ms > lane.timeout_ms:  # noqa: PLR1730 (max() would be a call)
+            lane.timeout_ms = timeout_ms
         if not lane.is_scheduled:
             lane.is_scheduled = True
             self._loop.call_soon(lambda: self._append_in_turn(lane))
@@ -213,9 +228,11 @@ class ProduceLanes:
                 accepted.append((answer, result))
             else:
                 waiting.append((answer, result))
-        _accept_all(lane, accepted)
+        if accepted:
+            _accept_all(lane, accepted, self._metrics)
         if waiting:
-            self._await(_SharedSync(lane, waiting, self._loop.now_s() + timeout_ms / 1000), end)
+            deadline_s = self._loop.now_s() + timeout_ms / 1000
+            self._await(_SharedSync(lane, waiting, deadline_s, self._metrics), end)
 
     def _await(self, sync: _SharedSync, end: Offset) -> None:
         self._waiting.append(sync)
@@ -235,12 +252,22 @@ class ProduceLanes:
             self._loop.call_later(_TIMEOUT_CHECK_S, self._check_timeouts)
 
 
-def _accept_all(lane: _Lane, accepted: list[tuple[Answer, Offset]]) -> None:
-    log_start = lane.log.start_offset
+def _accept_all(
+    lane: _Lane, accepted: list[tuple[Answer, Offset]], metrics: RequestObserver
+) -> None:
+    log_start = lane.log.known_start_offset
+    responses = lane.responses
+    now_s = perf_counter()
+    latencies_s: list[float] = []
     for answer, base_offset in accepted:
         header = answer.header
-        response = lane.response_of(header.api_version)
-        answer.give_here((response.encode(header.correlation_id, base_offset, log_start),))
+        response = responses.get(header.api_version) or lane.response_of(header.api_version)
+        frame = response.encode(header.correlation_id, base_offset, log_start)
+        if answer.connection.send_alone(answer, frame):
+            latencies_s.append(now_s - answer.started_s)
+        else:
+            answer.give_here((frame,))
+    metrics.observe_all(_PRODUCE, latencies_s)
 
 
 def _refuse(

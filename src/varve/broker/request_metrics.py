@@ -6,7 +6,7 @@ up. So counting costs a few hundred nanoseconds and never waits, and no count is
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from varve.log.duration_histogram import DurationHistogram, HistogramView
@@ -57,6 +57,15 @@ class RequestMetrics:
         if histogram is None:
             histogram = latencies[api_key] = DurationHistogram()
         histogram.observe(latency_s)
+
+    def observe_all(self, api_key: int, latencies_s: Iterable[float]) -> None:
+        """As `observe`, for several at once."""
+        latencies = (self._mine.counts or self._join()).latencies
+        histogram = latencies.get(api_key)
+        if histogram is None:
+            histogram = latencies[api_key] = DurationHistogram()
+        for latency_s in latencies_s:
+            histogram.observe(latency_s)
 
     def failed(self, api_key: int, error_code: int) -> None:
         """An answer, or part of one, carried an error."""

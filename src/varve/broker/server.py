@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 _DRAIN_CHECK_S: Final = 0.01
 _SWEEP_S_MAX: Final = 10.0
+_ARCHIVE_READERS: Final = 4  # segments that are brought from archives side by side
 _FRAME_STALL_S: Final = 30.0  # a frame that stops arriving half-way holds memory others wait for
 
 
@@ -56,6 +57,10 @@ class BrokerServer:
         self._control = EventLoop("varve-control")
         self._data = EventLoop("varve-data")
         self._workers = ThreadPoolExecutor(config.num_io_threads, thread_name_prefix="varve-worker")
+        # Not the workers: a slow archive would hold up who creates a topic or looks for a time.
+        self._archive_readers = ThreadPoolExecutor(
+            _ARCHIVE_READERS, thread_name_prefix="varve-archive"
+        )
         self._clock = SystemClock()
         self._endpoint: HttpEndpoint | None = None
         self._is_started = False
@@ -73,13 +78,15 @@ class BrokerServer:
         self._table = table = PartitionTable(store)
         watch = LogWatch(self._data)
         self._syncs = DiskSyncs(self._data)
-        lanes = ProduceLanes(table, watch, self._syncs, self._data, self._clock)
+        lanes = ProduceLanes(
+            table, watch, self._syncs, self._data, self._clock, self.metrics
+        )
         self._dispatcher.set_quick_handler(lanes)
         self.fetches = FetchHandler(
             table=table,
             watch=watch,
             loop=self._data,
-            workers=self._workers,
+            workers=self._archive_readers,
             sessions=FetchSessions(
                 config.max_incremental_fetch_session_cache_slots, self._data.now_s
             ),
@@ -169,6 +176,7 @@ class BrokerServer:
                 loop.stop()
         self._syncs.stop()
         self._workers.shutdown()
+        self._archive_readers.shutdown(cancel_futures=True)
         if self._owns_store:
             self.store.close()
 
@@ -201,6 +209,7 @@ class BrokerServer:
             self._endpoint.stop()
         self._syncs.stop()
         self._workers.shutdown(wait=False, cancel_futures=True)
+        self._archive_readers.shutdown(wait=False, cancel_futures=True)
 
     # --- connections -------------------------------------------------------------------------
 

@@ -4,34 +4,29 @@ Each was looked over when it came (`append_checks.BatchGate`) and copied behind 
 is refused, or was stored before, is left out; the rest takes consecutive offsets.
 """
 
-from typing import NamedTuple
-
 from varve.format.batch_header import advance_sequence
 from varve.log.append_checks import BatchSurvey
 from varve.log.producer_entry import BatchFacts
 from varve.quantities import NO_PRODUCER_ID, Offset, ProducerId, TimestampMs
 
+# Position and size of a batch in the group's bytes, and what was found out about it. Plain
+# tuples: one of each is made per request.
+GroupedBatch = tuple[int, int, BatchSurvey]
 
-class GroupedBatch(NamedTuple):
-    """One batch, and where in the group's bytes it lies."""
 
-    position: int
-    size: int
-    survey: BatchSurvey
-
-    def facts(self, base_offset: Offset) -> BatchFacts:
-        """What its producer's state has to know of it, once it is at `base_offset`."""
-        count, max_timestamp, _, _, producer_id, producer_epoch, base_sequence, _ = self.survey
-        return BatchFacts(
-            producer_id=ProducerId(producer_id),
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-            last_sequence=advance_sequence(base_sequence, count - 1),
-            first_offset=base_offset,
-            last_offset=Offset(base_offset + count - 1),
-            max_timestamp=TimestampMs(max_timestamp),
-            is_transactional=False,
-        )
+def producer_facts(survey: BatchSurvey, base_offset: Offset) -> BatchFacts:
+    """What the state of a batch's producer has to know of it, once it is at `base_offset`."""
+    count, max_timestamp, _, _, producer_id, producer_epoch, base_sequence, _ = survey
+    return BatchFacts(
+        producer_id=ProducerId(producer_id),
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        last_sequence=advance_sequence(base_sequence, count - 1),
+        first_offset=base_offset,
+        last_offset=Offset(base_offset + count - 1),
+        max_timestamp=TimestampMs(max_timestamp),
+        is_transactional=False,
+    )
 
 
 class BatchGroup:
@@ -65,8 +60,9 @@ class BatchGroup:
         producer_id = survey[4]
         if producer_id != NO_PRODUCER_ID:
             self._producers.add(producer_id)
-        self.batches.append(GroupedBatch(len(self.data), len(data), survey))
-        self.data += data
+        batch = self.data
+        self.batches.append((len(batch), len(data), survey))
+        batch += data
         self.record_count += survey[0]
         if survey[1] > self.max_timestamp:
             self.max_timestamp = TimestampMs(survey[1])

@@ -30,6 +30,7 @@ from varve.log.store_change import (
     SwapSegments,
     parse_request,
 )
+from varve.log.topic_change_service import GroupForgetter, TopicChangeService
 from varve.storage.files import FileSystem
 from varve.storage.staged_file import StagedFile
 
@@ -45,10 +46,16 @@ class ChangeService:
     """
 
     def __init__(
-        self, store: PublishingStore, fs: FileSystem, clock: Clock, commit_group: GroupCommitter
+        self,
+        store: PublishingStore,
+        fs: FileSystem,
+        clock: Clock,
+        commit_group: GroupCommitter,
+        forget_group: GroupForgetter,
     ) -> None:
         self.inbox = ChangeInbox(fs, store.path)
         self.commit_group = commit_group
+        self.topics = TopicChangeService(store, forget_group)
         self._store = store
         self._fs = fs
         self._clock = clock
@@ -108,6 +115,8 @@ class ChangeService:
             case CommitGroup():
                 self.commit_group(change)
                 return ChangeAnswer(outcome=DONE)
+            case _:
+                return self.topics.make(change)
 
     # --- publishing --------------------------------------------------------------------------
 

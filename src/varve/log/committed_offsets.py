@@ -142,8 +142,14 @@ class CommittedOffsets:
         id is another.
         """
         try:
+            tombstones: dict[int, list[GroupRecord]] = {}
             for group in self.groups():
-                self.remove(group, [place for place in self.of_group(group) if place[0] == name])
+                places = sorted(place for place in self.known_places(group) if place[0] == name)
+                if places:
+                    records = tombstones.setdefault(self.partition_of(group), [])
+                    records += (offset_tombstone(group, place) for place in places)
+            for number, records in tombstones.items():
+                self.append(number, records)
         except (LogError, StorageError, OSError) as error:
             logger.warning("offsets committed for deleted topic %s stay behind: %s", name, error)
 
@@ -155,6 +161,8 @@ class CommittedOffsets:
 
     def append(self, partition: int, records: Sequence[GroupRecord]) -> None:
         """Append records, of any kind, to the topic, which is there. Durable on return."""
+        if not records:
+            return
         topic = self._open_topic(False)
         assert topic is not None
         [appended] = topic.append_many(list(records), partition=partition).ranges

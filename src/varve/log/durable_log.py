@@ -118,7 +118,11 @@ class DurableLog(LogReader):
         self.topic = parts.topic
         self.partition = parts.partition
         self.directory = parts.directory
-        self.damages: list[Damage] = loaded.damages
+        self.damages: list[Damage] = [
+            damage
+            for damage in loaded.damages  # what is held was promised to nobody, and is cut
+            if parts.held_from is None or damage.first_offset < parts.held_from
+        ]
         self._fs = parts.fs
         self._clock = parts.clock
         self._handles = parts.handles
@@ -181,6 +185,20 @@ class DurableLog(LogReader):
     def local_start_offset(self) -> Offset:
         """The first offset held in the log's own directory."""
         return self._view.start
+
+    @property
+    def high_watermark(self) -> Offset:
+        """First offset readers may not see. No archive has a say in it."""
+        return self._view.high_watermark
+
+    @property
+    def known_start_offset(self) -> Offset:
+        """As `start_offset`, for those who cannot wait for an archive that does not answer."""
+        try:
+            return self.view().start
+        except (OSError, StorageError) as error:
+            logger.warning("%s: where its archive starts is not known: %s", self.name, error)
+            return self._view.start
 
     @property
     def archived_up_to(self) -> Offset | None:

@@ -25,7 +25,7 @@ from varve.log.append_checks import (
     check_timestamp,
 )
 from varve.log.appended import Appended, AppendedRange
-from varve.log.batch_group import BatchGroup
+from varve.log.batch_group import BatchGroup, producer_facts
 from varve.log.durable_log import FULL_DISK_ERRNOS, LogParts
 from varve.log.group_commit import PendingAppend
 from varve.log.log_loader import LoadedLog
@@ -241,8 +241,8 @@ class PartitionLog(PublishableLog):
         known: dict[int, Offset | Exception] = {}
         if not group.is_numbered:
             return known
-        for index, batch in enumerate(group.batches):
-            facts = batch.facts(self._end)
+        for index, (_, _, survey) in enumerate(group.batches):
+            facts = producer_facts(survey, self._end)
             if facts.producer_id == NO_PRODUCER_ID:
                 continue
             try:
@@ -284,11 +284,11 @@ class PartitionLog(PublishableLog):
         bases: list[Offset | Exception] = []
         base = Offset(self._end - group.record_count)
         is_numbered = group.is_numbered
-        for batch in group.batches:
+        for _, _, survey in group.batches:
             bases.append(base)
-            if is_numbered and batch.survey[4] != NO_PRODUCER_ID:
-                self._producers.update(batch.facts(base))
-            base = Offset(base + batch.survey[0])
+            if is_numbered and survey[4] != NO_PRODUCER_ID:
+                self._producers.update(producer_facts(survey, base))
+            base = Offset(base + survey[0])
         return bases
 
     def _write_one_by_one(
@@ -296,17 +296,17 @@ class PartitionLog(PublishableLog):
     ) -> None:
         """Holds the lock. Each batch that has no answer yet is written and gets one."""
         data = memoryview(group.data)
-        for index, batch in enumerate(group.batches):
+        for index, (position, size, survey) in enumerate(group.batches):
             if index in known:
                 continue
-            part = data[batch.position : batch.position + batch.size]
+            part = data[position : position + size]
             try:
-                base = self._write(part, batch.survey[0], TimestampMs(batch.survey[1]), now_ms)
+                base = self._write(part, survey[0], TimestampMs(survey[1]), now_ms)
             except (OSError, VarveError) as error:
                 known[index] = error
                 continue
-            if batch.survey[4] != NO_PRODUCER_ID:
-                self._producers.update(batch.facts(base))
+            if survey[4] != NO_PRODUCER_ID:
+                self._producers.update(producer_facts(survey, base))
             known[index] = base
 
     def append_marker(self, data: bytearray | memoryview, marker: MarkerFacts) -> Offset:

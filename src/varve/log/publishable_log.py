@@ -41,11 +41,8 @@ class PublishableLog(CompactableLog):
             with self._lock:
                 self._check_appendable()
                 self._held_from = base = self._end
-            try:
-                self._sync()
-            except OSError as error:
-                self._fail(f"a sync failed: {error}")
-            self._check_writable()
+            if self._durable < base:
+                self.sync_held()
             return base
         except BaseException:
             self.let_go()

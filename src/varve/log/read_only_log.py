@@ -158,7 +158,12 @@ class ReadOnlyLog(FollowedLog):
     def _refresh_if_rolled(self, high_watermark: Offset) -> None:
         """Take in segments that were added since, and the growth of the last one's index."""
         last = self._segments.active
-        size = last.file().size()
+        try:
+            size = last.file().size()
+        except FileNotFoundError:
+            self._refresh()  # rolled since, and deleted
+            last = self._segments.active
+            size = last.file().size()
         if size == last.size and high_watermark <= last.next_offset:
             return
         fresh = find_files(self._fs, self.directory).segments

@@ -27,6 +27,7 @@ from varve.log.publishing_store import PublishingStore
 from varve.log.retention import RetentionPlan
 from varve.log.store_change import CommitGroup
 from varve.log.topic import Topic
+from varve.log.topic_change import ForgetGroup
 from varve.log.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks
 from varve.quantities import NO_PRODUCER_ID
 from varve.storage.files import RealFileSystem
@@ -57,7 +58,9 @@ class Store(PublishingStore):
         self._housekeeping.add("compaction", _CLEANER_S, self._run_cleaner, takes_long=True)
         if setup.archives is not None:
             self._housekeeping.add("archive", _ARCHIVE_S, self._run_archive, takes_long=True)
-        self.changes = ChangeService(self, setup.fs, setup.clock, self._commit_group)
+        self.changes = ChangeService(
+            self, setup.fs, setup.clock, self._commit_group, self._forget_group
+        )
         self._housekeeping.add(
             "inbox",
             _INBOX_S,
@@ -121,6 +124,12 @@ class Store(PublishingStore):
 
     def _commit_group(self, change: CommitGroup) -> None:
         self.group(change.group).commit(change.offsets)
+
+    def _forget_group(self, change: ForgetGroup) -> None:
+        group = self.group(change.group)
+        places = tuple(group.committed()) if change.places is None else change.places
+        if places:
+            group.forget(*places)
 
     def _run_inbox(self) -> None:
         self.changes.serve()

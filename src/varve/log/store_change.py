@@ -8,24 +8,35 @@ plain names, which lead nowhere but into the request's own directory.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
 from varve.errors import ConfigError, FormatError, InvalidTopicNameError
-from varve.format.file_names import check_topic_name
 from varve.format.index_entry import AbortedTransaction
 from varve.format.partition_metadata import decode_topic_id, encode_topic_id
 from varve.log.publication import PublicationId
-from varve.quantities import INT32_MAX, INT64_MAX, Offset, ProducerId, TimestampMs
+from varve.log.request_fields import (
+    PARTITIONS_MAX,
+    group_field,
+    number_field,
+    offset_field,
+    text_field,
+    topic_field,
+)
+from varve.log.topic_change import (
+    TOPIC_CHANGE_KINDS,
+    TOPIC_CHANGE_PARSERS,
+    TopicChange,
+    render_topic_change,
+)
+from varve.quantities import INT32_MAX, Offset, ProducerId, TimestampMs
 
 _VERSION: Final = 1
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-_GROUP_CHARS_MAX: Final = 1000
 _METADATA_CHARS_MAX: Final = 4096  # as Kafka's offset.metadata.max.bytes
-_PARTITIONS_MAX: Final = 10_000
 
 DONE: Final = "done"
 SKIPPED: Final = "skipped"
@@ -116,11 +127,12 @@ class CommitGroup:
     offsets: Mapping[tuple[str, int], tuple[int, str]]
 
 
-StoreChange = PublishBatches | SwapSegments | CommitGroup
+StoreChange = PublishBatches | SwapSegments | CommitGroup | TopicChange
 _KINDS: Final[dict[type, str]] = {
     PublishBatches: "publish",
     SwapSegments: "swap-compaction",
     CommitGroup: "commit-group",
+    **TOPIC_CHANGE_KINDS,
 }
 
 
@@ -178,6 +190,8 @@ def render_request(request: ChangeRequest) -> bytes:
                 "group": change.group,
                 "offsets": [[*place, *value] for place, value in change.offsets.items()],
             }
+        case _:
+            body = render_topic_change(change)
     head = {"version": _VERSION, "kind": kind_of(change), "deadline_ms": request.deadline_ms}
     return json.dumps(head | body).encode()
 
@@ -195,7 +209,7 @@ def parse_request(content: bytes) -> ChangeRequest:
             raise ValueError(f"kind {kind!r} is none of {', '.join(_PARSERS)}")
         return ChangeRequest(
             change=_PARSERS[kind](found),
-            deadline_ms=TimestampMs(_number(found["deadline_ms"])),
+            deadline_ms=TimestampMs(number_field(found["deadline_ms"])),
         )
     except KeyError as error:
         raise FormatError(f"a request without {error}") from error
@@ -213,16 +227,18 @@ def parse_request(content: bytes) -> ChangeRequest:
 
 
 def _parse_publish(found: dict[str, Any]) -> PublishBatches:
-    topics = {_topic(name): _number(count, _PARTITIONS_MAX) for name, count in _items(found)}
+    topics = {
+        topic_field(name): number_field(count, PARTITIONS_MAX) for name, count in _items(found)
+    }
     return PublishBatches(
         publication=PublicationId(
-            application=_text(found["application"]),
-            number=_number(found["number"]),
+            application=text_field(found["application"]),
+            number=number_field(found["number"]),
             is_transient=bool(found["is_transient"]),
         ),
         files=tuple(
             StagedBatches(
-                staging_id=check_id(staging_id), name=check_file_name(name), size=_number(size)
+                staging_id=check_id(staging_id), name=check_file_name(name), size=number_field(size)
             )
             for staging_id, name, size in found["files"]
         ),
@@ -237,26 +253,30 @@ def _items(found: dict[str, Any]) -> list[tuple[Any, Any]]:
 def _parse_swap(found: dict[str, Any]) -> SwapSegments:
     cleaned = found["cleaned_up_to"]
     return SwapSegments(
-        topic=_topic(found["topic"]),
-        topic_id=decode_topic_id(_text(found["topic_id"])),
-        partition=_number(found["partition"], INT32_MAX),
+        topic=topic_field(found["topic"]),
+        topic_id=decode_topic_id(text_field(found["topic_id"])),
+        partition=number_field(found["partition"], INT32_MAX),
         planned_on=tuple(
             SegmentPlace(
-                base_offset=_offset(base), next_offset=_offset(following), size=_number(size)
+                base_offset=offset_field(base),
+                next_offset=offset_field(following),
+                size=number_field(size),
             )
             for base, following, size in found["planned_on"]
         ),
         files=tuple(
-            StagedSegment(name=check_file_name(name), base_offset=_offset(base), size=_number(size))
+            StagedSegment(
+                name=check_file_name(name), base_offset=offset_field(base), size=number_field(size)
+            )
             for name, base, size in found["files"]
         ),
-        cleaned_up_to=None if cleaned is None else _offset(cleaned),
+        cleaned_up_to=None if cleaned is None else offset_field(cleaned),
         aborted=tuple(
             AbortedTransaction(
-                producer_id=ProducerId(_number(producer)),
-                first_offset=_offset(first),
-                last_offset=_offset(last),
-                last_stable_offset=_offset(stable),
+                producer_id=ProducerId(number_field(producer)),
+                first_offset=offset_field(first),
+                last_offset=offset_field(last),
+                last_stable_offset=offset_field(stable),
             )
             for producer, first, last, stable in found["aborted"]
         ),
@@ -265,45 +285,21 @@ def _parse_swap(found: dict[str, Any]) -> SwapSegments:
 
 def _parse_commit(found: dict[str, Any]) -> CommitGroup:
     offsets = {
-        (_topic(topic), _number(partition, INT32_MAX)): (
-            _number(offset),
-            _text(metadata, _METADATA_CHARS_MAX),
+        (topic_field(topic), number_field(partition, INT32_MAX)): (
+            number_field(offset),
+            text_field(metadata, _METADATA_CHARS_MAX),
         )
         for topic, partition, offset, metadata in found["offsets"]
     }
-    group = _text(found["group"], _GROUP_CHARS_MAX)
-    if not group:
-        raise ValueError("a group without a name")
-    return CommitGroup(group=group, offsets=offsets)
+    return CommitGroup(group=group_field(found["group"]), offsets=offsets)
 
 
-_PARSERS: Final = {
+_PARSERS: Final[Mapping[str, Callable[[dict[str, Any]], StoreChange]]] = {
     "publish": _parse_publish,
     "swap-compaction": _parse_swap,
     "commit-group": _parse_commit,
+    **TOPIC_CHANGE_PARSERS,
 }
-
-
-def _number(value: object, maximum: int = INT64_MAX) -> int:
-    if type(value) is not int or not 0 <= value <= maximum:
-        raise ValueError(f"{value!r} is not a number from 0 to {maximum}")
-    return value
-
-
-def _offset(value: object) -> Offset:
-    return Offset(_number(value))
-
-
-def _text(value: object, chars_max: int = INT32_MAX) -> str:
-    if not isinstance(value, str) or len(value) > chars_max:
-        raise ValueError(f"{str(value)[:80]!r} is not a text of at most {chars_max} characters")
-    return value
-
-
-def _topic(value: object) -> str:
-    name = _text(value)
-    check_topic_name(name)
-    return name
 
 
 # --- answers ---------------------------------------------------------------------------------
@@ -327,6 +323,6 @@ def parse_answer(content: bytes) -> ChangeAnswer:
         outcome, facts = found["outcome"], found["facts"]
         if found["version"] != _VERSION or outcome not in _OUTCOMES or not isinstance(facts, dict):
             raise ValueError(f"outcome {outcome!r} in version {found['version']!r}")
-        return ChangeAnswer(outcome=outcome, reason=_text(found["reason"]), facts=facts)
+        return ChangeAnswer(outcome=outcome, reason=text_field(found["reason"]), facts=facts)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise FormatError(f"not an answer to a request: {error}") from error

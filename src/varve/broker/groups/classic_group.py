@@ -15,10 +15,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from varve.broker.groups.classic_member import NO_MEMBER_ID, ClassicMember, JoinRequest
+from varve.broker.groups.classic_member import (
+    NO_MEMBER_ID,
+    ClassicMember,
+    JoinRequest,
+    metadata_size,
+)
 from varve.broker.groups.classic_membership import ClassicState, Persist, join_error
 from varve.broker.groups.classic_rebalance import ClassicRebalance
 from varve.broker.groups.group_config import GroupConfig
+from varve.broker.groups.metadata_budget import MetadataBudget
 from varve.broker.request import Deferred
 from varve.broker.scheduler import Scheduler
 from varve.clock import Clock
@@ -48,10 +54,18 @@ class ClassicGroup(ClassicRebalance):
         scheduler: Scheduler,
         clock: Clock,
         config: GroupConfig,
+        budget: MetadataBudget,
         persist: Persist,
         abandoned: Callable[["ClassicGroup"], None] = lambda group: None,
     ) -> None:
-        super().__init__(group_id, scheduler=scheduler, clock=clock, config=config, persist=persist)
+        super().__init__(
+            group_id,
+            scheduler=scheduler,
+            clock=clock,
+            config=config,
+            budget=budget,
+            persist=persist,
+        )
         self._abandoned = abandoned
 
     def restore(self, saved: GroupMetadata) -> None:
@@ -121,6 +135,10 @@ class ClassicGroup(ClassicRebalance):
                 self._remove(member)
                 self._complete_if_all_joined()
             return ErrorCode.group_max_size_reached
+        known = self._roster.get(request.member_id)
+        held = 0 if known is None else metadata_size(known.protocols)
+        if not self._budget.has_room_for(metadata_size(request.protocols) - held):
+            return ErrorCode.coordinator_not_available
         names = [name for name, _ in request.protocols]
         if self.state is ClassicState.EMPTY:
             fits = bool(request.protocol_type) and bool(names)

@@ -12,9 +12,16 @@ NO_MEMBER_ID: Final = ""
 NO_GENERATION: Final = -1
 
 
+Protocols = tuple[tuple[str, bytes], ...]  # names with metadata, the dearest first
+
+
+def metadata_size(protocols: Protocols) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """A JoinGroup in any version. `protocols` are names with metadata, the dearest first."""
+    """A JoinGroup in any version."""
 
     member_id: str = NO_MEMBER_ID
     group_instance_id: str | None = None
@@ -23,7 +30,7 @@ class JoinRequest:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocol_type: str
-    protocols: tuple[tuple[str, bytes], ...]
+    protocols: Protocols
     needs_known_member_id: bool = True  # from version 4 on
     can_skip_assignment: bool = True  # from version 9 on
 
@@ -51,7 +58,7 @@ class ClassicMember:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocol_type: str
-    protocols: tuple[tuple[str, bytes], ...]
+    protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
     join_reply: Deferred | None = None

@@ -12,6 +12,7 @@ from typing import Any, Final
 from varve.broker.groups.classic_member import NO_GENERATION, NO_MEMBER_ID, ClassicMember
 from varve.broker.groups.group_config import GroupConfig
 from varve.broker.groups.member_roster import MemberRoster
+from varve.broker.groups.metadata_budget import MetadataBudget
 from varve.broker.request import Deferred, Response
 from varve.broker.scheduler import Scheduler
 from varve.clock import Clock
@@ -55,6 +56,7 @@ class ClassicMembership(ABC):
         scheduler: Scheduler,
         clock: Clock,
         config: GroupConfig,
+        budget: MetadataBudget,
         persist: Persist,
     ) -> None:
         self.group_id = group_id
@@ -68,7 +70,8 @@ class ClassicMembership(ABC):
         self._clock = clock
         self._config = config
         self._persist = persist
-        self._roster = MemberRoster()
+        self._budget = budget
+        self._roster = MemberRoster(budget)
         self._subscribed: frozenset[str] | None = None
         self._unsynced: set[str] = set()  # joined, and not asked for their assignment yet
 

@@ -12,6 +12,7 @@ from varve.broker.groups.classic_membership import (
     sync_error,
 )
 from varve.broker.groups.group_config import GroupConfig
+from varve.broker.groups.metadata_budget import MetadataBudget
 from varve.broker.request import Deferred
 from varve.broker.scheduler import Scheduler, Timer
 from varve.clock import Clock
@@ -32,9 +33,17 @@ class ClassicRebalance(ClassicMembership):
         scheduler: Scheduler,
         clock: Clock,
         config: GroupConfig,
+        budget: MetadataBudget,
         persist: Persist,
     ) -> None:
-        super().__init__(group_id, scheduler=scheduler, clock=clock, config=config, persist=persist)
+        super().__init__(
+            group_id,
+            scheduler=scheduler,
+            clock=clock,
+            config=config,
+            budget=budget,
+            persist=persist,
+        )
         self._has_grown = False  # since the initial rebalance was last put off
         self._saving = NO_GENERATION  # the generation whose assignments are on their way to disk
         self._join_timer: Timer | None = None

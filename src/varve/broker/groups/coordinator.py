@@ -12,6 +12,7 @@ from varve.broker.groups.group_config import GroupConfig
 from varve.broker.groups.group_loader import GroupLoader, LoadedGroups
 from varve.broker.groups.group_log import Done, GroupLog
 from varve.broker.groups.managed_group import EpochGroup
+from varve.broker.groups.metadata_budget import MetadataBudget
 from varve.broker.groups.offset_expiry import expired_offsets
 from varve.broker.groups.offset_keeper import OffsetKeeper
 from varve.broker.request import Deferred, Response
@@ -21,6 +22,7 @@ from varve.format.group_metadata import GroupMetadata, encode_group_metadata
 from varve.format.group_offsets import GroupMetadataKey, encode_group_metadata_key
 from varve.log.committed_offsets import CommittedOffsets, GroupRecord
 from varve.protocol.error_code import ErrorCode
+from varve.quantities import MIB
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +31,9 @@ AnyGroup = ClassicGroup | EpochGroup
 # A string of this many characters fits the 16-bit size that it has in a record, whichever they are.
 NAME_CHARS_MAX: Final = 8_191
 _GROUPS_MAX: Final = 200_000  # each costs about 2 KB, and anyone may name a new one
+_METADATA_BYTES_MAX: Final = 256 * MIB  # of all members; a usual one brings 100 bytes
 _RELOAD_S: Final = 5.0
+_ASKED_SINGLY_MAX: Final = 16  # groups; with more it is cheaper to look at all partitions
 _EXPIRY_SLICE: Final = 200  # groups that are looked through before requests have their turn
 
 
@@ -67,6 +71,7 @@ class GroupCoordinator:
         self.clock = clock
         self.config = config
         self.keeper = OffsetKeeper(offsets, group_log)
+        self._budget = MetadataBudget(_METADATA_BYTES_MAX)
         self.state = CoordinatorState.NEW
         self._loader = loader
         self._workers = workers
@@ -231,6 +236,7 @@ class GroupCoordinator:
             scheduler=self.scheduler,
             clock=self.clock,
             config=self.config,
+            budget=self._budget,
             persist=persist,
             abandoned=self.remove,
         )
@@ -245,10 +251,11 @@ class GroupCoordinator:
         Nearly always that is now. Else someone wrote the topic past the broker; `answer` is told
         how reading that went.
         """
-        if group_ids is None:
+        names = None if group_ids is None else list(group_ids)
+        if names is None or len(names) > _ASKED_SINGLY_MAX:
             is_current = self.offsets.is_current()
         else:
-            is_current = all(self.offsets.is_current(group_id) for group_id in group_ids)
+            is_current = all(self.offsets.is_current(name) for name in names)
         if is_current:
             return answer(ErrorCode.none)
         reply = Deferred()

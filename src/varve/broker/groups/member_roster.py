@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from varve.broker.groups.classic_member import ClassicMember
+from varve.broker.groups.classic_member import ClassicMember, Protocols, metadata_size
+from varve.broker.groups.metadata_budget import MetadataBudget
 from varve.broker.scheduler import Timer
 
 
@@ -14,7 +15,8 @@ class MemberRoster:
     members with an instance id; nobody is both a member and pending.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, budget: MetadataBudget) -> None:
+        self._budget = budget
         self._members: dict[str, ClassicMember] = {}
         self._static_ids: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()  # of each protocol, how many members have it
@@ -54,7 +56,7 @@ class MemberRoster:
     def add(self, member: ClassicMember) -> None:
         assert member.member_id not in self._members, member
         self._members[member.member_id] = member
-        self._supporters.update(name for name, _ in member.protocols)
+        self._support(member)
         if member.group_instance_id is not None:
             self._static_ids[member.group_instance_id] = member.member_id
         if self.leader_id is None:
@@ -77,7 +79,7 @@ class MemberRoster:
             for member_id, member in self._members.items()
         }
         self._withdraw(old)
-        self._supporters.update(name for name, _ in new.protocols)
+        self._support(new)
         self._static_ids[old.group_instance_id] = new.member_id
         if self.leader_id == old.member_id:
             self.leader_id = new.member_id
@@ -95,14 +97,17 @@ class MemberRoster:
 
     # --- protocols ---------------------------------------------------------------------------
 
-    def set_protocols(
-        self, member: ClassicMember, protocols: tuple[tuple[str, bytes], ...]
-    ) -> None:
+    def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
         self._withdraw(member)
         member.protocols = protocols
-        self._supporters.update(name for name, _ in protocols)
+        self._support(member)
+
+    def _support(self, member: ClassicMember) -> None:
+        self._budget.held_bytes += metadata_size(member.protocols)
+        self._supporters.update(name for name, _ in member.protocols)
 
     def _withdraw(self, member: ClassicMember) -> None:
+        self._budget.held_bytes -= metadata_size(member.protocols)
         for name, _ in member.protocols:
             self._supporters[name] -= 1
             if not self._supporters[name]:

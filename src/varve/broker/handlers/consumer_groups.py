@@ -90,7 +90,7 @@ class ConsumerGroupHandlers:
             assignor=request.server_assignor,
             owned=owned_partitions(request.topic_partitions),
             client_id=context.client_id,
-            client_host=context.client_host,
+            client_host=f"/{context.client_host}",  # with the slash that Java prints
         )
         check_heartbeat(beat, context.api_version, self._consumer_groups.config.assignors)
         if beat.is_joining and not beat.member_id:

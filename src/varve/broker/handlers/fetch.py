@@ -20,9 +20,9 @@ from varve.broker.event_loop import EventLoop, Timer
 from varve.broker.fetch_sessions import FetchSessions, SessionUse
 from varve.broker.log_watch import LogWatch
 from varve.broker.partition_table import PartitionTable
-from varve.errors import OffsetOutOfRangeError, VarveError
+from varve.errors import OffsetOutOfRangeError, StorageError, VarveError
 from varve.format.compression import Codec
-from varve.log.log_reader import FileRange
+from varve.log.log_reader import FileRange, LogView
 from varve.log.partition_log import PartitionLog
 from varve.protocol.error_code import ErrorCode
 from varve.protocol.fetch_request import (
@@ -38,17 +38,30 @@ logger = logging.getLogger(__name__)
 
 _READ_COMMITTED: Final = 1
 _FIRST_WITH_ZSTD: Final = 10
-_CONSUMER: Final = -1  # the replica id of those who are none
-_DEBUGGER: Final = -2
+# Who asks for archived records waits this long for them, also when it wants no waiting at all.
+_ARCHIVE_WAIT_MS: Final = 500
 
-# What the archive answered, by log and offset; None while it has not.
-ArchivedRanges = dict[tuple[PartitionLog, int], FileRange | Exception | None]
+# What is read from an archive: which log, from which offset, how many bytes.
+ArchivedPlace = tuple[PartitionLog, int, int]
+ArchivedRange = FileRange | Exception | None
 
 
 class _PendingFetch:
     """One fetch, from its arrival to its answer."""
 
-    __slots__ = ("answer", "handler", "is_over", "logs", "ranges", "request", "timer", "use")
+    __slots__ = (
+        "answer",
+        "handler",
+        "is_late",
+        "is_over",
+        "logs",
+        "marks",
+        "ranges",
+        "reading",
+        "request",
+        "timer",
+        "use",
+    )
 
     def __init__(
         self, handler: "FetchHandler", answer: Answer, request: FetchRequest, use: SessionUse
@@ -58,8 +71,11 @@ class _PendingFetch:
         self.request = request
         self.use = use
         self.logs: list[PartitionLog] = []
+        self.marks: list[Offset] = []  # where each log's high watermark was when it was looked at
         self.timer: Timer | None = None
-        self.ranges: ArchivedRanges = {}  # what workers found in the archive
+        self.reading: set[ArchivedPlace] = set()  # what an archive has been asked for
+        self.ranges: dict[ArchivedPlace, ArchivedRange] = {}  # and what it answered
+        self.is_late = False
         self.is_over = False
 
     def log_moved(self, log: PartitionLog) -> None:
@@ -86,6 +102,7 @@ class FetchHandler:
         self._workers = workers
         self._bytes_max = bytes_max
         self._waiting: dict[_PendingFetch, None] = {}
+        self._reads: dict[ArchivedPlace, list[_PendingFetch]] = {}  # who waits for each
 
     @property
     def waiting_count(self) -> int:
@@ -98,12 +115,12 @@ class FetchHandler:
         pending = _PendingFetch(self, answer, request, use)
         if use.error_code:
             self._respond(pending, [])
-        elif not self._try(pending, is_last=request.max_wait_ms <= 0 or not use.parts):
+        elif not self._try(pending):
             self._wait(pending)
 
     def look_again(self, pending: _PendingFetch) -> None:
         """A log has moved, or the archive has answered."""
-        if not pending.is_over and self._try(pending, is_last=False):
+        if not pending.is_over and self._try(pending):
             self._stop_waiting(pending)
 
     def finish_all(self) -> None:
@@ -120,14 +137,22 @@ class FetchHandler:
 
     def _wait(self, pending: _PendingFetch) -> None:
         self._waiting[pending] = None
-        delay_s = pending.request.max_wait_ms / 1000
-        pending.timer = self._loop.call_later(delay_s, lambda: self._time_over(pending))
+        wait_ms = pending.request.max_wait_ms
+        if pending.reading:
+            wait_ms = max(wait_ms, _ARCHIVE_WAIT_MS)
+        pending.timer = self._loop.call_later(wait_ms / 1000, lambda: self._time_over(pending))
         for log in pending.logs:
             self._watch.await_progress(log, pending)
+        # A log may have moved between the look and the entry; then nobody would tell us.
+        for log, mark in zip(pending.logs, pending.marks, strict=True):
+            if log.local_view.high_watermark != mark or log.is_closed:
+                self.look_again(pending)
+                return
 
     def _time_over(self, pending: _PendingFetch) -> None:
         if not pending.is_over:
-            self._try(pending, is_last=True)
+            pending.is_late = True
+            self._try(pending)
             self._stop_waiting(pending)
 
     def _stop_waiting(self, pending: _PendingFetch) -> None:
@@ -139,16 +164,19 @@ class FetchHandler:
 
     # --- planning an answer ------------------------------------------------------------------
 
-    def _try(self, pending: _PendingFetch, *, is_last: bool) -> bool:
+    def _try(self, pending: _PendingFetch) -> bool:
         """Answer, if there is enough to answer with or this is the last look."""
         request = pending.request
+        is_last = pending.is_late or request.max_wait_ms <= 0 or not pending.use.parts
         plan = _FetchPlan(self, pending, min(request.max_bytes, self._bytes_max))
         for part in pending.use.parts:
             plan.add(part)
-        pending.logs = plan.logs
-        if plan.archived and not is_last:
-            self._read_archive(pending, plan.archived)
-            return False
+        pending.logs, pending.marks = plan.logs, plan.marks
+        if not pending.is_late:
+            for place in plan.archived:
+                self._read_archive(pending, place)
+            if pending.reading and not plan.is_urgent:
+                return False  # or partitions that always have something would be all it ever gets
         if not (is_last or plan.is_urgent or plan.size >= request.min_bytes):
             return False
         self._respond(pending, plan.parts)
@@ -181,29 +209,37 @@ class FetchHandler:
 
     # --- the archive -------------------------------------------------------------------------
 
-    def _read_archive(
-        self, pending: _PendingFetch, wanted: list[tuple[PartitionLog, FetchPartition]]
-    ) -> None:
-        """Archived segments are fetched by a worker, and the fetch goes on when they are here."""
+    def _read_archive(self, pending: _PendingFetch, place: ArchivedPlace) -> None:
+        """Archived segments are fetched by a worker, and the fetch goes on when they are here.
+
+        Who asks for the same while that takes long waits for the same worker.
+        """
+        pending.reading.add(place)
+        waiting = self._reads.get(place)
+        if waiting is not None:
+            waiting.append(pending)
+            return
+        self._reads[place] = [pending]
+        log, offset, bytes_max = place
 
         def read() -> None:
-            found: ArchivedRanges = {}
-            for log, part in wanted:
-                key = (log, part.offset)
-                try:
-                    found[key] = log.read_range(part.offset, max_bytes=part.max_bytes)
-                except (VarveError, OSError) as error:
-                    found[key] = error
+            found: ArchivedRange
+            try:
+                found = log.read_range(offset, max_bytes=bytes_max)
+            except (VarveError, OSError) as error:
+                found = error
+            except Exception:
+                logger.exception("%s: reading the archive at %d failed", log.name, offset)
+                found = StorageError(f"{log.name}: reading the archive failed")
             self._loop.call_soon(lambda: arrived(found))
 
-        def arrived(found: ArchivedRanges) -> None:
-            pending.ranges.update(found)
-            self.look_again(pending)
+        def arrived(found: ArchivedRange) -> None:
+            for waiting in self._reads.pop(place):
+                waiting.reading.discard(place)
+                waiting.ranges[place] = found
+                self.look_again(waiting)
 
-        if all((log, part.offset) not in pending.ranges for log, part in wanted):
-            for log, part in wanted:
-                pending.ranges[log, part.offset] = None
-            self._workers.submit(read)
+        self._workers.submit(read)
 
 
 class _FetchPlan:
@@ -212,14 +248,15 @@ class _FetchPlan:
     def __init__(self, handler: FetchHandler, pending: _PendingFetch, bytes_left: int) -> None:
         self.parts: list[FetchedPart] = []
         self.logs: list[PartitionLog] = []
-        self.archived: list[tuple[PartitionLog, FetchPartition]] = []
+        self.marks: list[Offset] = []
+        self.archived: list[ArchivedPlace] = []
         self.size = 0
         self.is_urgent = False  # an error, or news that must not wait
         self._find_log: Callable[[FetchPartition], PartitionLog | ErrorCode] = handler.find_log
         self._version = pending.answer.header.api_version
         self._is_committed = pending.request.isolation_level == _READ_COMMITTED
-        self._ranges = pending.ranges
-        self._bytes_left = bytes_left
+        self._pending = pending
+        self._bytes_max = self._bytes_left = bytes_left
 
     def add(self, part: FetchPartition) -> None:
         log = self._find_log(part)
@@ -227,26 +264,32 @@ class _FetchPlan:
             self._add_error(part, log)
             return
         self.logs.append(log)
-        refused = self._refusal(log, part)
-        if refused is not None:
-            self._add_error(part, refused)
-            return
-        diverging = _diverging(log, part)
-        if diverging is not None:
-            self.is_urgent = True
-            self.parts.append(self._part(log, part, None, diverging))
-            return
         try:
-            self.parts.append(self._part(log, part, self._range(log, part)))
+            view = log.view()  # an archive is part of it, and may fail
+            self.marks.append(view.high_watermark)
+            self.parts.append(self._look_at(log, view, part))
         except OffsetOutOfRangeError as error:
             self._add_error(part, error_code(error))
         except (VarveError, OSError) as error:
             logger.error("%s: a fetch at %d failed: %s", log.name, part.offset, error)
             self._add_error(part, error_code(error))
 
+    def _look_at(self, log: PartitionLog, view: LogView, part: FetchPartition) -> FetchedPart:
+        refused = self._refusal(log, part)
+        if refused is not None:
+            return self._error(part, refused)
+        diverging = _diverging(log, part)
+        if diverging is not None:
+            self.is_urgent = True
+            return self._part(log, part, None, diverging)
+        return self._part(log, part, self._range(log, view, part))
+
     def _add_error(self, part: FetchPartition, code: ErrorCode) -> None:
+        self.parts.append(self._error(part, code))
+
+    def _error(self, part: FetchPartition, code: ErrorCode) -> FetchedPart:
         self.is_urgent = True
-        self.parts.append(FetchedPart(part.topic, part.partition, code))
+        return FetchedPart(part.topic, part.partition, code)
 
     def _refusal(self, log: PartitionLog, part: FetchPartition) -> ErrorCode | None:
         if part.leader_epoch >= 0:
@@ -260,14 +303,11 @@ class _FetchPlan:
             return ErrorCode.unsupported_compression_type
         return None
 
-    def _range(self, log: PartitionLog, part: FetchPartition) -> FileRange | None:
+    def _range(self, log: PartitionLog, view: LogView, part: FetchPartition) -> FileRange | None:
         """The records to hand out. Raises `OffsetOutOfRangeError`."""
-        view = log.view()
         offset = part.offset
         if not view.start <= offset <= max(view.high_watermark, log.end_offset):
-            raise OffsetOutOfRangeError(
-                Offset(offset), start=view.start, end=view.high_watermark
-            )
+            raise OffsetOutOfRangeError(Offset(offset), start=view.start, end=view.high_watermark)
         if offset >= view.high_watermark:
             return None
         limit = min(part.max_bytes, self._bytes_left)
@@ -286,11 +326,12 @@ class _FetchPlan:
         return found
 
     def _archived_range(self, log: PartitionLog, part: FetchPartition) -> FileRange | None:
-        key = (log, part.offset)
-        if key not in self._ranges:
-            self.archived.append((log, part))
+        place = (log, part.offset, min(part.max_bytes, self._bytes_max))
+        if place not in self._pending.ranges:
+            if place not in self._pending.reading:
+                self.archived.append(place)
             return None
-        found = self._ranges[key]
+        found = self._pending.ranges[place]
         if isinstance(found, Exception):
             raise found
         if found is not None:

@@ -174,7 +174,7 @@ class ProduceHandler:
             0,
             placed.base_offset,
             placed.timestamp_ms if log.config.is_log_append_time else -1,
-            log.start_offset,
+            log.known_start_offset,
         )
 
     def _await(self, waiting: _Waiting, timeout_ms: int) -> None:
