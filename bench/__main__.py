@@ -7,11 +7,12 @@ reached is reported, not an error: the exit status is 0 unless something broke.
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -23,24 +24,33 @@ from bench.report import render_markdown, render_notes, render_table, write_json
 from varve.quantities import GIB
 
 ROOT = Path(__file__).resolve().parent.parent
-SUITES = ("embedded", "compaction")  # each the name of a module here with a function `row_makers`
+SUITES = (
+    "embedded",
+    "compaction",
+    "broker",
+)  # each the name of a module here with a function `row_makers`
 RUNS = 3
 
 
 def main() -> int:
     options = _parse(sys.argv[1:])
+    # Leave the usual way when asked to end, so that servers are stopped and files removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with _scratch_directory(options.dir, is_quick=options.quick) as directory:
         machine = describe_machine(directory)
-        context = Context(
-            directory=directory,
-            is_quick=options.quick,
-            runs=RUNS,
-            say=lambda text: print(f"bench: {text}", file=sys.stderr, flush=True),
-        )
         started = time.monotonic()
         warm_memory(directory / "memory", (1 if options.quick else 2) * GIB)
-        rows = list(_rows(options.suite, context, options.only))
+        with ExitStack() as resources:
+            context = Context(
+                directory=directory,
+                is_quick=options.quick,
+                runs=RUNS,
+                say=lambda text: print(f"bench: {text}", file=sys.stderr, flush=True),
+                resources=resources,
+            )
+            rows = list(_rows(options.suite, context, options.only))
         machine["load"] += f", {os.getloadavg()[0]:.2f} after it"
+        machine |= context.facts
     if not rows:
         raise SystemExit(f"bench: no rows of {options.suite} have {options.only!r} in their name")
     if options.json is not None:
@@ -83,7 +93,7 @@ def _rows(suite: str, context: Context, only: str) -> Iterator[Row]:
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="script/bench", description="Measures Varve.")
     parser.add_argument("suite", nargs="?", choices=SUITES, default=SUITES[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
+    parser.add_argument("--quick", action="store_true", help="small sizes, rough figures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures and samples")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--only", default="", metavar="TEXT", help="rows with TEXT in their name")

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from bench.process_tree import descendants_cpu_seconds
 from varve.format import kernels
 from varve.quantities import GIB
 
@@ -59,8 +60,8 @@ def _busy_seconds() -> float | None:
 
 
 def _own_seconds() -> float:
-    """With children that have ended; a suite waits for its own."""
-    return sum(os.times()[:4])
+    """With children, those that have ended and those that still run."""
+    return sum(os.times()[:4]) + descendants_cpu_seconds(os.getpid())
 
 
 def _cpu_model() -> str:

@@ -6,7 +6,8 @@ of each, again and again. Whatever else the machine does at the time falls on al
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
@@ -25,6 +26,8 @@ class Context:
     is_quick: bool
     runs: int
     say: Callable[[str], None]
+    resources: ExitStack = field(default_factory=ExitStack)  # closed when the suite has ended
+    facts: dict[str, str] = field(default_factory=dict)  # on its peers, printed with the machine's
 
     def pick(self, full: int, quick: int) -> int:
         """A size of the workload."""

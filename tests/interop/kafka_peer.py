@@ -199,6 +199,15 @@ class KafkaBroker:
 
     def start(self, *, timeout_s: float = 60) -> None:
         """Format the directories where they are new, start, and return once clients are served."""
+        self.launch()
+        try:
+            self._wait_until_ready(timeout_s)
+        except BaseException:
+            self.kill()
+            raise
+
+    def launch(self) -> None:
+        """Format the directories where they are new, start, and return at once."""
         assert self._process is None, "already started"
         self._work_dir.mkdir(parents=True, exist_ok=True)
         for directory in self._log_dirs:
@@ -217,11 +226,6 @@ class KafkaBroker:
                 stdout=console,
                 stderr=subprocess.STDOUT,
             )
-        try:
-            self._wait_until_ready(timeout_s)
-        except BaseException:
-            self.kill()
-            raise
 
     def stop(self, *, timeout_s: float = 60) -> None:
         """Shut down as an operator would: logs flushed, the clean-shutdown marker written."""

@@ -1,0 +1,43 @@
+"""The server beside Apache Kafka and Redis: the same clients, the same settings, equal durability.
+
+Servers run on one core and clients on another. A client on the wire sends prebuilt requests and
+is far from its own limit; librdkafka and Java show what an application sees. Everything listens on
+loopback, on free ports, and is stopped at the end.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from bench.broker_consume_rows import consume_rows
+from bench.broker_durable_rows import durable_rows
+from bench.broker_latency_rows import latency_rows
+from bench.broker_process_rows import memory_after_load_rows, start_rows
+from bench.broker_produce_rows import (
+    java_produce_rows,
+    librdkafka_produce_rows,
+    wire_produce_rows,
+)
+from bench.broker_servers import DISK, OS
+from bench.broker_stage import Stage
+from bench.measure import Context, Row
+from varve.quantities import KIB
+
+
+def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
+    """Each makes the rows of one kind of load; the servers stay up from the first to the last."""
+    stage = Stage()
+    return {
+        "start": partial(start_rows, stage=stage),
+        "produce 1 KiB, wire": partial(wire_produce_rows, stage=stage, value_size=KIB),
+        "produce 100 B, wire": partial(wire_produce_rows, stage=stage, value_size=100),
+        "produce 1 KiB, librdkafka": partial(librdkafka_produce_rows, stage=stage, value_size=KIB),
+        "produce 100 B, librdkafka": partial(librdkafka_produce_rows, stage=stage, value_size=100),
+        "produce 1 KiB, Java": partial(java_produce_rows, stage=stage, value_size=KIB),
+        "produce 100 B, Java": partial(java_produce_rows, stage=stage, value_size=100),
+        "consume 1 KiB": partial(consume_rows, stage=stage, value_size=KIB),
+        "consume 100 B": partial(consume_rows, stage=stage, value_size=100),
+        "latency os": partial(latency_rows, stage=stage, durability=OS, is_judged=True),
+        "latency disk": partial(latency_rows, stage=stage, durability=DISK, is_judged=False),
+        "50 connections": partial(durable_rows, stage=stage),
+        "memory after load": partial(memory_after_load_rows, stage=stage),
+    }

@@ -1,0 +1,266 @@
+"""Servers of Kafka's protocol as processes under load: Varve's and Apache Kafka's.
+
+Durability means the same for both. "os": a record is acknowledged once the operating system has
+it, which is Kafka's default and `durability=os` here. "disk": once it is on the disk, which is
+`flush.messages=1` there and `durability=disk` here.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Final, Protocol
+
+from bench.kafka_wire import api_versions_frame
+from bench.wire_load import HOST, ask, wait_for_topic
+from interop.kafka_peer import KafkaBroker, KafkaTools, KafkaUnavailableError, kafka_version
+
+ROOT = Path(__file__).resolve().parent.parent
+OS: Final = "os"
+DISK: Final = "disk"
+
+_START_TIMEOUT_S: Final = 60.0
+_STOP_TIMEOUT_S: Final = 30.0
+# Kafka's own start script gives its broker this heap.
+_KAFKA_HEAP: Final = ("-Xms1G", "-Xmx1G")
+# Files of a deleted topic go at once instead of after a minute: a run writes gigabytes.
+_ANY_TOPIC: Final = {"file.delete.delay.ms": "100"}
+
+_numbers = count()
+
+
+class ServerFailedError(Exception):
+    """A server did not start or did not stop; the message holds what it printed."""
+
+
+class BrokerServer(Protocol):
+    """A server that may be started, loaded and ended. One at a time runs in a directory."""
+
+    name: str
+    port: int
+
+    @property
+    def pid(self) -> int: ...
+
+    def launch(self) -> None:
+        """Start the process and return at once."""
+
+    def stop(self) -> None:
+        """End it as an operator would; nothing to do where it does not run."""
+
+    def kill(self) -> None:
+        """End it at once; its data will not be asked for again."""
+
+    def label(self, durability: str) -> str:
+        """Its name in a row of that durability."""
+
+    def topic_config(self, durability: str) -> Mapping[str, str]:
+        """What a topic is created with for that durability."""
+
+    def printed(self) -> str:
+        """The last of what it had to say."""
+
+
+class VarveServer:
+    """`varve serve` in an interpreter of its own."""
+
+    def __init__(self, directory: Path, *, command_prefix: Sequence[str] = ()) -> None:
+        self.name = "Varve"
+        self.port = free_port()
+        self._directory = directory
+        self._command_prefix = tuple(command_prefix)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    def launch(self) -> None:
+        assert self._process is None, "already started"
+        self._directory.mkdir(parents=True, exist_ok=True)
+        where = ("--dir", str(self._directory / "data"), "--host", HOST, "--port", str(self.port))
+        with open(self._directory / "console.log", "wb") as console:
+            self._process = subprocess.Popen(
+                [*self._command_prefix, sys.executable, "-m", "varve", "serve", *where],
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                # No settings of this user or directory.
+                cwd=self._directory,
+                env={key: os.environ[key] for key in os.environ if not key.startswith("VARVE_")},
+            )
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def label(self, durability: str) -> str:
+        return self.name
+
+    def topic_config(self, durability: str) -> Mapping[str, str]:
+        return {**_ANY_TOPIC, "durability": durability}
+
+    def printed(self) -> str:
+        return _end_of(self._directory / "console.log")
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise ServerFailedError(
+                f"varve serve did not stop in {_STOP_TIMEOUT_S:.0f} s\n{self.printed()}"
+            ) from None
+
+
+class KafkaServer:
+    """Apache Kafka as its start script runs it: broker and controller in one process."""
+
+    def __init__(
+        self, tools: KafkaTools, directory: Path, *, command_prefix: Sequence[str] = ()
+    ) -> None:
+        self.name = f"Kafka {kafka_version()}"
+        self._broker = KafkaBroker(
+            tools,
+            log_dirs=[directory / "data"],
+            work_dir=directory,
+            jvm_options=_KAFKA_HEAP,
+            command_prefix=command_prefix,
+        )
+        self.port = self._broker.port
+
+    @property
+    def pid(self) -> int:
+        return self._broker.pid
+
+    def launch(self) -> None:
+        self._broker.launch()
+
+    def stop(self) -> None:
+        self._broker.stop()
+
+    def kill(self) -> None:
+        self._broker.kill()
+
+    def label(self, durability: str) -> str:
+        return f"{self.name}, {'default' if durability == OS else 'flush.messages=1'}"
+
+    def topic_config(self, durability: str) -> Mapping[str, str]:
+        return _ANY_TOPIC if durability == OS else {**_ANY_TOPIC, "flush.messages": "1"}
+
+    def printed(self) -> str:
+        return _end_of(self._broker.server_log)
+
+
+def find_kafka() -> KafkaTools:
+    """Kafka's jars, fetched where they are not here yet; KafkaUnavailableError says why not."""
+    fetched = subprocess.run(
+        [ROOT / "script" / "fetch-kafka"], stdout=subprocess.PIPE, text=True, check=False
+    )
+    if fetched.returncode != 0:
+        raise KafkaUnavailableError(fetched.stdout.strip() or "script/fetch-kafka failed")
+    return KafkaTools.find()
+
+
+# --- what is done with either -----------------------------------------------------------------
+
+
+@contextmanager
+def running(server: BrokerServer) -> Iterator[BrokerServer]:
+    """Serving inside, killed afterwards."""
+    server.launch()
+    try:
+        wait_until_serving(server)
+        yield server
+    finally:
+        server.kill()
+
+
+def wait_until_serving(server: BrokerServer) -> None:
+    """Until it answers ApiVersions."""
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while True:
+        try:
+            ask(server.port, api_versions_frame())
+        except OSError:
+            if time.monotonic() > deadline or not is_running(server):
+                raise ServerFailedError(
+                    f"{server.name} did not start\n{server.printed()}"
+                ) from None
+            time.sleep(0.02)
+        else:
+            return
+
+
+def is_running(server: BrokerServer) -> bool:
+    """A process that ended and was not waited for yet counts as ended."""
+    try:
+        state = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return not Path("/proc/self").exists()  # no /proc: the deadline decides
+    return state != "Z"
+
+
+def create_topic(server: BrokerServer, durability: str, *, name: str | None = None) -> str:
+    """A topic of one partition, ready to be written; return its name."""
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    topic = name or f"bench-{next(_numbers)}"
+    admin = AdminClient(client_of(server))
+    wanted = NewTopic(
+        topic, num_partitions=1, replication_factor=1, config=dict(server.topic_config(durability))
+    )
+    admin.create_topics([wanted])[topic].result(_START_TIMEOUT_S)
+    wait_for_topic(server.port, topic)
+    return topic
+
+
+def delete_topic(server: BrokerServer, topic: str) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient(client_of(server))
+    admin.delete_topics([topic])[topic].result(_START_TIMEOUT_S)
+
+
+@contextmanager
+def new_topic(server: BrokerServer, durability: str) -> Iterator[str]:
+    """A topic that is gone afterwards; after a failure all of the server's data is."""
+    topic = create_topic(server, durability)
+    yield topic
+    delete_topic(server, topic)
+
+
+def client_of(server: BrokerServer) -> dict[str, str | int | float | bool]:
+    """Settings of every librdkafka client. What goes wrong is raised, so nothing is logged."""
+    return {"bootstrap.servers": f"{HOST}:{server.port}", "log_level": 0}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def remove_data(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _end_of(path: Path) -> str:
+    return path.read_text(errors="replace")[-4000:] if path.exists() else ""

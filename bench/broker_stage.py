@@ -1,0 +1,264 @@
+"""Where the broker suite plays: servers on one core, clients on another, rows of what happened."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from bench.broker_servers import (
+    OS,
+    BrokerServer,
+    KafkaServer,
+    VarveServer,
+    find_kafka,
+    free_port,
+    new_topic,
+    running,
+)
+from bench.kafka_wire import produce_frames
+from bench.measure import Context, Row, Target, measure_in_turns, samples
+from bench.null_server import null_server
+from bench.pinning import Cores, choose_cores, client_pinned
+from bench.process_tree import tree_cpu_seconds
+from bench.redis_peer import RedisUnavailableError, redis_version
+from bench.wire_load import fetch_all, pipeline_produce
+from bench.workload import fresh_path
+from interop.kafka_peer import KafkaTools, KafkaUnavailableError, kafka_version
+from varve.quantities import KIB, MIB
+
+VARVE: Final = "Varve"
+
+_WARM_UP_S: Final = 15.0
+_WARM_UP_QUICK_S: Final = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a client got done, and what it cost the server."""
+
+    records: int
+    value_bytes: int  # of all records together
+    seconds: float
+    server_cpu_s: float | None = None
+
+    @property
+    def records_per_s(self) -> float:
+        return self.records / self.seconds
+
+    @property
+    def mb_per_s(self) -> float:
+        return self.value_bytes / self.seconds / 1e6
+
+    @property
+    def cpu_s_per_million(self) -> float | None:
+        if self.server_cpu_s is None:
+            return None
+        return self.server_cpu_s / self.records * 1e6
+
+
+class Stage:
+    """The servers of one run of the suite.
+
+    `servers` starts them at the first call and leaves them running, each on its own data, until
+    the context's resources are closed: a Java server that was started for every row would be
+    measured before it is at its full speed.
+    """
+
+    def __init__(self) -> None:
+        self._servers: list[BrokerServer] = []
+        self._kafka: KafkaTools | None = None
+        self._cores: Cores | None = None
+        self._null_port: int | None = None
+        self._is_set = False
+        self.absent: dict[str, str] = {}  # peer -> why it is not here
+
+    @property
+    def command_prefix(self) -> tuple[str, ...]:
+        """What puts a server on its core."""
+        return () if self._cores is None else self._cores.server_prefix
+
+    @property
+    def kafka(self) -> KafkaTools | None:
+        return self._kafka
+
+    def set_up(self, context: Context) -> None:
+        """Find the peers and move this process to its core; once."""
+        if self._is_set:
+            return
+        self._is_set = True
+        self._cores = choose_cores()
+        if self._cores is None:
+            context.say("servers and clients are not pinned: that takes taskset and two cores")
+        context.resources.enter_context(client_pinned(self._cores))
+        try:
+            self._kafka = find_kafka()
+        except KafkaUnavailableError as error:
+            self.absent["Kafka"] = str(error)
+        try:
+            redis_version()
+        except RedisUnavailableError as error:
+            self.absent["Redis"] = str(error)
+        for peer, reason in self.absent.items():
+            context.say(f"{peer} skipped: {reason}")
+        context.facts.update(self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        """What a reader of the table wants to know of the peers."""
+        cores, absent = self._cores, self.absent
+        return {
+            "pinned": "no"
+            if cores is None
+            else f"servers to core {cores.server}, clients to core {cores.client}",
+            "kafka": f"skipped: {absent['Kafka']}" if "Kafka" in absent else kafka_version(),
+            "redis": f"skipped: {absent['Redis']}" if "Redis" in absent else redis_version(),
+        }
+
+    def new_servers(self, directory: Path) -> list[BrokerServer]:
+        """Varve, and Kafka where there is one, neither started; their data below `directory`."""
+        prefix = self.command_prefix
+        servers: list[BrokerServer] = [
+            VarveServer(fresh_path(directory, "varve"), command_prefix=prefix)
+        ]
+        if self._kafka is not None:
+            path = fresh_path(directory, "kafka")
+            servers.append(KafkaServer(self._kafka, path, command_prefix=prefix))
+        return servers
+
+    def servers(self, context: Context) -> list[BrokerServer]:
+        """The same running servers at each call, Varve first."""
+        self.set_up(context)
+        if not self._servers:
+            for server in self.new_servers(context.directory):
+                context.resources.enter_context(running(server))
+                _warm_up(server, seconds=_WARM_UP_QUICK_S if context.is_quick else _WARM_UP_S)
+                self._servers.append(server)
+        return self._servers
+
+    def judge(self, durability: str) -> str | None:
+        """What Kafka is called in a row of that durability; None where there is none."""
+        names = [s.label(durability) for s in self._servers if s.name != VARVE]
+        return names[0] if names else None
+
+    def null_port(self, context: Context) -> int:
+        """A server that keeps nothing, on the servers' core; see `null_server`."""
+        self.set_up(context)
+        if self._null_port is None:
+            self._null_port = free_port()
+            context.resources.enter_context(
+                null_server(self._null_port, command_prefix=self.command_prefix)
+            )
+        return self._null_port
+
+    def note(self, text: str, *peers: str) -> str:
+        """`text`, and which of `peers` is missing and why."""
+        missing = [f"{peer} skipped: {self.absent[peer]}" for peer in peers if peer in self.absent]
+        return "; ".join(part for part in (text, *missing) if part)
+
+
+def _warm_up(server: BrokerServer, *, seconds: float) -> None:
+    """Until a Java server has compiled what the rows will ask of it; the same for all."""
+    size, records = KIB, 64 * KIB
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with new_topic(server, OS) as topic:
+            frames = produce_frames(
+                topic,
+                [bytes(size)] * 256,
+                batch_bytes=256 * size,
+                now_ms=time.time_ns() // 10**6,
+            )
+            sent = pipeline_produce(server.port, topic, frames, records)
+            fetch_all(server.port, topic, records=sent, max_bytes=MIB)
+
+
+def timed(server: BrokerServer, work: Callable[[], tuple[int, int]]) -> Load:
+    """`work` returns the records and the value bytes it got through."""
+    cpu_before, started = tree_cpu_seconds(server.pid), time.perf_counter()
+    records, value_bytes = work()
+    seconds, cpu_after = time.perf_counter() - started, tree_cpu_seconds(server.pid)
+    return Load(
+        records=records,
+        value_bytes=value_bytes,
+        seconds=seconds,
+        server_cpu_s=None if cpu_before is None or cpu_after is None else cpu_after - cpu_before,
+    )
+
+
+def measure_loads(
+    servers: Sequence[BrokerServer],
+    durability: str,
+    load: Callable[[BrokerServer], Load],
+    *,
+    runs: int,
+    warm_up: bool = True,
+    peers: Mapping[str, Callable[[], Load]] | None = None,
+) -> dict[str, list[Load]]:
+    """Loads by what the server is called in the row, Varve's first."""
+    subjects: dict[str, Callable[[], Load]] = {
+        server.label(durability): partial(load, server) for server in servers
+    }
+    return measure_in_turns(subjects | dict(peers or {}), runs=runs, warm_up=warm_up)
+
+
+def figure_row(
+    title: str,
+    durability: str,
+    unit: str,
+    figures: Mapping[str, Sequence[float]],
+    *,
+    judge: str | None = None,
+    ratio: float | None = None,
+    is_lower_better: bool = False,
+    note: str = "",
+) -> Row:
+    """Figures by name, Varve's among them, judged by the ratio to `judge` where that is there."""
+    others = {name: samples(name, values) for name, values in figures.items() if name != VARVE}
+    judging = None if judge is None else others.pop(judge, None)
+    return Row(
+        title=title,
+        durability=durability,
+        unit=unit,
+        varve=samples(VARVE, figures[VARVE]),
+        limit=judging,
+        peers=tuple(others.values()),
+        target=None if judging is None or ratio is None else Target(bound=ratio, is_ratio=True),
+        is_lower_better=is_lower_better,
+        note=note,
+    )
+
+
+def load_row(
+    title: str,
+    durability: str,
+    unit: str,
+    loads: Mapping[str, Sequence[Load]],
+    figure: Callable[[Load], float],
+    *,
+    judge: str | None = None,
+    ratio: float | None = None,
+    note: str = "",
+) -> Row:
+    figures = {name: [figure(load) for load in each] for name, each in loads.items()}
+    return figure_row(title, durability, unit, figures, judge=judge, ratio=ratio, note=note)
+
+
+def cpu_rows(title: str, durability: str, loads: Mapping[str, Sequence[Load]]) -> list[Row]:
+    """What the server's core did for a million records; no row where the system does not tell."""
+    known = {
+        name: [load.cpu_s_per_million for load in each if load.cpu_s_per_million is not None]
+        for name, each in loads.items()
+    }
+    figures = {name: values for name, values in known.items() if values}
+    if VARVE not in figures:
+        return []
+    return [
+        figure_row(
+            f"{title}, server's CPU",
+            durability,
+            "s/M records",
+            figures,
+            is_lower_better=True,
+        )
+    ]

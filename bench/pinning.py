@@ -1,0 +1,40 @@
+"""One core for the server, another for the client, so that neither runs on the other's time."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cores:
+    server: int
+    client: int
+
+    @property
+    def server_prefix(self) -> tuple[str, ...]:
+        """What goes before a server's command line."""
+        return ("taskset", "--cpu-list", str(self.server))
+
+
+def choose_cores() -> Cores | None:
+    """The first two this process may use; None where there are fewer or none can be chosen."""
+    if not hasattr(os, "sched_getaffinity") or shutil.which("taskset") is None:
+        return None
+    usable = sorted(os.sched_getaffinity(0))
+    return Cores(server=usable[0], client=usable[1]) if len(usable) > 1 else None
+
+
+@contextmanager
+def client_pinned(cores: Cores | None) -> Iterator[None]:
+    """This process, and what it starts from now on, on the client's core."""
+    if cores is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cores.client})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -1,0 +1,521 @@
+"""Fetch, field by field: waiting, limits, epochs, and what is said about partitions that are not there."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from wire.raw_client import RawClient
+from wire.record_requests import (
+    Wanted,
+    fetch,
+    fetch_body,
+    only_part,
+    produce,
+    produce_body,
+    receive_fetched,
+)
+
+import varve
+from fakes.client_batches import client_batch, marker_batch
+from varve.format.batch import BatchDecoder
+from varve.format.compression import Codec
+from varve.log.producer_state import MarkerFacts
+from varve.protocol.api_catalog import API_CATALOG, ApiKey
+from varve.protocol.error_code import ErrorCode
+from varve.quantities import Offset, ProducerId, TimestampMs
+
+BATCH = bytes(client_batch(b"one", b"two"))
+VERSIONS = range(API_CATALOG[ApiKey.FETCH].min_version, API_CATALOG[ApiKey.FETCH].max_version + 1)
+FIRST_WITH_TOPIC_ID = 13
+LONG_MS = 60_000
+
+
+@pytest.fixture
+def client(broker: varve.Broker) -> Iterator[RawClient]:
+    with RawClient(broker.bootstrap_servers) as connected:
+        yield connected
+
+
+@pytest.fixture
+def other(broker: varve.Broker) -> Iterator[RawClient]:
+    with RawClient(broker.bootstrap_servers) as connected:
+        yield connected
+
+
+def batches_of(part: Any) -> list[tuple[int, int]]:
+    """The base offset and record count of each whole batch."""
+    data = bytes(part.records or b"")
+    decoder = BatchDecoder(batches_max=1000)
+    count = decoder.scan(memoryview(data), 0, len(data))
+    assert decoder.sound_count() == count
+    return [
+        (batch.base_offset, batch.record_count)
+        for batch in map(decoder.batch, range(count))
+    ]
+
+
+def code_of(response: Any) -> ErrorCode:
+    ((part,),) = [topic.partitions for topic in response.responses]
+    return ErrorCode(part.error_code)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_brings_the_records(
+    broker: varve.Broker, client: RawClient, topic: str, version: int
+) -> None:
+    name = broker.store.topic(topic).topic_id if version >= FIRST_WITH_TOPIC_ID else topic
+    for _ in range(3):
+        produce(client, topic, BATCH)
+
+    part = only_part(fetch(client, [Wanted(topic=name, offset=2)], version=version))
+
+    assert batches_of(part) == [(2, 2), (4, 2)]
+    assert part.high_watermark == part.last_stable_offset == 6
+    assert version < 5 or part.log_start_offset == 0
+
+
+def test_a_fetch_from_inside_a_batch_brings_the_whole_batch(client: RawClient, topic: str) -> None:
+    produce(client, topic, bytes(client_batch(*[b"%d" % number for number in range(10)])))
+    produce(client, topic, BATCH)
+
+    part = only_part(fetch(client, [Wanted(topic=topic, offset=7)]))
+
+    assert batches_of(part) == [(0, 10), (10, 2)]
+
+
+# --- waiting ------------------------------------------------------------------------------------
+
+
+def test_a_waiting_fetch_is_answered_as_soon_as_something_is_appended(
+    broker: varve.Broker, client: RawClient, other: RawClient, topic: str
+) -> None:
+    started_s = time.monotonic()
+    for append in (
+        lambda: produce(other, topic, BATCH),
+        lambda: broker.store.topic(topic).append_many([(None, b"x"), (None, b"y")]),
+    ):
+        end = int(broker.store.topic(topic).partition(0).end_offset)
+        wanted = [Wanted(topic=topic, offset=end)]
+        client.send(ApiKey.FETCH, 12, fetch_body(12, wanted, max_wait_ms=LONG_MS))
+        await_waiting(broker, 1)
+
+        append()
+
+        assert batches_of(only_part(receive_fetched(client))) == [(end, 2)]
+    assert time.monotonic() - started_s < LONG_MS / 1000 / 2
+
+
+def await_waiting(broker: varve.Broker, count: int) -> None:
+    """Until so many fetches wait in the broker."""
+    fetches = broker._running().fetches
+    deadline_s = time.monotonic() + 60
+    while fetches.waiting_count != count:
+        assert time.monotonic() < deadline_s, fetches.waiting_count
+        time.sleep(0.001)
+
+
+def test_a_fetch_that_finds_nothing_waits_for_as_long_as_it_said(
+    client: RawClient, topic: str
+) -> None:
+    started_s = time.monotonic()
+
+    part = only_part(fetch(client, [Wanted(topic=topic)], max_wait_ms=300))
+
+    assert time.monotonic() - started_s >= 0.29
+    assert part.error_code == 0
+    assert not part.records
+    assert part.high_watermark == 0
+
+
+def test_a_fetch_waits_until_there_are_as_many_bytes_as_it_wants(
+    broker: varve.Broker, client: RawClient, other: RawClient, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(partitions=2)
+    wanted = [Wanted(topic=topic, partition=number) for number in range(2)]
+    body = fetch_body(12, wanted, max_wait_ms=LONG_MS, min_bytes=len(BATCH) + 1)
+    client.send(ApiKey.FETCH, 12, body)
+    await_waiting(broker, 1)
+
+    produce(other, topic, BATCH)
+    for _ in range(3):  # by then the data loop has looked again
+        only_part(fetch(other, [Wanted(topic=topic)]))
+    assert broker._running().fetches.waiting_count == 1
+    produce(other, topic, BATCH, partition=1)
+
+    response = receive_fetched(client)
+    parts = [part for answered in response.responses for part in answered.partitions]
+    assert [batches_of(part) for part in parts] == [[(0, 2)], [(0, 2)]]
+
+
+def test_a_fetch_that_wants_no_bytes_or_nothing_at_all_does_not_wait(
+    client: RawClient, topic: str
+) -> None:
+    started_s = time.monotonic()
+
+    fetch(client, [Wanted(topic=topic)], max_wait_ms=LONG_MS, min_bytes=0)
+    fetch(client, [], max_wait_ms=LONG_MS)
+
+    assert time.monotonic() - started_s < LONG_MS / 1000 / 2
+
+
+def test_an_error_is_told_at_once_with_what_the_others_have(
+    client: RawClient, topic: str, names: Iterator[str]
+) -> None:
+    produce(client, topic, BATCH)
+    wanted = [Wanted(topic=next(names)), Wanted(topic=topic)]
+
+    response = fetch(client, wanted, max_wait_ms=LONG_MS, min_bytes=1 << 20)
+
+    first, second = (answered.partitions[0] for answered in response.responses)
+    assert ErrorCode(first.error_code) is ErrorCode.unknown_topic_or_partition
+    assert batches_of(second) == [(0, 2)]
+
+
+def test_a_topic_that_is_deleted_ends_the_waiting(
+    broker: varve.Broker, client: RawClient, topic: str
+) -> None:
+    client.send(ApiKey.FETCH, 12, fetch_body(12, [Wanted(topic=topic)], max_wait_ms=LONG_MS))
+    await_waiting(broker, 1)
+
+    broker.store.delete_topic(topic)
+
+    assert code_of(receive_fetched(client)) is ErrorCode.unknown_topic_or_partition
+
+
+def test_a_client_that_leaves_is_not_waited_for(
+    broker: varve.Broker, client: RawClient, topic: str
+) -> None:
+    client.send(ApiKey.FETCH, 12, fetch_body(12, [Wanted(topic=topic)], max_wait_ms=LONG_MS))
+    await_waiting(broker, 1)
+
+    client.socket.close()
+
+    await_waiting(broker, 0)
+
+
+# --- limits -------------------------------------------------------------------------------------
+
+
+def test_partitions_are_served_in_their_order_within_the_limit(
+    client: RawClient, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(partitions=3)
+    for partition in range(3):
+        for _ in range(2):
+            produce(client, topic, BATCH, partition=partition)
+    size = len(BATCH)
+    wanted = [Wanted(topic=topic, partition=number) for number in (2, 0, 1)]
+
+    response = fetch(client, wanted, max_bytes=3 * size)
+
+    parts = [part for answered in response.responses for part in answered.partitions]
+    assert [(part.partition_index, len(part.records or b"")) for part in parts] == [
+        (2, 2 * size),
+        (0, size),
+        (1, 0),
+    ]
+
+
+def test_the_first_batch_comes_whole_however_small_the_limits(
+    client: RawClient, topic: str
+) -> None:
+    large = bytes(client_batch(bytes(100_000)))
+    produce(client, topic, large)
+    produce(client, topic, large)
+
+    by_partition = only_part(fetch(client, [Wanted(topic=topic, max_bytes=10)]))
+    by_answer = only_part(fetch(client, [Wanted(topic=topic)], max_bytes=10))
+
+    assert batches_of(by_partition) == [(0, 1)]
+    assert batches_of(by_answer) == [(0, 1)]
+
+
+# --- partitions that are not there, offsets that are not, epochs that are others' ------------------
+
+
+def test_partitions_and_topics_that_are_not_there_are_told(
+    client: RawClient, topic: str, names: Iterator[str]
+) -> None:
+    def code(wanted: Wanted, version: int = 12) -> ErrorCode:
+        return code_of(fetch(client, [wanted], version=version))
+
+    assert code(Wanted(topic=next(names))) is ErrorCode.unknown_topic_or_partition
+    assert code(Wanted(topic=topic, partition=1)) is ErrorCode.unknown_topic_or_partition
+    assert code(Wanted(topic=UUID(int=5)), 13) is ErrorCode.unknown_topic_id
+
+
+@pytest.mark.parametrize("offset", [-1, 1, 5, 1 << 60])
+def test_an_offset_that_the_log_does_not_have_is_told(
+    broker: varve.Broker, client: RawClient, topic: str, offset: int
+) -> None:
+    for _ in range(2):
+        produce(client, topic, BATCH)
+    broker.store.topic(topic).partition(0).delete_before(2)
+
+    response = fetch(client, [Wanted(topic=topic, offset=offset)], max_wait_ms=LONG_MS)
+
+    assert code_of(response) is ErrorCode.offset_out_of_range
+
+
+def test_leader_epochs_that_are_not_the_present_one_are_refused(
+    broker: varve.Broker, client: RawClient, topic: str
+) -> None:
+    broker.store.topic(topic).partition(0).append_batch(client_batch(b"x"), leader_epoch=5)
+
+    def code(epoch: int) -> ErrorCode:
+        return code_of(fetch(client, [Wanted(topic=topic, leader_epoch=epoch)]))
+
+    assert code(-1) is ErrorCode.none
+    assert code(5) is ErrorCode.none
+    assert code(4) is ErrorCode.fenced_leader_epoch
+    assert code(6) is ErrorCode.unknown_leader_epoch
+
+
+def test_a_history_that_parts_from_ours_is_told_where(
+    broker: varve.Broker, client: RawClient, topic: str
+) -> None:
+    log = broker.store.topic(topic).partition(0)
+    for epoch in (1, 1, 3, 3):
+        log.append_batch(client_batch(b"x"), leader_epoch=epoch)
+
+    def diverging(offset: int, epoch: int) -> tuple[int, int] | None:
+        wanted = Wanted(topic=topic, offset=offset, last_fetched_epoch=epoch)
+        found = only_part(fetch(client, [wanted], max_wait_ms=LONG_MS)).diverging_epoch
+        return None if found is None or found.epoch < 0 else (found.epoch, found.end_offset)
+
+    assert diverging(2, 1) is None
+    assert diverging(3, 3) is None
+    assert diverging(3, 1) == (1, 2)
+    assert diverging(3, 2) == (1, 2)
+
+
+def test_zstd_topics_are_not_for_versions_that_do_not_know_it(
+    client: RawClient, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(compression_type="zstd")
+    produce(client, topic, BATCH)
+
+    old, new = (fetch(client, [Wanted(topic=topic)], version=version) for version in (9, 10))
+
+    assert code_of(old) is ErrorCode.unsupported_compression_type
+    assert code_of(new) is ErrorCode.none
+
+
+def test_read_committed_stops_at_open_transactions_and_names_the_aborted(
+    broker: varve.Broker, client: RawClient, topic: str
+) -> None:
+    """Transactions are not served; logs that have some are."""
+    log = broker.store.topic(topic).partition(0)
+
+    def append(producer_id: int, sequence: int) -> None:
+        log.append_batch(
+            client_batch(b"x", producer_id=producer_id, sequence=sequence, transactional=True)
+        )
+
+    append(1, 0)
+    log.append_marker(
+        marker_batch(1, is_abort=True),
+        MarkerFacts(
+            producer_id=ProducerId(1),
+            producer_epoch=0,
+            coordinator_epoch=0,
+            offset=Offset(0),
+            timestamp=TimestampMs(1),
+            is_abort=True,
+        ),
+    )
+    append(2, 0)
+
+    committed = only_part(fetch(client, [Wanted(topic=topic)], isolation_level=1))
+    uncommitted = only_part(fetch(client, [Wanted(topic=topic)], isolation_level=0))
+
+    assert committed.high_watermark == uncommitted.high_watermark == 3
+    assert committed.last_stable_offset == 2
+    assert batches_of(committed) == [(0, 1), (1, 1)]
+    assert [(t.producer_id, t.first_offset) for t in committed.aborted_transactions] == [(1, 0)]
+    assert batches_of(uncommitted) == [(0, 1), (1, 1), (2, 1)]
+
+
+# --- sessions -----------------------------------------------------------------------------------
+
+
+def session(
+    client: RawClient,
+    session_id: int,
+    epoch: int,
+    *wanted: Wanted,
+    forgotten: tuple[tuple[str, int], ...] = (),
+    **options: int,
+) -> Any:
+    return fetch(
+        client,
+        wanted,
+        session_id=session_id,
+        session_epoch=epoch,
+        forgotten=forgotten,
+        **options,
+    )
+
+
+def told(response: Any) -> list[tuple[str, int, int]]:
+    """Topic, partition and count of batches of what an answer holds."""
+    return [
+        (answered.topic, part.partition_index, len(batches_of(part)))
+        for answered in response.responses
+        for part in answered.partitions
+    ]
+
+
+def test_within_a_session_only_news_is_told(
+    client: RawClient, other: RawClient, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(partitions=2)
+    produce(other, topic, BATCH)
+
+    first = session(
+        client, 0, 0, *(Wanted(topic=topic, partition=number) for number in range(2))
+    )
+    nothing = session(client, first.session_id, 1, Wanted(topic=topic, offset=2))
+    produce(other, topic, BATCH, partition=1)
+    news = session(client, first.session_id, 2)
+
+    assert first.session_id > 0
+    assert told(first) == [(topic, 0, 1), (topic, 1, 0)]
+    assert (nothing.session_id, told(nothing)) == (first.session_id, [])
+    assert told(news) == [(topic, 1, 1)]
+
+
+def test_a_session_waits_for_what_it_remembers(
+    broker: varve.Broker, client: RawClient, other: RawClient, topic: str
+) -> None:
+    first = session(client, 0, 0, Wanted(topic=topic))
+    body = fetch_body(
+        12, [], session_id=first.session_id, session_epoch=1, max_wait_ms=LONG_MS
+    )
+    client.send(ApiKey.FETCH, 12, body)
+    await_waiting(broker, 1)
+
+    produce(other, topic, BATCH)
+
+    assert told(receive_fetched(client)) == [(topic, 0, 1)]
+
+
+def test_what_is_forgotten_is_not_told_any_more(
+    client: RawClient, other: RawClient, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(partitions=2)
+    first = session(
+        client, 0, 0, *(Wanted(topic=topic, partition=number) for number in range(2))
+    )
+
+    forgetting = session(client, first.session_id, 1, forgotten=((topic, 0),))
+    produce(other, topic, BATCH)
+    produce(other, topic, BATCH, partition=1)
+    after = session(client, first.session_id, 2)
+
+    assert told(forgetting) == []
+    assert told(after) == [(topic, 1, 1)]
+
+
+def test_a_mark_that_moves_is_news(
+    broker: varve.Broker, client: RawClient, other: RawClient, topic: str
+) -> None:
+    produce(other, topic, BATCH)
+    first = session(client, 0, 0, Wanted(topic=topic, offset=2))
+
+    broker.store.topic(topic).partition(0).delete_before(1)
+    moved = session(client, first.session_id, 1)
+    quiet = session(client, first.session_id, 2)
+
+    (part,) = moved.responses[0].partitions
+    assert (part.log_start_offset, part.records or b"") == (1, b"")
+    assert told(quiet) == []
+
+
+def test_a_partition_that_was_served_comes_last_next_time(
+    client: RawClient, other: RawClient, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(partitions=3)
+    for partition in range(3):
+        produce(other, topic, BATCH, partition=partition)
+    one = len(BATCH)
+
+    first = session(
+        client, 0, 0, *(Wanted(topic=topic, partition=n) for n in range(3)), max_bytes=one
+    )
+    served = [[part for _, part, count in told(first) if count]]
+    for epoch in (1, 2):
+        again = session(client, first.session_id, epoch, max_bytes=one)
+        served.append([part for _, part, count in told(again) if count])
+
+    assert served == [[0], [1], [2]]
+
+
+def test_unknown_sessions_and_wrong_epochs_are_refused(client: RawClient, topic: str) -> None:
+    first = session(client, 0, 0, Wanted(topic=topic))
+
+    unknown = session(client, first.session_id + 1, 1)
+    skipped = session(client, first.session_id, 2)
+    right = session(client, first.session_id, 1)
+
+    assert ErrorCode(unknown.error_code) is ErrorCode.fetch_session_id_not_found
+    assert ErrorCode(skipped.error_code) is ErrorCode.invalid_fetch_session_epoch
+    assert right.error_code == 0
+
+
+def test_a_session_ends_when_its_client_says_so(client: RawClient, topic: str) -> None:
+    first = session(client, 0, 0, Wanted(topic=topic))
+
+    last = session(client, first.session_id, -1, Wanted(topic=topic))
+    after = session(client, first.session_id, 1)
+
+    assert last.session_id == 0
+    assert ErrorCode(after.error_code) is ErrorCode.fetch_session_id_not_found
+
+
+def test_a_session_by_name_is_not_one_by_id(
+    broker: varve.Broker, client: RawClient, topic: str
+) -> None:
+    first = session(client, 0, 0, Wanted(topic=topic))
+
+    by_id = fetch(client, [], version=13, session_id=first.session_id, session_epoch=1)
+
+    assert ErrorCode(by_id.error_code) is ErrorCode.fetch_session_topic_id_error
+
+
+def test_without_room_for_sessions_everything_is_told_each_time() -> None:
+    slots = {"max.incremental.fetch.session.cache.slots": 1}
+    with (
+        varve.Broker(topics=["t"], config=slots) as broker,
+        RawClient(broker.bootstrap_servers) as client,
+    ):
+        first = session(client, 0, 0, Wanted(topic="t"))
+        second = session(client, 0, 0, Wanted(topic="t"))
+
+        assert first.session_id > 0
+        assert second.session_id == 0
+        assert told(second) == [("t", 0, 0)]
+
+
+# --- other things on the connection -------------------------------------------------------------
+
+
+def test_fetches_and_produces_share_a_connection(client: RawClient, topic: str) -> None:
+    for number in range(10):
+        client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, BATCH)]))
+        client.send(ApiKey.FETCH, 12, fetch_body(12, [Wanted(topic=topic, offset=2 * number)]))
+
+    for number in range(10):
+        client.receive(ApiKey.PRODUCE, 9)
+        assert batches_of(only_part(receive_fetched(client))) == [(2 * number, 2)]
+
+
+def test_compressed_records_come_as_they_are_stored(client: RawClient, topic: str) -> None:
+    batch = client_batch(b"x" * 1000, b"y" * 1000, codec=Codec.LZ4)
+    produce(client, topic, bytes(batch))
+
+    part = only_part(fetch(client, [Wanted(topic=topic)]))
+
+    assert bytes(part.records)[16:] == bytes(batch)[16:]  # all but the offset and the epoch

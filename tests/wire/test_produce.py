@@ -1,0 +1,278 @@
+"""Produce, field by field: what is refused and how, what comes back, and what acks mean."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from wire.raw_client import RawClient
+from wire.record_requests import produce, produce_body, receive_produced
+
+import varve
+from fakes.client_batches import NOW, client_batch, raw_batch, raw_record
+from varve.format.compression import Codec
+from varve.protocol.api_catalog import API_CATALOG, ApiKey
+from varve.protocol.error_code import ErrorCode
+from varve.protocol.messages import encode_request
+
+BATCH = bytes(client_batch(b"one", b"two", keys=[b"k", b"k"]))
+VERSIONS = range(API_CATALOG[ApiKey.PRODUCE].min_version, API_CATALOG[ApiKey.PRODUCE].max_version + 1)
+FIRST_WITH_TOPIC_ID = 13
+
+
+@pytest.fixture
+def client(broker: varve.Broker) -> Iterator[RawClient]:
+    with RawClient(broker.bootstrap_servers) as connected:
+        yield connected
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_is_answered_with_the_offset(
+    broker: varve.Broker, client: RawClient, topic: str, version: int
+) -> None:
+    name = broker.store.topic(topic).topic_id if version >= FIRST_WITH_TOPIC_ID else topic
+
+    first = produce(client, name, BATCH, version=version)
+    second = produce(client, name, BATCH, version=version)
+
+    assert (first.error_code, first.base_offset) == (0, 0)
+    assert (second.error_code, second.base_offset) == (0, 2)
+    assert version < 5 or second.log_start_offset == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_with_log_append_time_the_answer_says_when(
+    broker: varve.Broker, client: RawClient, make_topic: Callable[..., str], version: int
+) -> None:
+    topic = make_topic(message_timestamp_type="LogAppendTime")
+    name = broker.store.topic(topic).topic_id if version >= FIRST_WITH_TOPIC_ID else topic
+
+    answer = produce(client, name, BATCH, version=version)
+
+    (first, _) = broker.store.topic(topic).partition(0).read(0)
+    assert answer.log_append_time_ms == first.timestamp_ms > NOW
+
+
+def test_the_answer_says_where_the_log_starts(
+    broker: varve.Broker, client: RawClient, topic: str
+) -> None:
+    produce(client, topic, BATCH)
+    broker.store.topic(topic).partition(0).delete_before(2)
+
+    assert produce(client, topic, BATCH).log_start_offset == 2
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+REFUSED = {
+    "nothing": (b"", ErrorCode.invalid_record),
+    "null": (None, ErrorCode.invalid_record),
+    "two batches": (BATCH * 2, ErrorCode.invalid_record),
+    "a wrong checksum": (bytes(client_batch(b"x")[:-1]) + b"\x7f", ErrorCode.corrupt_message),
+    "noise": (bytes(range(200)), ErrorCode.invalid_record),
+    "half a header": (BATCH[:40], ErrorCode.corrupt_message),
+    "format 1": (
+        bytes(raw_batch(raw_record(), magic=1)),
+        ErrorCode.invalid_record,
+    ),
+    "a control batch": (
+        bytes(raw_batch(raw_record(), attributes=0x20, producer_id=1, producer_epoch=0)),
+        ErrorCode.invalid_record,
+    ),
+    "fewer records than it says": (bytes(raw_batch(raw_record(), count=2)), ErrorCode.invalid_record),
+    "compressed noise": (
+        bytes(raw_batch(b"this is not lz4", attributes=Codec.LZ4)),
+        ErrorCode.invalid_record,
+    ),
+    "an unknown codec": (bytes(raw_batch(raw_record(), attributes=5)), None),
+    "a record larger than the batch": (
+        bytes(raw_batch(raw_record(size=1000))),
+        ErrorCode.invalid_record,
+    ),
+    "a time in the far future": (
+        bytes(client_batch(b"x", timestamps=[NOW * 10])),
+        ErrorCode.invalid_timestamp,
+    ),
+    "too large a batch": (bytes(client_batch(bytes(20_000))), ErrorCode.message_too_large),
+}
+
+
+@pytest.mark.parametrize("version", [3, 7, 8, 12], ids=lambda version: f"v{version}")
+@pytest.mark.parametrize(("records", "code"), REFUSED.values(), ids=REFUSED)
+def test_records_that_break_a_rule_are_refused_and_the_connection_lives(
+    broker: varve.Broker,
+    client: RawClient,
+    make_topic: Callable[..., str],
+    records: bytes | None,
+    code: ErrorCode | None,
+    version: int,
+) -> None:
+    topic = make_topic(max_message_bytes=10_000)
+
+    answer = produce(client, topic, records, version=version)
+
+    assert answer.error_code != 0
+    assert code is None or ErrorCode(answer.error_code) is code
+    assert answer.base_offset == -1
+    assert version < 8 or answer.error_message
+    assert broker.store.topic(topic).partition(0).end_offset == 0
+    assert produce(client, topic, BATCH, version=version).base_offset == 0
+
+
+def test_records_without_a_key_are_named_where_keys_are_needed(
+    client: RawClient, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(cleanup_policy="compact")
+    batch = client_batch(b"a", b"b", b"c", keys=[b"k", None, None])
+
+    answer = produce(client, topic, bytes(batch))
+
+    assert ErrorCode(answer.error_code) is ErrorCode.invalid_record
+    assert [error.batch_index for error in answer.record_errors] == [1, 2]
+
+
+def test_zstd_is_refused_in_versions_that_do_not_know_it(client: RawClient, topic: str) -> None:
+    batch = bytes(client_batch(b"x" * 100, codec=Codec.ZSTD))
+
+    old, new = (produce(client, topic, batch, version=version) for version in (6, 7))
+
+    assert ErrorCode(old.error_code) is ErrorCode.unsupported_compression_type
+    assert new.error_code == 0
+
+
+def test_topics_that_are_not_there_or_not_for_clients_are_refused(
+    broker: varve.Broker, client: RawClient, topic: str, names: Iterator[str]
+) -> None:
+    broker.store.ensure_offsets_topic()
+    unknown_id = type(broker.store.topic(topic).topic_id)(int=7)
+
+    def code(name: object, **options: int) -> ErrorCode:
+        return ErrorCode(produce(client, name, BATCH, **options).error_code)  # type: ignore[arg-type]
+
+    assert code(next(names)) is ErrorCode.unknown_topic_or_partition
+    assert code(topic, partition=1) is ErrorCode.unknown_topic_or_partition
+    assert code(topic, partition=-1) is ErrorCode.unknown_topic_or_partition
+    assert code(unknown_id, version=13) is ErrorCode.unknown_topic_id
+    assert code("__consumer_offsets") is ErrorCode.invalid_topic_exception
+
+
+@pytest.mark.parametrize("acks", [2, -2, 100])
+def test_acks_that_mean_nothing_are_refused(client: RawClient, topic: str, acks: int) -> None:
+    answer = produce(client, topic, BATCH, acks=acks)
+
+    assert ErrorCode(answer.error_code) is ErrorCode.invalid_required_acks
+
+
+def test_transactions_are_refused(client: RawClient, topic: str) -> None:
+    body = produce_body(9, [(topic, 0, BATCH)], transactional_id="t")
+    client.send(ApiKey.PRODUCE, 9, body)
+
+    (answer,) = receive_produced(client, 9).responses
+    assert answer.partition_responses[0].error_code != 0
+
+
+def test_each_partition_of_a_request_is_answered_for_itself(
+    client: RawClient, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(partitions=2)
+    parts = [(topic, 0, BATCH), (topic, 7, BATCH), (topic, 1, b"nonsense" * 20), (topic, 1, BATCH)]
+    client.send(ApiKey.PRODUCE, 9, produce_body(9, parts))
+
+    answers = [
+        (part.index, part.error_code != 0, part.base_offset)
+        for topic_answer in receive_produced(client, 9).responses
+        for part in topic_answer.partition_responses
+    ]
+    assert answers == [(0, False, 0), (7, True, -1), (1, True, -1), (1, False, 0)]
+
+
+# --- acks 0 -------------------------------------------------------------------------------------
+
+
+def test_without_acks_there_is_no_answer(
+    broker: varve.Broker, client: RawClient, topic: str
+) -> None:
+    for _ in range(3):
+        client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, BATCH)], acks=0))
+    client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, BATCH)] * 2, acks=0))
+    sent = client.send(ApiKey.METADATA, 9, encode_request(ApiKey.METADATA, 9, {"topics": []}))
+
+    assert client.receive(ApiKey.METADATA, 9)[0] == sent
+    assert broker.store.topic(topic).partition(0).end_offset == 10
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_without_acks_an_error_closes_the_connection(
+    client: RawClient, topic: str, is_first: bool
+) -> None:
+    if not is_first:
+        produce(client, topic, BATCH)
+
+    client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 5, BATCH)], acks=0))
+
+    assert client.is_closed_by_broker()
+
+
+# --- idempotence --------------------------------------------------------------------------------
+
+
+def numbered(sequence: int, *, producer_id: int = 77, epoch: int = 0, count: int = 2) -> bytes:
+    batch = client_batch(
+        *[b"%d" % number for number in range(count)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        sequence=sequence,
+    )
+    return bytes(batch)
+
+
+@pytest.mark.parametrize("parts", [1, 2], ids=["alone", "with others"])
+def test_a_batch_that_comes_again_is_answered_as_the_first_and_not_stored(
+    broker: varve.Broker, client: RawClient, make_topic: Callable[..., str], parts: int
+) -> None:
+    topic = make_topic(partitions=2)
+
+    def send(records: bytes) -> tuple[int, int]:
+        both = [(topic, 0, records), (topic, 1, BATCH)][:parts]
+        client.send(ApiKey.PRODUCE, 9, produce_body(9, both))
+        first = receive_produced(client, 9).responses[0].partition_responses[0]
+        return first.error_code, first.base_offset
+
+    answers = [send(numbered(sequence)) for sequence in (0, 2, 4, 6, 8, 0, 4, 8)]
+
+    assert answers == [(0, 0), (0, 2), (0, 4), (0, 6), (0, 8), (0, 0), (0, 4), (0, 8)]
+    assert broker.store.topic(topic).partition(0).end_offset == 10
+
+
+def test_a_gap_and_an_old_epoch_are_refused(client: RawClient, topic: str) -> None:
+    def code(sequence: int, epoch: int) -> ErrorCode:
+        return ErrorCode(produce(client, topic, numbered(sequence, epoch=epoch)).error_code)
+
+    assert code(0, 1) is ErrorCode.none
+    assert code(4, 1) is ErrorCode.out_of_order_sequence_number
+    assert code(2, 0) is ErrorCode.invalid_producer_epoch
+    assert code(2, 1) is ErrorCode.none
+    assert code(0, 2) is ErrorCode.none
+
+
+def test_pipelined_batches_of_one_producer_are_taken_in_their_order(
+    broker: varve.Broker, client: RawClient, topic: str
+) -> None:
+    for sequence in range(0, 100, 2):
+        client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, numbered(sequence))]))
+
+    answers = [
+        receive_produced(client, 9).responses[0].partition_responses[0] for _ in range(50)
+    ]
+    assert [answer.error_code for answer in answers] == [0] * 50
+    assert [answer.base_offset for answer in answers] == list(range(0, 100, 2))
+    assert broker.store.topic(topic).partition(0).end_offset == 100
+
+
+def test_producer_ids_are_given_once(broker: varve.Broker, client: RawClient) -> None:
+    request = {"transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1,
+               "producer_epoch": -1}  # fmt: skip
+
+    answers = [client.call(ApiKey.INIT_PRODUCER_ID, 4, request) for _ in range(20)]
+
+    assert all(answer.error_code == 0 for answer in answers)
+    assert len({answer.producer_id for answer in answers}) == 20
+

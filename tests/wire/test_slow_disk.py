@@ -1,0 +1,203 @@
+"""A disk that hangs: who waits for it waits, and nobody else does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from wire.raw_client import RawClient
+from wire.record_requests import Wanted, fetch, produce, produce_body, receive_produced
+
+from fakes.client_batches import client_batch
+from fakes.gated_fs import GatedFileSystem
+from varve.broker.broker_config import BrokerConfig
+from varve.broker.server import BrokerServer
+from varve.log.store import Store, StoreSetup
+from varve.log.topic_config import TopicConfig
+from varve.protocol.api_catalog import ApiKey
+
+BATCH = bytes(client_batch(b"one", b"two"))
+
+
+class SlowBroker:
+    """A broker whose topic "slow" lies on a disk behind gates; "quick" does not."""
+
+    def __init__(self, directory: Path) -> None:
+        self.fs = GatedFileSystem("slow-0")
+        setup = StoreSetup(fs=self.fs, defaults=TopicConfig(durability="disk"), free_bytes_min=0)
+        self.store = Store([str(directory)], setup)
+        for name in ("slow", "quick"):
+            self.store.create_topic(name)
+        config = BrokerConfig(port=0, group_min_session_timeout_ms=100)
+        self.server = BrokerServer(self.store, config, owns_store=True)
+        self.server.start()
+
+    @property
+    def address(self) -> str:
+        host, port = self.server.address
+        return f"{host}:{port}"
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[SlowBroker]:
+    broker = SlowBroker(tmp_path / "data")
+    yield broker
+    broker.fs.writes.open()
+    broker.fs.syncs.open()
+    broker.server.stop()
+
+
+@pytest.fixture
+def client(slow: SlowBroker) -> Iterator[RawClient]:
+    with RawClient(slow.address) as connected:
+        yield connected
+
+
+@pytest.fixture
+def other(slow: SlowBroker) -> Iterator[RawClient]:
+    with RawClient(slow.address) as connected:
+        yield connected
+
+
+def send_produce(client: RawClient, topic: str, **options: int) -> None:
+    client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, BATCH)], **options))
+
+
+def error_of(client: RawClient) -> int:
+    (answer,) = receive_produced(client, 9).responses
+    code: int = answer.partition_responses[0].error_code
+    return code
+
+
+def join_group(client: RawClient, group: str) -> tuple[str, int]:
+    """Become the one member of a group; return its id and the generation."""
+    request = {
+        "group_id": group,
+        "session_timeout": 60_000,
+        "rebalance_timeout": 60_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    first = client.call(ApiKey.JOIN_GROUP, 5, request)
+    joined = client.call(ApiKey.JOIN_GROUP, 5, {**request, "member_id": first.member_id})
+    assert joined.error_code == 0
+    synced = client.call(
+        ApiKey.SYNC_GROUP,
+        3,
+        {
+            "group_id": group,
+            "generation_id": joined.generation_id,
+            "member_id": joined.member_id,
+            "assignments": [{"member_id": joined.member_id, "assignment": b""}],
+        },
+    )
+    assert synced.error_code == 0
+    return joined.member_id, joined.generation_id
+
+
+def test_heartbeats_and_metadata_are_answered_while_a_write_hangs(
+    slow: SlowBroker, client: RawClient, other: RawClient
+) -> None:
+    member_id, generation = join_group(other, "g")
+    heartbeat = {"group_id": "g", "generation_id": generation, "member_id": member_id}
+
+    with slow.fs.writes.closed() as gate:
+        send_produce(client, "slow")
+        gate.await_someone()
+        for _ in range(3):
+            assert other.call(ApiKey.HEARTBEAT, 3, heartbeat).error_code == 0
+            assert len(other.call(ApiKey.METADATA, 9, {"topics": None}).topics) >= 2
+            assert other.call(ApiKey.FIND_COORDINATOR, 2, {"key": "g"}).error_code == 0
+        with RawClient(slow.address) as new:
+            assert new.is_answered()
+
+    assert error_of(client) == 0
+
+
+def test_while_a_sync_hangs_other_topics_are_written_and_read(
+    slow: SlowBroker, client: RawClient, other: RawClient
+) -> None:
+    with slow.fs.syncs.closed() as gate:
+        send_produce(client, "slow")
+        gate.await_someone()
+
+        assert produce(other, "quick", BATCH).error_code == 0
+        (answer,) = fetch(other, [Wanted(topic="quick")]).responses
+        assert answer.partitions[0].high_watermark == 2
+
+    assert error_of(client) == 0
+
+
+def test_records_are_not_shown_before_they_are_on_the_disk(
+    slow: SlowBroker, client: RawClient, other: RawClient
+) -> None:
+    with slow.fs.syncs.closed() as gate:
+        send_produce(client, "slow")
+        gate.await_someone()
+
+        (before,) = fetch(other, [Wanted(topic="slow")]).responses
+        assert before.partitions[0].high_watermark == 0
+        assert not before.partitions[0].records
+
+    assert error_of(client) == 0
+    (after,) = fetch(other, [Wanted(topic="slow")]).responses
+    assert after.partitions[0].high_watermark == 2
+
+
+def test_acks_of_one_are_given_when_the_kernel_has_the_records(
+    slow: SlowBroker, client: RawClient, other: RawClient
+) -> None:
+    with slow.fs.syncs.closed() as gate:
+        assert produce(client, "slow", BATCH, acks=1).error_code == 0
+        gate.await_someone()
+
+        send_produce(other, "slow")
+
+        assert produce(client, "slow", BATCH, acks=1).base_offset == 4
+
+    assert error_of(other) == 0
+
+
+@pytest.mark.parametrize("parts", [1, 2], ids=["alone", "with others"])
+def test_a_produce_that_the_disk_keeps_waiting_is_answered_in_its_time(
+    slow: SlowBroker, client: RawClient, parts: int
+) -> None:
+    body = produce_body(9, [("slow", 0, BATCH)] * parts, timeout_ms=200)
+    with slow.fs.syncs.closed():
+        client.send(ApiKey.PRODUCE, 9, body)
+
+        codes = [
+            part.error_code
+            for topic in receive_produced(client, 9).responses
+            for part in topic.partition_responses
+        ]
+        assert codes == [7] * parts  # REQUEST_TIMED_OUT
+
+    assert produce(client, "slow", BATCH).error_code == 0
+
+
+def test_one_sync_answers_all_who_wait_for_it(slow: SlowBroker) -> None:
+    clients = [RawClient(slow.address) for _ in range(20)]
+    try:
+        with slow.fs.syncs.closed() as gate:
+            for client in clients:
+                send_produce(client, "slow")
+            gate.await_someone()
+
+        assert [error_of(client) for client in clients] == [0] * 20
+    finally:
+        for client in clients:
+            client.socket.close()
+
+
+def test_a_client_that_leaves_while_the_disk_works_leaves_its_records(
+    slow: SlowBroker, client: RawClient, other: RawClient
+) -> None:
+    with slow.fs.syncs.closed() as gate:
+        send_produce(client, "slow")
+        gate.await_someone()
+        client.socket.close()
+
+        assert other.is_answered()
+
+    assert produce(other, "slow", BATCH).base_offset == 2
