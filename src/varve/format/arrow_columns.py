@@ -34,7 +34,7 @@ _TYPES: Final[dict[str, pa.DataType]] = {
     "value": pa.binary(),
     "headers": pa.list_(pa.field("item", _HEADER_TYPE, False)),
 }
-_NO_HEADERS: Final = pa.array([], _HEADER_TYPE)
+_NO_HEADERS: Final = pa.nulls(0, _HEADER_TYPE)  # pa.array would import pandas, if there is one
 _NEVER_NULL: Final = ("offset", "timestamp", "headers")
 
 # Runs of records this large are record batches by themselves; smaller ones are put together.

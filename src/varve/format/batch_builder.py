@@ -92,8 +92,9 @@ def build_batches(
     not fit a batch of its own, before anything of it is handed out. A caller that builds many
     may lend a `scratch` buffer of `scratch_size` bytes.
     """
-    if scratch is None or len(scratch) != scratch_size(style, target_bytes):
-        scratch = bytearray(scratch_size(style, target_bytes))
+    usual_size = scratch_size(style, target_bytes)
+    if scratch is None or len(scratch) != usual_size:
+        scratch = bytearray(usual_size)
     index = 0
     while index < len(records):
         following, end, base_timestamp, max_timestamp, needed = kernels.encode_records(
@@ -109,6 +110,9 @@ def build_batches(
             scratch, end, following - index, base_timestamp, max_timestamp, now_ms, style
         )
         index = following
+        if len(scratch) > usual_size:
+            # Else the records behind a very large one would become a batch as large.
+            scratch = bytearray(usual_size)
 
 
 def build_batch(

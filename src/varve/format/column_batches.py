@@ -167,11 +167,20 @@ class ChosenPlaces:
 class _Unfinished:
     """A batch being filled. Its records begin behind the place of the header."""
 
-    __slots__ = ("base_timestamp", "end", "max_timestamp", "record_count", "scratch", "style")
+    __slots__ = (
+        "base_timestamp",
+        "end",
+        "limit",
+        "max_timestamp",
+        "record_count",
+        "scratch",
+        "style",
+    )
 
-    def __init__(self, style: BatchStyle) -> None:
+    def __init__(self, style: BatchStyle, target: int) -> None:
         self.style = style
-        self.scratch = bytearray(min(_SCRATCH_MIN, scratch_size(style)))
+        self.limit = scratch_size(style, target)
+        self.scratch = bytearray(min(_SCRATCH_MIN, self.limit))
         self.clear()
 
     def clear(self) -> None:
@@ -204,7 +213,7 @@ class ColumnBatches:
         for place, first, stop in chosen.runs():
             batch = self._unfinished.get(place)
             if batch is None:
-                batch = self._unfinished[place] = _Unfinished(style_of(place))
+                batch = self._unfinished[place] = _Unfinished(style_of(place), self._target)
                 self._scratch_bytes += len(batch.scratch)
             self._encode(place, batch, columns, chosen, first, stop)
         if self._scratch_bytes > _WAITING_BYTES_MAX:
@@ -256,7 +265,7 @@ class ColumnBatches:
 
     def _make_room(self, place: int, batch: _Unfinished, needed: int) -> None:
         """The next record needs `needed` bytes more than there are: grow, or begin another."""
-        limit = scratch_size(batch.style, self._target)
+        limit = batch.limit
         before = len(batch.scratch)
         if batch.end + needed > limit and batch.record_count:
             self._hand_over(place, batch)
@@ -286,3 +295,7 @@ class ColumnBatches:
         self._write(place, built.data)
         del built  # it shares the buffer, which may have to grow
         batch.clear()
+        if len(batch.scratch) > batch.limit:
+            # Else the records behind a very large one would become a batch as large.
+            self._scratch_bytes -= len(batch.scratch) - batch.limit
+            batch.scratch = bytearray(batch.limit)

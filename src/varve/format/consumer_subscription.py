@@ -1,9 +1,11 @@
-"""The topics in what a consumer joins a classic group with. The rest of it is the clients' own.
+"""The topics in what a consumer joins a classic group with.
 
     int16    version      0 and up; what follows is the same in all of them
     int32    topic count
     2 + n    topic        for each, int16 length, UTF-8
     ...                   user data, owned partitions, generation, rack
+
+All but the topics is the clients' own business.
 """
 
 from varve.errors import FormatError

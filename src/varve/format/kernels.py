@@ -97,6 +97,7 @@ _SMALL_BATCH = cython.declare(
     cython.Py_ssize_t, 2048
 )  # below this, calling the hardware checksum costs more
 _TINY_BATCH = cython.declare(cython.Py_ssize_t, 256)  # as above, for a single batch
+_SMALL_SURVEY = cython.declare(cython.Py_ssize_t, 16384)  # not worth letting go of the lock for
 _BIT31 = cython.declare(cython.longlong, 0x80000000)
 _BIT32 = cython.declare(cython.longlong, 0x100000000)
 _MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
@@ -704,74 +705,6 @@ def check_produced(
     return consecutive, largest, fault_count
 
 
-def survey_produced(
-    data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> tuple | None:
-    """The facts of a produced batch that is as most are; None for one that wants a closer look.
-
-    As most are: one uncompressed batch of a client that fills ``data[start:end]``, its records
-    sound, numbered from 0 and dated as the header says, its checksum right. A batch that is
-    large has its checksum left for faster hardware: then the last fact is what it should be.
-
-    Returns (record count, max timestamp, oldest timestamp, whether all have keys, producer id,
-    producer epoch, base sequence, checksum to check or -1).
-    """
-    size: cython.Py_ssize_t = end - start
-    count: cython.longlong
-    index: cython.Py_ssize_t
-    at: cython.Py_ssize_t
-    code: cython.Py_ssize_t = _RECORDS_OK
-    base_timestamp: cython.longlong
-    timestamp: cython.longlong
-    newest: cython.longlong = -1
-    oldest: cython.longlong = _INT64_MAX
-    has_keys: cython.bint = True
-    is_usual: cython.bint = True
-    crc: cython.longlong
-    row: cython.longlong[::1] = array("q", bytes(64))
-    crc_table: cython.const[cython.uint][::1] = _CRC_TABLE
-    if start < 0 or end > len(data) or size <= _HEADER_SIZE:
-        return None
-    if _int64(data, start) != 0 or _int32(data, start + 8) != size - 12 or data[start + 16] != 2:
-        return None
-    if data[start + 21] != 0 or data[start + 22] != 0:  # attributes: compressed, control, ...
-        return None
-    count = _int32(data, start + 57)
-    if count < 1 or _int32(data, start + 23) != count - 1 or count > size - _HEADER_SIZE:
-        return None
-    producer_id: cython.longlong = _int64(data, start + 43)
-    producer_epoch: cython.longlong = (
-        cython.cast(cython.longlong, data[start + 51]) << 8 | data[start + 52]
-    )
-    base_sequence: cython.longlong = _int32(data, start + 53)
-    if producer_epoch > 0x7FFF:
-        producer_epoch -= 0x10000
-    if producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0):
-        return None
-    base_timestamp = _int64(data, start + 27)
-    crc = _int32(data, start + 17) & cython.cast(cython.longlong, _MASK32)
-    with cython.nogil:
-        at = start + _HEADER_SIZE
-        for index in range(cython.cast(cython.Py_ssize_t, count)):
-            code, at = _parse_record(data, at, end, 0, count - 1, base_timestamp, row, 0)
-            if code != _RECORDS_OK or row[_R_OFFSET] != index:
-                is_usual = False
-                break
-            timestamp = row[_R_TIMESTAMP]
-            if timestamp > newest:
-                newest = timestamp
-            if timestamp < oldest:
-                oldest = timestamp
-            if row[_R_KEY_SIZE] < 0:
-                has_keys = False
-        if is_usual and size <= _TINY_BATCH:
-            is_usual = _crc32c(data, start + 21, end, crc_table) == crc
-            crc = -1
-    if not is_usual or at != end or newest != _int64(data, start + 35):
-        return None
-    return count, newest, oldest, has_keys, producer_id, producer_epoch, base_sequence, crc
-
-
 @cython.cfunc
 @cython.inline
 def _bytes_at(
@@ -1298,6 +1231,114 @@ def _crc32c(
 def crc32c_portable(data: cython.const[cython.uchar][::1]) -> int:
     """CRC-32C without hardware help: for short inputs, and the judge of the other one."""
     return _crc32c(data, 0, len(data), _CRC_TABLE)
+
+
+# --- produced batches ------------------------------------------------------------------------
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns((cython.bint, cython.longlong, cython.longlong, cython.bint))
+def _survey_records(
+    data: cython.const[cython.uchar][::1],
+    at: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    count: cython.longlong,
+    base_timestamp: cython.longlong,
+    row: cython.longlong[::1],
+):
+    """Whether the records are sound and numbered from 0; newest and oldest time; all have keys."""
+    index: cython.longlong = 0
+    code: cython.Py_ssize_t
+    timestamp: cython.longlong
+    newest: cython.longlong = -1
+    oldest: cython.longlong = _INT64_MAX
+    has_keys: cython.bint = True
+    while index < count:
+        code, at = _parse_record(data, at, end, 0, count - 1, base_timestamp, row, 0)
+        if code != _RECORDS_OK or row[_R_OFFSET] != index:
+            return False, newest, oldest, has_keys
+        timestamp = row[_R_TIMESTAMP]
+        if timestamp > newest:
+            newest = timestamp
+        if timestamp < oldest:
+            oldest = timestamp
+        if row[_R_KEY_SIZE] < 0:
+            has_keys = False
+        index += 1
+    return at == end, newest, oldest, has_keys
+
+
+# A row for `_survey_records` that only who holds the interpreter's lock may use: making one takes
+# as long as looking over a small batch.
+_SURVEY_ROW = array("q", bytes(64))
+if cython.compiled:
+    _SHARED_ROW = cython.declare(cython.longlong[::1], _SURVEY_ROW)
+    _CRC_WORDS = cython.declare(cython.const[cython.uint][::1], _CRC_TABLE)
+else:
+    _SHARED_ROW = _SURVEY_ROW
+    _CRC_WORDS = _CRC_TABLE
+
+
+def survey_produced(
+    data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> tuple | None:
+    """The facts of a produced batch that is as most are; None for one that wants a closer look.
+
+    As most are: one uncompressed batch of a client that fills ``data[start:end]``, its records
+    sound, numbered from 0 and dated as the header says, its checksum right. A batch that is
+    large has its checksum left for faster hardware: then the last fact is what it should be.
+
+    Returns (record count, max timestamp, oldest timestamp, whether all have keys, producer id,
+    producer epoch, base sequence, checksum to check or -1).
+    """
+    size: cython.Py_ssize_t = end - start
+    count: cython.longlong
+    base_timestamp: cython.longlong
+    newest: cython.longlong
+    oldest: cython.longlong
+    has_keys: cython.bint
+    is_usual: cython.bint
+    crc: cython.longlong
+    row: cython.longlong[::1]
+    if start < 0 or end > len(data) or size <= _HEADER_SIZE:
+        return None
+    if _int64(data, start) != 0 or _int32(data, start + 8) != size - 12 or data[start + 16] != 2:
+        return None
+    if data[start + 21] != 0 or data[start + 22] != 0:  # attributes: compressed, control, ...
+        return None
+    count = _int32(data, start + 57)
+    if count < 1 or _int32(data, start + 23) != count - 1 or count > size - _HEADER_SIZE:
+        return None
+    producer_id: cython.longlong = _int64(data, start + 43)
+    producer_epoch: cython.longlong = (
+        cython.cast(cython.longlong, data[start + 51]) << 8 | data[start + 52]
+    )
+    base_sequence: cython.longlong = _int32(data, start + 53)
+    if producer_epoch > 0x7FFF:
+        producer_epoch -= 0x10000
+    if producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0):
+        return None
+    base_timestamp = _int64(data, start + 27)
+    crc = _int32(data, start + 17) & cython.cast(cython.longlong, _MASK32)
+    if size <= _SMALL_SURVEY:
+        is_usual, newest, oldest, has_keys = _survey_records(
+            data, start + _HEADER_SIZE, end, count, base_timestamp, _SHARED_ROW
+        )
+    else:
+        row = array("q", bytes(64))
+        with cython.nogil:
+            is_usual, newest, oldest, has_keys = _survey_records(
+                data, start + _HEADER_SIZE, end, count, base_timestamp, row
+            )
+    if not is_usual or newest != _int64(data, start + 35):
+        return None
+    if size <= _TINY_BATCH:
+        if _crc32c(data, start + 21, end, _CRC_WORDS) != crc:
+            return None
+        crc = -1
+    return count, newest, oldest, has_keys, producer_id, producer_epoch, base_sequence, crc
 
 
 # --- indexes ---------------------------------------------------------------------------------
