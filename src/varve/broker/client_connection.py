@@ -143,7 +143,8 @@ class ClientConnection:
         count = self._socket.recv_into(scratch)
         if not self._has_received(count):
             return
-        if not self._answers and self._dispatcher.take_alone(self, scratch, count):
+        is_first = not self._answers and not self._outbox
+        if is_first and self._dispatcher.take_alone(self, scratch, count):
             return
         self._consume(scratch[:count])
 
@@ -153,15 +154,7 @@ class ClientConnection:
             self._receive_afresh()
             return
         if frame is not None and not frame.is_whole:
-            if not frame.is_granted:
-                self._look_for_the_end()
-                return
-            count = self._socket.recv_into(frame.view[frame.filled :])
-            if not self._has_received(count):
-                return
-            frame.filled += count
-            if frame.is_whole:
-                self._go_on()
+            self._receive_into(frame)
             return
         scratch, kept = self.loop.scratch, len(self._backlog)
         if frame is not None or kept >= len(scratch) // 2:
@@ -173,6 +166,17 @@ class ClientConnection:
         self._backlog = bytearray()
         if self._has_received(count):
             self._consume(scratch[: kept + count])
+
+    def _receive_into(self, frame: _Frame) -> None:
+        if not frame.is_granted:
+            self._look_for_the_end()
+            return
+        count = self._socket.recv_into(frame.view[frame.filled :])
+        if not self._has_received(count):
+            return
+        frame.filled += count
+        if frame.is_whole:
+            self._go_on()
 
     def _look_for_the_end(self) -> None:
         """While memory is waited for, all there is to notice is that the client went away."""

@@ -28,6 +28,7 @@ READABLE: Final = 1
 WRITABLE: Final = 4
 _BROKEN: Final = 0x18  # EPOLLERR, EPOLLHUP: whoever reads or writes next is told
 _IDLE_WAIT_S: Final = 60.0
+_TIMERS_MIN: Final = 1000
 RECEIVE_BYTES: Final = 256 * 1024  # one receive; a larger frame gets a buffer of its own
 
 ReadyFunction = Callable[[int], None]
@@ -63,6 +64,7 @@ class EventLoop:
         self._poller: _Poller = _EpollPoller() if hasattr(select, "epoll") else _AnyPoller()
         self._ready: dict[int, ReadyFunction] = {}
         self._timers: list[Timer] = []
+        self._timers_max = _TIMERS_MIN  # with so many, look for cancelled ones
         self._soon: deque[Callable[[], None]] = deque()
         self._is_woken = False
         self._is_stopped = False
@@ -126,8 +128,17 @@ class EventLoop:
 
     def call_later(self, delay_s: float, function: Callable[[], None]) -> Timer:
         timer = Timer(time.monotonic() + delay_s, function)
+        if len(self._timers) >= self._timers_max:
+            self._drop_cancelled()
         heapq.heappush(self._timers, timer)
         return timer
+
+    def _drop_cancelled(self) -> None:
+        """A fetch that was to wait for an hour and was answered at once is not kept for that."""
+        timers = self._timers
+        timers[:] = [timer for timer in timers if not timer.is_cancelled]
+        heapq.heapify(timers)
+        self._timers_max = max(_TIMERS_MIN, 2 * len(timers))
 
     def run(self) -> None:
         """Turn until stopped. A callback that raises is logged and harms nobody else."""

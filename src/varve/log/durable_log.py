@@ -391,12 +391,15 @@ class DurableLog(LogReader):
         None when there is more to be done than to sync one file, or someone is at it: then
         `request_sync` is the way.
         """
-        if self._unsealed or self._is_directory_dirty or self._held_from is not None:
-            return None
         if not self._sync_lock.acquire(blocking=False):
             return None
         with self._lock:
-            is_plain = not (self._unsealed or self._is_directory_dirty or self._unsynced_snapshots)
+            is_plain = not (
+                self._unsealed
+                or self._is_directory_dirty
+                or self._unsynced_snapshots
+                or self._held_from is not None
+            )
             if is_plain and self._failure is None and not self._is_closed:
                 return SyncUnderWay(self, self._view.segments.active, self._end)
         self._sync_lock.release()
