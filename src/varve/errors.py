@@ -12,6 +12,9 @@
     │   ├── DirectoryLockedError(path, owner)
     │   ├── DiskFullError(name, free_bytes_min)          make room, then append again
     │   └── LogFailedError(name, reason)                 a sync failed: reopen to go on
+    ├── BrokerError                                      a broker elsewhere, asked as a client
+    │   ├── BrokerUnreachableError(address, reason)      it does not answer, or not as a broker
+    │   └── BrokerRefusedError(what, code, reason)       it answers that it will not
     └── LogError                                         a well-formed request refused
         ├── OffsetOutOfRangeError(requested, start, end)
         ├── RecordTooLargeError(size, limit)
@@ -21,6 +24,11 @@
         ├── OutOfOrderSequenceError / InvalidProducerEpochError / InvalidTransactionStateError
         ├── TopicExistsError / UnknownTopicError / UnknownPartitionError / InvalidTopicNameError
         ├── ReadOnlyError(what)
+        ├── DataLossError(topic, partition, what)        a query asked for records that are gone
+        ├── LogHeldError(name)                           append again in a moment
+        ├── ChangeRefusedError(kind, reason)             the store's owner would not make a change
+        ├── ChangeTimeoutError(path, owner, waited_s)    its owner did not answer
+        ├── TableChangedError(table, what)               someone else wrote to it: run again
         └── LogClosedError(name)
 
 Facts are attributes and the message is built here, so nobody parses a message. Every class
@@ -186,6 +194,33 @@ class LogFailedError(StorageError):
         self.reason = reason
 
 
+# --- a broker elsewhere ---------------------------------------------------------------------
+
+
+class BrokerError(VarveError):
+    """What was asked of a broker over the network did not happen, or may not have."""
+
+
+class BrokerUnreachableError(BrokerError):
+    """No answer from that address, or none that a broker gives."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"no broker answers at {address}: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class BrokerRefusedError(BrokerError):
+    """The broker said no. `code` is what Kafka calls the reason."""
+
+    def __init__(self, what: str, code: str, reason: str = "") -> None:
+        said = f"{reason} ({code})" if reason else code
+        super().__init__(f"the broker refused to {what}: {said}")
+        self.what = what
+        self.code = code
+        self.reason = reason
+
+
 # --- a well-formed request refused ----------------------------------------------------------
 
 
@@ -316,6 +351,66 @@ class ReadOnlyError(LogError):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"cannot {what}: the store was opened read-only")
+        self.what = what
+
+
+class DataLossError(LogError):
+    """A query was to read records that are not there any more. `partition` is None: all of them."""
+
+    def __init__(self, topic: str, partition: int | None, what: str) -> None:
+        name = topic if partition is None else f"{topic}-{partition}"
+        super().__init__(f"{name}: {what}; set failOnDataLoss=false to read on without it")
+        self.topic = topic
+        self.partition = partition
+        self.what = what
+
+
+class LogHeldError(LogError):
+    """A publication is under way: appends wait for its end, and this one was not to wait."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"a batch is being published to {name}: append again in a moment")
+        self.name = name
+
+
+class ChangeRefusedError(LogError):
+    """The owner of a store was asked for a change and refused it. Nothing was changed."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(f"{kind} was refused by the store's owner: {reason}")
+        self.kind = kind
+        self.reason = reason
+
+
+class ChangeTimeoutError(LogError):
+    """Another process owns the store and did not answer a request for a change.
+
+    `is_in_doubt`: it had taken the request up, and may make the change yet.
+    """
+
+    def __init__(self, path: str, owner: str, *, waited_s: float, is_in_doubt: bool) -> None:
+        outcome = (
+            "it has taken the request up, so the change may be made yet; a repeated request with "
+            "the same id is not made twice"
+            if is_in_doubt
+            else "the request was withdrawn and nothing was changed"
+        )
+        super().__init__(
+            f"{path} is in use by {owner}, which did not answer within {waited_s:.0f} s: {outcome}; "
+            "see whether that process is alive and does its housekeeping, or stop it"
+        )
+        self.path = path
+        self.owner = owner
+        self.waited_s = waited_s
+        self.is_in_doubt = is_in_doubt
+
+
+class TableChangedError(LogError):
+    """Someone else wrote to the table that a job was about to write to. Nothing was written."""
+
+    def __init__(self, table: str, what: str) -> None:
+        super().__init__(f"{table} changed while the job ran: {what}; run it again")
+        self.table = table
         self.what = what
 
 

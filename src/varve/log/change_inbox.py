@@ -116,6 +116,11 @@ class ChangeInbox:
         except FileNotFoundError:
             return None
 
+    def put_back(self, request_id: str) -> None:
+        """Leave a request that was claimed to the next owner."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rename(self._path(request_id, _CLAIMED), self._path(request_id, _REQUEST))
+
     def file_path(self, request_id: str, name: str) -> str:
         """Where a file lies that goes with a request."""
         try:

@@ -12,7 +12,13 @@ from contextlib import ExitStack
 from itertools import chain
 
 from varve.clock import Clock
-from varve.errors import FormatError, LogError, TopicExistsError, VarveError
+from varve.errors import (
+    FormatError,
+    LogClosedError,
+    LogError,
+    TopicExistsError,
+    VarveError,
+)
 from varve.format.staged_batches import PlaceName
 from varve.log.change_inbox import ChangeInbox
 from varve.log.publication import Part
@@ -67,11 +73,15 @@ class ChangeService:
         with self._serving:
             for request_id in self.inbox.waiting():
                 content = self.inbox.claim(request_id)
-                if content is not None:
-                    answer = self._answer(request_id, content)
-                    self._discard_files(content)
-                    self.inbox.answer(request_id, answer)
-                    answered += 1
+                if content is None:
+                    continue
+                answer = self._answer(request_id, content)
+                if answer is None:
+                    self.inbox.put_back(request_id)
+                    break
+                self._discard_files(content)
+                self.inbox.answer(request_id, answer)
+                answered += 1
         return answered
 
     def _discard_files(self, content: bytes) -> None:
@@ -85,12 +95,15 @@ class ChangeService:
         """Remove what dead requesters left behind."""
         self.inbox.sweep(self._clock.now_ms())
 
-    def _answer(self, request_id: str, content: bytes) -> ChangeAnswer:
+    def _answer(self, request_id: str, content: bytes) -> ChangeAnswer | None:
+        """What became of it; None when we are closing, and the next owner is to make it."""
         try:
             request = parse_request(content)
             self._check_deadline(request)
             return self._make(request_id, request.change)
         except (VarveError, OSError) as error:
+            if isinstance(error, LogClosedError) and self._store.is_closed:
+                return None
             logger.warning("a request for a change was refused: %s", error)
             return ChangeAnswer(outcome=REFUSED, reason=_described(error))
         except Exception as error:

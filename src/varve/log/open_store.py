@@ -12,6 +12,10 @@ class OpenStore(ABC):
 
     _is_closed = False
 
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
     @abstractmethod
     def close(self) -> None:
         """Let go of all files. Safe to repeat."""

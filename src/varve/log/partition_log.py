@@ -224,7 +224,7 @@ class PartitionLog(PublishableLog):
         now_ms = self._clock.now_ms()
         with self._lock:
             try:
-                self._check_appendable()
+                self._check_appendable(wait=False)
             except VarveError as error:
                 return [error] * len(group)
             known = self._stored_or_refused(group)

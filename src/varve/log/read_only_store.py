@@ -171,6 +171,12 @@ class ReadOnlyStore(OpenStore):
         except KeyError:
             raise UnknownTopicError(name) from None
 
+    def topic_overrides(self, name: str) -> dict[str, str]:
+        """The keys that were set for a topic, as text; none where there is no catalog of ours."""
+        self.topic(name)
+        entry = self._entries().get(name)
+        return {} if entry is None else dict(entry.config)
+
     def group(self, name: str) -> Group:
         """A consumer group's committed offsets, as far as its writer has committed them."""
         self._check_open()

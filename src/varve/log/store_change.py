@@ -204,7 +204,7 @@ def parse_request(content: bytes) -> ChangeRequest:
             raise ValueError("it is no object")
         if found.get("version") != _VERSION:
             raise ValueError(f"version {found.get('version')!r} is not {_VERSION}")
-        kind = found.get("kind")
+        kind = str(found.get("kind"))
         if kind not in _PARSERS:
             raise ValueError(f"kind {kind!r} is none of {', '.join(_PARSERS)}")
         return ChangeRequest(

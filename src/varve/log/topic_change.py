@@ -10,7 +10,6 @@ from uuid import UUID
 
 from varve.format.partition_metadata import decode_topic_id, encode_topic_id
 from varve.log.request_fields import (
-    PARTITIONS_MAX,
     config_field,
     group_field,
     number_field,
@@ -111,7 +110,7 @@ def _parse_create(found: dict[str, Any]) -> CreateTopic:
         raise ValueError("a new topic has nothing to go back to")
     return CreateTopic(
         topic=topic_field(found["topic"]),
-        partitions=number_field(found["partitions"], PARTITIONS_MAX),
+        partitions=number_field(found["partitions"], INT32_MAX),
         config={key: text for key, text in config.items() if text is not None},
     )
 
@@ -121,7 +120,7 @@ def _parse_alter(found: dict[str, Any]) -> AlterTopic:
     return AlterTopic(
         topic=topic_field(found["topic"]),
         config=config_field(found["config"]),
-        partitions=None if partitions is None else number_field(partitions, PARTITIONS_MAX),
+        partitions=None if partitions is None else number_field(partitions, INT32_MAX),
     )
 
 
