@@ -1,5 +1,6 @@
 """Rows hold what was appended, in exactly the schema that Spark accepts."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,13 @@ RECORDS = [
 
 
 def batches_of(
-    log: LogReader, columns: tuple[str, ...] = ALL_COLUMNS, **limits: int
+    log: LogReader,
+    columns: tuple[str, ...] = ALL_COLUMNS,
+    limits: Mapping[str, int] | None = None,
 ) -> list[pa.RecordBatch]:
-    rows = ArrowRows(columns, topic=log.topic, partition=log.partition, **limits)
+    rows = ArrowRows(columns, topic=log.topic, partition=log.partition, **(limits or {}))
     found = [
-        batch
-        for run in log.runs(log.start_offset, log.high_watermark)
-        for batch in rows.add(run)
+        batch for run in log.runs(log.start_offset, log.high_watermark) for batch in rows.add(run)
     ]
     return [*found, *rows.rest()]
 
@@ -90,7 +91,8 @@ def test_batches_keep_to_their_limits_and_lose_nothing(
     tmp_path: Path, limits: dict[str, int]
 ) -> None:
     with varve.open(tmp_path) as store:
-        log = store.create_topic("a").partition(0)
+        # Each compressed batch is a run by itself: what is too large is handed on after a run.
+        log = store.create_topic("a", config={"compression.type": "lz4"}).partition(0)
         for part in range(5):
             log.append_many(
                 [
@@ -103,11 +105,11 @@ def test_batches_keep_to_their_limits_and_lose_nothing(
                 ]
             )
 
-        batches = batches_of(log, **limits)
+        batches = batches_of(log, limits=limits)
         whole = batches_of(log)
 
     assert rows_of(batches) == rows_of(whole)
-    assert len(batches) > 5
+    assert len(batches) >= 5
     assert all(batch.num_rows <= limits.get("rows_max", 100) for batch in batches)
     for batch in batches:
         batch.validate(full=True)
@@ -129,10 +131,9 @@ def test_each_record_says_who_dated_it(tmp_path: Path) -> None:
 
 def test_times_that_spark_cannot_hold_become_the_last_it_can(tmp_path: Path) -> None:
     with varve.open(tmp_path) as store:
-        log = store.create_topic("a").partition(0)
-        log.append_many(
-            [varve.Record(value=b"", timestamp_ms=t) for t in (5, INT64_MAX - 1, 6)]
-        )
+        config = {"message.timestamp.after.max.ms": INT64_MAX}
+        log = store.create_topic("a", config=config).partition(0)
+        log.append_many([varve.Record(value=b"", timestamp_ms=t) for t in (5, INT64_MAX - 1, 6)])
 
         [batch] = batches_of(log, ("timestamp",))
 

@@ -1,0 +1,51 @@
+"""One Spark session for the whole run: starting one takes longer than most tests."""
+
+import gc
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker("spark")
+            # Where tests are spread over processes, these stay together.
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """A local session of two cores, as `varve.spark.session` makes it."""
+    import varve.spark
+
+    home = tmp_path_factory.mktemp("spark")
+    session = varve.spark.session(
+        "varve tests",
+        master="local[2]",
+        config={
+            "spark.ui.enabled": False,
+            "spark.ui.showConsoleProgress": False,
+            "spark.log.level": "ERROR",
+            "spark.sql.shuffle.partitions": 2,
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.warehouse.dir": str(home / "warehouse"),
+            "spark.local.dir": str(home / "local"),
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        },
+    )
+    yield session
+    session.stop()
+    with warnings.catch_warnings():
+        # The sockets to the JVM are closed by the garbage collector, which says so.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

@@ -1,0 +1,374 @@
+"""A distributed compaction leaves what the store's own cleaner leaves, however it ends."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import varve
+from fakes.client_batches import client_batch, marker_batch
+from varve.errors import ConfigError
+from varve.format.compression import Codec
+from varve.library import open_writer, request_change
+from varve.log.change_inbox import inbox_directory
+from varve.log.cleaner import CleanerConfig
+from varve.log.compaction_run import CompactionRun, RunSettings
+from varve.log.partition_log import PartitionLog
+from varve.log.producer_state import MarkerFacts
+from varve.log.store import Store
+from varve.log.store_change import ChangeAnswer
+from varve.log.topic_config import TopicConfig
+from varve.quantities import MIB, Offset, ProducerId, TimestampMs
+from varve.spark.jobs import compact
+from varve.spark.jobs.compact import CompactOptions, run_compact
+from varve.spark.jobs.compact_plan import CompactionScope, plan_job
+
+pytestmark = pytest.mark.spark
+
+TOPIC = "users"
+NOW = 1_700_000_000_000
+DAY_MS = 24 * 60 * 60 * 1000
+CONFIG: dict[str, object] = {
+    "cleanup.policy": "compact",
+    "internal.segment.bytes": 40_000,
+    "delete.retention.ms": DAY_MS,
+    "min.cleanable.dirty.ratio": 0.99,
+    "file.delete.delay.ms": 0,
+    "durability": "os",
+}
+
+
+def open_quiet(path: Path) -> Store:
+    """A store that does nothing by itself."""
+    return open_writer(
+        [str(path)],
+        defaults=TopicConfig(),
+        cleaner=CleanerConfig(enable=False),
+        has_housekeeping=False,
+    )
+
+
+class Writer:
+    """Writes what a compacted topic may hold: values, tombstones, codecs, transactions."""
+
+    def __init__(self, log: PartitionLog, seed: int) -> None:
+        self.log = log
+        self.random = random.Random(seed)
+        self.sequences: dict[int, int] = {}
+        self.open: set[int] = set()
+
+    def write(self, batches: int, *, now_ms: int) -> None:
+        for _ in range(batches):
+            producer_id = self.random.choice([-1, 1, 2, 3, 4])
+            if producer_id in self.open and self.random.random() < 0.3:
+                self.end(producer_id, now_ms)
+            else:
+                self.append(producer_id, now_ms)
+
+    def append(self, producer_id: int, now_ms: int) -> None:
+        count = self.random.randint(1, 12)
+        is_transactional = producer_id >= 3
+        sequence = self.sequences.get(producer_id, 0) if producer_id >= 0 else -1
+        batch = client_batch(
+            *[self.value() for _ in range(count)],
+            keys=[self.key() for _ in range(count)],
+            timestamps=[now_ms + self.random.randint(-500, 500) for _ in range(count)],
+            codec=self.random.choice([Codec.NONE, Codec.NONE, Codec.ZSTD, Codec.LZ4]),
+            producer_id=producer_id,
+            sequence=sequence,
+            transactional=is_transactional,
+        )
+        self.log.append_batch(batch)
+        if producer_id >= 0:
+            self.sequences[producer_id] = sequence + count
+        if is_transactional:
+            self.open.add(producer_id)
+
+    def key(self) -> bytes:
+        return b"key-%d" % min(int(self.random.expovariate(0.02)), 400)
+
+    def value(self) -> bytes | None:
+        if self.random.random() < 0.1:
+            return None
+        return self.random.randbytes(self.random.randint(5, 90))
+
+    def end(self, producer_id: int, now_ms: int) -> None:
+        is_abort = self.random.random() < 0.5
+        marker = MarkerFacts(
+            producer_id=ProducerId(producer_id),
+            producer_epoch=0,
+            coordinator_epoch=0,
+            offset=Offset(0),
+            timestamp=TimestampMs(now_ms),
+            is_abort=is_abort,
+        )
+        data = marker_batch(producer_id, is_abort=is_abort, timestamp=now_ms)
+        self.log.append_marker(data, marker)
+        self.open.discard(producer_id)
+
+    def end_all(self, now_ms: int) -> None:
+        for producer_id in sorted(self.open):
+            self.end(producer_id, now_ms)
+
+
+def fill(path: Path, *, seed: int, partitions: int = 1, batches: int = 250) -> list[Writer]:
+    with open_quiet(path) as store:
+        topic = store.create_topic(TOPIC, partitions=partitions, config=CONFIG)
+        writers = [Writer(log, seed + log.partition) for log in topic.partitions]
+        for writer in writers:
+            writer.write(batches, now_ms=NOW - 3 * DAY_MS)
+            writer.end_all(NOW - 3 * DAY_MS)
+            writer.log.roll()
+        return writers
+
+
+def more(path: Path, writers: list[Writer], *, batches: int, now_ms: int) -> None:
+    with open_quiet(path) as store:
+        for writer, log in zip(writers, store.topic(TOPIC).partitions, strict=True):
+            writer.log = log
+            writer.write(batches, now_ms=now_ms)
+            writer.end_all(now_ms)
+            log.roll()
+
+
+def compact_locally(path: Path, *, now_ms: int) -> None:
+    """What the store's cleaner does, at a time of our choosing."""
+    settings = RunSettings(
+        map_bytes=8 * MIB, load_factor=0.9, secret=bytes(16), pace=lambda _count: None
+    )
+    with open_quiet(path) as store:
+        for log in store.topic(TOPIC).partitions:
+            plan = log.plan_compaction(TimestampMs(now_ms), force=True)
+            CompactionRun(log, plan, settings, now_ms=TimestampMs(now_ms)).run()
+
+
+def segments_of(path: Path) -> dict[str, bytes]:
+    """Every sealed segment, byte for byte."""
+    logs = sorted(path.glob(f"{TOPIC}-*/*.log"))
+    return {f"{log.parent.name}/{log.name}": log.read_bytes() for log in logs}
+
+
+def indexes_of(path: Path) -> dict[str, bytes]:
+    found = sorted(path.glob(f"{TOPIC}-*/*.txnindex"))
+    return {f"{index.parent.name}/{index.name}": index.read_bytes() for index in found}
+
+
+def cleaner_checkpoint(path: Path) -> str:
+    return (path / "cleaner-offset-checkpoint").read_text()
+
+
+def options(path: Path, **rest: object) -> CompactOptions:
+    return CompactOptions(
+        paths=(str(path),),
+        topics=(TOPIC,),
+        scope=CompactionScope.ALL,
+        now_ms=TimestampMs(NOW),
+        **rest,  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def test_the_result_is_byte_for_byte_that_of_the_stores_own_cleaner(
+    spark: SparkSession, data: Path, tmp_path: Path
+) -> None:
+    writers = fill(data, seed=1, partitions=2)
+    same = tmp_path / "same"
+    shutil.copytree(data, same)
+
+    compact_locally(same, now_ms=NOW)
+    report = run_compact(spark, options(data))
+
+    assert report.problems == ()
+    assert report.totals["bytes_reclaimed"] > 0
+    assert segments_of(data) == segments_of(same)
+    assert indexes_of(data) == indexes_of(same)
+    assert cleaner_checkpoint(data) == cleaner_checkpoint(same)
+
+    # Again, on top of what is clean, after the tombstones' time is over.
+    more(data, writers, batches=120, now_ms=NOW)
+    shutil.rmtree(same)
+    shutil.copytree(data, same)
+    later = NOW + 2 * DAY_MS
+    compact_locally(same, now_ms=later)
+    run_compact(
+        spark,
+        CompactOptions(paths=(str(data),), scope=CompactionScope.ALL, now_ms=TimestampMs(later)),
+    )
+
+    assert segments_of(data) == segments_of(same)
+    assert indexes_of(data) == indexes_of(same)
+    assert cleaner_checkpoint(data) == cleaner_checkpoint(same)
+
+
+def records_of(path: Path) -> list[tuple[int, int | None, bytes | None, bytes | None]]:
+    with varve.open(path, read_only=True) as store:
+        return [
+            (log.partition, record.offset, record.key, record.value)
+            for log in store.topic(TOPIC).partitions
+            for record in log.read()
+        ]
+
+
+def staged(path: Path) -> list[Path]:
+    return sorted(Path(inbox_directory(str(path))).glob("*"))
+
+
+@pytest.mark.parametrize("survived", [0, 1, 2])
+def test_a_job_that_is_killed_between_swaps_is_finished_by_the_next(
+    spark: SparkSession,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    survived: int,
+) -> None:
+    fill(data, seed=7)
+    same = tmp_path / "same"
+    shutil.copytree(data, same)
+    compact_locally(same, now_ms=NOW)
+    swaps: list[object] = []
+
+    def die(*arguments: object, **rest: object) -> ChangeAnswer:
+        if len(swaps) == survived:
+            raise KeyboardInterrupt
+        swaps.append(arguments)
+        return request_change(*arguments, **rest)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(compact, "request_change", die)
+        with pytest.raises(KeyboardInterrupt):
+            run_compact(spark, options(data))
+    report = run_compact(spark, options(data))
+
+    assert len(swaps) == survived
+    assert report.problems == ()
+    assert records_of(data) == records_of(same)
+    assert cleaner_checkpoint(data) == cleaner_checkpoint(same)
+    assert staged(data) == []
+
+
+def test_where_the_store_is_open_its_owner_puts_the_segments_in_place(
+    spark: SparkSession, data: Path, tmp_path: Path
+) -> None:
+    fill(data, seed=3)
+    same = tmp_path / "same"
+    shutil.copytree(data, same)
+    compact_locally(same, now_ms=NOW)
+
+    with varve.open(data) as owner:
+        log = owner.topic(TOPIC).partition(0)
+        before = log.size_bytes
+        report = run_compact(spark, options(data))
+        after = log.size_bytes
+        where = owner.topic(TOPIC).append(b"still taken", key=b"new")
+
+    assert report.problems == ()
+    assert after < before
+    assert [r for r in records_of(data) if r[1] != where.offset] == records_of(same)
+
+
+def test_a_log_that_was_compacted_meanwhile_is_left_as_it_is_and_said(
+    spark: SparkSession, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(data, seed=4)
+    swaps = 0
+
+    def overtaken(*arguments: object, **rest: object) -> ChangeAnswer:
+        nonlocal swaps
+        if not swaps:
+            compact_locally(data, now_ms=NOW)
+            compact_locally(data, now_ms=NOW + 2 * DAY_MS)
+        swaps += 1
+        return request_change(*arguments, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compact, "request_change", overtaken)
+    report = run_compact(spark, options(data))
+    expected = records_of(data)
+
+    (problem,) = report.problems
+    assert "users-0: given up" in problem
+    assert swaps == 1
+    assert records_of(data) == expected
+    assert staged(data) == []
+
+
+def test_a_dry_run_says_what_would_be_done_and_needs_no_spark(data: Path) -> None:
+    fill(data, seed=5)
+    before = segments_of(data)
+
+    report = run_compact(None, options(data, is_dry_run=True))
+
+    assert report.is_dry_run
+    (row,) = report.rows
+    assert (row["topic"], row["is_due"], row["first_dirty"]) == (TOPIC, True, 0)
+    assert row["bytes"] == sum(map(len, list(before.values())[:-1]))
+    assert segments_of(data) == before
+    assert staged(data) == []
+
+
+def test_what_is_clean_is_not_compacted_again_unless_all_is_asked_for(data: Path) -> None:
+    fill(data, seed=6)
+    compact_locally(data, now_ms=NOW)
+
+    due = {
+        scope: plan_job([str(data)], [], scope=scope, now_ms=TimestampMs(NOW))[0].decision.is_due
+        for scope in CompactionScope
+    }
+
+    assert due == {
+        CompactionScope.DIRTY: False,
+        CompactionScope.DUE: False,
+        CompactionScope.ALL: True,
+    }
+
+
+def test_the_topics_threshold_counts_only_where_it_is_asked_for(data: Path) -> None:
+    writers = fill(data, seed=6)
+    compact_locally(data, now_ms=NOW)
+    more(data, writers, batches=5, now_ms=NOW)
+
+    due = {
+        scope: plan_job([str(data)], [], scope=scope, now_ms=TimestampMs(NOW))[0].decision.is_due
+        for scope in (CompactionScope.DIRTY, CompactionScope.DUE)
+    }
+
+    assert due == {CompactionScope.DIRTY: True, CompactionScope.DUE: False}
+
+
+def test_an_open_transaction_holds_back_everything_from_its_start_on(data: Path) -> None:
+    with open_quiet(data) as store:
+        log = store.create_topic(TOPIC, config=CONFIG).partition(0)
+        log.append(b"1", key=b"a")
+        log.roll()
+        batch = client_batch(b"2", keys=[b"a"], producer_id=9, sequence=0, transactional=True)
+        log.append_batch(batch)
+        log.roll()
+        log.append(b"3", key=b"b")
+        log.roll()
+
+    (plan,) = plan_job([str(data)], [], scope=CompactionScope.ALL, now_ms=TimestampMs(NOW))
+
+    assert plan.decision.first_uncleanable == 1
+
+
+def test_a_topic_that_is_not_compacted_is_refused(data: Path) -> None:
+    with open_quiet(data) as store:
+        store.create_topic(TOPIC)
+
+    with pytest.raises(ConfigError, match=r"cleanup\.policy does not say compact"):
+        run_compact(None, options(data, is_dry_run=True))
+
+
+def test_a_topic_that_is_not_there_is_refused_with_those_that_are(data: Path) -> None:
+    with open_quiet(data) as store:
+        store.create_topic("orders")
+
+    with pytest.raises(ConfigError, match="there are: orders"):
+        run_compact(None, options(data, is_dry_run=True))

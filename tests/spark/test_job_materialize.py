@@ -1,0 +1,206 @@
+"""A changelog as the table it stands for: the same by increments and from nothing."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import varve
+from varve.errors import ConfigError
+from varve.spark.jobs.lake_target import LakeTarget, TableFormat, read_files
+from varve.spark.jobs.materialize import MaterializeOptions, run_materialize
+
+TOPIC = "accounts"
+
+
+def target(tmp_path: Path, kind: TableFormat, name: str = "state") -> LakeTarget:
+    if kind is TableFormat.ICEBERG:
+        return LakeTarget(format=kind, table=f"lake.{name}", warehouse=str(tmp_path / "warehouse"))
+    return LakeTarget(format=kind, table=str(tmp_path / f"{kind}-{name}"))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "data"
+    with varve.open(path, config={"durability": "os"}) as store:
+        store.create_topic(TOPIC, partitions=2)
+    return path
+
+
+def append(path: Path, seed: int, count: int = 60) -> None:
+    """Updates and tombstones of few keys, and a record without one."""
+    chosen = random.Random(seed)
+    with varve.open(path) as store:
+        topic = store.topic(TOPIC)
+        for number in range(count):
+            value = None if chosen.random() < 0.25 else b'{"n": %d}' % number
+            topic.append(value, key=b"account-%d" % chosen.randrange(25))
+        topic.append(b"of nobody")
+
+
+def expected(path: Path) -> dict[bytes, bytes]:
+    """The state that a loop over the log comes to."""
+    state: dict[bytes, bytes] = {}
+    with varve.open(path, read_only=True) as store:
+        for log in store.topic(TOPIC).partitions:
+            for record in log.read():
+                if record.key is None:
+                    continue
+                if record.value is None:
+                    state.pop(record.key, None)
+                else:
+                    state[record.key] = record.value
+    return state
+
+
+def table_rows(spark: SparkSession, to: LakeTarget) -> list[tuple[Any, ...]]:
+    table = to.open(replaces=True)
+    table.load()
+    rows = read_files(spark, table.files()).collect()
+    return sorted(
+        tuple(bytes(value) if isinstance(value, bytearray) else value for value in row)
+        for row in rows
+    )
+
+
+def state_of(spark: SparkSession, to: LakeTarget) -> dict[bytes, bytes]:
+    found = {row[0]: row[1] for row in table_rows(spark, to)}
+    return found
+
+
+def options(data: Path, to: LakeTarget, **rest: Any) -> MaterializeOptions:
+    return MaterializeOptions(
+        **{"paths": (str(data),), "topic": TOPIC, "target": to, "buckets": 3, **rest}
+    )
+
+
+@pytest.mark.parametrize("kind", list(TableFormat))
+def test_increments_come_to_the_state_that_a_replay_from_nothing_comes_to(
+    spark: SparkSession, data: Path, tmp_path: Path, kind: TableFormat
+) -> None:
+    to, anew = target(tmp_path, kind), target(tmp_path, kind, "anew")
+
+    append(data, seed=1)
+    run_materialize(spark, options(data, to))
+    append(data, seed=2)
+    report = run_materialize(spark, options(data, to))
+    run_materialize(spark, options(data, anew, buckets=2))
+    by_increments = table_rows(spark, to)
+    run_materialize(spark, options(data, to, is_rebuild=True))
+
+    assert {row[0]: row[1] for row in by_increments} == expected(data)
+    assert by_increments == table_rows(spark, anew) == table_rows(spark, to)
+    assert report.totals["offsets"] == 61
+
+
+def test_a_run_touches_only_the_parts_that_its_keys_fall_into(
+    spark: SparkSession, data: Path, tmp_path: Path
+) -> None:
+    to = target(tmp_path, TableFormat.DELTA)
+    append(data, seed=3)
+    run_materialize(spark, options(data, to, buckets=8))
+    table = to.open(replaces=True)
+    table.load()
+    before = set(table.files())
+    with varve.open(data) as store:
+        store.topic(TOPIC).append(b"new", key=b"one key")
+
+    run_materialize(spark, options(data, to))
+
+    table.load()
+    assert len(before - set(table.files())) <= 1
+    assert state_of(spark, to) == expected(data)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_run_that_is_killed_around_its_commit_changes_nothing_about_the_result(
+    spark: SparkSession,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+) -> None:
+    to = target(tmp_path, TableFormat.PARQUET)
+    append(data, seed=4)
+    run_materialize(spark, options(data, to))
+    append(data, seed=5)
+    home = type(to.open(replaces=True))
+    commit = home.commit
+
+    def die(self: Any, *arguments: Any, **rest: Any) -> None:
+        if moment == "after":
+            commit(self, *arguments, **rest)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(home, "commit", die)
+        with pytest.raises(KeyboardInterrupt):
+            run_materialize(spark, options(data, to))
+    run_materialize(spark, options(data, to))
+
+    assert state_of(spark, to) == expected(data)
+    current = spark.read.parquet(f"{to.table}/current")
+    assert {bytes(row["key"]) for row in current.collect()} == set(expected(data))
+
+
+def test_a_state_that_is_all_deleted_is_an_empty_table(
+    spark: SparkSession, data: Path, tmp_path: Path
+) -> None:
+    to = target(tmp_path, TableFormat.PARQUET)
+    with varve.open(data) as store:
+        store.topic(TOPIC).append(b"1", key=b"a")
+    run_materialize(spark, options(data, to))
+    with varve.open(data) as store:
+        store.topic(TOPIC).append(None, key=b"a")
+
+    run_materialize(spark, options(data, to))
+    again = run_materialize(spark, options(data, to))
+
+    table = to.open(replaces=True)
+    table.load()
+    assert table.files() == []
+    assert again.totals["offsets"] == 0
+
+
+def test_values_are_decoded_beside_their_bytes(
+    spark: SparkSession, data: Path, tmp_path: Path
+) -> None:
+    to = target(tmp_path, TableFormat.PARQUET)
+    with varve.open(data) as store:
+        store.topic(TOPIC).append(b'{"n": 7}', key=b"a")
+        store.topic(TOPIC).append(b"seven", key=b"b")
+
+    run_materialize(spark, options(data, to, value_schema="n INT"))
+    with varve.open(data) as store:
+        store.topic(TOPIC).append(b'{"n": 8}', key=b"a")
+    run_materialize(spark, options(data, to))
+
+    rows = spark.read.parquet(f"{to.table}/current").select("key", "value", "decoded").collect()
+    found = {bytes(row[0]): (bytes(row[1]), row[2] and row[2]["n"]) for row in rows}
+    assert found == {b"a": (b'{"n": 8}', 8), b"b": (b"seven", None)}
+
+
+def test_a_table_is_made_of_one_topic(spark: SparkSession, data: Path, tmp_path: Path) -> None:
+    to = target(tmp_path, TableFormat.PARQUET)
+    append(data, seed=6, count=3)
+    run_materialize(spark, options(data, to))
+    with varve.open(data) as store:
+        store.create_topic("others")
+
+    with pytest.raises(ConfigError, match="is made of accounts"):
+        run_materialize(spark, options(data, to, topic="others"))
+
+
+def test_a_dry_run_needs_no_spark(data: Path, tmp_path: Path) -> None:
+    append(data, seed=7, count=3)
+
+    report = run_materialize(
+        None, options(data, target(tmp_path, TableFormat.PARQUET), is_dry_run=True)
+    )
+
+    assert report.totals["offsets"] == 4
+    assert not (tmp_path / "parquet-state").exists()
