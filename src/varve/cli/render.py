@@ -5,50 +5,109 @@ Rich is imported here and nowhere else, and only for a terminal.
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+from varve.cli.readable_values import shown
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table: which value of a row, and how people read it. JSON has it raw."""
+
+    name: str
+    show: Callable[[Any], str] = shown
+    is_number: bool = False
+
+
+Columns = Sequence[str | Column]
+Row = Mapping[str, Any]
 
 
 class Output(Protocol):
     """Where a command puts its rows."""
 
-    def table(self, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    def table(self, columns: Columns, rows: Sequence[Row]) -> None:
         """Show `columns` of the rows; JSON has everything that is in them."""
+        ...
+
+    def facts(self, columns: Columns, row: Row) -> None:
+        """Show `columns` of one thing, a line for each; JSON has everything that is in it."""
         ...
 
 
 class JsonOutput:
-    """A JSON array with one object per row."""
+    """One JSON object per line, for each row."""
 
-    def table(self, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-        sys.stdout.write(json.dumps([dict(row) for row in rows], indent=2, default=str) + "\n")
+    def table(self, columns: Columns, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self.facts(columns, row)
+
+    def facts(self, columns: Columns, row: Row) -> None:
+        sys.stdout.write(json.dumps(dict(row), default=str) + "\n")
 
 
 class PlainOutput:
     """Columns in line, nothing cut off or coloured."""
 
-    def table(self, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-        lines = [tuple(columns), *(tuple(str(row[name]) for name in columns) for row in rows)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    def table(self, columns: Columns, rows: Sequence[Row]) -> None:
+        chosen = _columns(columns)
+        lines = [[column.name for column in chosen], *(_cells(chosen, row) for row in rows)]
+        widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
         for line in lines:
-            cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-            sys.stdout.write("  ".join(cells).rstrip() + "\n")
+            aligned = (
+                cell.rjust(width) if column.is_number else cell.ljust(width)
+                for column, cell, width in zip(chosen, line, widths, strict=True)
+            )
+            sys.stdout.write("  ".join(aligned).rstrip() + "\n")
+
+    def facts(self, columns: Columns, row: Row) -> None:
+        chosen = _columns(columns)
+        width = max(len(column.name) for column in chosen)
+        for column, cell in zip(chosen, _cells(chosen, row), strict=True):
+            sys.stdout.write(f"{column.name.ljust(width)}  {cell}".rstrip() + "\n")
 
 
 class PrettyOutput:
     """A table as wide as the terminal."""
 
-    def table(self, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    def table(self, columns: Columns, rows: Sequence[Row]) -> None:
+        from rich.box import SIMPLE_HEAD
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        table = Table()
-        for name in columns:
-            table.add_column(name, overflow="fold")
+        chosen = _columns(columns)
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold cyan")
+        for column in chosen:
+            justify: Any = "right" if column.is_number else "left"
+            table.add_column(column.name, overflow="fold", justify=justify)
         for row in rows:
-            table.add_row(*(Text(str(row[name])) for name in columns))  # never as markup
+            table.add_row(*map(Text, _cells(chosen, row)))  # never as markup
         Console().print(table)
+
+    def facts(self, columns: Columns, row: Row) -> None:
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        chosen = _columns(columns)
+        table = Table.grid(padding=(0, 2))
+        for column, cell in zip(chosen, _cells(chosen, row), strict=True):
+            table.add_row(Text(column.name, style="cyan"), Text(cell))
+        Console().print(table)
+
+
+def _columns(columns: Columns) -> list[Column]:
+    return [Column(name=column) if isinstance(column, str) else column for column in columns]
+
+
+def _cells(columns: Sequence[Column], row: Row) -> list[str]:
+    return [column.show(row[column.name]) for column in columns]
 
 
 def output_for(*, as_json: bool) -> Output:
@@ -56,3 +115,33 @@ def output_for(*, as_json: bool) -> Output:
     if as_json:
         return JsonOutput()
     return PrettyOutput() if sys.stdout.isatty() else PlainOutput()
+
+
+@contextmanager
+def progress_bar(label: str, *, total: int | None, unit: str = "bytes") -> Iterator[Advance]:
+    """A bar on standard error while the block runs, where that is a terminal.
+
+    Yields `advance(count)`. `unit` is what is counted; bytes are shown as MB and MB/s. Without
+    a `total` the bar says how much was done, not how much is left.
+    """
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    amounts: list[progress.ProgressColumn] = (
+        [progress.DownloadColumn(), progress.TransferSpeedColumn()]
+        if unit == "bytes"
+        else [progress.MofNCompleteColumn(), progress.TextColumn(unit)]
+    )
+    with progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        *amounts,
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda count: bar.advance(task, count)

@@ -71,18 +71,16 @@ def test_keys_can_be_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
 def test_as_json_everything_about_each_key_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("config", "show", "fetch.max.bytes", "--json") == 0
 
-    assert json.loads(capsys.readouterr().out) == [
-        {
-            "key": "fetch.max.bytes",
-            "value": "57671680",
-            "source": "default",
-            "default": "57671680",
-            "type": "size",
-            "environment": "VARVE_FETCH_MAX_BYTES",
-            "is_varves_own": False,
-            "doc": "Records in one answer to Fetch, unless a single batch is larger.",
-        }
-    ]
+    assert json.loads(capsys.readouterr().out) == {
+        "key": "fetch.max.bytes",
+        "value": "57671680",
+        "source": "default",
+        "default": "57671680",
+        "type": "size",
+        "environment": "VARVE_FETCH_MAX_BYTES",
+        "is_varves_own": False,
+        "doc": "Records in one answer to Fetch, unless a single batch is larger.",
+    }
 
 
 def test_keys_without_effect_are_named_on_the_side(

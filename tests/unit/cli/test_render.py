@@ -24,7 +24,7 @@ def test_columns_stand_in_line_and_nothing_is_cut(capsys: pytest.CaptureFixture[
 def test_json_has_what_the_columns_leave_out(capsys: pytest.CaptureFixture[str]) -> None:
     JsonOutput().table(COLUMNS, ROWS)
 
-    assert json.loads(capsys.readouterr().out) == ROWS
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == ROWS
 
 
 def test_a_pretty_table_shows_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,64 @@
+"""Archives for a reader, loaded when a topic turns out to have one: most have none."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from varve.clock import Clock
+from varve.log.archived_segments import ArchivedSegments, ArchivePlace, ArchiveStatus
+from varve.storage.files import FileSystem
+
+if TYPE_CHECKING:
+    from varve.archive.archives import StoreArchives
+    from varve.log.store import Store
+    from varve.log.topic import Topic
+
+
+class ArchivesOnDemand:
+    """Implements `Archives`, by those of the library."""
+
+    def __init__(self, fs: FileSystem, clock: Clock) -> None:
+        self._fs = fs
+        self._clock = clock
+        self._loaded: StoreArchives | None = None
+
+    def source(self, place: ArchivePlace) -> ArchivedSegments | None:
+        return None if place.config.archive_url is None else self._archives().source(place)
+
+    def run(self, store: "Store") -> None:
+        self._archives().run(store)
+
+    def status(self, store: "Store") -> list[ArchiveStatus]:
+        return self._archives().status(store)
+
+    def restore(
+        self,
+        store: "Store",
+        topic: str,
+        url: str,
+        *,
+        to_timestamp_ms: int | None,
+        topic_id: UUID | None,
+        config: Mapping[str, object] | None,
+    ) -> "Topic":
+        return self._archives().restore(
+            store,
+            topic,
+            url,
+            to_timestamp_ms=to_timestamp_ms,
+            topic_id=topic_id,
+            config=config,
+        )
+
+    def close(self) -> None:
+        if self._loaded is not None:
+            self._loaded.close()
+
+    def _archives(self) -> "StoreArchives":
+        if self._loaded is None:
+            from varve.archive.archives import StoreArchives
+            from varve.archive.segment_cache import SegmentCache
+
+            cache = SegmentCache(self._fs)
+            self._loaded = StoreArchives(fs=self._fs, clock=self._clock, cache=cache)
+        return self._loaded

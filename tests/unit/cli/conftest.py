@@ -1,0 +1,58 @@
+"""Commands run in this process, on directories and brokers alike."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import varve
+from fakes.command_line import CommandLine, CommandTarget, StoreLease
+
+KINDS = ["directory", "owned directory", "broker", "directory of a broker"]
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> CommandLine:
+    """Commands in a directory of their own, without a target."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VARVE_AT", raising=False)
+    return CommandLine(capsys, monkeypatch)
+
+
+@pytest.fixture(params=KINDS)
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CommandTarget]:
+    """An empty store in each of the ways that a command may find it."""
+    kind = request.param
+    path = tmp_path / "data"
+    if kind == "directory":
+        path.mkdir()
+        yield CommandTarget(
+            kind=kind,
+            at=str(path),
+            open_store=lambda: StoreLease(varve.open(path), closes=True),
+        )
+    elif kind == "owned directory":
+        with varve.open(path) as store:
+            yield CommandTarget(
+                kind=kind, at=str(path), open_store=lambda: StoreLease(store, closes=False)
+            )
+    else:
+        with varve.Broker(path) as broker:
+            yield CommandTarget(
+                kind=kind,
+                at=broker.bootstrap_servers if kind == "broker" else str(path),
+                open_store=lambda: StoreLease(broker.store, closes=False),
+            )
+
+
+@pytest.fixture
+def on_target(
+    cli: CommandLine,
+    target: CommandTarget,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> CommandLine:
+    """Commands that work on the target."""
+    return CommandLine(capsys, monkeypatch, at=target.at)
