@@ -266,6 +266,7 @@ class Client:
     def _publish(self, publication: PublicationHistory) -> bool:
         last = self.store.last_published(publication.application)
         is_old = last is not None and last >= publication.number
+        is_done = False
         with self._attempt():
             published = self.store.publish(
                 publication.application, publication.number, publication.parts
@@ -275,8 +276,8 @@ class Client:
             for place, (first, _) in published.offsets.items():
                 told = self.history.log(*place)
                 told.acknowledge(int(first), publication.parts[place], is_durable=True)
-            return True
-        return False
+            is_done = True
+        return is_done
 
     def append_group(self, topic: str, partition: int = 0, *, batches: int) -> None:
         """Several appends that one sync acknowledges, as threads that wait together would."""

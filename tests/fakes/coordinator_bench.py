@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Any
 
 from fakes.manual_clock import ManualClock
@@ -83,7 +84,7 @@ class StoreGroupLog:
         waiting, self._waiting = self._waiting, []
         for group_id, records, done in waiting:
             code = self.fail_with or self._append(group_id, records)
-            self._scheduler.call_soon(lambda done=done, code=code: done(code))
+            self._scheduler.call_soon(partial(done, code))
 
     def _append(self, group_id: str, records: Sequence[GroupRecord]) -> ErrorCode:
         try:

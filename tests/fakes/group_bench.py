@@ -12,6 +12,7 @@ from fakes.memory_group_log import MemoryGroupLog
 from varve.broker.groups.classic_group import ClassicGroup
 from varve.broker.groups.classic_member import JoinRequest, SyncRequest
 from varve.broker.groups.group_config import GroupConfig
+from varve.broker.groups.metadata_budget import MetadataBudget
 from varve.broker.request import Deferred
 from varve.format.group_metadata import (
     GroupMetadata,
@@ -53,6 +54,7 @@ class GroupBench:
         self.log = MemoryGroupLog(self.scheduler)
         self.config = config or GroupConfig()
         self.abandoned: list[ClassicGroup] = []
+        self.budget = MetadataBudget(bytes_max=1_000)
         self.group = self.new_group()
 
     def new_group(self) -> ClassicGroup:
@@ -61,6 +63,7 @@ class GroupBench:
             scheduler=self.scheduler,
             clock=self.clock,
             config=self.config,
+            budget=self.budget,
             persist=lambda value, done: self.log.append(
                 GROUP, [(GROUP.encode(), encode_group_metadata(value))], done
             ),

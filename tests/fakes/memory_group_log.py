@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from fakes.manual_scheduler import ManualScheduler
 from varve.log.committed_offsets import GroupRecord
@@ -38,9 +39,7 @@ class MemoryGroupLog:
         for records, done in waiting:
             if self.fail_with is None:
                 self.records += records
-            self._scheduler.call_soon(
-                lambda done=done, code=self.fail_with or ErrorCode.none: done(code)
-            )
+            self._scheduler.call_soon(partial(done, self.fail_with or ErrorCode.none))
 
     @property
     def table(self) -> dict[bytes, bytes | None]:

@@ -24,7 +24,10 @@ from random import Random
 from typing import Any, Final
 
 from fuzz.mutations import INPUT_BYTES_MAX, mutate
-from fuzz.targets import TARGETS, Target
+from fuzz.target import TARGETS, Target
+
+for _module in ("targets", "wire_targets"):
+    importlib.import_module(f"fuzz.{_module}")
 
 CORPUS: Final = Path(__file__).with_name("corpus")
 _MEMORY_BYTES_MAX: Final = 4 << 30

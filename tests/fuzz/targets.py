@@ -1,4 +1,4 @@
-"""Everything that parses bytes from outside, as functions of bytes.
+"""Everything that parses bytes of files and batches, as functions of bytes.
 
 A target may raise what the parser promises to raise for input it does not accept, and nothing
 else. Where the input is accepted, what was read must survive being written and read again. To
@@ -8,14 +8,13 @@ add a target, write a function and give it examples of sound input to start from
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from crc32c import crc32c
 
 from fakes.manual_clock import START_MS, ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
+from fuzz.target import target
 from varve.errors import CorruptSegmentError, FormatError, LogError
 from varve.format.batch import BatchDecoder
 from varve.format.batch_builder import BatchStyle, ProducerStamp, build_batch, seal
@@ -29,6 +28,7 @@ from varve.format.checkpoint_text import (
     render_offset_checkpoint,
 )
 from varve.format.compression import Codec, compress, decompress
+from varve.format.consumer_subscription import subscribed_topics
 from varve.format.control_record import (
     ControlType,
     EndTransactionMarker,
@@ -41,6 +41,12 @@ from varve.format.file_names import (
     parse_segment_file_name,
     partition_directory_name,
     segment_file_name,
+)
+from varve.format.group_metadata import (
+    GroupMetadata,
+    MemberMetadata,
+    decode_group_metadata,
+    encode_group_metadata,
 )
 from varve.format.group_offsets import (
     OffsetKey,
@@ -90,36 +96,6 @@ from varve.storage.transaction_index import TransactionIndex
 
 NOW = TimestampMs(START_MS)
 DECOMPRESSED_MAX: Final = 256 * KIB
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """`refusals` are the errors that say "this is not one of mine"."""
-
-    name: str
-    run: Callable[[bytes], None]
-    seeds: Sequence[bytes]
-    refusals: tuple[type[Exception], ...]
-
-    def __call__(self, data: bytes) -> None:
-        try:
-            self.run(data)
-        except self.refusals:
-            return
-
-
-TARGETS: Final[dict[str, Target]] = {}
-
-
-def target(
-    *seeds: bytes, refusals: tuple[type[Exception], ...] = (FormatError,)
-) -> Callable[[Callable[[bytes], None]], Callable[[bytes], None]]:
-    def register(function: Callable[[bytes], None]) -> Callable[[bytes], None]:
-        name = function.__name__.replace("_", "-")
-        TARGETS[name] = Target(name, function, seeds, refusals)
-        return function
-
-    return register
 
 
 # --- batches ------------------------------------------------------------------------------------
@@ -352,6 +328,35 @@ def group_offsets(data: bytes) -> None:
     key = decode_group_key(data)
     if isinstance(key, OffsetKey):
         assert decode_group_key(encode_offset_key(key)) == key
+
+
+GROUP = GroupMetadata(
+    protocol_type="consumer",
+    generation=7,
+    protocol="range",
+    leader="m",
+    current_state_timestamp=NOW,
+    members=(
+        MemberMetadata(
+            member_id="m",
+            group_instance_id="i",
+            client_id="c",
+            client_host="/h",
+            rebalance_timeout_ms=300_000,
+            session_timeout_ms=45_000,
+            subscription=b"\x00\x01\x00\x00\x00\x01\x00\x01t",
+            assignment=b"\x03",
+        ),
+    ),
+)
+
+
+@target(encode_group_metadata(GROUP))
+def group_metadata(data: bytes) -> None:
+    """A group's value; and what a consumer joins with, of which nothing raises."""
+    subscribed_topics(data)
+    value = decode_group_metadata(data)
+    assert decode_group_metadata(encode_group_metadata(value)) == value
 
 
 def _file(data: bytes) -> SimulatedFileSystem:

@@ -11,7 +11,7 @@ import pytest
 
 from fuzz.driver import corpus_of
 from fuzz.mutations import mutate
-from fuzz.targets import TARGETS
+from fuzz.target import TARGETS
 
 pytestmark = pytest.mark.kernels
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import varve
+from interop.java_tools import JavaTools, save_loaded_classes
 from interop.kafka_peer import (
     QUICK_START,
     KafkaBroker,
@@ -32,6 +34,25 @@ def kafka() -> KafkaTools:
         return KafkaTools.find()
     except KafkaUnavailableError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def quick_jvm(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """JVM options for tools that run often."""
+    return save_loaded_classes(kafka, tmp_path_factory.mktemp("jvm") / "classes.jsa")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[varve.Broker]:
+    """The broker that is judged: one for the tests of a module, each with topics of its own."""
+    with varve.Broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tools(kafka: KafkaTools, quick_jvm: tuple[str, ...], broker: varve.Broker) -> JavaTools:
+    """Kafka's tools, pointed at `broker`."""
+    return JavaTools(kafka, broker.bootstrap_servers, jvm_options=quick_jvm)
 
 
 @pytest.fixture

@@ -263,8 +263,11 @@ class GroupMachine(RuleBasedStateMachine):
         if not has_crashed:
             self.bench.log.is_held = False
             self.bench.log.release()
-        waiting = self.unanswered
+        waiting, before = self.unanswered, self.stable_work()
+        is_saved = not self.bench.log.is_held
         self.bench = self.bench.restarted(has_crashed=has_crashed)
+        if before is not None and is_saved:
+            assert self.stable_work() == before, "members would have to join again"
         if not has_crashed:
             self.look()
             assert all(pending.is_done for pending in waiting), "left waiting by an ordered stop"
@@ -272,6 +275,12 @@ class GroupMachine(RuleBasedStateMachine):
         for client in self.clients:
             client.joining = client.syncing = None  # those connections are gone
         self.look()
+
+    def stable_work(self) -> tuple[int, dict[str, bytes]] | None:
+        group = self.bench.coordinator.groups.get(GROUP)
+        if not isinstance(group, ClassicGroup) or group.state is not ClassicState.STABLE:
+            return None
+        return group.generation, {m.member_id: m.assignment for m in group.members()}
 
     # --- what must hold ----------------------------------------------------------------------
 

@@ -40,6 +40,12 @@ EXAMPLES: list[tuple[VarveError, tuple[str, ...]]] = [
     (errors.DirectoryLockedError("/data", "pid 5"), ("/data", "pid 5", "read_only=True")),
     (errors.DiskFullError("t-0"), ("t-0", "no space left")),
     (errors.LogFailedError("t-0", "fsync failed"), ("t-0", "fsync failed", "reopen")),
+    (errors.BrokerError("no"), ("no",)),
+    (errors.BrokerUnreachableError("h:9092", "refused"), ("h:9092", "refused")),
+    (
+        errors.BrokerRefusedError("delete topic 'a'", "policy_violation", "it is internal"),
+        ("delete topic 'a'", "it is internal", "policy_violation"),
+    ),
     (errors.LogError("refused"), ("refused",)),
     (
         errors.OffsetOutOfRangeError(Offset(9), start=Offset(1), end=Offset(5)),
@@ -73,6 +79,10 @@ EXAMPLES: list[tuple[VarveError, tuple[str, ...]]] = [
     ),
     (errors.InvalidTopicNameError("a/b", "no slash"), ("'a/b'", "no slash")),
     (errors.ReadOnlyError("append"), ("cannot append", "read-only")),
+    (
+        errors.TableChangedError("lake.orders", "another run was faster"),
+        ("lake.orders", "another run was faster", "run it again"),
+    ),
     (errors.LogClosedError("orders-0"), ("orders-0 is closed",)),
     (
         errors.DataLossError("orders", 0, "offsets from 3 to 9 were deleted"),

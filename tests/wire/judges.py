@@ -18,8 +18,8 @@ from aiokafka.errors import MessageSizeTooLargeError as AioTooLargeError
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
-from kafka.errors import MessageSizeTooLargeError as PythonTooLargeError
 from kafka.codec import has_snappy
+from kafka.errors import MessageSizeTooLargeError as PythonTooLargeError
 
 TIMEOUT_S = 60.0
 LARGE_BYTES = 32 * 1024 * 1024
@@ -59,8 +59,13 @@ class Got:
 class Judge(Protocol):
     """A client library."""
 
-    name: str
-    codecs: tuple[str, ...]  # that it can be used with here
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def codecs(self) -> tuple[str, ...]:
+        """Those it can be used with here."""
+        ...
 
     def produce(
         self,
@@ -111,9 +116,7 @@ class ConfluentKafka:
         reports: list[tuple[int, KafkaError | None, int | None]] = []
         for number, record in enumerate(records):
 
-            def report(
-                error: KafkaError | None, message: Message, number: int = number
-            ) -> None:
+            def report(error: KafkaError | None, message: Message, number: int = number) -> None:
                 reports.append((number, error, message.offset()))
 
             producer.produce(
@@ -123,7 +126,7 @@ class ConfluentKafka:
                 headers=list(record.headers),
                 partition=record.partition,
                 on_delivery=report,
-                **({} if record.timestamp_ms is None else {"timestamp": record.timestamp_ms}),
+                timestamp=record.timestamp_ms or 0,  # 0: now
             )
         assert producer.flush(TIMEOUT_S) == 0
         for _, error, _ in reports:
@@ -168,10 +171,14 @@ def _from_confluent(message: Message) -> Got:
         offset=offset,
         value=message.value(),
         key=message.key(),
-        headers=tuple(message.headers() or ()),
+        headers=_headers(message.headers()),
         timestamp_ms=timestamp_ms,
         is_log_append_time=kind == confluent_kafka.TIMESTAMP_LOG_APPEND_TIME,
     )
+
+
+def _headers(headers: Any) -> Headers:
+    return tuple((str(name), value) for name, value in headers or ())
 
 
 class KafkaPython:
@@ -294,7 +301,9 @@ class AioKafka:
                 raise TooLargeError(str(error)) from error
             finally:
                 await producer.stop()
-            return [-1 if place is None or place.offset is None else place.offset for place in placed]
+            return [
+                -1 if place is None or place.offset is None else place.offset for place in placed
+            ]
 
         return run_async(run)
 
@@ -345,12 +354,15 @@ class Kcat:
 
     def run(self, *arguments: str, given: bytes = b"") -> bytes:
         done = subprocess.run(
-            [self._command, *arguments], input=given, capture_output=True, timeout=TIMEOUT_S
+            [self._command, *arguments],
+            input=given,
+            capture_output=True,
+            check=False,
+            timeout=TIMEOUT_S,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
 
-JUDGES: Mapping[str, Judge] = {
-    judge.name: judge for judge in (ConfluentKafka(), KafkaPython(), AioKafka())
-}
+_JUDGES: tuple[Judge, ...] = (ConfluentKafka(), KafkaPython(), AioKafka())
+JUDGES: Mapping[str, Judge] = {judge.name: judge for judge in _JUDGES}

@@ -15,7 +15,9 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as AioRoundRobin
-from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor as AioSticky
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import (
+    StickyPartitionAssignor as AioSticky,
+)
 from confluent_kafka import Consumer, KafkaException
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -200,7 +202,12 @@ class AioMember:
         )
 
     async def _start(
-        self, address: str, group: str, topics: Sequence[str], strategy: str, instance_id: str | None
+        self,
+        address: str,
+        group: str,
+        topics: Sequence[str],
+        strategy: str,
+        instance_id: str | None,
     ) -> AIOKafkaConsumer:
         consumer = AIOKafkaConsumer(
             *topics,

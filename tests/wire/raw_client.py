@@ -9,7 +9,6 @@ from varve.protocol.api_catalog import API_CATALOG, ApiKey
 from varve.protocol.messages import Fields, decode_response, encode_request
 
 TIMEOUT_S = 60.0
-NULL_ID = None
 
 
 def request_header(
@@ -103,4 +102,4 @@ class RawClient:
 
     def is_answered(self) -> bool:
         """Whether the broker still listens to this connection."""
-        return self.call(ApiKey.API_VERSIONS, 0, {}).error_code == 0
+        return bool(self.call(ApiKey.API_VERSIONS, 0, {}).error_code == 0)

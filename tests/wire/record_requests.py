@@ -7,9 +7,9 @@ from uuid import UUID
 
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
-from wire.raw_client import RawClient
 
 from varve.protocol.api_catalog import ApiKey
+from wire.raw_client import RawClient
 
 NO_SESSION = 0
 SESSIONLESS_EPOCH = -1

@@ -7,10 +7,10 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from wire.judges import run_async
-from wire.members import AioMember, Crew
 
 import varve
+from wire.judges import run_async
+from wire.members import AioMember, Crew
 
 T = TypeVar("T")
 WithAdmin = Callable[[Callable[[AIOKafkaAdminClient], Awaitable[Any]]], Any]

@@ -13,10 +13,10 @@ from kafka.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from wire.members import Crew, PythonMember
 
 import varve
 from varve.protocol.api_catalog import API_CATALOG
+from wire.members import Crew, PythonMember
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,9 @@ def test_configuration_is_described_altered_and_reset(
     admin.reset_configs([resource(["retention.ms"])])
 
     found = {
-        name: entry["value"] for entries in described.values() for name, entry in entries[topic].items()
+        name: entry["value"]
+        for entries in described.values()
+        for name, entry in entries[topic].items()
     }
     assert found["retention.ms"] == "5000"
     assert altered == {"retention.ms": "5000", "segment.bytes": "2097152"}

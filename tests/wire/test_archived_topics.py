@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from wire.judges import JUDGES, Judge
-from wire.raw_client import RawClient
-from wire.record_requests import Wanted, fetch, only_part, produce
 
 import varve
 from fakes.client_batches import client_batch
 from varve.protocol.error_code import ErrorCode
+from wire.judges import JUDGES, Judge
+from wire.raw_client import RawClient
+from wire.record_requests import Wanted, fetch, only_part, produce
 
 VALUES = [b"%d" % number for number in range(100)]
 BATCH = bytes(client_batch(b"new"))

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from wire.judges import JUDGES, Judge, Sent
 
 import varve
+from wire.judges import JUDGES, Judge, Sent
 
 KEYS = 10
 ROUNDS = 50
@@ -88,7 +88,9 @@ def test_a_record_without_a_key_is_refused_and_the_others_of_other_batches_are_t
 
     producer.produce(compacted, b"no key", on_delivery=lambda error, _: reports.append(error))
     assert producer.flush(60) == 0
-    producer.produce(compacted, b"key", key=b"k", on_delivery=lambda error, _: reports.append(error))
+    producer.produce(
+        compacted, b"key", key=b"k", on_delivery=lambda error, _: reports.append(error)
+    )
     assert producer.flush(60) == 0
 
     assert [None if error is None else error.name() for error in reports] == [  # type: ignore[attr-defined]

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from wire.raw_client import RawClient, framed, request_header
-from wire.record_requests import Wanted, fetch, fetch_body, produce, produce_body, receive_produced
 
 import varve
 from fakes.client_batches import client_batch
 from varve.protocol.api_catalog import API_CATALOG, ApiKey
 from varve.protocol.messages import decode_response, encode_request
+from wire.raw_client import RawClient, framed, request_header
+from wire.record_requests import Wanted, fetch, fetch_body, produce, produce_body, receive_produced
 
 BATCH = bytes(client_batch(b"one", b"two"))
 MIB = 1024 * 1024
@@ -214,9 +214,7 @@ def test_a_large_request_that_makes_no_sense_closes_its_connection(
 def test_half_a_frame_and_then_nothing_harms_nobody(
     broker: varve.Broker, bystander: RawClient, topic: str
 ) -> None:
-    frame = framed(
-        request_header(ApiKey.PRODUCE, 9, 1) + produce_body(9, [(topic, 0, bytes(MIB))])
-    )
+    frame = framed(request_header(ApiKey.PRODUCE, 9, 1) + produce_body(9, [(topic, 0, bytes(MIB))]))
     for sent in (1, 3, 4, 5, 14, 100, 200_000, len(frame) - 1):
         with RawClient(broker.bootstrap_servers) as client:
             client.send_bytes(frame[:sent])
@@ -232,6 +230,7 @@ def test_a_connection_that_breaks_with_requests_waiting_does_not_keep_the_loop_b
     client.send(ApiKey.FETCH, 12, fetch_body(12, [Wanted(topic=topic)], max_wait_ms=600_000))
     client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, bytes(MIB))]))
     server = broker._running()
+    await_true(lambda: server.fetches.waiting_count == 1)
     count = server.connection_count
 
     client.reset()
@@ -282,9 +281,7 @@ def test_any_client_id_will_do(client: RawClient, topic: str, client_id: str | N
         assert answer.partition_responses[0].base_offset == expected
 
 
-def test_unknown_tagged_fields_of_the_header_are_passed_over(
-    client: RawClient, topic: str
-) -> None:
+def test_unknown_tagged_fields_of_the_header_are_passed_over(client: RawClient, topic: str) -> None:
     header = request_header(ApiKey.PRODUCE, 9, 1)[:-1] + b"\x01\x63\x03abc"
 
     client.send_bytes(framed(header + produce_body(9, [(topic, 0, BATCH)])))
@@ -370,6 +367,29 @@ def test_a_large_request_waits_for_memory_and_is_served_when_there_is_some() -> 
         await_true(lambda: memory.lent == 0)
 
 
+def test_a_large_request_that_stops_arriving_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("varve.broker.server._SWEEP_S_MAX", 0.05)
+    with varve.Broker(topics=["t"]) as broker:
+        server = broker._running()
+        memory = server._dispatcher.memory
+        with (
+            RawClient(broker.bootstrap_servers) as stalled,
+            RawClient(broker.bootstrap_servers) as waiting,
+        ):
+            stalled.send_bytes(struct.pack(">i", MIB) + bytes(MIB // 2))
+            waiting.send(ApiKey.FETCH, 12, fetch_body(12, [Wanted(topic="t")], max_wait_ms=2000))
+            await_true(lambda: memory.lent == MIB and server.fetches.waiting_count == 1)
+
+            def is_given_up() -> bool:
+                for connection in server._dispatcher.all_connections():
+                    connection.last_active_s -= 40  # as if so many seconds had passed
+                return memory.lent == 0
+
+            await_true(is_given_up)
+            assert stalled.is_closed_by_broker()
+            assert waiting.receive(ApiKey.FETCH, 12)[0] == 1
+
+
 def test_a_request_above_the_limit_closes_its_connection_and_one_at_the_limit_is_served() -> None:
     body = produce_body(9, [("t", 0, bytes(client_batch(b"x" * 500_000)))])
     frame = framed(request_header(ApiKey.PRODUCE, 9, 1) + body)
@@ -385,3 +405,53 @@ def test_a_request_above_the_limit_closes_its_connection_and_one_at_the_limit_is
         client.send_bytes(struct.pack(">i", len(frame) - 3))
 
         assert client.is_closed_by_broker()
+
+
+def test_many_connections_are_served_side_by_side(broker: varve.Broker, topic: str) -> None:
+    clients = [RawClient(broker.bootstrap_servers) for _ in range(200)]
+    try:
+        for client in clients:
+            client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, BATCH)]))
+
+        offsets = [
+            receive_produced(client, 9).responses[0].partition_responses[0].base_offset
+            for client in clients
+        ]
+    finally:
+        for client in clients:
+            client.socket.close()
+    assert sorted(offsets) == list(range(0, 400, 2))
+
+
+def test_a_broker_that_stops_answers_those_who_wait() -> None:
+    join = {
+        "group_id": "g",
+        "session_timeout": 600_000,
+        "rebalance_timeout": 600_000,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    broker = varve.Broker(topics=["t"]).start()
+    try:
+        with (
+            RawClient(broker.bootstrap_servers) as fetching,
+            RawClient(broker.bootstrap_servers) as first,
+            RawClient(broker.bootstrap_servers) as second,
+        ):
+            wanted = [Wanted(topic="t")]
+            fetching.send(ApiKey.FETCH, 12, fetch_body(12, wanted, max_wait_ms=600_000))
+            first.call(ApiKey.JOIN_GROUP, 0, join)
+            # It waits for the first to join again, which does not.
+            second.send(ApiKey.JOIN_GROUP, 0, encode_request(ApiKey.JOIN_GROUP, 0, join))
+            server = broker._running()
+            await_true(lambda: server.fetches.waiting_count == 1)
+            started_s = time.monotonic()
+
+            broker.stop()
+
+            assert time.monotonic() - started_s < 30
+            assert fetching.receive(ApiKey.FETCH, 12)[0] == 1
+            assert fetching.is_closed_by_broker()
+            assert first.is_closed_by_broker()
+    finally:
+        broker.stop()

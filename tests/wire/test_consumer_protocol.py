@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.admin import AdminClient
-from wire.members import ConfluentMember, Crew
 
 import varve
+from wire.members import ConfluentMember, Crew
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Fetch, field by field: waiting, limits, epochs, and what is said about partitions that are not there."""
+"""Fetch, field by field: waiting, limits, epochs, sessions, partitions that are not there."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -6,6 +6,15 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+
+import varve
+from fakes.client_batches import client_batch, marker_batch
+from varve.format.batch import BatchDecoder
+from varve.format.compression import Codec
+from varve.log.producer_state import MarkerFacts
+from varve.protocol.api_catalog import API_CATALOG, ApiKey
+from varve.protocol.error_code import ErrorCode
+from varve.quantities import Offset, ProducerId, TimestampMs
 from wire.raw_client import RawClient
 from wire.record_requests import (
     Wanted,
@@ -16,15 +25,6 @@ from wire.record_requests import (
     produce_body,
     receive_fetched,
 )
-
-import varve
-from fakes.client_batches import client_batch, marker_batch
-from varve.format.batch import BatchDecoder
-from varve.format.compression import Codec
-from varve.log.producer_state import MarkerFacts
-from varve.protocol.api_catalog import API_CATALOG, ApiKey
-from varve.protocol.error_code import ErrorCode
-from varve.quantities import Offset, ProducerId, TimestampMs
 
 BATCH = bytes(client_batch(b"one", b"two"))
 VERSIONS = range(API_CATALOG[ApiKey.FETCH].min_version, API_CATALOG[ApiKey.FETCH].max_version + 1)
@@ -50,10 +50,7 @@ def batches_of(part: Any) -> list[tuple[int, int]]:
     decoder = BatchDecoder(batches_max=1000)
     count = decoder.scan(memoryview(data), 0, len(data))
     assert decoder.sound_count() == count
-    return [
-        (batch.base_offset, batch.record_count)
-        for batch in map(decoder.batch, range(count))
-    ]
+    return [(batch.base_offset, batch.record_count) for batch in map(decoder.batch, range(count))]
 
 
 def code_of(response: Any) -> ErrorCode:
@@ -232,7 +229,7 @@ def test_the_first_batch_comes_whole_however_small_the_limits(
     assert batches_of(by_answer) == [(0, 1)]
 
 
-# --- partitions that are not there, offsets that are not, epochs that are others' ------------------
+# --- partitions and offsets that are not there, epochs of others ----------------------------------
 
 
 def test_partitions_and_topics_that_are_not_there_are_told(
@@ -374,9 +371,7 @@ def test_within_a_session_only_news_is_told(
     topic = make_topic(partitions=2)
     produce(other, topic, BATCH)
 
-    first = session(
-        client, 0, 0, *(Wanted(topic=topic, partition=number) for number in range(2))
-    )
+    first = session(client, 0, 0, *(Wanted(topic=topic, partition=number) for number in range(2)))
     nothing = session(client, first.session_id, 1, Wanted(topic=topic, offset=2))
     produce(other, topic, BATCH, partition=1)
     news = session(client, first.session_id, 2)
@@ -391,9 +386,7 @@ def test_a_session_waits_for_what_it_remembers(
     broker: varve.Broker, client: RawClient, other: RawClient, topic: str
 ) -> None:
     first = session(client, 0, 0, Wanted(topic=topic))
-    body = fetch_body(
-        12, [], session_id=first.session_id, session_epoch=1, max_wait_ms=LONG_MS
-    )
+    body = fetch_body(12, [], session_id=first.session_id, session_epoch=1, max_wait_ms=LONG_MS)
     client.send(ApiKey.FETCH, 12, body)
     await_waiting(broker, 1)
 
@@ -406,9 +399,7 @@ def test_what_is_forgotten_is_not_told_any_more(
     client: RawClient, other: RawClient, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(partitions=2)
-    first = session(
-        client, 0, 0, *(Wanted(topic=topic, partition=number) for number in range(2))
-    )
+    first = session(client, 0, 0, *(Wanted(topic=topic, partition=number) for number in range(2)))
 
     forgetting = session(client, first.session_id, 1, forgotten=((topic, 0),))
     produce(other, topic, BATCH)
@@ -519,3 +510,12 @@ def test_compressed_records_come_as_they_are_stored(client: RawClient, topic: st
     part = only_part(fetch(client, [Wanted(topic=topic)]))
 
     assert bytes(part.records)[16:] == bytes(batch)[16:]  # all but the offset and the epoch
+
+
+def test_internal_topics_can_be_read(broker: varve.Broker, client: RawClient, topic: str) -> None:
+    broker.store.group("readers").commit({(topic, 0): 0})
+
+    part = only_part(fetch(client, [Wanted(topic="__consumer_offsets")]))
+
+    assert part.high_watermark > 0
+    assert part.records

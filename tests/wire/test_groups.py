@@ -1,12 +1,15 @@
-"""Groups: partitions are shared out, members come and go, and what was committed is where one goes on."""
+"""Groups: partitions are shared out, members come and go, and go on where was committed."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from wire.members import MEMBERS, AioMember, ConfluentMember, Crew, PythonMember
 
 import varve
+from varve.broker.groups.classic_group import ClassicGroup
+from varve.protocol.api_catalog import ApiKey
+from wire.members import MEMBERS, AioMember, ConfluentMember, Crew, PythonMember
+from wire.raw_client import RawClient
 
 every_kind = pytest.mark.parametrize("kind", MEMBERS.values(), ids=MEMBERS)
 every_kind_and_strategy = pytest.mark.parametrize(
@@ -95,7 +98,11 @@ def test_a_new_member_goes_on_where_the_group_has_committed(
 
 @every_kind
 def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
-    broker: varve.Broker, make_topic: Callable[..., str], names: Iterator[str], crew: Crew, kind: Any
+    broker: varve.Broker,
+    make_topic: Callable[..., str],
+    names: Iterator[str],
+    crew: Crew,
+    kind: Any,
 ) -> None:
     topic, group = make_topic(partitions=4), next(names)
     places = {(topic, number) for number in range(4)}
@@ -116,8 +123,9 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
 
 
 def generation_of(broker: varve.Broker, group: str) -> int:
-    coordinator = broker._running().services._coordinator
-    return int(coordinator.find(group).generation)
+    found = broker._running().services._coordinator.find(group)
+    assert isinstance(found, ClassicGroup)
+    return found.generation
 
 
 @every_kind
@@ -130,3 +138,35 @@ def test_partitions_added_to_a_topic_are_shared_out_too(
     broker.store.alter_topic(topic, partitions=3)
 
     crew.await_shared({(topic, 0), (topic, 1), (topic, 2)})
+
+
+def test_a_member_that_falls_silent_is_taken_over_from(
+    broker: varve.Broker, topic: str, names: Iterator[str], crew: Crew
+) -> None:
+    group = next(names)
+    silent = {
+        "group_id": group,
+        "session_timeout": 500,
+        "rebalance_timeout": 500,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    with RawClient(broker.bootstrap_servers) as client:
+        assert client.call(ApiKey.JOIN_GROUP, 1, silent).error_code == 0
+
+        crew.add(ConfluentMember, broker.bootstrap_servers, group, [topic])
+        crew.await_shared({(topic, 0)})
+
+
+def test_a_consumer_that_commits_by_itself_goes_on_where_it_closed(
+    broker: varve.Broker, topic: str, names: Iterator[str], crew: Crew
+) -> None:
+    group = next(names)
+    fill(broker, topic, 5)
+    options = {"enable.auto.commit": True}
+    first = crew.add(ConfluentMember, broker.bootstrap_servers, group, [topic], **options)
+    crew.poll_until(lambda: len(first.received) == 5, "not received")
+
+    crew.dismiss(first)
+
+    assert broker.store.group(group).committed(topic, 0) == 5

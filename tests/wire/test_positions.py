@@ -6,12 +6,19 @@ from typing import Any, TypeVar
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    Message,
+    TopicPartition,
+)
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
-from wire.judges import run_async
 
 import varve
+from wire.judges import run_async
 
 S = 60.0
 START_MS = 1_700_000_000_000

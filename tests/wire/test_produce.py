@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from wire.raw_client import RawClient
-from wire.record_requests import produce, produce_body, receive_produced
 
 import varve
 from fakes.client_batches import NOW, client_batch, raw_batch, raw_record
@@ -12,9 +10,13 @@ from varve.format.compression import Codec
 from varve.protocol.api_catalog import API_CATALOG, ApiKey
 from varve.protocol.error_code import ErrorCode
 from varve.protocol.messages import encode_request
+from wire.raw_client import RawClient
+from wire.record_requests import produce, produce_body, receive_produced
 
 BATCH = bytes(client_batch(b"one", b"two", keys=[b"k", b"k"]))
-VERSIONS = range(API_CATALOG[ApiKey.PRODUCE].min_version, API_CATALOG[ApiKey.PRODUCE].max_version + 1)
+VERSIONS = range(
+    API_CATALOG[ApiKey.PRODUCE].min_version, API_CATALOG[ApiKey.PRODUCE].max_version + 1
+)
 FIRST_WITH_TOPIC_ID = 13
 
 
@@ -48,7 +50,8 @@ def test_with_log_append_time_the_answer_says_when(
     answer = produce(client, name, BATCH, version=version)
 
     (first, _) = broker.store.topic(topic).partition(0).read(0)
-    assert answer.log_append_time_ms == first.timestamp_ms > NOW
+    assert answer.log_append_time_ms == first.timestamp_ms
+    assert answer.log_append_time_ms > NOW
 
 
 def test_the_answer_says_where_the_log_starts(
@@ -77,7 +80,10 @@ REFUSED = {
         bytes(raw_batch(raw_record(), attributes=0x20, producer_id=1, producer_epoch=0)),
         ErrorCode.invalid_record,
     ),
-    "fewer records than it says": (bytes(raw_batch(raw_record(), count=2)), ErrorCode.invalid_record),
+    "fewer records than it says": (
+        bytes(raw_batch(raw_record(), count=2)),
+        ErrorCode.invalid_record,
+    ),
     "compressed noise": (
         bytes(raw_batch(b"this is not lz4", attributes=Codec.LZ4)),
         ErrorCode.invalid_record,
@@ -184,6 +190,66 @@ def test_each_partition_of_a_request_is_answered_for_itself(
     assert answers == [(0, False, 0), (7, True, -1), (1, True, -1), (1, False, 0)]
 
 
+def test_a_batch_of_exactly_the_largest_size_is_taken(
+    client: RawClient, make_topic: Callable[..., str]
+) -> None:
+    largest = bytes(client_batch(bytes(5000)))
+    topic = make_topic(max_message_bytes=len(largest))
+
+    taken = produce(client, topic, largest)
+    refused = produce(client, topic, bytes(client_batch(bytes(5001))))
+
+    assert taken.error_code == 0
+    assert ErrorCode(refused.error_code) is ErrorCode.message_too_large
+
+
+def test_a_disk_without_room_is_told() -> None:
+    with (
+        varve.Broker(topics=["t"], config={"log.dir.free.bytes.min": 1 << 60}) as broker,
+        RawClient(broker.bootstrap_servers) as client,
+    ):
+        broker.store.maintain()
+
+        answer = produce(client, "t", BATCH)
+
+        assert ErrorCode(answer.error_code) is ErrorCode.kafka_storage_error
+        assert client.is_answered()
+
+
+# --- what changes meanwhile ---------------------------------------------------------------------
+
+
+def test_a_topic_that_is_deleted_and_created_anew_starts_anew(
+    broker: varve.Broker, client: RawClient, topic: str
+) -> None:
+    first = produce(client, topic, BATCH)
+    broker.store.delete_topic(topic)
+    gone = produce(client, topic, BATCH)
+    broker.create_topic(topic)
+
+    assert first.base_offset == 0
+    assert ErrorCode(gone.error_code) is ErrorCode.unknown_topic_or_partition
+    assert [produce(client, topic, BATCH).base_offset for _ in range(2)] == [0, 2]
+
+
+def test_a_change_of_configuration_holds_from_the_next_batch_on(
+    broker: varve.Broker, client: RawClient, topic: str
+) -> None:
+    def code() -> ErrorCode:
+        return ErrorCode(produce(client, topic, bytes(client_batch(bytes(500)))).error_code)
+
+    before = code()
+    broker.store.alter_topic(topic, config={"max.message.bytes": 100})
+    small = code()
+    broker.store.alter_topic(topic, config={"max.message.bytes": None})
+
+    assert (before, small, code()) == (
+        ErrorCode.none,
+        ErrorCode.message_too_large,
+        ErrorCode.none,
+    )
+
+
 # --- acks 0 -------------------------------------------------------------------------------------
 
 
@@ -259,9 +325,7 @@ def test_pipelined_batches_of_one_producer_are_taken_in_their_order(
     for sequence in range(0, 100, 2):
         client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, numbered(sequence))]))
 
-    answers = [
-        receive_produced(client, 9).responses[0].partition_responses[0] for _ in range(50)
-    ]
+    answers = [receive_produced(client, 9).responses[0].partition_responses[0] for _ in range(50)]
     assert [answer.error_code for answer in answers] == [0] * 50
     assert [answer.base_offset for answer in answers] == list(range(0, 100, 2))
     assert broker.store.topic(topic).partition(0).end_offset == 100
@@ -275,4 +339,3 @@ def test_producer_ids_are_given_once(broker: varve.Broker, client: RawClient) ->
 
     assert all(answer.error_code == 0 for answer in answers)
     assert len({answer.producer_id for answer in answers}) == 20
-

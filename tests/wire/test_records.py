@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from wire.judges import JUDGES, Got, Judge, Kcat, Sent, TooLargeError
 
 import varve
+from wire.judges import JUDGES, Got, Judge, Kcat, Sent, TooLargeError
 
 every_judge = pytest.mark.parametrize("judge", JUDGES.values(), ids=JUDGES)
 every_pair = pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from wire.judges import JUDGES, Judge, Sent
-from wire.members import MEMBERS, ConfluentMember, Crew
 
 import varve
+from wire.judges import JUDGES, Judge, Sent
+from wire.members import MEMBERS, ConfluentMember, Crew
 
 # kafka-python leaves sockets whose connection was refused to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from kafka import KafkaProducer
-from wire.served_process import ServedProcess
 
 import varve
 from varve.errors import DirectoryLockedError
+from wire.served_process import ServedProcess
 
 # kafka-python leaves sockets whose connection was refused to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

@@ -34,10 +34,13 @@ def families() -> list[type[VarveError]]:
 
 
 # Never raised over a request: a root, what another process asks of a store's owner, what a
-# job says that reads a store by itself.
+# job says that reads a store by itself, what a client says of a broker.
 NOT_ON_THE_WIRE = {
     "VarveError",
     "LogError",
+    "BrokerError",
+    "BrokerUnreachableError",
+    "BrokerRefusedError",
     "ChangeRefusedError",
     "ChangeTimeoutError",
     "DataLossError",

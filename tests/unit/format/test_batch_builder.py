@@ -1,5 +1,7 @@
 """Records in, batches out; another implementation reads them back."""
 
+import random
+
 import crc32c
 import pytest
 
@@ -235,3 +237,16 @@ def test_sealing_writes_the_checksum_of_the_batch_at_a_position() -> None:
     seal(buffer, 2, 2 + len(batch))
 
     assert buffer[2:-2] == batch
+
+
+def test_a_large_record_that_compresses_well_does_not_make_the_batches_behind_it_too_large() -> (
+    None
+):
+    rng = random.Random(1)
+    records = [Record(b"a" * 100_000), *(Record(rng.randbytes(1000)) for _ in range(30))]
+    style = BatchStyle(bytes_max=10_000, codec=Codec.ZSTD)
+
+    counts = [batch.record_count for batch in build_batches(records, NOW_MS, style)]
+
+    assert sum(counts) == 31
+    assert counts[0] == 1

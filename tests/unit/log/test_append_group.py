@@ -8,7 +8,7 @@ from fakes.client_batches import NOW, client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import IdleFlusher, new_log
-from varve.errors import LogFailedError, OutOfOrderSequenceError
+from varve.errors import LogFailedError, LogHeldError, OutOfOrderSequenceError
 from varve.format.compression import Codec
 from varve.log.append_checks import BatchGate, check_produced_batch
 from varve.log.batch_group import BatchGroup
@@ -254,3 +254,16 @@ def test_who_watches_is_told_of_progress_failure_and_end(fs: SimulatedFileSystem
     log.close()
 
     assert len(seen) > 1
+
+
+def test_a_group_is_told_to_come_again_while_something_is_being_published(
+    fs: SimulatedFileSystem,
+) -> None:
+    log = make(fs)
+    log.hold()
+
+    [refused] = log.append_group(group_of(log, client_batch(b"now")))
+
+    assert isinstance(refused, LogHeldError)
+    log.let_go()
+    assert log.append_group(group_of(log, client_batch(b"then"))) == [0]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from crc32c import crc32c
 
-from fakes.client_batches import NOW
+from fakes.client_batches import NOW, client_batch, marker_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import new_log
@@ -17,7 +17,8 @@ from varve.format.batch_header import (
 )
 from varve.log.newest_values import newest_values
 from varve.log.partition_log import PartitionLog
-from varve.quantities import Offset
+from varve.log.producer_state import MarkerFacts
+from varve.quantities import Offset, ProducerId, TimestampMs
 
 
 def make(**config: object) -> tuple[SimulatedFileSystem, PartitionLog]:
@@ -86,3 +87,41 @@ def test_what_was_dropped_meanwhile_is_not_waited_for() -> None:
     assert table(log) == {b"k4": b"4", b"k5": b"5"}
     assert newest_values(log, Offset(3), Offset(100)) == {b"k4": b"4", b"k5": b"5"}
     assert newest_values(log, Offset(50), Offset(100)) == {}
+
+
+def append_transaction(
+    log: PartitionLog, producer_id: int, *pairs: tuple[bytes, bytes], sequence: int, is_abort: bool
+) -> None:
+    batch = client_batch(
+        *(value for _, value in pairs),
+        keys=[key for key, _ in pairs],
+        producer_id=producer_id,
+        producer_epoch=0,
+        sequence=sequence,
+        transactional=True,
+    )
+    log.append_batch(batch)
+    marker = MarkerFacts(
+        producer_id=ProducerId(producer_id),
+        producer_epoch=0,
+        coordinator_epoch=0,
+        offset=Offset(0),
+        timestamp=TimestampMs(NOW),
+        is_abort=is_abort,
+    )
+    log.append_marker(marker_batch(producer_id, is_abort=is_abort), marker)
+
+
+def test_what_an_aborted_transaction_wrote_does_not_count() -> None:
+    _, log = make()
+    log.append(b"1", key=b"a")
+    append_transaction(log, 7, (b"a", b"2"), sequence=0, is_abort=False)
+    append_transaction(log, 7, (b"a", b"3"), (b"b", b"3"), sequence=1, is_abort=True)
+    append_transaction(log, 7, (b"c", b"4"), sequence=3, is_abort=False)
+    append_transaction(log, 8, (b"c", b"5"), sequence=0, is_abort=True)
+    log.append(b"6", key=b"d")
+
+    assert table(log) == {b"a": b"2", b"c": b"4", b"d": b"6"}
+    for start in range(1, log.high_watermark):
+        assert b"3" not in table(log, start).values()
+        assert b"5" not in table(log, start).values()

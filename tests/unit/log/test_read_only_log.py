@@ -148,6 +148,20 @@ def test_a_reader_follows_deletion_and_reads_what_is_left(
         beside.read(3)
 
 
+def test_a_reader_that_slept_while_its_last_segment_was_deleted_looks_again(
+    fs: SimulatedFileSystem, log: PartitionLog
+) -> None:
+    fill(log, 2)
+    beside = reader(fs)
+    fill(log, 10)
+    log.delete_before(9)
+
+    found = values(beside)
+
+    assert beside.start_offset == 9
+    assert found == [value(n) for n in range(9, 12)]
+
+
 def test_a_reader_follows_truncation(fs: SimulatedFileSystem, log: PartitionLog) -> None:
     fill(log, 12)
     beside = reader(fs)

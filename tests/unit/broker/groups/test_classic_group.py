@@ -306,6 +306,21 @@ def test_a_group_found_larger_than_allowed_loses_those_who_join_last() -> None:
     ]
 
 
+def test_there_is_a_limit_to_what_all_members_bring(bench: GroupBench) -> None:
+    member, first = bench.join_anew(protocols=(("range", bytes(600)),))
+    bench.sync(member, assignments={})
+
+    other = bench.join(protocols=(("range", bytes(600)),), version=3)
+    again = bench.join(member, protocols=(("range", bytes(900)),))
+    larger = bench.join(member, protocols=(("range", bytes(1_000)),))
+
+    assert code_of(first) is code_of(again) is ErrorCode.none
+    assert code_of(other) is code_of(larger) is ErrorCode.coordinator_not_available
+    assert bench.budget.held_bytes == 905
+    bench.leave((member, None))
+    assert bench.budget.held_bytes == 0
+
+
 # --- the initial delay --------------------------------------------------------------------------
 
 
@@ -707,7 +722,7 @@ def test_the_group_knows_what_its_consumers_read(bench: GroupBench) -> None:
     bench.join_anew(protocols=(("range", subscription("b", "c")),))
     bench.join(first, protocols=(("range", subscription("a", "b")),))
 
-    assert bench.group.subscribed_topics() == {"a", "b", "c"}
+    assert bench.group.subscribed_topics() == frozenset({"a", "b", "c"})
 
 
 def test_without_members_nothing_is_read(bench: GroupBench) -> None:
@@ -740,7 +755,7 @@ def test_after_a_restart_members_go_on_without_a_rebalance(bench: GroupBench) ->
     assert bench.group.leader_id == first
     assert answer_of(bench.sync(second))["assignment"] == b"for-1"
     assert bench.group.validate_commit(second, 2) is ErrorCode.none
-    assert bench.group.subscribed_topics() == {"orders"}
+    assert bench.group.subscribed_topics() == frozenset({"orders"})
 
 
 def test_after_a_restart_silent_members_are_given_up(bench: GroupBench) -> None:

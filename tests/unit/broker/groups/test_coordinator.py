@@ -1,6 +1,7 @@
 """The coordinator's life, and the groups it finds, replaces, deletes and forgets."""
 
 import logging
+from collections.abc import Sequence
 
 import pytest
 
@@ -168,8 +169,8 @@ def test_groups_of_the_other_kind_are_restored_from_records_of_other_kinds(
     seen: list[tuple[bytes, bytes]] = []
     other = OtherGroup("new", members=1)
 
-    def restore(records: object) -> list[EpochGroup]:
-        seen.extend(records)  # type: ignore[call-overload]
+    def restore(records: Sequence[tuple[bytes, bytes]]) -> list[EpochGroup]:
+        seen.extend(records)
         return [other]
 
     again = bench.restarted(restore_consumer_groups=restore)

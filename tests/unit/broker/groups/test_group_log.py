@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -124,8 +125,9 @@ def test_a_record_that_is_too_large_costs_nobody_else(
     store.ensure_offsets_topic()
     answers: dict[str, ErrorCode] = {}
     huge = (record("b", 2)[0], bytes(3_000_000))
-    for group, records in {"a": [record("a", 1)], "b": [huge], "c": [record("c", 3)]}.items():
-        writer.append(group, records, lambda code, group=group: answers.update({group: code}))  # type: ignore[misc]
+    queued: list[GroupRecord] = [record("a", 1), huge, record("c", 3)]
+    for group, one in zip("abc", queued, strict=True):
+        writer.append(group, [one], partial(answers.__setitem__, group))
 
     writer.start()
     run_until(scheduler, lambda: len(answers) == 3)

@@ -340,7 +340,7 @@ def test_a_group_is_described_with_its_members_and_what_they_have(bench: Consume
     assert group.authorized_operations == NOT_ASKED
     [member] = group.members
     assert (member.member_id, member.instance_id, member.rack_id) == ("m", "i", "r")
-    assert (member.client_id, member.client_host) == ("client", "127.0.0.1")
+    assert (member.client_id, member.client_host) == ("client", "/127.0.0.1")
     assert (member.member_epoch, member.member_type) == (1, 1)
     assert (member.subscribed_topic_names, member.subscribed_topic_regex) == (("orders",), None)
     for told in (member.assignment, member.target_assignment):

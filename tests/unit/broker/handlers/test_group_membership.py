@@ -1,5 +1,7 @@
 """FindCoordinator, JoinGroup, SyncGroup, Heartbeat and LeaveGroup, as each version has them."""
 
+from typing import Any
+
 import pytest
 
 from fakes.coordinator_bench import CoordinatorBench
@@ -122,9 +124,7 @@ def test_the_session_timeout_has_limits(
     ],
     ids=["metadata", "protocols", "protocol name", "protocol type", "instance id"],
 )
-def test_what_a_member_brings_has_limits(
-    bench: CoordinatorBench, fields: dict[str, object]
-) -> None:
+def test_what_a_member_brings_has_limits(bench: CoordinatorBench, fields: dict[str, Any]) -> None:
     assert bench.join(**fields).code is ErrorCode.invalid_request
     assert bench.coordinator.groups == {}
 

@@ -1,0 +1,296 @@
+"""One connection: what is started when, in which order answers leave, what is held meanwhile."""
+
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from fakes.connection_bench import ConnectionBench, frame, ids
+from varve.protocol.api_catalog import ApiKey
+
+COORDINATOR, METADATA = ApiKey.FIND_COORDINATOR, ApiKey.METADATA
+PRODUCE, FETCH = ApiKey.PRODUCE, ApiKey.FETCH
+KIB = 1024
+LARGE = 300 * KIB  # more than fits the loop's receive buffer
+
+
+@pytest.fixture
+def bench() -> Iterator[ConnectionBench]:
+    made = ConnectionBench()
+    yield made
+    made.close()
+
+
+# --- order --------------------------------------------------------------------------------------
+
+
+def test_a_request_is_not_started_before_the_one_before_it_is_answered(
+    bench: ConnectionBench,
+) -> None:
+    bench.send(frame(COORDINATOR, 1), frame(COORDINATOR, 2), frame(METADATA, 3))
+    assert len(bench.deferred) == 1
+
+    bench.deferred[0].resolve({})
+    first = bench.receive()
+    assert len(bench.deferred) == 2
+    bench.deferred[1].resolve({})
+
+    assert first == [1]
+    assert bench.receive() == [2, 3]
+
+
+def test_produces_are_started_while_others_wait_and_answered_in_their_order(
+    bench: ConnectionBench,
+) -> None:
+    bench.send(*(frame(PRODUCE, number) for number in range(4)))
+    assert ids(bench.produces.started) == [0, 1, 2, 3]
+
+    for number in (2, 1):
+        bench.answer(bench.produces.started[number])
+    assert bench.receive() == []
+    bench.answer(bench.produces.started[0])
+
+    assert bench.receive() == [0, 1, 2]
+
+
+def test_something_else_behind_a_produce_waits_for_it(bench: ConnectionBench) -> None:
+    bench.send(frame(PRODUCE, 1), frame(FETCH, 2), frame(PRODUCE, 3))
+    assert bench.fetches.started == []
+
+    bench.answer(bench.produces.started[0])
+    assert ids(bench.produces.started) == [1]
+    bench.answer(bench.fetches.started[0])
+
+    assert ids(bench.produces.started) == [1, 3]
+    assert bench.receive() == [1, 2]
+
+
+def test_only_so_many_produces_are_under_way_at_once(bench: ConnectionBench) -> None:
+    bench.send(*(frame(PRODUCE, number) for number in range(100)))
+    started = len(bench.produces.started)
+
+    for answer in list(bench.produces.started):
+        bench.answer(answer)
+
+    assert started == 64
+    assert ids(bench.produces.started) == list(range(100))
+
+
+def test_a_produce_that_wants_no_answer_leaves_the_others_theirs(bench: ConnectionBench) -> None:
+    bench.send(frame(PRODUCE, 1), frame(PRODUCE, 2), frame(PRODUCE, 3))
+    first, second, third = bench.produces.started
+
+    second.give(())
+    bench.answer(third)
+    assert bench.receive() == []
+    bench.answer(first)
+
+    assert bench.receive() == [1, 3]
+
+
+def test_after_the_first_produce_or_fetch_the_connection_lives_in_the_data_loop(
+    bench: ConnectionBench,
+) -> None:
+    bench.send(frame(METADATA, 1))
+    before = bench.connection.loop
+
+    bench.send(frame(FETCH, 2), frame(METADATA, 3))
+    bench.answer(bench.fetches.started[0])
+
+    assert before is bench.control
+    assert bench.connection.loop is bench.data
+    assert bench.receive() == [1, 2, 3]
+    assert bench.dispatcher.connections(bench.data) == [bench.connection]
+    assert bench.dispatcher.connections(bench.control) == []
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 5, 13, 17])
+def test_frames_may_be_cut_anywhere(bench: ConnectionBench, cut: int) -> None:
+    stream = b"".join(
+        [frame(METADATA, 1), frame(PRODUCE, 2, 50), frame(PRODUCE, 3, LARGE), frame(PRODUCE, 4)]
+    )
+
+    for start in range(0, 100, cut):
+        bench.send(stream[start : min(start + cut, 100)])
+    bench.send(stream[100:])
+
+    assert ids(bench.produces.started) == [2, 3, 4]
+
+
+# --- clients that do not read -------------------------------------------------------------------
+
+
+def test_while_an_answer_is_not_read_no_further_request_is_started(
+    bench: ConnectionBench,
+) -> None:
+    bench.send(frame(FETCH, 1), frame(FETCH, 2), frame(METADATA, 3))
+
+    bench.answer(bench.fetches.started[0], size=500 * KIB)
+    assert ids(bench.fetches.started) == [1]
+    read = bench.receive()
+
+    assert read == [1]
+    assert ids(bench.fetches.started) == [1, 2]
+
+
+def test_what_a_client_sends_without_reading_stays_in_its_socket(bench: ConnectionBench) -> None:
+    bench.send(frame(FETCH, 0))
+    bench.answer(bench.fetches.started[0], size=500 * KIB)
+
+    def send_without_end() -> None:
+        for _ in range(2000):
+            bench.client.send(frame(METADATA, 1) * 1000)
+            bench.turn()
+
+    with pytest.raises(BlockingIOError):
+        send_without_end()
+
+    assert len(bench.connection._backlog) < len(bench.data.scratch)
+    assert bench.is_open
+
+
+# --- large frames and their memory --------------------------------------------------------------
+
+
+def test_a_large_frame_holds_memory_from_its_first_bytes_until_it_was_handled(
+    bench: ConnectionBench,
+) -> None:
+    large = frame(PRODUCE, 1, LARGE)
+
+    bench.send(large[:1000])
+    held, was_receiving = bench.memory.lent, bench.connection.is_receiving
+    bench.send(large[1000:])
+
+    assert (held, was_receiving) == (len(large) - 4, True)
+    assert ids(bench.produces.started) == [1]
+    assert bench.memory.lent == 0
+    assert not bench.connection.is_receiving
+
+
+def test_behind_a_request_that_waits_a_large_frame_holds_no_memory(
+    bench: ConnectionBench,
+) -> None:
+    large = frame(PRODUCE, 2, LARGE)
+    bench.send(frame(FETCH, 1), large[: 100 * KIB])
+    held = bench.memory.lent
+
+    bench.answer(bench.fetches.started[0])
+    bench.send(large[100 * KIB :])
+
+    assert held == 0
+    assert ids(bench.produces.started) == [2]
+
+
+def test_while_there_is_no_memory_nothing_is_read_and_then_it_goes_on(
+    bench: ConnectionBench,
+) -> None:
+    assert bench.memory.take(1 << 20, lambda: None)
+    large = frame(PRODUCE, 1, LARGE)
+    bench.send(large[: 10 * KIB])
+    assert not bench.connection.is_receiving  # it cannot be said to be slow
+    bench.connection.last_active_s = waited_since_s = -1.0
+
+    bench.memory.give_back(1 << 20)
+    bench.turn()
+    active_s = bench.connection.last_active_s
+    bench.send(large[10 * KIB :])
+
+    assert active_s > waited_since_s  # from here on it may be
+    assert ids(bench.produces.started) == [1]
+    assert bench.memory.lent == 0
+
+
+@pytest.mark.parametrize("is_granted", [True, False])
+def test_a_connection_that_ends_half_way_gives_its_memory_back(
+    bench: ConnectionBench, is_granted: bool
+) -> None:
+    if not is_granted:
+        assert bench.memory.take(1 << 20, lambda: None)
+    bench.send(frame(PRODUCE, 1, LARGE)[:1000])
+
+    bench.connection.close("")
+    if not is_granted:
+        bench.memory.give_back(1 << 20)
+    bench.turn()
+
+    assert bench.memory.lent == 0
+
+
+# --- the end ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, -1, (1 << 20) + 1, 2**31 - 1])
+def test_a_size_outside_the_limits_closes_the_connection(bench: ConnectionBench, size: int) -> None:
+    bench.send(struct.pack(">i", size))
+
+    assert not bench.is_open
+
+
+def test_what_was_asked_before_the_nonsense_is_answered_first(bench: ConnectionBench) -> None:
+    bench.send(frame(PRODUCE, 1), struct.pack(">ihhih", 10, 999, 0, 2, -1))
+    assert bench.is_open
+
+    bench.answer(bench.produces.started[0])
+
+    assert bench.receive() == [1]
+    assert not bench.is_open
+
+
+@pytest.mark.parametrize("size", [0, LARGE])
+def test_a_handler_that_fails_costs_the_connection_and_is_logged(
+    bench: ConnectionBench, caplog: pytest.LogCaptureFixture, size: int
+) -> None:
+    bench.produces.error = RuntimeError("on purpose")
+
+    bench.send(frame(PRODUCE, 1, size))
+
+    assert not bench.is_open
+    assert bench.memory.lent == 0
+    assert "a request failed" in caplog.text
+
+
+def test_handlers_are_told_of_clients_that_leave(bench: ConnectionBench) -> None:
+    bench.send(frame(PRODUCE, 1), frame(PRODUCE, 2))
+
+    bench.client.close()
+    bench.turn()
+
+    assert not bench.is_open
+    assert ids(bench.produces.left) == [1, 2]
+    assert bench.dispatcher.connection_count == 0
+
+
+def test_an_answer_that_comes_after_the_end_is_dropped(bench: ConnectionBench) -> None:
+    bench.send(frame(FETCH, 1))
+    bench.connection.close("")
+
+    bench.answer(bench.fetches.started[0], size=10)
+
+    assert not bench.is_open
+
+
+def test_a_connection_says_whether_it_is_owed_something(bench: ConnectionBench) -> None:
+    bench.send(frame(FETCH, 1))
+    waiting = (bench.connection.is_owed, bench.connection.is_idle)
+
+    bench.answer(bench.fetches.started[0], size=500 * KIB)
+    unread = (bench.connection.is_owed, bench.connection.is_idle)
+    bench.receive()
+    read = (bench.connection.is_owed, bench.connection.is_idle)
+
+    assert waiting == (True, False)
+    assert unread == (False, False)
+    assert read == (False, True)
+
+
+def test_a_broker_that_stops_starts_nothing_new_and_finishes_what_it_began(
+    bench: ConnectionBench,
+) -> None:
+    bench.send(frame(FETCH, 1), frame(FETCH, 2))
+
+    bench.dispatcher.is_stopping = True
+    bench.answer(bench.fetches.started[0])
+    bench.send(frame(METADATA, 3))
+
+    assert bench.receive() == [1]
+    assert ids(bench.fetches.started) == [1]
