@@ -44,6 +44,7 @@ NOT_ON_THE_WIRE = {
     "ChangeRefusedError",
     "ChangeTimeoutError",
     "DataLossError",
+    "TableChangedError",
 }
 
 
