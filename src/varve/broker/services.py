@@ -13,6 +13,7 @@ from varve.broker.groups.group_census import GroupCensus
 from varve.broker.groups.group_config import GroupConfig
 from varve.broker.groups.group_loader import GroupLoader
 from varve.broker.groups.group_log import GroupLogWriter
+from varve.broker.groups.outside_changes import OutsideGroupChanges
 from varve.broker.groups.topic_subscriptions import StoreTopics
 from varve.broker.handlers.api_versions import ApiVersionsHandler
 from varve.broker.handlers.consumer_groups import ConsumerGroupHandlers
@@ -73,6 +74,9 @@ class Services:
         )
         self.census = GroupCensus(self._coordinator)
         coordinator = self._coordinator
+        self._changes = store.changes
+        self._before = (store.changes.commit_group, store.changes.topics.forget_group)
+        self._outside = OutsideGroupChanges(coordinator, lambda name: _topic_id(store, name))
         self._handlers = (
             ApiVersionsHandler(),
             MetadataHandler(
@@ -97,6 +101,8 @@ class Services:
         """Load the groups, in the background: members that ask meanwhile are told to wait."""
         self._group_log.start()
         self._coordinator.start()
+        self._changes.commit_group = self._outside.commit
+        self._changes.topics.forget_group = self._outside.forget
 
     def release_waiting(self) -> None:
         """In the control loop, when the broker stops: nobody waits for a rebalance any longer."""
@@ -104,4 +110,10 @@ class Services:
 
     def stop(self) -> None:
         """Write what groups still have to say, then end."""
+        self._changes.commit_group, self._changes.topics.forget_group = self._before
         self._group_log.stop()
+
+
+def _topic_id(store: Store, name: str) -> uuid.UUID | None:
+    topic = store.find_topic(name)
+    return None if topic is None else topic.topic_id

@@ -3,15 +3,14 @@
 import contextlib
 import os
 import re
-import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from varve.cli.interruption import Interruption
 from varve.cli.record_format import FORMAT_HELP
 from varve.cli.target import AtOption, parse_target
 from varve.cli.topic_names import complete_topic
@@ -113,9 +112,10 @@ def consume(
             is_choice=partition is not None,
         )
         printer = _Printer(formatter, matches, count)
+        interruption = Interruption()
         try:
-            with _terminated_as_interrupted():
-                _print_all(stream, printer, progress)
+            with interruption.handled():
+                _print_all(stream, printer, progress, interruption)
         except KeyboardInterrupt:
             _commit(progress)
             raise typer.Exit(0 if follow else _INTERRUPTED) from None
@@ -198,14 +198,18 @@ def _stream(
 
 
 def _print_all(
-    stream: "Iterator[StreamedRows]", printer: "_Printer", progress: "_GroupProgress | None"
+    stream: "Iterator[StreamedRows]",
+    printer: "_Printer",
+    progress: "_GroupProgress | None",
+    interruption: Interruption,
 ) -> None:
     if printer.has_enough():
         return
     for found in stream:
-        positions = printer.show(found)
-        if progress is not None:
-            progress.note(positions)
+        with interruption.held():
+            positions = printer.show(found)
+            if progress is not None:
+                progress.note(positions)
         if printer.has_enough():
             return
 
@@ -306,19 +310,6 @@ class _GroupProgress:
 
 def _warn(text: str) -> None:
     typer.secho(f"varve: {text}", err=True, fg="yellow")
-
-
-@contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Being told to end is as good as Ctrl-C: what was shown is still committed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _let_go_of_stdout() -> None:

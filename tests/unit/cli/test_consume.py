@@ -7,7 +7,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 from confluent_kafka import Consumer
@@ -268,11 +271,27 @@ def test_a_group_that_has_members_is_not_disturbed(
 # --- following --------------------------------------------------------------------------------
 
 
-def start(at: str, *arguments: str) -> "subprocess.Popen[str]":
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """``varve consume orders`` in a process of its own."""
+
+    process: "subprocess.Popen[str]"
+    out: IO[str]
+    err: IO[str]
+
+
+@contextmanager
+def consuming(at: str, *arguments: str) -> Iterator[Running]:
     command = [sys.executable, "-m", "varve", "consume", "orders", "--at", at, *arguments]
-    return subprocess.Popen(
+    with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
-    )
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            yield Running(process=process, out=process.stdout, err=process.stderr)
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -283,25 +302,16 @@ def test_following_shows_what_comes_until_interrupted_and_commits(
         pytest.skip("nobody writes to it")
     with target.open_store() as store:
         topic = store.topic(orders)
-        process = start(target.at, "--follow", "--from", "-1", "-g", "mine", "--format", "%v\\n")
-        try:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            shown = {process.stdout.readline() for _ in range(3)}
-            assert shown == {"v27\n", "v28\n", "v29\n"}
+        with consuming(target.at, "--follow", "--from", "-1", "-g", "mine") as running:
+            assert {running.out.readline() for _ in range(3)} == {"v27\n", "v28\n", "v29\n"}
             for n in range(5):
                 topic.append(b"new%d" % n, partition=n % 3)
-                assert process.stdout.readline() == f"new{n}\n"
+                assert running.out.readline() == f"new{n}\n"
 
-            process.send_signal(number)
+            running.process.send_signal(number)
 
-            assert process.wait(DEADLINE_S) == 0
-            assert process.stderr.read() == ""
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()
-            process.stderr.close()
+            assert running.process.wait(DEADLINE_S) == 0
+            assert running.err.read() == ""
         assert store.group("mine").committed() == {
             ("orders", 0): 12,
             ("orders", 1): 12,
@@ -313,66 +323,43 @@ def test_following_begins_at_the_end_and_stops_after_so_many(tmp_path: Path) -> 
     with varve.open(tmp_path / "data") as store:
         topic = store.create_topic("orders")
         topic.append(b"old")
-        process = start(str(tmp_path / "data"), "--follow", "-n", "2")
-        try:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            shown: list[str] = []
+        with consuming(str(tmp_path / "data"), "--follow", "-n", "2") as running:
             deadline_s = time.monotonic() + DEADLINE_S
-            while process.poll() is None and time.monotonic() < deadline_s:
+            while running.process.poll() is None and time.monotonic() < deadline_s:
                 topic.append(b"new")
                 topic.partition(0).wait_beyond(topic.partition(0).end_offset, 0.05)
-            shown = process.stdout.read().splitlines()
 
-            assert process.wait(DEADLINE_S) == 0
-            assert shown == ["new", "new"]
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()
-            process.stderr.close()
+            assert running.process.wait(DEADLINE_S) == 0
+            assert running.out.read().splitlines() == ["new", "new"]
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
     with varve.open(tmp_path / "data") as store:
         store.create_topic("orders").append_many([(None, b"x" * 1000)] * 10_000)
-    process = start(str(tmp_path / "data"))
-    assert process.stdout is not None
-    assert process.stderr is not None
+    with consuming(str(tmp_path / "data")) as running:
+        running.out.readline()
+        running.out.close()
 
-    process.stdout.readline()
-    process.stdout.close()
-
-    try:
-        assert process.wait(DEADLINE_S) == 0
-        assert process.stderr.read() == ""
-    finally:
-        process.kill()
-        process.stderr.close()
+        assert running.process.wait(DEADLINE_S) == 0
+        assert running.err.read() == ""
 
 
 def test_following_survives_a_restart_of_the_broker_and_reads_new_partitions(
     tmp_path: Path,
 ) -> None:
-    with varve.Broker(tmp_path / "data", topics={"orders": 1}) as broker:
-        process = start(broker.bootstrap_servers, "--follow", "--from", "beginning")
-        try:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            broker.store.topic("orders").append(b"before")
-            assert process.stdout.readline() == "before\n"
+    with (
+        varve.Broker(tmp_path / "data", topics={"orders": 1}) as broker,
+        consuming(broker.bootstrap_servers, "--follow", "--from", "beginning") as running,
+    ):
+        broker.store.topic("orders").append(b"before")
+        assert running.out.readline() == "before\n"
 
-            broker.restart()
-            broker.store.alter_topic("orders", partitions=2)
-            broker.store.topic("orders").append(b"after", partition=1)
+        broker.restart()
+        broker.store.alter_topic("orders", partitions=2)
+        broker.store.topic("orders").append(b"after", partition=1)
 
-            assert process.stdout.readline() == "after\n"
-            assert "trying again" in process.stderr.readline()
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()
-            process.stderr.close()
+        assert running.out.readline() == "after\n"
+        assert "trying again" in running.err.readline()
 
 
 def test_records_deleted_while_they_are_waited_for_are_told(tmp_path: Path) -> None:
