@@ -80,7 +80,7 @@ def show(work: Path, data: Path) -> None:
     orders = sorted(pq.read_table(warehouse / "orders").column("id").to_pylist())
     print(f"table orders: {len(orders)} rows, ids {orders[0]} to {orders[-1]}")
     spending = pq.read_table(warehouse / "spending").to_pylist()
-    shown = {row["customer"]: row["sum(amount)"] for row in spending}
+    shown = {row["customer"]: row["spent"] for row in spending}
     print(f"table spending: {dict(sorted(shown.items()))}")
     with varve.open(data, read_only=True) as store:
         records = list(store.topic("large-orders").partition(0).read())

@@ -139,7 +139,9 @@ def test_offsets_of_a_group_are_deleted_and_then_the_group(
     fill(broker, topic)
     read_all(tools, topic, group, protocol)
 
-    one = tools.run("consumer-groups", "--delete-offsets", "--group", group, "--topic", f"{topic}:0")
+    one = tools.run(
+        "consumer-groups", "--delete-offsets", "--group", group, "--topic", f"{topic}:0"
+    )
     after_one = committed(broker, group, topic)
     whole = tools.run("consumer-groups", "--delete", "--group", group)
     listed = tools.run("consumer-groups", "--list")

@@ -5,6 +5,7 @@ Spark finds `format("varve")` by itself where Varve is installed: nothing is reg
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
 
 spark = SparkSession.active()
 DATA = spark.conf.get("example.data") or ""
@@ -29,7 +30,7 @@ def orders() -> DataFrame:
 @dp.materialized_view(name="spending", format="parquet")
 def spending() -> DataFrame:
     """What each customer has spent so far."""
-    return spark.read.table("orders").groupBy("customer").sum("amount")
+    return spark.read.table("orders").groupBy("customer").agg(fn.sum("amount").alias("spent"))
 
 
 dp.create_sink("large_orders", "varve", {"path": DATA, "topic": "large-orders"})

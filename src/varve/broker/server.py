@@ -78,9 +78,7 @@ class BrokerServer:
         self._table = table = PartitionTable(store)
         watch = LogWatch(self._data)
         self._syncs = DiskSyncs(self._data)
-        lanes = ProduceLanes(
-            table, watch, self._syncs, self._data, self._clock, self.metrics
-        )
+        lanes = ProduceLanes(table, watch, self._syncs, self._data, self._clock, self.metrics)
         self._dispatcher.set_quick_handler(lanes)
         self.fetches = FetchHandler(
             table=table,

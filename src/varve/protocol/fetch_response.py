@@ -111,9 +111,7 @@ def _topic(version: int, topic: str | UUID) -> bytes:
 def _partition(version: int, part: FetchedPart) -> bytes:
     """Everything up to the records, with their size."""
     is_flexible = version >= FIRST_FLEXIBLE
-    out = _FIXED.pack(
-        part.partition, part.error_code, part.high_watermark, part.last_stable_offset
-    )
+    out = _FIXED.pack(part.partition, part.error_code, part.high_watermark, part.last_stable_offset)
     if version >= 5:
         out += _INT64.pack(part.log_start_offset)
     out += _aborted(part.aborted, is_flexible=is_flexible)

@@ -1,17 +1,17 @@
 """Produce responses, versions 3 to 13, written by hand.
 
-    responses              array of
-        name                 string    up to version 12
-        topic_id             uuid      from version 13
-        partitions           array of
-            index              int32
-            error_code         int16
-            base_offset        int64   -1 with an error
-            log_append_time_ms int64   -1 unless the topic stamps the time of arrival
-            log_start_offset   int64   from version 5; -1 with an error
-            record_errors      array   from version 8: batch_index int32, message nullable string
-            error_message      string  from version 8, nullable
-    throttle_time_ms       int32
+responses              array of
+    name                 string    up to version 12
+    topic_id             uuid      from version 13
+    partitions           array of
+        index              int32
+        error_code         int16
+        base_offset        int64   -1 with an error
+        log_append_time_ms int64   -1 unless the topic stamps the time of arrival
+        log_start_offset   int64   from version 5; -1 with an error
+        record_errors      array   from version 8: batch_index int32, message nullable string
+        error_message      string  from version 8, nullable
+throttle_time_ms       int32
 """
 
 import struct

@@ -1,12 +1,12 @@
 """The header of every request.
 
-    position  size  field
-    0         2     api_key
-    2         2     api_version
-    4         4     correlation_id
-    8         2     length of client_id, -1 for none; two bytes in flexible versions too
-    10        n     client_id
-    10 + n    ...   tagged fields, in flexible versions only
+position  size  field
+0         2     api_key
+2         2     api_version
+4         4     correlation_id
+8         2     length of client_id, -1 for none; two bytes in flexible versions too
+10        n     client_id
+10 + n    ...   tagged fields, in flexible versions only
 """
 
 import struct

@@ -55,9 +55,7 @@ def read_uuid(data: memoryview, position: int) -> tuple[UUID, int]:
     return UUID(bytes=bytes(raw)), position
 
 
-def read_exactly(
-    data: memoryview, position: int, size: int, what: str
-) -> tuple[memoryview, int]:
+def read_exactly(data: memoryview, position: int, size: int, what: str) -> tuple[memoryview, int]:
     end = position + size
     if end > len(data):
         raise _too_short(what, size, data, position)

@@ -5,7 +5,7 @@ default. All of them together are the key's synonyms.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
 
@@ -43,6 +43,9 @@ _TYPES: Final = {
     ConfigKind.LIST: ConfigType.LIST,
 }
 _LOG_DIRS: Final = "log.dirs"
+# What holds for a consumer group is set for all of them, under the same names with this before.
+_OF_ALL_GROUPS: Final = "group."
+_GROUP_KEYS: Final = ("consumer.heartbeat.interval.ms", "consumer.session.timeout.ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +139,18 @@ def broker_entries(
     ]
     values += [(key, tuple(data_dirs)) for key in STORE_KEYS if key.name == _LOG_DIRS]
     return [_broker_entry(key, key.render(value)) for key, value in values]
+
+
+def group_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """Every key of a group, which is the broker's. None can be changed."""
+    values = config.effective()
+    entries = []
+    for key in BROKER_KEYS:
+        name = key.name.removeprefix(_OF_ALL_GROUPS)
+        if name in _GROUP_KEYS:
+            of_broker = _broker_entry(key, values[key.name])
+            entries.append(replace(of_broker, key=replace(key, name=name)))
+    return entries
 
 
 def _broker_entry(key: ConfigKey, value: str) -> ConfigEntry:

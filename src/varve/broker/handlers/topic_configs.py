@@ -1,6 +1,7 @@
-"""Configurations of topics and of the broker: shown, changed, listed.
+"""Configurations of topics, of groups and of the broker: shown, changed, listed.
 
-Those of topics may be changed; those of the broker are what it was started with.
+Those of topics may be changed; those of the broker are what it was started with, and groups have
+what the broker has.
 """
 
 import logging
@@ -11,7 +12,12 @@ from typing import Any, Final
 from varve.broker.broker_config import BrokerConfig
 from varve.broker.cluster_identity import ClusterIdentity
 from varve.broker.error_codes import ErrorCode, RefusedError, refusal
-from varve.broker.handlers.config_entries import ConfigEntry, broker_entries, topic_entries
+from varve.broker.handlers.config_entries import (
+    ConfigEntry,
+    broker_entries,
+    group_entries,
+    topic_entries,
+)
 from varve.broker.handlers.repeated_items import split_repeated
 from varve.broker.request import RequestContext, Response, Route, RunsOn
 from varve.errors import ConfigError
@@ -108,6 +114,8 @@ class TopicConfigsHandler:
                 return broker_entries(
                     self._config, self._store.topic_defaults, self._store.data_dirs
                 )
+            case ResourceType.GROUP:
+                return group_entries(self._config)
             case _:
                 raise _unsupported(resource_type)
 
@@ -159,6 +167,11 @@ class TopicConfigsHandler:
             raise RefusedError(
                 ErrorCode.invalid_request,
                 f"cannot be changed while the broker runs: {keys}; set them at its start",
+            )
+        if resource.resource_type == ResourceType.GROUP:
+            raise RefusedError(
+                ErrorCode.invalid_request,
+                "groups are not configured one by one: set the broker's group.consumer keys",
             )
         if resource.resource_type != ResourceType.TOPIC:
             raise _unsupported(resource.resource_type)
@@ -233,7 +246,8 @@ def _named(resource_type: int, name: str) -> dict[str, Any]:
 def _unsupported(resource_type: int) -> RefusedError:
     return RefusedError(
         ErrorCode.invalid_request,
-        f"resource type {resource_type} has no configuration here; topics (2) and brokers (4) have",
+        f"resource type {resource_type} has no configuration here; topics (2), brokers (4) and "
+        "groups (32) have",
     )
 
 

@@ -22,7 +22,7 @@ DESCRIBE = ApiKey.DESCRIBE_CONFIGS
 ALTER = ApiKey.ALTER_CONFIGS
 INCREMENTAL = ApiKey.INCREMENTAL_ALTER_CONFIGS
 LIST = ApiKey.LIST_CONFIG_RESOURCES
-TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+TOPIC, BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
 
 
 @pytest.fixture
@@ -161,6 +161,17 @@ def test_nothing_was_set_for_all_brokers_at_once(call: HandlerCalls) -> None:
     assert describe(call, BROKER, "") == {}
 
 
+def test_a_group_shows_what_the_broker_is_set_to(call: HandlerCalls) -> None:
+    shown = describe(call, GROUP, "billing", include_synonyms=True)
+
+    assert {name: (shown[name].value, shown[name].read_only) for name in shown} == {
+        "consumer.heartbeat.interval.ms": ("5000", True),
+        "consumer.session.timeout.ms": ("45000", True),
+    }
+    [synonym] = shown["consumer.session.timeout.ms"].synonyms
+    assert synonym.name == "group.consumer.session.timeout.ms"
+
+
 @pytest.mark.parametrize(("kind", "name"), [(BROKER, "8"), (BROKER, "x"), (8, "7"), (99, "")])
 def test_other_resources_have_no_configuration(call: HandlerCalls, kind: int, name: str) -> None:
     wanted = resource(kind, name, configuration_keys=None)
@@ -278,6 +289,7 @@ def test_each_resource_is_answered_for_itself(
         resource(TOPIC, "nope", configs=configs),
         resource(8, "7", configs=configs),
         resource(BROKER, "12", configs=configs),
+        resource(GROUP, "billing", configs=configs),
         resource(TOPIC, "other", configs=configs),
         resource(TOPIC, "other", configs=[]),
     ]
@@ -289,9 +301,10 @@ def test_each_resource_is_answered_for_itself(
         (2, "nope"): ErrorCode.unknown_topic_or_partition,
         (8, "7"): ErrorCode.invalid_request,
         (4, "12"): ErrorCode.invalid_request,
+        (32, "billing"): ErrorCode.invalid_request,
         (2, "other"): ErrorCode.invalid_request,
     }
-    assert len(answer.responses) == 5
+    assert len(answer.responses) == 6
     assert store.topic_overrides("other") == {}
 
 
