@@ -396,8 +396,8 @@ class ChangeTimeoutError(LogError):
             else "the request was withdrawn and nothing was changed"
         )
         super().__init__(
-            f"{path} is in use by {owner}, which did not answer within {waited_s:.0f} s: {outcome}; "
-            "see whether that process is alive and does its housekeeping, or stop it"
+            f"{path} is in use by {owner}, which did not answer within {waited_s:.0f} s: "
+            f"{outcome}; see whether that process is alive and does its housekeeping, or stop it"
         )
         self.path = path
         self.owner = owner

@@ -1,10 +1,14 @@
 """The shell around requests: frames, order, limits. Whoever misbehaves harms only itself."""
 
+import contextlib
+import gc
+import os
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -455,3 +459,32 @@ def test_a_broker_that_stops_answers_those_who_wait() -> None:
             assert first.is_closed_by_broker()
     finally:
         broker.stop()
+
+
+def open_sockets() -> int:
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            link = os.readlink(f"/proc/self/fd/{name}")
+            count += link.startswith(("socket:", "anon_inode:"))
+    return count
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system does not list them")
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
+def test_a_broker_leaves_no_sockets_behind(is_killed: bool) -> None:
+    gc.collect()
+    before = open_sockets()
+    broker = varve.Broker(topics=["t"]).start()
+    clients = [RawClient(broker.bootstrap_servers) for _ in range(5)]
+    for client in clients:
+        produce(client, "t", BATCH)
+        client.send(ApiKey.FETCH, 12, fetch_body(12, [Wanted(topic="t", offset=0)]))
+
+    if is_killed:
+        broker.kill()
+    broker.stop()
+    for client in clients:
+        client.socket.close()
+
+    assert open_sockets() <= before  # those of other tests may still be on their way out

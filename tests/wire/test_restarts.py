@@ -1,6 +1,5 @@
 """A broker that stops and comes back: who commits, consumes and produces notices only the pause."""
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,8 @@ import varve
 from wire.judges import JUDGES, Judge, Sent
 from wire.members import MEMBERS, ConfluentMember, Crew
 
-# kafka-python leaves sockets whose connection was refused to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 every_kind = pytest.mark.parametrize("kind", MEMBERS.values(), ids=MEMBERS)
 stopping = pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
-
-
-@pytest.fixture(autouse=True)
-def collected() -> Iterator[None]:
-    """What a client left behind goes with its test, not with one that comes later."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture

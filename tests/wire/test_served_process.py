@@ -1,6 +1,5 @@
 """A broker process that is killed, stopped and watched while clients use it."""
 
-import gc
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,18 +13,8 @@ import varve
 from varve.errors import DirectoryLockedError
 from wire.served_process import ServedProcess
 
-# kafka-python leaves sockets whose connection was refused to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
 PARTITIONS = 3
 TIMEOUT_S = 120.0
-
-
-@pytest.fixture(autouse=True)
-def collected() -> Iterator[None]:
-    """What a client left behind goes with its test, not with one that comes later."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 import pytest
 
-from varve.cli.line_records import JsonLines, LineBlock
+from varve.cli.input_lines import LineBlock
+from varve.cli.line_records import JsonLines
 from varve.cli.record_format import json_formatter, record_formatter
 from varve.errors import ConfigError
 from varve.format.record import Record

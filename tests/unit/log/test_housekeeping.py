@@ -116,6 +116,22 @@ def test_run_all_runs_every_task_and_then_raises_the_first_failure(clock: Manual
     assert ran == ["went on"]
 
 
+def test_what_takes_long_is_not_begun_while_it_is_not_needed(clock: ManualClock) -> None:
+    is_needed, ran = [False], threading.Event()
+    housekeeping = Housekeeping("test", clock)
+    housekeeping.add("long", 1.0, ran.set, takes_long=True, is_needed=lambda: is_needed[0])
+
+    clock.advance(1000)
+    housekeeping.run_due()
+    assert not ran.is_set()
+    is_needed[0] = True
+    clock.advance(1000)
+    housekeeping.run_due()
+
+    assert ran.wait(10)
+    housekeeping.stop()
+
+
 def test_what_takes_long_keeps_nothing_waiting_and_never_runs_twice_at_once(
     clock: ManualClock,
 ) -> None:
