@@ -77,7 +77,7 @@ def run_pipeline(project: Path) -> None:
 
 def show(work: Path, data: Path) -> None:
     warehouse = work / "pipeline" / "warehouse"
-    orders = sorted(pq.read_table(warehouse / "orders").column("id").to_pylist())
+    orders = sorted(row["id"] for row in pq.read_table(warehouse / "orders").to_pylist())
     print(f"table orders: {len(orders)} rows, ids {orders[0]} to {orders[-1]}")
     spending = pq.read_table(warehouse / "spending").to_pylist()
     shown = {row["customer"]: row["spent"] for row in spending}
