@@ -63,6 +63,7 @@ def run_pipeline(project: Path) -> None:
         "SPARK_CONF_DIR": str(project / "conf"),
         "SPARK_REMOTE": "local[2]",
         "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
     }
     java_home = find_java_home(os.environ)
     if java_home is not None:

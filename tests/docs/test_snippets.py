@@ -50,7 +50,11 @@ def name_of(document: Path) -> str:
     return document.relative_to(ROOT).as_posix()
 
 
-WITH_CODE = [document for document in DOCUMENTS if python_blocks(document)]
+# The one about Spark runs in a process of its own: see `test_spark_document`.
+SPARK_DOCUMENT = ROOT / "docs" / "spark.md"
+WITH_CODE = [
+    document for document in DOCUMENTS if document != SPARK_DOCUMENT and python_blocks(document)
+]
 
 
 @pytest.mark.parametrize("document", WITH_CODE, ids=name_of)

@@ -20,7 +20,7 @@ MakeTopic = Callable[..., str]
 
 # kafka-python leaves some of its sockets to the garbage collector: those whose connection was
 # refused, and those it was about to use when it was closed. Our own are counted, see
-# `test_connections`.
+# `test_connection_limits`.
 LEFT_SOCKETS = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 

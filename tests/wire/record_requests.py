@@ -8,6 +8,7 @@ from uuid import UUID
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
+from varve.format.batch import BatchDecoder
 from varve.protocol.api_catalog import ApiKey
 from wire.raw_client import RawClient
 
@@ -151,3 +152,12 @@ def only_part(response: Any) -> Any:
     (topic,) = response.responses
     (part,) = topic.partitions
     return part
+
+
+def batches_of(part: Any) -> list[tuple[int, int]]:
+    """The base offset and record count of each whole batch."""
+    data = bytes(part.records or b"")
+    decoder = BatchDecoder(batches_max=1000)
+    count = decoder.scan(memoryview(data), 0, len(data))
+    assert decoder.sound_count() == count
+    return [(batch.base_offset, batch.record_count) for batch in map(decoder.batch, range(count))]

@@ -1,4 +1,4 @@
-"""Fetch, field by field: waiting, limits, epochs, sessions, partitions that are not there."""
+"""Fetch, field by field: waiting, limits, epochs, partitions that are not there."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +9,6 @@ import pytest
 
 import varve
 from fakes.client_batches import client_batch, marker_batch
-from varve.format.batch import BatchDecoder
 from varve.format.compression import Codec
 from varve.log.producer_state import MarkerFacts
 from varve.protocol.api_catalog import API_CATALOG, ApiKey
@@ -18,6 +17,7 @@ from varve.quantities import Offset, ProducerId, TimestampMs
 from wire.raw_client import RawClient
 from wire.record_requests import (
     Wanted,
+    batches_of,
     fetch,
     fetch_body,
     only_part,
@@ -25,6 +25,7 @@ from wire.record_requests import (
     produce_body,
     receive_fetched,
 )
+from wire.waiting import await_waiting_fetches
 
 BATCH = bytes(client_batch(b"one", b"two"))
 VERSIONS = range(API_CATALOG[ApiKey.FETCH].min_version, API_CATALOG[ApiKey.FETCH].max_version + 1)
@@ -42,15 +43,6 @@ def client(broker: varve.Broker) -> Iterator[RawClient]:
 def other(broker: varve.Broker) -> Iterator[RawClient]:
     with RawClient(broker.bootstrap_servers) as connected:
         yield connected
-
-
-def batches_of(part: Any) -> list[tuple[int, int]]:
-    """The base offset and record count of each whole batch."""
-    data = bytes(part.records or b"")
-    decoder = BatchDecoder(batches_max=1000)
-    count = decoder.scan(memoryview(data), 0, len(data))
-    assert decoder.sound_count() == count
-    return [(batch.base_offset, batch.record_count) for batch in map(decoder.batch, range(count))]
 
 
 def code_of(response: Any) -> ErrorCode:
@@ -96,21 +88,12 @@ def test_a_waiting_fetch_is_answered_as_soon_as_something_is_appended(
         end = int(broker.store.topic(topic).partition(0).end_offset)
         wanted = [Wanted(topic=topic, offset=end)]
         client.send(ApiKey.FETCH, 12, fetch_body(12, wanted, max_wait_ms=LONG_MS))
-        await_waiting(broker, 1)
+        await_waiting_fetches(broker, 1)
 
         append()
 
         assert batches_of(only_part(receive_fetched(client))) == [(end, 2)]
     assert time.monotonic() - started_s < LONG_MS / 1000 / 2
-
-
-def await_waiting(broker: varve.Broker, count: int) -> None:
-    """Until so many fetches wait in the broker."""
-    fetches = broker._running().fetches
-    deadline_s = time.monotonic() + 60
-    while fetches.waiting_count != count:
-        assert time.monotonic() < deadline_s, fetches.waiting_count
-        time.sleep(0.001)
 
 
 def test_a_fetch_that_finds_nothing_waits_for_as_long_as_it_said(
@@ -133,7 +116,7 @@ def test_a_fetch_waits_until_there_are_as_many_bytes_as_it_wants(
     wanted = [Wanted(topic=topic, partition=number) for number in range(2)]
     body = fetch_body(12, wanted, max_wait_ms=LONG_MS, min_bytes=len(BATCH) + 1)
     client.send(ApiKey.FETCH, 12, body)
-    await_waiting(broker, 1)
+    await_waiting_fetches(broker, 1)
 
     produce(other, topic, BATCH)
     for _ in range(3):  # by then the data loop has looked again
@@ -174,7 +157,7 @@ def test_a_topic_that_is_deleted_ends_the_waiting(
     broker: varve.Broker, client: RawClient, topic: str
 ) -> None:
     client.send(ApiKey.FETCH, 12, fetch_body(12, [Wanted(topic=topic)], max_wait_ms=LONG_MS))
-    await_waiting(broker, 1)
+    await_waiting_fetches(broker, 1)
 
     broker.store.delete_topic(topic)
 
@@ -185,11 +168,11 @@ def test_a_client_that_leaves_is_not_waited_for(
     broker: varve.Broker, client: RawClient, topic: str
 ) -> None:
     client.send(ApiKey.FETCH, 12, fetch_body(12, [Wanted(topic=topic)], max_wait_ms=LONG_MS))
-    await_waiting(broker, 1)
+    await_waiting_fetches(broker, 1)
 
     client.socket.close()
 
-    await_waiting(broker, 0)
+    await_waiting_fetches(broker, 0)
 
 
 # --- limits -------------------------------------------------------------------------------------
@@ -333,161 +316,6 @@ def test_read_committed_stops_at_open_transactions_and_names_the_aborted(
     assert batches_of(committed) == [(0, 1), (1, 1)]
     assert [(t.producer_id, t.first_offset) for t in committed.aborted_transactions] == [(1, 0)]
     assert batches_of(uncommitted) == [(0, 1), (1, 1), (2, 1)]
-
-
-# --- sessions -----------------------------------------------------------------------------------
-
-
-def session(
-    client: RawClient,
-    session_id: int,
-    epoch: int,
-    *wanted: Wanted,
-    forgotten: tuple[tuple[str, int], ...] = (),
-    **options: int,
-) -> Any:
-    return fetch(
-        client,
-        wanted,
-        session_id=session_id,
-        session_epoch=epoch,
-        forgotten=forgotten,
-        **options,
-    )
-
-
-def told(response: Any) -> list[tuple[str, int, int]]:
-    """Topic, partition and count of batches of what an answer holds."""
-    return [
-        (answered.topic, part.partition_index, len(batches_of(part)))
-        for answered in response.responses
-        for part in answered.partitions
-    ]
-
-
-def test_within_a_session_only_news_is_told(
-    client: RawClient, other: RawClient, make_topic: Callable[..., str]
-) -> None:
-    topic = make_topic(partitions=2)
-    produce(other, topic, BATCH)
-
-    first = session(client, 0, 0, *(Wanted(topic=topic, partition=number) for number in range(2)))
-    nothing = session(client, first.session_id, 1, Wanted(topic=topic, offset=2))
-    produce(other, topic, BATCH, partition=1)
-    news = session(client, first.session_id, 2)
-
-    assert first.session_id > 0
-    assert told(first) == [(topic, 0, 1), (topic, 1, 0)]
-    assert (nothing.session_id, told(nothing)) == (first.session_id, [])
-    assert told(news) == [(topic, 1, 1)]
-
-
-def test_a_session_waits_for_what_it_remembers(
-    broker: varve.Broker, client: RawClient, other: RawClient, topic: str
-) -> None:
-    first = session(client, 0, 0, Wanted(topic=topic))
-    body = fetch_body(12, [], session_id=first.session_id, session_epoch=1, max_wait_ms=LONG_MS)
-    client.send(ApiKey.FETCH, 12, body)
-    await_waiting(broker, 1)
-
-    produce(other, topic, BATCH)
-
-    assert told(receive_fetched(client)) == [(topic, 0, 1)]
-
-
-def test_what_is_forgotten_is_not_told_any_more(
-    client: RawClient, other: RawClient, make_topic: Callable[..., str]
-) -> None:
-    topic = make_topic(partitions=2)
-    first = session(client, 0, 0, *(Wanted(topic=topic, partition=number) for number in range(2)))
-
-    forgetting = session(client, first.session_id, 1, forgotten=((topic, 0),))
-    produce(other, topic, BATCH)
-    produce(other, topic, BATCH, partition=1)
-    after = session(client, first.session_id, 2)
-
-    assert told(forgetting) == []
-    assert told(after) == [(topic, 1, 1)]
-
-
-def test_a_mark_that_moves_is_news(
-    broker: varve.Broker, client: RawClient, other: RawClient, topic: str
-) -> None:
-    produce(other, topic, BATCH)
-    first = session(client, 0, 0, Wanted(topic=topic, offset=2))
-
-    broker.store.topic(topic).partition(0).delete_before(1)
-    moved = session(client, first.session_id, 1)
-    quiet = session(client, first.session_id, 2)
-
-    (part,) = moved.responses[0].partitions
-    assert (part.log_start_offset, part.records or b"") == (1, b"")
-    assert told(quiet) == []
-
-
-def test_a_partition_that_was_served_comes_last_next_time(
-    client: RawClient, other: RawClient, make_topic: Callable[..., str]
-) -> None:
-    topic = make_topic(partitions=3)
-    for partition in range(3):
-        produce(other, topic, BATCH, partition=partition)
-    one = len(BATCH)
-
-    first = session(
-        client, 0, 0, *(Wanted(topic=topic, partition=n) for n in range(3)), max_bytes=one
-    )
-    served = [[part for _, part, count in told(first) if count]]
-    for epoch in (1, 2):
-        again = session(client, first.session_id, epoch, max_bytes=one)
-        served.append([part for _, part, count in told(again) if count])
-
-    assert served == [[0], [1], [2]]
-
-
-def test_unknown_sessions_and_wrong_epochs_are_refused(client: RawClient, topic: str) -> None:
-    first = session(client, 0, 0, Wanted(topic=topic))
-
-    unknown = session(client, first.session_id + 1, 1)
-    skipped = session(client, first.session_id, 2)
-    right = session(client, first.session_id, 1)
-
-    assert ErrorCode(unknown.error_code) is ErrorCode.fetch_session_id_not_found
-    assert ErrorCode(skipped.error_code) is ErrorCode.invalid_fetch_session_epoch
-    assert right.error_code == 0
-
-
-def test_a_session_ends_when_its_client_says_so(client: RawClient, topic: str) -> None:
-    first = session(client, 0, 0, Wanted(topic=topic))
-
-    last = session(client, first.session_id, -1, Wanted(topic=topic))
-    after = session(client, first.session_id, 1)
-
-    assert last.session_id == 0
-    assert ErrorCode(after.error_code) is ErrorCode.fetch_session_id_not_found
-
-
-def test_a_session_by_name_is_not_one_by_id(
-    broker: varve.Broker, client: RawClient, topic: str
-) -> None:
-    first = session(client, 0, 0, Wanted(topic=topic))
-
-    by_id = fetch(client, [], version=13, session_id=first.session_id, session_epoch=1)
-
-    assert ErrorCode(by_id.error_code) is ErrorCode.fetch_session_topic_id_error
-
-
-def test_without_room_for_sessions_everything_is_told_each_time() -> None:
-    slots = {"max.incremental.fetch.session.cache.slots": 1}
-    with (
-        varve.Broker(topics=["t"], config=slots) as broker,
-        RawClient(broker.bootstrap_servers) as client,
-    ):
-        first = session(client, 0, 0, Wanted(topic="t"))
-        second = session(client, 0, 0, Wanted(topic="t"))
-
-        assert first.session_id > 0
-        assert second.session_id == 0
-        assert told(second) == [("t", 0, 0)]
 
 
 # --- other things on the connection -------------------------------------------------------------
