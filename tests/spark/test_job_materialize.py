@@ -204,24 +204,3 @@ def test_a_dry_run_needs_no_spark(data: Path, tmp_path: Path) -> None:
 
     assert report.totals["offsets"] == 4
     assert not (tmp_path / "parquet-state").exists()
-
-
-def test_a_run_killed_right_behind_its_commit_is_finished_by_the_next(
-    spark: SparkSession, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    to = target(tmp_path, TableFormat.PARQUET)
-    append(data, seed=8)
-    run_materialize(spark, options(data, to))
-    append(data, seed=9)
-
-    def die(*_arguments: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(type(to.open(replaces=True)), "_point_at", die)
-        with pytest.raises(KeyboardInterrupt):
-            run_materialize(spark, options(data, to))
-    run_materialize(spark, options(data, to))
-
-    current = spark.read.parquet(f"{to.table}/current")
-    assert {bytes(row["key"]) for row in current.collect()} == set(expected(data))

@@ -160,9 +160,6 @@ class DeltaLakeTable:
         found = path.rpartition(f"/{_DIRECTORY}/")[2]
         return f"{_DIRECTORY}/{found}"
 
-    def repair(self) -> None:
-        """Nothing: a commit is all there is."""
-
     def discard(self, run_id: str) -> None:
         """Nothing: files that no commit names are not in the table, and its vacuum removes them."""
 

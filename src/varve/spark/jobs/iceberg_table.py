@@ -115,9 +115,6 @@ class IcebergTable:
         except TableAlreadyExistsError as error:
             raise TableChangedError(self.identifier, "another run made it") from error
 
-    def repair(self) -> None:
-        """Nothing: a commit is all there is."""
-
     def discard(self, run_id: str) -> None:
         """Nothing: files that no snapshot names are not in the table."""
 

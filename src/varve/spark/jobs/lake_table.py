@@ -111,10 +111,6 @@ class LakeTable(Protocol):
         """
         ...
 
-    def repair(self) -> None:
-        """Finish what a run that was killed right behind its commit has left undone."""
-        ...
-
     def discard(self, run_id: str) -> None:
         """Remove what tasks of a run staged and what was not committed, where that is safe."""
         ...

@@ -108,7 +108,6 @@ class _MaterializeJob:
     def run(self, spark: "SparkSession", progress: JobProgress) -> JobReport:
         from pyspark import StorageLevel
 
-        self._table.repair()
         state = self._table.load()
         span = self._plan(state)
         if not span.count:

@@ -18,7 +18,6 @@ import contextlib
 import os
 import re
 import shutil
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -38,7 +37,6 @@ _STAGING: Final = "_staging"
 _CURRENT: Final = "current"
 _STATE_BYTES_MAX: Final = 64 * MIB
 _VERSIONS_KEPT: Final = 2
-_LEFTOVER_S: Final = 24 * 3600.0
 
 
 class ParquetTable:
@@ -105,39 +103,16 @@ class ParquetTable:
         self._fs.sync_directory(self.path)
         self._loaded += 1
         self.discard(run_id)
-        self._sweep()
         if self._replaces:
             self._point_at(self._loaded)
             self._remove_old()
-
-    def repair(self) -> None:
-        runs = self._runs()
-        if self._replaces and runs and not self._points_at(runs[-1]):
-            self._point_at(runs[-1])
 
     def discard(self, run_id: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(os.path.join(self.path, _STAGING, run_id))
 
-    def _sweep(self) -> None:
-        """Remove what killed runs have staged, once nothing of it changed for a day."""
-        staging = os.path.join(self.path, _STAGING)
-        with contextlib.suppress(OSError):
-            for name in os.listdir(staging):
-                path = os.path.join(staging, name)
-                if time.time() - _newest_s(path) > _LEFTOVER_S:
-                    shutil.rmtree(path, ignore_errors=True)
-
-    def _points_at(self, run: int) -> bool:
-        try:
-            found = os.readlink(os.path.join(self.path, _CURRENT))
-        except OSError:
-            return False
-        return found == os.path.basename(self._run_path(run))
-
     def _point_at(self, run: int) -> None:
         """Have `current` lead to a run, at once."""
-        os.makedirs(os.path.join(self.path, _STAGING), exist_ok=True)
         temporary = os.path.join(self.path, _STAGING, f"current-{run}")
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
@@ -170,11 +145,3 @@ def _local(path: str) -> str:
             "in object storage use delta or iceberg",
         )
     return os.path.abspath(unquote(parts.path) if parts.scheme else path)
-
-
-def _newest_s(path: str) -> float:
-    """When anything below a directory was changed last."""
-    times = [os.path.getmtime(path)]
-    for directory, directories, files in os.walk(path):
-        times += [os.path.getmtime(os.path.join(directory, name)) for name in directories + files]
-    return max(times)
