@@ -8,6 +8,8 @@ the disk, that is one write and one sync for dozens of records. Everything else 
 way, through `handlers.produce`, which makes a log's group go first: order is kept.
 """
 
+import logging
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Final
 
@@ -30,6 +32,8 @@ from varve.protocol.produce_response import ProducedPart, SoleResponse, encode_p
 from varve.protocol.request_header import RequestHeader
 from varve.protocol.sole_produce import find_sole_produce
 from varve.quantities import Offset, TimestampMs
+
+logger = logging.getLogger(__name__)
 
 _PRODUCE: Final = 0
 _ACKS_ALL: Final = -1
@@ -211,7 +215,12 @@ class ProduceLanes:
     def _append(self, lane: _Lane) -> None:
         log, requests = lane.log, lane.requests
         timeout_ms = lane.timeout_ms
-        results = log.append_group(lane.group)
+        results: Sequence[Offset | Exception]
+        try:
+            results = log.append_group(lane.group)
+        except Exception as error:  # our own fault: nobody is left waiting, nothing comes twice
+            logger.exception("%s: an append failed", log.name)
+            results = [error] * len(requests)
         lane.clear()
         end = log.end_offset  # of all of it; what was stored before lies below
         is_promised = log.has_promised(end)

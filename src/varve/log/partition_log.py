@@ -274,7 +274,7 @@ class PartitionLog(PublishableLog):
                 ((size, survey[0], TimestampMs(survey[1])) for _, size, survey in group.batches),
             )
         except OSError:
-            segment.repair()  # each is then tried by itself and has an error of its own
+            self._undo(segment)  # each is then tried by itself and has an error of its own
             return False
         self._end = end
         return True
@@ -298,6 +298,9 @@ class PartitionLog(PublishableLog):
         data = memoryview(group.data)
         for index, (position, size, survey) in enumerate(group.batches):
             if index in known:
+                continue
+            if self._failure is not None:
+                known[index] = self._failure
                 continue
             part = data[position : position + size]
             try:
@@ -451,13 +454,17 @@ class PartitionLog(PublishableLog):
 
     def _append_failed(self, segment: Segment, error: OSError) -> None:
         error.add_note(f"while appending to {self.name}")
-        try:
-            segment.repair()
-        except OSError as second:
-            self._fail(f"a write failed and could not be undone: {second}")
+        self._undo(segment)
         if error.errno in FULL_DISK_ERRNOS:
             raise DiskFullError(self.name) from error
         raise error
+
+    def _undo(self, segment: Segment) -> None:
+        """A write failed: cut off what of it is in the file, or stop for good."""
+        try:
+            segment.repair()
+        except OSError as error:
+            self._fail(f"a write failed and could not be undone: {error}")
 
     def close(self) -> None:
         """Sync everything and let go; a restart then re-reads nothing. Safe to repeat.

@@ -183,6 +183,19 @@ def test_after_a_failed_write_each_batch_is_tried_by_itself(fs: SimulatedFileSys
     assert values(log) == [b"a", b"b"]
 
 
+def test_a_failed_write_that_cannot_be_undone_stops_the_log(fs: SimulatedFileSystem) -> None:
+    log = make(fs, durability="os")
+    group = group_of(log, client_batch(b"a"), client_batch(b"b"))
+    fs.fail_next("write_at", OSError(errno.EIO, "the disk"))
+    fs.fail_next("size", OSError(errno.EIO, "still the disk"))
+
+    placed = log.append_group(group)
+
+    assert all(isinstance(answer, LogFailedError) for answer in placed)
+    assert isinstance(log.failure, LogFailedError)
+    assert values(log) == []
+
+
 # --- syncs in parts ---------------------------------------------------------------------------
 
 
