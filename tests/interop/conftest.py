@@ -45,7 +45,8 @@ def quick_jvm(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> tu
 @pytest.fixture(scope="module")
 def broker() -> Iterator[varve.Broker]:
     """The broker that is judged: one for the tests of a module, each with topics of its own."""
-    with varve.Broker() as running:
+    # Records dated long ago stay, however slow the machine is.
+    with varve.Broker(config={"log.retention.ms": -1}) as running:
         yield running
 
 

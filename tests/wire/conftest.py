@@ -14,6 +14,7 @@ import varve
 CONFIG = {
     "group.consumer.session.timeout.ms": 10_000,
     "log.cleaner.backoff.ms": 0,
+    "log.retention.ms": -1,  # records dated long ago stay, however slow the machine is
 }
 
 MakeTopic = Callable[..., str]
