@@ -153,6 +153,28 @@ def test_aborted_transactions_are_those_kafka_prints(name: str) -> None:
     assert b"".join(encode_aborted_transaction(entry) for entry in entries) == data
 
 
+def test_committed_records_of_a_kafka_directory_are_those_outside_of_aborted_transactions() -> None:
+    spans = [
+        range(first, last + 1)
+        for rows in EXPECTED["aborted"].values()
+        for _, first, last, _ in rows
+    ]
+    with varve.open(DATA, read_only=True) as store:
+        log = store.topic("transactions").partition(0)
+        stable = log.last_stable_offset
+
+        committed = [record.offset for record in log.read(isolation="read_committed")]
+        everything = [record.offset for record in log.read()]
+
+    assert spans
+    assert committed == [
+        offset
+        for offset in everything
+        if offset < stable and not any(offset in span for span in spans)
+    ]
+    assert committed
+
+
 @pytest.mark.parametrize("name", EXPECTED["producers"])
 def test_producer_snapshots_are_what_kafka_prints(name: str) -> None:
     data = (DATA / name).read_bytes()

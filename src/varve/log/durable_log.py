@@ -597,6 +597,9 @@ class DurableLog(LogReader):
         self._replace_view(segments=segments.plus(new))
         self._producers.advance_to(self._end)
         try:
+            # In this order: readers elsewhere take a snapshot to mean that what was aborted
+            # before it is in the indexes.
+            old.transaction_index.flush()
             snapshot = write_snapshot(self._fs, self.directory, self._producers, sync=False)
             self._unsynced_snapshots.append(snapshot)
         except OSError as error:

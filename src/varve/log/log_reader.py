@@ -24,7 +24,9 @@ from varve.format import kernel_tables as tables
 from varve.format import kernels
 from varve.format.batch import RecordRun
 from varve.format.batch_header import HEADER_SIZE, decode_batch_header
+from varve.format.index_entry import AbortedTransaction
 from varve.format.record import Record
+from varve.log.isolation import READ_UNCOMMITTED, AbortedBatches, Isolation, is_committed_only
 from varve.log.key_lookup import KeyTail, history_of_key, newest_of_key
 from varve.log.segment_list import SegmentList
 from varve.quantities import MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
@@ -114,6 +116,11 @@ class LogReader(ABC):
 
     @property
     @abstractmethod
+    def last_stable_offset(self) -> Offset:
+        """First offset that an open transaction may still undo; the high watermark without one."""
+
+    @property
+    @abstractmethod
     def allows_gaps(self) -> bool:
         """Whether missing offsets are compaction's doing rather than damage."""
 
@@ -179,23 +186,23 @@ class LogReader(ABC):
         *,
         stop: int | None = None,
         max_records: int | None = None,
+        isolation: Isolation = READ_UNCOMMITTED,
     ) -> Iterator[Record]:
         """Records from `start` (default: the first) up to `stop` or what can be read now.
 
         Raises `OffsetOutOfRangeError` at once when `start` is not in [start_offset,
-        high_watermark]. Gaps that compaction left are skipped.
+        high_watermark]. Gaps that compaction left are skipped. With `isolation`
+        "read_committed" it ends before the first transaction that is not decided, and leaves
+        out those that were aborted.
         """
-        first, end = self._range(start, stop)
-        return self._records(first, end, max_records)
-
-    def _records(self, start: Offset, stop: Offset, max_records: int | None) -> Iterator[Record]:
+        first, end, hidden = self._isolated(start, stop, isolation)
         if max_records is None:
             # No frame of ours between a record and its reader: a third of the time per record.
-            return chain.from_iterable(run.records() for run in self._runs(start, stop))
-        return self._first_records(start, stop, max_records)
+            return chain.from_iterable(run.records() for run in self._runs(first, end, hidden))
+        return self._first_records(self._runs(first, end, hidden), max_records)
 
-    def _first_records(self, start: Offset, stop: Offset, left: int) -> Iterator[Record]:
-        for run in self._runs(start, stop):
+    def _first_records(self, runs: Iterator[RecordRun], left: int) -> Iterator[Record]:
+        for run in runs:
             if len(run) >= left:
                 run.end = run.start + left
                 yield from run.records()
@@ -204,23 +211,36 @@ class LogReader(ABC):
             left -= len(run)
 
     def follow(
-        self, start: int | None = None, *, idle_timeout_ms: int | None = None
+        self,
+        start: int | None = None,
+        *,
+        idle_timeout_ms: int | None = None,
+        isolation: Isolation = READ_UNCOMMITTED,
     ) -> Iterator[Record]:
         """Records from `start` (default: the end) on, waiting for new ones as long as it takes.
 
         Ends when the log is closed, or after `idle_timeout_ms` without a new record. Replay and
-        tail are the same call: what is there already comes first.
+        tail are the same call: what is there already comes first. On `isolation` see `read`: a
+        transaction's records come when it is committed.
         """
+        only_committed = is_committed_only(isolation)
         first, _ = self._range(self.view().high_watermark if start is None else start, None)
-        return self._follow(first, None if idle_timeout_ms is None else idle_timeout_ms / 1000)
+        timeout_s = None if idle_timeout_ms is None else idle_timeout_ms / 1000
+        return self._follow(first, timeout_s, only_committed=only_committed)
 
-    def _follow(self, offset: Offset, timeout_s: float | None) -> Iterator[Record]:
+    def _follow(
+        self, offset: Offset, timeout_s: float | None, *, only_committed: bool
+    ) -> Iterator[Record]:
         while not self.is_closed:
             high_watermark = self.view().high_watermark
-            if high_watermark > offset:
-                yield from self._records(offset, high_watermark, None)
-                offset = high_watermark
-            elif not self.wait_beyond(offset, timeout_s):
+            end = self.last_stable_offset if only_committed else high_watermark
+            if end > offset:
+                hidden = self._hidden(offset, end) if only_committed else None
+                for run in self._runs(offset, end, hidden):
+                    yield from run.records()
+                offset = end
+            # An undecided transaction holds the end back until its marker moves the watermark.
+            elif not self.wait_beyond(max(offset, high_watermark), timeout_s):
                 return
 
     def scan(
@@ -230,33 +250,43 @@ class LogReader(ABC):
         *,
         columns: Sequence[str] | None = None,
         threads: int = 1,
+        isolation: Isolation = READ_UNCOMMITTED,
     ) -> Iterator["pa.RecordBatch"]:
         """The same records as Arrow record batches, in offset order.
 
         `columns` leaves out what is not needed. With `threads` above 1, several parts of the
-        range are read at once and handed out in order.
+        range are read at once and handed out in order. On `isolation` see `read`.
         """
         from varve.format.arrow_columns import COLUMN_NAMES, arrow_schema  # imports pyarrow
 
-        first, end = self._range(start, stop)
+        first, end, hidden = self._isolated(start, stop, isolation)
         names = tuple(COLUMN_NAMES if columns is None else columns)
         arrow_schema(names)  # refuses unknown names before anything is read
         if threads <= 1:
-            return self._batches(first, end, names)
-        return self._parallel_batches(first, end, names, threads)
+            return self._batches(first, end, names, hidden)
+        return self._parallel_batches(first, end, names, hidden, threads)
 
     def _batches(
-        self, start: Offset, stop: Offset, columns: tuple[str, ...]
+        self,
+        start: Offset,
+        stop: Offset,
+        columns: tuple[str, ...],
+        hidden: AbortedBatches | None,
     ) -> Iterator["pa.RecordBatch"]:
         from varve.format.arrow_columns import ArrowColumns
 
         collected = ArrowColumns(columns)
-        for run in self._runs(start, stop):
+        for run in self._runs(start, stop, hidden):
             yield from collected.add(run)
         yield from collected.take()
 
     def _parallel_batches(
-        self, start: Offset, stop: Offset, columns: tuple[str, ...], threads: int
+        self,
+        start: Offset,
+        stop: Offset,
+        columns: tuple[str, ...],
+        hidden: AbortedBatches | None,
+        threads: int,
     ) -> Iterator["pa.RecordBatch"]:
         ranges = iter(self.split(start, stop, target_bytes=_PARALLEL_RANGE_BYTES))
         pending: list[Future[list[pa.RecordBatch]]] = []
@@ -265,7 +295,7 @@ class LogReader(ABC):
             def submit() -> None:
                 part = next(ranges, None)
                 if part is not None:
-                    pending.append(pool.submit(lambda: list(self._batches(*part, columns))))
+                    pending.append(pool.submit(lambda: list(self._batches(*part, columns, hidden))))
 
             for _ in range(threads + 1):
                 submit()
@@ -274,12 +304,14 @@ class LogReader(ABC):
                 submit()
                 yield from batches
 
-    def runs(self, start: int, stop: int) -> Iterator[RecordRun]:
+    def runs(
+        self, start: int, stop: int, *, isolation: Isolation = READ_UNCOMMITTED
+    ) -> Iterator[RecordRun]:
         """The same records as they were parsed, for whoever makes columns of their own.
 
         Each run is valid until the next is asked for. Raises as `read` does.
         """
-        return self._runs(*self._range(start, stop))
+        return self._runs(*self._isolated(start, stop, isolation))
 
     def split(
         self, start: Offset, stop: Offset, *, target_bytes: int
@@ -322,13 +354,17 @@ class LogReader(ABC):
 
     def aborted_transactions(self, start: int, stop: int) -> list[tuple[int, Offset]]:
         """Producer id and first offset of each aborted transaction with records in the range."""
+        return [(t.producer_id, t.first_offset) for t in self._aborted(start, stop)]
+
+    def _aborted(self, start: int, stop: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in the range, as the segments' indexes know."""
         view = self.view()
-        found: list[tuple[int, Offset]] = []
+        found: list[AbortedTransaction] = []
         for index in range(max(view.segments.floor(Offset(start)), 0), len(view.segments)):
             here = view.segments[index].transaction_index.collect(
                 fetch_start=Offset(start), upper_bound=Offset(stop)
             )
-            found.extend((t.producer_id, t.first_offset) for t in here.transactions)
+            found.extend(here.transactions)
             if here.is_complete:
                 break
         return found
@@ -533,7 +569,24 @@ class LogReader(ABC):
         end = view.high_watermark if stop is None else min(Offset(stop), view.high_watermark)
         return first, Offset(max(first, end))
 
-    def _runs(self, start: Offset, stop: Offset) -> Iterator[RecordRun]:
+    def _isolated(
+        self, start: int | None, stop: int | None, isolation: Isolation
+    ) -> tuple[Offset, Offset, AbortedBatches | None]:
+        """What is to be read of [start, stop), and the batches that are not to be shown."""
+        if not is_committed_only(isolation):
+            return *self._range(start, stop), None
+        # Stable first: what is stable by now is decided in the indexes that are asked then.
+        stable = self.last_stable_offset
+        first, end = self._range(start, stop)
+        end = max(first, min(end, stable))
+        return first, end, self._hidden(first, end)
+
+    def _hidden(self, start: Offset, stop: Offset) -> AbortedBatches | None:
+        return AbortedBatches(self._aborted(start, stop) if start < stop else ()) or None
+
+    def _runs(
+        self, start: Offset, stop: Offset, hidden: AbortedBatches | None = None
+    ) -> Iterator[RecordRun]:
         """Parsed records with offsets in [start, stop), over as many segments as it takes."""
         offset = start
         reader: SegmentReader | None = None
@@ -556,7 +609,7 @@ class LogReader(ABC):
             is_last = index == len(view.segments) - 1
             end = stop if is_last else min(stop, view.segments[index + 1].base_offset)
             try:
-                yield from self._reader_runs(reader, segment, offset, stop)
+                yield from self._reader_runs(reader, segment, offset, stop, hidden)
             except CorruptSegmentError as error:
                 if self._was_replaced(view):
                     offset = max(offset, reader.next_offset)
@@ -575,16 +628,24 @@ class LogReader(ABC):
         return _sealed_shape(self.view()) != _sealed_shape(view)
 
     def _reader_runs(
-        self, reader: SegmentReader, segment: Segment, start: Offset, stop: Offset
+        self,
+        reader: SegmentReader,
+        segment: Segment,
+        start: Offset,
+        stop: Offset,
+        hidden: AbortedBatches | None = None,
     ) -> Iterator[RecordRun]:
         position = reader.locate(start, segment.hint(start))
         if position is None:
             return
+        decoder = reader.decoder
         for first, end in reader.chunks(
             position, reader.next_offset, start_offset=start, stop_offset=stop
         ):
+            shown = [(first, end)] if hidden is None else hidden.left_over(decoder, first, end)
             try:
-                yield from reader.decoder.runs(first, end, start_offset=start, stop_offset=stop)
+                for part in shown:
+                    yield from decoder.runs(*part, start_offset=start, stop_offset=stop)
             except FormatError as error:
                 # The checksum was right, so the batch was written like this: name the place.
                 error.add_note(f"in {segment.name}, behind byte {reader.chunk_position}")

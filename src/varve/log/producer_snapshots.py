@@ -30,7 +30,7 @@ from varve.storage.segment_reader import SegmentReader
 
 logger = logging.getLogger(__name__)
 
-_SNAPSHOT_BYTES_MAX = 256 * MIB  # five million producers
+SNAPSHOT_BYTES_MAX = 256 * MIB  # five million producers
 
 
 def snapshot_path(directory: str, offset: Offset) -> str:
@@ -101,7 +101,7 @@ def load_newest(
         if offset < log_start:
             break
         try:
-            entries = decode_producer_snapshot(read_whole(fs, path, limit=_SNAPSHOT_BYTES_MAX))
+            entries = decode_producer_snapshot(read_whole(fs, path, limit=SNAPSHOT_BYTES_MAX))
         except FormatError as error:
             logger.warning("removing producer snapshot %s: %s", path, error)
             fs.remove(path)
