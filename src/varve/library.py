@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, overload
 
 from varve.archive.archives import StoreArchives
@@ -18,6 +18,7 @@ from varve.log.store import Store, StoreSetup
 from varve.log.store_change import ChangeAnswer, StoreChange
 from varve.log.topic_config import TopicConfig
 from varve.log.upkeep_tasks import FREE_BYTES_MIN
+from varve.log.work_progress import WorkDone
 from varve.quantities import parse_size
 from varve.storage.files import RealFileSystem
 
@@ -123,12 +124,16 @@ def request_change(
     request_id: str | None = None,
     timeout_s: float = CHANGE_TIMEOUT_S,
     data_dirs: Sequence[PathLike] = (),
+    defaults: TopicConfig | None = None,
+    on_progress: Callable[[WorkDone], None] | None = None,
 ) -> ChangeAnswer:
     """Have the store in `path` changed, whoever holds it.
 
     Where nobody does, it is opened for as long as that takes. Where someone does, in this process
     or another, its housekeeping makes the change and answers; that is waited for. Files that go
     with the change lie in `staging_directory(path, request_id)`, and are gone on return.
+    `defaults` are those of topics while we hold it ourselves; `on_progress` is told now and then
+    how far a change is that takes long.
 
     Raises `ChangeRefusedError` when it cannot be made, and `ChangeTimeoutError` when the owner of
     the store does not answer within `timeout_s`.
@@ -138,9 +143,11 @@ def request_change(
         raise StorageError(f"there is no data directory {directories[0]}")
 
     def open_briefly() -> Store:
-        return open_writer(directories, defaults=TopicConfig(), has_housekeeping=False)
+        return open_writer(directories, defaults=defaults or TopicConfig(), has_housekeeping=False)
 
-    requester = ChangeRequester(RealFileSystem(), directories[0], open_briefly, SystemClock())
+    requester = ChangeRequester(
+        RealFileSystem(), directories[0], open_briefly, SystemClock(), on_progress=on_progress
+    )
     return requester.ask(change, request_id or new_request_id(), timeout_s=timeout_s)
 
 

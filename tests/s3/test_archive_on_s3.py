@@ -11,7 +11,7 @@ import pytest
 
 import varve
 from fakes.object_store_rules import ObjectStoreRules
-from varve.archive import open_archive
+from varve.archive.archive_store import open_archive
 from varve.archive.object_store import ArrowObjects, ObjectStore
 from varve.log.log_reader import LogReader
 

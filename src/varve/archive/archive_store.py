@@ -5,9 +5,13 @@ from uuid import UUID
 from varve.archive.manifest import ArchivedTopic
 from varve.archive.object_store import open_object_store
 from varve.archive.partition_archive import ArchiveParts, PartitionArchive
-from varve.archive.restore import find_topics
+from varve.archive.restore import (
+    RestoredPartition,
+    explain_partition,
+    find_topic,
+    find_topics,
+)
 from varve.archive.segment_cache import CACHE_BYTES, SegmentCache
-from varve.errors import UnknownTopicError
 from varve.log.archived_log import ArchivedLog
 from varve.log.archived_segments import ArchivePlace
 from varve.log.open_store import OpenStore
@@ -48,26 +52,14 @@ class ArchiveStore(OpenStore):
     def topic(self, name: str, *, topic_id: UUID | None = None) -> Topic[ArchivedLog]:
         """A topic as it was archived last; `topic_id` chooses among those that had the name."""
         self._check_open()
-        for archived in reversed(find_topics(self._objects, name)):
-            if topic_id is None or archived.topic_id == topic_id:
-                known = self._topics.get(archived.topic_id)
-                return known or self._open(archived)
-        raise UnknownTopicError(name)
+        archived = find_topic(self._objects, name, topic_id)
+        return self._topics.get(archived.topic_id) or self._open(archived)
 
     def _open(self, archived: ArchivedTopic) -> Topic[ArchivedLog]:
         config = TopicConfig.parse(archived.config)
         logs: dict[int, ArchivedLog] = {}
         for number in range(archived.partitions):
-            place = ArchivePlace(
-                topic=archived.topic,
-                topic_id=archived.topic_id,
-                partition=number,
-                directory="",
-                config=config,
-                allows_gaps=False,
-                owner=None,
-            )
-            source = PartitionArchive(self._objects, place, self._parts)
+            source = self._source(archived, number, config)
             allows_gaps = source.manifest.allows_gaps
             logs[number] = ArchivedLog(archived.topic, number, source, allows_gaps=allows_gaps)
         topic: Topic[ArchivedLog] = Topic(
@@ -79,6 +71,32 @@ class ArchiveStore(OpenStore):
         )
         self._topics[archived.topic_id] = topic
         return topic
+
+    def _source(
+        self, archived: ArchivedTopic, number: int, config: TopicConfig
+    ) -> PartitionArchive:
+        place = ArchivePlace(
+            topic=archived.topic,
+            topic_id=archived.topic_id,
+            partition=number,
+            directory="",
+            config=config,
+            allows_gaps=False,
+            owner=None,
+        )
+        return PartitionArchive(self._objects, place, self._parts)
+
+    def explain_restore(
+        self, name: str, *, to_timestamp_ms: int | None = None, topic_id: UUID | None = None
+    ) -> list[RestoredPartition]:
+        """What `Store.restore_topic` would bring back of each partition."""
+        self._check_open()
+        archived = find_topic(self._objects, name, topic_id)
+        config = TopicConfig.parse(archived.config)
+        return [
+            explain_partition(self._source(archived, number, config), to_timestamp_ms)
+            for number in range(archived.partitions)
+        ]
 
     def close(self) -> None:
         """Let go of all files and remove the cache. Safe to repeat."""

@@ -6,21 +6,24 @@ each log, runs its passes from the housekeeping, and restores topics through it.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from uuid import UUID
 
 from varve.archive.copier import SegmentCopier
 from varve.archive.object_store import ObjectStore, open_object_store, shown_url
 from varve.archive.partition_archive import ArchiveParts, PartitionArchive
-from varve.archive.restore import TopicRestore
+from varve.archive.restore import TopicRestore, find_topic
 from varve.archive.segment_cache import SegmentCache
 from varve.archive.topic_keeper import TopicKeeper
 from varve.clock import Clock
 from varve.errors import LogClosedError, VarveError
 from varve.log.archived_segments import ArchivedSegments, ArchivePlace, ArchiveStatus
 from varve.log.partition_log import PartitionLog
+from varve.log.read_only_log import ReadOnlyLog
+from varve.log.read_only_store import ReadOnlyStore
 from varve.log.store import Store
 from varve.log.topic import Topic
+from varve.log.work_progress import WorkProgress
 from varve.quantities import Offset
 from varve.storage.files import FileSystem
 from varve.storage.handle_cache import HandleCache
@@ -80,16 +83,18 @@ class StoreArchives:
             self._archives[key] = archive
         return archive
 
-    def archive_of(self, log: PartitionLog, topic_id: UUID) -> PartitionArchive | None:
+    def archive_of(
+        self, log: PartitionLog | ReadOnlyLog, topic_id: UUID
+    ) -> PartitionArchive | None:
         with self._lock:
             return self._archives.get((topic_id, log.partition))
 
     # --- a pass ------------------------------------------------------------------------------
 
-    def run(self, store: Store) -> None:
+    def run(self, store: Store, topics: Collection[str] | None = None) -> None:
         with self._pass:
             self._forget_deleted(store)
-            for name in store.topics():
+            for name in store.topics() if topics is None else topics:
                 if self._stopping.is_set():
                     return
                 topic = store.topic(name)
@@ -124,10 +129,10 @@ class StoreArchives:
             archive.progress.last_error = None
             archive.progress.last_success_ms = self._clock.now_ms()
 
-    def status(self, store: Store) -> list[ArchiveStatus]:
+    def status(self, store: Store | ReadOnlyStore) -> list[ArchiveStatus]:
         found: list[ArchiveStatus] = []
         for name in store.topics():
-            topic = store.topic(name)
+            topic: Topic | Topic[ReadOnlyLog] = store.topic(name)
             for log in topic.partitions:
                 archive = self.archive_of(log, topic.topic_id)
                 if archive is not None and topic.config.archive_url is not None:
@@ -144,12 +149,18 @@ class StoreArchives:
         *,
         to_timestamp_ms: int | None,
         topic_id: UUID | None,
+        new_name: str | None,
         config: Mapping[str, object] | None,
+        progress: WorkProgress,
     ) -> Topic:
-        restore = TopicRestore(self.objects(url), self._parts, store)
-        archived = restore.find(topic, topic_id)
+        restore = TopicRestore(
+            self.objects(url), self._parts, store, self._stopping.is_set, progress
+        )
+        archived = find_topic(self.objects(url), topic, topic_id)
         with self._pass:
-            return restore.run(archived, url, to_timestamp_ms=to_timestamp_ms, config=config)
+            return restore.run(
+                archived, url, to_timestamp_ms=to_timestamp_ms, new_name=new_name, config=config
+            )
 
     def close(self) -> None:
         """End a pass that is running, soon; remove the cache."""

@@ -18,22 +18,24 @@ so it has no `archive.url` until it is given another one.
 import hashlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from uuid import UUID
 
 from varve.archive.manifest import ArchivedTopic, Manifest, SegmentCopy
 from varve.archive.object_store import ObjectStore, copy_into
 from varve.archive.partition_archive import ArchiveParts, PartitionArchive
 from varve.archive.topic_keeper import read_topic
-from varve.errors import FormatError, StorageError, UnknownTopicError
+from varve.errors import FormatError, LogClosedError, StorageError, UnknownTopicError
 from varve.format.file_names import FileKind, segment_file_name
-from varve.format.partition_metadata import decode_topic_id
+from varve.format.partition_metadata import decode_topic_id, new_topic_id
 from varve.log.archived_log import ArchivedLog
 from varve.log.archived_segments import ArchivePlace
 from varve.log.staged_topic import StagedPartition, StagedTopic
 from varve.log.store import Store
 from varve.log.topic import Topic
 from varve.log.topic_config import TopicConfig
+from varve.log.work_progress import WorkProgress
 from varve.quantities import INT64_MAX, Offset
 from varve.storage.checkpoint_file import write_epoch_checkpoint
 from varve.storage.segment import Segment, SegmentLimits
@@ -56,21 +58,62 @@ def find_topics(objects: ObjectStore, name: str) -> list[ArchivedTopic]:
     return found
 
 
+def find_topic(objects: ObjectStore, name: str, topic_id: UUID | None) -> ArchivedTopic:
+    """The topic of that name and id, or the last that had the name."""
+    for topic in reversed(find_topics(objects, name)):
+        if topic_id is None or topic.topic_id == topic_id:
+            return topic
+    raise UnknownTopicError(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredPartition:
+    """What would come back of one partition: offsets [start_offset, end_offset).
+
+    `archived_end` is where its archive ends, and `fetched_bytes` what is read from there: also
+    the part of the last segment that is then cut off.
+    """
+
+    partition: int
+    start_offset: Offset
+    end_offset: Offset
+    archived_end: Offset
+    segments: int
+    fetched_bytes: int
+
+
+def explain_partition(source: PartitionArchive, to_timestamp_ms: int | None) -> RestoredPartition:
+    """What restoring would do to one partition. Changes nothing."""
+    start, end = source.state().start, restored_end(source, to_timestamp_ms)
+    fetched = [copy for copy in source.manifest.segments if start < end > copy.base_offset]
+    return RestoredPartition(
+        partition=source.place.partition,
+        start_offset=start,
+        end_offset=Offset(max(start, end)),
+        archived_end=source.manifest.end,
+        segments=len(fetched),
+        fetched_bytes=sum(file.size for copy in fetched for file in copy.files),
+    )
+
+
 class TopicRestore:
     """Restores topics from one object store into one store."""
 
-    def __init__(self, objects: ObjectStore, parts: ArchiveParts, store: Store) -> None:
+    def __init__(
+        self,
+        objects: ObjectStore,
+        parts: ArchiveParts,
+        store: Store,
+        should_stop: Callable[[], bool],
+        progress: WorkProgress,
+    ) -> None:
+        """`should_stop` is asked between pieces: nothing of the topic is there then."""
         self._objects = objects
         self._parts = parts
         self._fs = parts.fs
         self._store = store
-
-    def find(self, name: str, topic_id: UUID | None) -> ArchivedTopic:
-        """The topic of that name and id, or the last that had the name."""
-        for topic in reversed(find_topics(self._objects, name)):
-            if topic_id is None or topic.topic_id == topic_id:
-                return topic
-        raise UnknownTopicError(name)
+        self._should_stop = should_stop
+        self._progress = progress
 
     def run(
         self,
@@ -78,31 +121,42 @@ class TopicRestore:
         url: str,
         *,
         to_timestamp_ms: int | None,
+        new_name: str | None,
         config: Mapping[str, object] | None,
     ) -> Topic:
+        is_same = new_name is None or new_name == archived.topic
         texts: dict[str, object] = dict(archived.config)
         if "archive.url" in texts:
-            texts["archive.url"] = url if to_timestamp_ms is None else ""
+            texts["archive.url"] = url if to_timestamp_ms is None and is_same else ""
         texts.update(config or {})
         parsed = TopicConfig.parse(texts)  # refused before anything is fetched
-        staged = self._store.stage_topic(archived.topic, archived.topic_id, archived.partitions)
+        staged = self._store.stage_topic(
+            new_name or archived.topic,
+            archived.topic_id if is_same else new_topic_id(),
+            archived.partitions,
+        )
         try:
             sources = [
                 self._source(archived, number, partition.path, parsed)
                 for number, partition in enumerate(staged.partitions)
             ]
-            for partition, source in zip(staged.partitions, sources, strict=True):
+            for source in sources:
                 source.refresh()
+            self._progress.expect(
+                sum(f.size for source in sources for s in source.manifest.segments for f in s.files)
+            )
+            for partition, source in zip(staged.partitions, sources, strict=True):
                 self._fill(partition, source, to_timestamp_ms)
-            if to_timestamp_ms is None and texts.get("archive.url") == url:
-                for source in sources:
-                    source.take_over()
-            self._commit_groups(archived, staged, to_timestamp_ms)
+            if is_same:
+                if to_timestamp_ms is None and texts.get("archive.url") == url:
+                    for source in sources:
+                        source.take_over()
+                self._commit_groups(archived, staged, to_timestamp_ms)
             topic = self._store.install_topic(staged, texts)
         except BaseException:
             staged.discard(self._fs)
             raise
-        logger.info("restored topic %s from %s", archived.topic, self._objects.url)
+        logger.info("restored topic %s from %s", topic.name, self._objects.url)
         return topic
 
     def _source(
@@ -126,7 +180,7 @@ class TopicRestore:
     ) -> None:
         """Fetch what of the partition is wanted. Durable but for the directory's names."""
         manifest = source.manifest
-        end = manifest.end if to_timestamp_ms is None else _cut_at(source, to_timestamp_ms)
+        end = restored_end(source, to_timestamp_ms)
         partition.start = source.state().start
         partition.end = Offset(max(end, partition.start))
         partition.allows_gaps = manifest.allows_gaps
@@ -151,7 +205,7 @@ class TopicRestore:
             key = source.key_of(copy, file.kind)
             digest = hashlib.sha256()
             try:
-                pieces = self._objects.read(key)
+                pieces = self._watched(self._objects.read(key), key)
                 copy_into(self._fs, path, pieces, size=file.size, note=digest.update, sync=True)
                 if digest.hexdigest() != file.sha256:
                     raise FormatError("its SHA-256 is not that of the manifest")
@@ -160,6 +214,13 @@ class TopicRestore:
                 raise StorageError(reason) from error
             # Retention counts from the last append, which the restore does not change.
             self._fs.set_modified_ms(path, copy.modified_ms)
+
+    def _watched(self, pieces: Iterable[bytes], key: str) -> Iterator[bytes]:
+        for piece in pieces:
+            if self._should_stop():
+                raise LogClosedError(f"the restoring of {key}")
+            self._progress.add(len(piece))
+            yield piece
 
     def _cut_last(self, directory: str, manifest: Manifest, end: Offset) -> None:
         """Cut the segment that holds `end`, a batch boundary, and its indexes there."""
@@ -213,6 +274,11 @@ class TopicRestore:
                 if place[1] < len(staged.partitions)
             }
             self._store.group(group).commit(clamped)
+
+
+def restored_end(source: PartitionArchive, to_timestamp_ms: int | None) -> Offset:
+    """Where a partition ends once it is restored, up to a point in time or whole."""
+    return source.manifest.end if to_timestamp_ms is None else _cut_at(source, to_timestamp_ms)
 
 
 def _cut_at(source: PartitionArchive, to_timestamp_ms: int) -> Offset:

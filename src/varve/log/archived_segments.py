@@ -11,7 +11,7 @@ one log from the archive's start on, local copies first. Where the two do not to
 no way across the gap and the log is its local part alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
@@ -22,9 +22,11 @@ from varve.storage.segment import Segment
 
 if TYPE_CHECKING:
     from varve.log.log_reader import LogView
+    from varve.log.read_only_store import ReadOnlyStore
     from varve.log.store import Store
     from varve.log.topic import Topic
     from varve.log.topic_config import TopicConfig
+    from varve.log.work_progress import WorkProgress
 
 
 class ArchivedState(NamedTuple):
@@ -96,11 +98,14 @@ class Archives(Protocol):
         """The archive of a partition; None where its configuration names none."""
         ...
 
-    def run(self, store: "Store") -> None:
-        """One pass: copy what is due, forget what has expired, remove what nobody refers to."""
+    def run(self, store: "Store", topics: Collection[str] | None = None) -> None:
+        """One pass, over these topics or all.
+
+        Copy what is due, forget what has expired, remove what nobody refers to.
+        """
         ...
 
-    def status(self, store: "Store") -> list[ArchiveStatus]: ...
+    def status(self, store: "Store | ReadOnlyStore") -> list[ArchiveStatus]: ...
 
     def restore(
         self,
@@ -110,7 +115,9 @@ class Archives(Protocol):
         *,
         to_timestamp_ms: int | None,
         topic_id: UUID | None,
+        new_name: str | None,
         config: Mapping[str, object] | None,
+        progress: "WorkProgress",
     ) -> "Topic": ...
 
     def close(self) -> None: ...

@@ -13,13 +13,14 @@ An archive is not part of the copy, which must not write to it either: topics of
 no `archive.url` and begin with their first local segment.
 """
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from varve.clock import Clock
-from varve.errors import ConfigError
+from varve.errors import ConfigError, LogClosedError
 from varve.format.file_names import (
     CLEANER,
     CONSUMER_OFFSETS_TOPIC,
@@ -40,6 +41,7 @@ from varve.log.partition_log import PartitionLog
 from varve.log.publication import Publisher
 from varve.log.publication_ledger import write_publications
 from varve.log.topic_catalog import Catalog, write_catalog
+from varve.log.work_progress import WorkProgress
 from varve.quantities import Offset
 from varve.storage.checkpoint_file import write_epoch_checkpoint, write_offset_checkpoint
 from varve.storage.file_copy import copy_file, link_or_copy
@@ -78,11 +80,21 @@ class _CopiedLog:
 class Backup:
     """One copy in the making."""
 
-    def __init__(self, fs: FileSystem, path: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        clock: Clock,
+        should_stop: Callable[[], bool],
+        progress: WorkProgress,
+    ) -> None:
+        """`should_stop` is asked between segments: the copy is then given up."""
         self._fs = fs
         self._clock = clock
         self._path = path
         self._incomplete = path + INCOMPLETE
+        self._should_stop = should_stop
+        self._progress = progress
 
     def run(
         self,
@@ -91,11 +103,29 @@ class Backup:
         meta: MetaProperties | None,
         publisher: Publisher,
     ) -> StoreSnapshot:
-        """Copy `logs`, which are all of a store, and what belongs to them. Durable on return."""
+        """Copy `logs`, which are all of a store, and what belongs to them. Durable on return.
+
+        Where it fails or is given up, nothing of it stays.
+        """
         if self._fs.exists(self._path):
             raise ConfigError("path", self._path, "must not exist yet")
         if self._fs.exists(self._incomplete):
             self._fs.remove_tree(self._incomplete)
+        try:
+            return self._copy(logs, catalog, meta, publisher)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._fs.remove_tree(self._incomplete)
+            raise
+
+    def _copy(
+        self,
+        logs: Sequence[PartitionLog],
+        catalog: Catalog,
+        meta: MetaProperties | None,
+        publisher: Publisher,
+    ) -> StoreSnapshot:
+        self._progress.expect(sum(log.local_view.segments.size for log in logs))
         make_durable_directory(self._fs, self._incomplete)
         ordered = sorted(logs, key=lambda log: log.topic != CONSUMER_OFFSETS_TOPIC)
         for log in ordered:
@@ -139,12 +169,15 @@ class Backup:
         for index, segment in enumerate(view.segments):
             if segment.base_offset >= end and index:
                 break
+            if self._should_stop():
+                raise LogClosedError(f"the copy to {self._path}")
             is_whole = segment is not view.segments.active and view.segments.end_of(index) <= end
             if is_whole and self._share(segment, target):
                 linked += segment.size
             else:
                 copied += segment.size if is_whole else self._copy_head(segment, end, target)
             last_base = None if is_whole else segment.base_offset
+            self._progress.add(segment.size)
         if last_base is None:
             # The copy appends to its last segment, which therefore must be its own.
             path = os.path.join(target, segment_file_name(end, FileKind.LOG))

@@ -7,6 +7,8 @@ In the first data directory, below a name that Kafka passes over:
                         under ids of their own, which the request names
         <id>.request    a change asked for
         <id>.claimed    the same, once the owner has taken it up
+        <id>.progress   how far the owner is with one that takes long, renewed as long as it
+                        works on it
         <id>.answer     what became of it; who asked takes it away
 
 An id is 32 hex digits. Every name is given by an atomic rename, so a file is there whole or not
@@ -16,10 +18,12 @@ in the logs and the ledger, and a request that did not is asked again.
 """
 
 import contextlib
+import json
 import os
 import re
 import uuid
-from typing import Final
+from types import NoneType
+from typing import Final, NamedTuple
 
 from varve.errors import FormatError
 from varve.log.store_change import (
@@ -31,6 +35,7 @@ from varve.log.store_change import (
     render_answer,
     render_request,
 )
+from varve.log.work_progress import WorkDone
 from varve.quantities import MIB, TimestampMs
 from varve.storage.files import TEMPORARY_SUFFIX, FileSystem, read_whole, write_all
 
@@ -38,11 +43,20 @@ _INBOX: Final = os.path.join("remote-log-index-cache", "varve-inbox")
 _REQUEST: Final = ".request"
 _CLAIMED: Final = ".claimed"
 _ANSWER: Final = ".answer"
-_NAME: Final = re.compile(r"([0-9a-f]{32})(\.(?:request|claimed|answer)(?:\.tmp)?)?")
+_PROGRESS: Final = ".progress"
+_NAME: Final = re.compile(r"([0-9a-f]{32})(\.(?:request|claimed|answer|progress)(?:\.tmp)?)?")
 _REQUEST_BYTES_MAX: Final = 64 * MIB
 _REQUESTS_AT_ONCE: Final = 1000
+_PROGRESS_BYTES_MAX: Final = 4096
 
 LEFTOVER_MS: Final = 24 * 3600 * 1000  # whoever left it has long given up
+
+
+class Beat(NamedTuple):
+    """A sign of life of an owner: the `number`th, and how far the work is."""
+
+    number: int
+    work: WorkDone
 
 
 def new_request_id() -> str:
@@ -82,6 +96,21 @@ class ChangeInbox:
         self._remove(path)
         return parse_answer(content)
 
+    def progress(self, request_id: str) -> Beat | None:
+        """The last sign of life of an owner that works on a request; None where there is none."""
+        try:
+            content = read_whole(
+                self._fs, self._path(request_id, _PROGRESS), limit=_PROGRESS_BYTES_MAX
+            )
+            number, done, total = json.loads(content)
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, RecursionError, FormatError):
+            return None  # whatever it is, it is no sign of life
+        if type(number) is not int or type(done) is not int or type(total) not in (int, NoneType):
+            return None
+        return Beat(number, WorkDone(done, total))
+
     def withdraw(self, request_id: str) -> bool:
         """Take a request back; False when the owner was faster."""
         try:
@@ -116,8 +145,15 @@ class ChangeInbox:
         except FileNotFoundError:
             return None
 
+    def note_progress(self, request_id: str, beat: int, work: WorkDone) -> None:
+        """Show who waits that we are at it. Of no consequence where it fails."""
+        with contextlib.suppress(OSError):
+            content = json.dumps([beat, work.done, work.total]).encode()
+            self._put(self._path(request_id, _PROGRESS), content)
+
     def put_back(self, request_id: str) -> None:
         """Leave a request that was claimed to the next owner."""
+        self._remove(self._path(request_id, _PROGRESS))
         with contextlib.suppress(FileNotFoundError):
             self._fs.rename(self._path(request_id, _CLAIMED), self._path(request_id, _REQUEST))
 
@@ -133,6 +169,13 @@ class ChangeInbox:
         self.discard_files(request_id)
         self._put(self._path(request_id, _ANSWER), render_answer(answer))
         self._remove(self._path(request_id, _CLAIMED))
+        self._remove(self._path(request_id, _PROGRESS))
+
+    def forget(self, request_id: str) -> None:
+        """Have no more to do with a request that was claimed."""
+        with contextlib.suppress(OSError):
+            self._remove(self._path(request_id, _CLAIMED))
+            self._remove(self._path(request_id, _PROGRESS))
 
     def discard_files(self, request_id: str) -> None:
         """Remove a directory of staged files; what is in the way of that is swept later."""

@@ -19,10 +19,13 @@ from varve.log.store_change import (
     StoreChange,
     kind_of,
 )
+from varve.log.work_progress import WorkDone
 from varve.quantities import TimestampMs
 from varve.storage.files import FileSystem
 
 CHANGE_TIMEOUT_S: Final = 60.0
+
+_NO_BEAT: Final = -1
 
 _CLAIMED_FACTOR: Final = 10
 _ANSWER_PAUSE_S: Final = 0.02
@@ -32,7 +35,7 @@ _LOCK_PAUSE_S: Final = 0.25  # an owner that is going away lets go of the lock s
 class ServingStore(Protocol):
     """A store that was opened to serve its own inbox."""
 
-    def serve_changes(self) -> int: ...
+    def serve_changes(self, *, meanwhile: Callable[[], None] | None = None) -> int: ...
     def close(self) -> None: ...
 
 
@@ -47,19 +50,24 @@ class ChangeRequester:
         clock: Clock,
         *,
         pause: Callable[[float], None] = time.sleep,
+        on_progress: Callable[[WorkDone], None] | None = None,
     ) -> None:
+        """`on_progress` is told how far a change is that takes long."""
         self._inbox = ChangeInbox(fs, path)
         self._path = path
         self._open_store = open_store
         self._clock = clock
         self._pause = pause
+        self._on_progress = on_progress
+        self._beat = _NO_BEAT
 
     def ask(self, change: StoreChange, request_id: str, *, timeout_s: float) -> ChangeAnswer:
         """Have the change made. The files that go with it are gone on return, whatever came of it.
 
         Raises `ChangeRefusedError`, or `ChangeTimeoutError` when the owner does not answer: after
         `timeout_s` the request is withdrawn; one that the owner has taken up by then, and may be
-        busy with, is waited for ten times as long.
+        busy with, is waited for ten times as long. Each sign that the owner works on it, as it
+        gives for changes that take long, has us wait as long again.
         """
         deadline_ms = TimestampMs(self._clock.now_ms() + int(timeout_s * 1000))
         self._inbox.submit(request_id, ChangeRequest(change=change, deadline_ms=deadline_ms))
@@ -87,21 +95,35 @@ class ChangeRequester:
         owner, look_s = "another process", self._clock.monotonic()
         while True:
             if self._clock.monotonic() >= look_s:
-                owner = self._serve() or owner
+                owner = self._serve(request_id) or owner
                 look_s = self._clock.monotonic() + _LOCK_PAUSE_S
+            if self._has_new_beat(request_id):
+                deadline_s = max(deadline_s, self._clock.monotonic() + timeout_s)
             answer = self._inbox.take_answer(request_id)
             if answer is not None or self._clock.monotonic() >= deadline_s:
                 return answer, owner
             self._pause(_ANSWER_PAUSE_S)
 
-    def _serve(self) -> str | None:
+    def _look(self, request_id: str) -> None:
+        self._has_new_beat(request_id)
+
+    def _has_new_beat(self, request_id: str) -> bool:
+        beat = self._inbox.progress(request_id)
+        if beat is None or beat.number == self._beat:
+            return False
+        self._beat = beat.number
+        if self._on_progress is not None:
+            self._on_progress(beat.work)
+        return True
+
+    def _serve(self, request_id: str) -> str | None:
         """Be the owner for as long as it takes; where there is one, say who."""
         try:
             store = self._open_store()
         except DirectoryLockedError as error:
             return error.owner
         try:
-            store.serve_changes()
+            store.serve_changes(meanwhile=lambda: self._look(request_id))
         finally:
             store.close()
         return None

@@ -1,15 +1,17 @@
 """The owner's side of the inbox: makes the changes that others ask for, and answers.
 
-One request after the other, on whichever thread serves. Whatever is wrong with a request is said
+One request after the other, on whichever thread serves; those that take long go on beside them,
+each on a thread of its own. Whatever is wrong with a request is said
 in its answer and is no trouble to the store: a request is data from outside.
 """
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from enum import Enum
 from itertools import chain
+from typing import Final
 
 from varve.clock import Clock
 from varve.errors import (
@@ -21,6 +23,7 @@ from varve.errors import (
 )
 from varve.format.staged_batches import PlaceName
 from varve.log.change_inbox import ChangeInbox
+from varve.log.long_changes import LongChanges
 from varve.log.publication import Part
 from varve.log.publishing_store import PublishingStore
 from varve.log.staged_swap import StagedSwap
@@ -37,12 +40,32 @@ from varve.log.store_change import (
     parse_request,
 )
 from varve.log.topic_change_service import GroupForgetter, TopicChangeService
+from varve.log.upkeep_change import (
+    ArchiveTopics,
+    CompactTopic,
+    LongChange,
+    RestoreTopic,
+    RollTopic,
+    SnapshotStore,
+)
+from varve.log.upkeep_change_service import UpkeepChangeService
+from varve.log.work_progress import WorkProgress
 from varve.storage.files import FileSystem
 from varve.storage.staged_file import StagedFile
 
 logger = logging.getLogger(__name__)
 
 GroupCommitter = Callable[[CommitGroup], None]
+
+_LOOK_S: Final = 0.1  # for other requests, while one that takes long is waited for
+
+
+class Served(Enum):
+    """What became of a request that was claimed."""
+
+    ANSWERED = "answered"
+    BEGUN = "begun"
+    PUT_BACK = "put back"
 
 
 class ChangeService:
@@ -58,54 +81,120 @@ class ChangeService:
         clock: Clock,
         commit_group: GroupCommitter,
         forget_group: GroupForgetter,
+        upkeep: UpkeepChangeService,
     ) -> None:
         self.inbox = ChangeInbox(fs, store.path)
         self.commit_group = commit_group
         self.topics = TopicChangeService(store, forget_group)
+        self._upkeep = upkeep
         self._store = store
         self._fs = fs
         self._clock = clock
         self._serving = threading.Lock()
+        self._counting = threading.Lock()
+        self._answered = 0  # on threads of their own, and not yet counted by `serve`
+        self._long = LongChanges(clock, self.inbox.note_progress)
 
-    def serve(self) -> int:
-        """Answer every request that waits; return how many that were."""
+    def serve(self, *, wait: bool = True, meanwhile: Callable[[], None] | None = None) -> int:
+        """Answer every request that waits; return how many that were.
+
+        What takes long goes on beside the others. Without `wait` it is only begun; else it is
+        waited for, requests that come meanwhile are served too, and `meanwhile` is called a few
+        times a second.
+        """
+        answered = self._serve_waiting()
+        while wait and self._long.is_busy:
+            self._long.wait(_LOOK_S)
+            answered += self._serve_waiting()
+            if meanwhile is not None:
+                meanwhile()
+        return answered + self._take_answered()
+
+    def close(self) -> None:
+        """Wait for what takes long: the store has begun to close, which ends it soon."""
+        self._long.join()
+
+    def _serve_waiting(self) -> int:
         answered = 0
         with self._serving:
+            self._long.pulse()
             for request_id in self.inbox.waiting():
+                if self._long.holds(request_id):
+                    continue
                 content = self.inbox.claim(request_id)
                 if content is None:
                     continue
-                answer = self._answer(request_id, content)
-                if answer is None:
-                    self.inbox.put_back(request_id)
+                outcome = self._serve_one(request_id, content)
+                if outcome is Served.PUT_BACK:
                     break
-                self._discard_files(content)
-                self.inbox.answer(request_id, answer)
-                answered += 1
+                answered += 1 if outcome is Served.ANSWERED else 0
         return answered
 
-    def _discard_files(self, content: bytes) -> None:
-        with contextlib.suppress(FormatError):
-            change = parse_request(content).change
-            if isinstance(change, PublishBatches):
-                for staging_id in {file.staging_id for file in change.files}:
-                    self.inbox.discard_files(staging_id)
+    def _serve_one(self, request_id: str, content: bytes) -> "Served":
+        try:
+            request = parse_request(content)
+        except FormatError as error:
+            return self._finish(request_id, None, _refusal(error))
+        change = request.change
+        try:
+            self._check_deadline(request)
+            if isinstance(change, LongChange):
+                self._long.begin(
+                    request_id,
+                    lambda progress: self._attempt(lambda: self._upkeep.make(change, progress)),
+                    lambda answer: self._finish_long(request_id, change, answer),
+                )
+                return Served.BEGUN
+        except LogError as error:
+            return self._finish(request_id, change, _refusal(error))
+        answer = self._attempt(lambda: self._make(request_id, change))
+        return self._finish(request_id, change, answer)
+
+    def _finish_long(
+        self, request_id: str, change: LongChange, answer: ChangeAnswer | None
+    ) -> None:
+        """On a thread of its own."""
+        try:
+            served = self._finish(request_id, change, answer)
+        except OSError as error:
+            # Made, and nobody can be told; left where it is, it would be made again and again.
+            logger.error("the answer to a request could not be written: %s", error)
+            self.inbox.forget(request_id)
+            return
+        if served is Served.ANSWERED:
+            with self._counting:
+                self._answered += 1
+
+    def _take_answered(self) -> int:
+        with self._counting:
+            count, self._answered = self._answered, 0
+        return count
+
+    def _finish(
+        self, request_id: str, change: StoreChange | None, answer: ChangeAnswer | None
+    ) -> "Served":
+        """Answer; without an answer leave it to the next owner."""
+        if answer is None:
+            self.inbox.put_back(request_id)
+            return Served.PUT_BACK
+        if isinstance(change, PublishBatches):
+            for staging_id in {file.staging_id for file in change.files}:
+                self.inbox.discard_files(staging_id)
+        self.inbox.answer(request_id, answer)
+        return Served.ANSWERED
 
     def sweep(self) -> None:
         """Remove what dead requesters left behind."""
         self.inbox.sweep(self._clock.now_ms())
 
-    def _answer(self, request_id: str, content: bytes) -> ChangeAnswer | None:
+    def _attempt(self, make: Callable[[], ChangeAnswer]) -> ChangeAnswer | None:
         """What became of it; None when we are closing, and the next owner is to make it."""
         try:
-            request = parse_request(content)
-            self._check_deadline(request)
-            return self._make(request_id, request.change)
+            return make()
         except (VarveError, OSError) as error:
             if isinstance(error, LogClosedError) and self._store.is_closed:
                 return None
-            logger.warning("a request for a change was refused: %s", error)
-            return ChangeAnswer(outcome=REFUSED, reason=_described(error))
+            return _refusal(error)
         except Exception as error:
             # A request must not end the owner's thread, whatever it has found in us.
             logger.exception("a request for a change failed")
@@ -128,6 +217,8 @@ class ChangeService:
             case CommitGroup():
                 self.commit_group(change)
                 return ChangeAnswer(outcome=DONE)
+            case RollTopic() | CompactTopic() | ArchiveTopics() | SnapshotStore() | RestoreTopic():
+                return self._upkeep.make(change, WorkProgress())
             case _:
                 return self.topics.make(change)
 
@@ -182,6 +273,11 @@ def _sizes(files: Sequence[StagedFile]) -> dict[PlaceName, int]:
         for place, size in file.sizes().items():
             totals[place] = totals.get(place, 0) + size
     return totals
+
+
+def _refusal(error: Exception) -> ChangeAnswer:
+    logger.warning("a request for a change was refused: %s", error)
+    return ChangeAnswer(outcome=REFUSED, reason=_described(error))
 
 
 def _described(error: BaseException) -> str:

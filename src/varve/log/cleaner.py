@@ -27,8 +27,8 @@ from varve.log.compaction_run import (
     CompactionResult,
     CompactionRun,
     CompactionStoppedError,
-    RunSettings,
 )
+from varve.log.compaction_walk import RunSettings
 from varve.quantities import MIB, TimestampMs
 
 logger = logging.getLogger(__name__)

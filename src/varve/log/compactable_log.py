@@ -11,8 +11,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from varve.format.batch_header import HEADER_SIZE, decode_batch_header
-from varve.format.file_names import FileKind
 from varve.format.index_entry import AbortedTransaction
 from varve.log import segment_swap
 from varve.log.compaction_plan import (
@@ -27,7 +25,8 @@ from varve.log.log_loader import LoadedLog
 from varve.log.producer_snapshots import remove_snapshot
 from varve.log.segment_list import SegmentList
 from varve.log.topic_config import TopicConfig
-from varve.quantities import INT64_MAX, NO_TIMESTAMP, Offset, TimestampMs
+from varve.log.upkeep_outlook import summarize_log, summarize_segment
+from varve.quantities import Offset, TimestampMs
 from varve.storage.files import FileSystem
 from varve.storage.segment import Segment, SegmentLimits
 from varve.storage.segment_rewrite import SegmentRewrite
@@ -99,22 +98,15 @@ class CompactableLog(CuttableLog):
             view = self._view
             bounds = [stable, self._durable, *(s.base_offset for s in self._unsealed)]
             end = self._end
-        segments = view.segments
-        return LogSummary(
+        return summarize_log(
+            view,
+            self._config,
+            fs=self._fs,
             topic=self.topic,
             partition=self.partition,
-            start_offset=view.start,
             end_offset=end,
             settled=min(bounds),
-            active_base_offset=segments.active.base_offset,
             checkpoint=self.cleaned_up_to,
-            segments=tuple(
-                summarize_segment(
-                    self._fs, segment, segments.end_of(index), self._config, with_indexes=False
-                )
-                for index, segment in enumerate(segments)
-                if segment is not segments.active
-            ),
         )
 
     def begin_compaction(self) -> CompactionSource:
@@ -226,34 +218,3 @@ class CompactableLog(CuttableLog):
             self.note_compacted(up_to)
         self._owner.save_cleaned()
         return True
-
-
-def summarize_segment(
-    fs: FileSystem,
-    segment: Segment,
-    end_offset: Offset,
-    config: TopicConfig,
-    *,
-    with_indexes: bool,
-) -> SegmentSummary:
-    """A sealed segment as planning sees it; `end_offset` is where the next begins."""
-    return SegmentSummary(
-        base_offset=segment.base_offset,
-        end_offset=end_offset,
-        size=segment.size,
-        index_bytes=_size(fs, segment.path(FileKind.INDEX)) if with_indexes else 0,
-        time_index_bytes=_size(fs, segment.path(FileKind.TIMEINDEX)) if with_indexes else 0,
-        largest_timestamp=segment.largest_timestamp[0],
-        first_timestamp=(
-            NO_TIMESTAMP
-            if config.max_compaction_lag_ms == INT64_MAX or not segment.size
-            else decode_batch_header(segment.file().read_at(0, HEADER_SIZE)).max_timestamp
-        ),
-    )
-
-
-def _size(fs: FileSystem, path: str) -> int:
-    try:
-        return fs.size(path)
-    except FileNotFoundError:
-        return 0

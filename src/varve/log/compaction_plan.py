@@ -90,6 +90,11 @@ class CompactionPlan:
         return self.reason in _DUE
 
     @property
+    def bytes_to_read(self) -> int:
+        """The dirty part is gone over twice: for its keys, and with the rest."""
+        return self.clean_bytes + 2 * self.cleanable_bytes
+
+    @property
     def dirty_ratio(self) -> float:
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0

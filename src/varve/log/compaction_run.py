@@ -12,35 +12,24 @@ log as before or after. Memory is bounded: the map, and a few megabytes.
 """
 
 import logging
-from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from varve.errors import CorruptSegmentError, DiskFullError
-from varve.format import kernel_tables as tables
 from varve.format.batch import BatchDecoder
 from varve.format.batch_header import decode_batch_header
 from varve.format.file_names import FileKind
 from varve.format.index_entry import AbortedTransaction
-from varve.log import key_map as keys
-from varve.log.batch_filter import RECORDS_PER_RUN, SPECIAL, BatchFilter, parse_plain_run
+from varve.log.batch_filter import BatchFilter
 from varve.log.compactable_log import CompactableLog, CompactionSource
 from varve.log.compaction_plan import CompactionPlan, SegmentSummary, group_segments
-from varve.log.compaction_transactions import TransactionWalk
-from varve.log.key_map import KeyMap
-from varve.quantities import INT32_MAX, INT64_MAX, MIB, FilePosition, Offset, TimestampMs
+from varve.log.compaction_walk import BATCHES_PER_CHUNK, CHUNK_BYTES, CompactionWalk, RunSettings
+from varve.quantities import INT64_MAX, FilePosition, Offset, TimestampMs
 from varve.storage.segment import Segment
-from varve.storage.segment_reader import SegmentReader
 from varve.storage.segment_rewrite import SegmentRewrite
 
 logger = logging.getLogger(__name__)
-
-CHUNK_BYTES: Final = 1 * MIB
-_BATCHES_PER_CHUNK: Final = 8192
-_SLOTS_MIN: Final = 64
-_REWRITE_BYTES_MAX: Final = INT32_MAX  # positions in an offset index are 32 bits
 
 
 class CompactionOutcome(StrEnum):
@@ -80,22 +69,7 @@ class CompactionStoppedError(Exception):
     """Raised by the one who paces a run, to end it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
-    """What a run may use.
-
-    secret   16 random bytes that the hash of keys is keyed with
-    pace     told of bytes read or written; may wait, and may raise to end the run
-    """
-
-    map_bytes: int
-    load_factor: float
-    secret: bytes
-    pace: Callable[[int], None]
-    rewrite_bytes_max: int = _REWRITE_BYTES_MAX
-
-
-class CompactionRun:
+class CompactionRun(CompactionWalk):
     """One run over one log. Its figures may be looked at from another thread meanwhile."""
 
     def __init__(
@@ -106,18 +80,10 @@ class CompactionRun:
         *,
         now_ms: TimestampMs,
     ) -> None:
+        super().__init__(plan, settings, now_ms=now_ms)
         self.log = log
-        self.plan = plan
-        self.now_ms = now_ms
-        self.key_count = 0
-        self.bytes_read = 0
         self.bytes_written = 0
         self.bytes_reclaimed = 0
-        self.bytes_total = plan.clean_bytes + 2 * plan.cleanable_bytes
-        self._settings = settings
-        self._records_read = 0
-        self._records_kept = 0
-        self._keyless = 0
         self._segments_before = 0
         self._segments_after = 0
         self._end = plan.first_dirty
@@ -125,7 +91,9 @@ class CompactionRun:
     @property
     def progress(self) -> float:
         """How much of what is to be read has been, from 0 to 1."""
-        return min(self.bytes_read / self.bytes_total, 1.0) if self.bytes_total else 1.0
+        return (
+            min(self.bytes_read / self.plan.bytes_to_read, 1.0) if self.plan.bytes_to_read else 1.0
+        )
 
     def run(self) -> CompactionResult:
         """Do it. Raises what ends it early, and then leaves no file behind."""
@@ -176,63 +144,7 @@ class CompactionRun:
             error=error,
         )
 
-    # --- the map -------------------------------------------------------------------------------
-
-    def _build_map(self, source: CompactionSource) -> KeyMap:
-        first, stop = self.plan.first_dirty, self.plan.first_uncleanable
-        key_map = self._new_map(first, stop)
-        transactions = TransactionWalk(source.aborted_transactions(first, stop))
-        table = array("q", bytes(8 * tables.RECORD_ROW * RECORDS_PER_RUN))
-        decoder = BatchDecoder(batches_max=_BATCHES_PER_CHUNK)
-        for index in range(max(source.segments.floor(first), 0), len(source.segments)):
-            segment = source.segments[index]
-            if segment.base_offset >= stop:
-                break
-            reader = segment.reader()
-            reader.decoder = decoder
-            position = FilePosition(0)
-            if first > segment.base_offset:
-                located = reader.locate(first, segment.hint(first))
-                if located is None:
-                    continue
-                position = located
-            next_offset = reader.next_offset if position else segment.base_offset
-            for run_first, run_stop in reader.chunks(
-                position, next_offset, start_offset=first, chunk_bytes=CHUNK_BYTES
-            ):
-                self._pass(reader)
-                map_chunk(key_map, decoder, run_first, run_stop, transactions, table)
-                if key_map.is_full:
-                    return key_map
-            # Offsets that earlier compactions removed are accounted for too.
-            key_map.pass_to(min(source.segments.end_of(index), stop))
-        return key_map
-
-    def _new_map(self, first: Offset, stop: Offset) -> KeyMap:
-        settings = self._settings
-        slots = min(settings.map_bytes // keys.SLOT_BYTES, keys.SLOTS_MAX)
-        # No more than one key for each offset: a short range needs no large map.
-        slots = max(min(slots, int((stop - first) / settings.load_factor) + 2), _SLOTS_MIN)
-        limit = max(min(int(slots * settings.load_factor), slots - 1), 1)
-        return KeyMap(slots, limit, settings.secret, first)
-
-    def _pass(self, reader: SegmentReader) -> None:
-        size = reader.position - reader.chunk_position
-        self.bytes_read += size
-        self._settings.pace(size)
-
     # --- rewriting -----------------------------------------------------------------------------
-
-    def _new_filter(self, source: CompactionSource, key_map: KeyMap, upper: Offset) -> BatchFilter:
-        first = source.segments.first_offset
-        return BatchFilter(
-            key_map,
-            TransactionWalk(source.aborted_transactions(first, upper)),
-            retained=source.last_offsets | {upper - 1},
-            marker_epochs=source.marker_epochs,
-            now_ms=self.now_ms,
-            delete_retention_ms=source.config.delete_retention_ms,
-        )
 
     def _groups(self, source: CompactionSource, upper: Offset) -> list[list[Segment]]:
         pairs = source.summaries(upper)
@@ -280,7 +192,7 @@ class CompactionRun:
         counts = batch_filter.counts
         for i in range(len(counts)):
             counts[i] = 0
-        decoder = BatchDecoder(batches_max=_BATCHES_PER_CHUNK)
+        decoder = BatchDecoder(batches_max=BATCHES_PER_CHUNK)
         for segment in group:
             reader = segment.reader()
             reader.decoder = decoder
@@ -293,44 +205,8 @@ class CompactionRun:
                 writer.note(batch_filter.records_kept - kept, batch_filter.aborted)
                 batch_filter.aborted.clear()
                 self._settings.pace(writer.size - written)
-        self._records_read += counts[keys.COUNT_READ]
-        self._records_kept += counts[keys.COUNT_KEPT]
-        self._keyless += counts[keys.COUNT_KEYLESS]
+        self._note_counts(batch_filter)
         return batch_filter.has_changed
-
-
-def map_chunk(
-    key_map: KeyMap,
-    decoder: BatchDecoder,
-    first: int,
-    stop: int,
-    transactions: TransactionWalk,
-    table: "array[int]",
-) -> None:
-    """Enter the records of batches [first, stop), except what was aborted, until it is full."""
-    index = first
-    while index < stop and not key_map.is_full:
-        end = keys.run_end(decoder.rows, index, stop, SPECIAL)
-        if end > index:
-            parsed_table, parsed, index = parse_plain_run(decoder, index, end, table)
-            key_map.put(decoder.data, parsed_table, parsed)
-        else:
-            _map_special(key_map, decoder, index, transactions)
-            index += 1
-        if not key_map.is_full:
-            key_map.pass_to(decoder.field(index - 1, tables.B_NEXT_OFFSET))
-
-
-def _map_special(
-    key_map: KeyMap, decoder: BatchDecoder, index: int, transactions: TransactionWalk
-) -> None:
-    batch = decoder.batch(index)
-    if batch.is_control:
-        records = decoder.parse(index).records() if batch.record_count else []
-        transactions.meet_control(batch, records[0].key or b"" if records else None)
-    elif not transactions.is_aborted(batch) and batch.record_count:
-        run = decoder.parse(index)
-        key_map.put(run.data, run.table, run.end)
 
 
 class _GroupWriter:

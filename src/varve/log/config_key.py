@@ -77,8 +77,10 @@ class ConfigKey:
                 return self.requirement
             case ConfigKind.LIST if self.choices:
                 return f"must be a list of any of {', '.join(self.choices)}"
-            case ConfigKind.LIST:
+            case ConfigKind.LIST if self.pattern is not None:
                 return "must be * or a list of partition:broker pairs"
+            case ConfigKind.LIST:
+                return "must be a list, separated by commas"
             case _:
                 return self._range_rule()
 

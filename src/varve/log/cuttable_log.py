@@ -13,8 +13,9 @@ from varve.format.file_names import DELETED
 from varve.log.durable_log import FULL_DISK_ERRNOS, DurableLog, segment_limits
 from varve.log.log_reader import LogView
 from varve.log.producer_snapshots import load_newest, remove_snapshot, replay, snapshot_path
-from varve.log.retention import RetentionPlan, SegmentHistory, Verdict, plan_retention
+from varve.log.retention import RetentionPlan, Verdict
 from varve.log.segment_list import SegmentList
+from varve.log.upkeep_outlook import plan_retention_of
 from varve.quantities import FilePosition, Offset, TimestampMs
 from varve.storage.checkpoint_file import write_epoch_checkpoint
 from varve.storage.file_copy import unshare
@@ -310,35 +311,15 @@ class CuttableLog(DurableLog):
 
     def plan_retention(self, now_ms: TimestampMs) -> RetentionPlan:
         """What retention would do now, segment by segment, with its reasons. Changes nothing."""
-        view = self.view()
-        histories = [
-            SegmentHistory(
-                base_offset=segment.base_offset,
-                next_offset=view.segments.end_of(index),
-                size=segment.size,
-                largest_timestamp=segment.largest_timestamp[0],
-                modified_ms=self._modified_ms(segment, now_ms),
-                is_active=segment is view.segments.active,
-                is_local=not segment.is_archived,
-            )
-            for index, segment in enumerate(view.segments)
-        ]
-        return plan_retention(
-            histories,
+        return plan_retention_of(
+            self.view(),
             self._config,
-            start_offset=view.start,
-            high_watermark=view.high_watermark,
-            now_ms=now_ms,
-            archived_up_to=self.archived_up_to,
             topic=self.topic,
             partition=self.partition,
+            now_ms=now_ms,
+            archived_up_to=self.archived_up_to,
+            largest=lambda segment: segment.largest_timestamp[0],
         )
-
-    def _modified_ms(self, segment: Segment, now_ms: TimestampMs) -> TimestampMs:
-        try:
-            return segment.modified_ms()
-        except FileNotFoundError:
-            return now_ms  # deleted or replaced meanwhile: the next plan knows
 
     def apply_retention(self, now_ms: TimestampMs) -> RetentionPlan:
         """Do what `plan_retention` says at `now_ms`; return the plan. Durable on return.

@@ -6,21 +6,35 @@ the sound batches.
 """
 
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from varve.errors import CorruptSegmentError
+from varve.format.index_entry import AbortedTransaction
 from varve.log.archived_segments import ArchivedSegments, ArchiveJoin
+from varve.log.compaction_plan import CompactionPlan, plan_compaction
 from varve.log.followed_log import FollowedLog
 from varve.log.known_start import known_start
 from varve.log.log_loader import read_epochs
 from varve.log.log_reader import LogView
+from varve.log.observed_producers import read_producers
+from varve.log.retention import RetentionPlan
 from varve.log.segment_list import SegmentList
+from varve.log.topic_config import TopicConfig
+from varve.log.transaction_tail import TransactionTail, begin_tail, extend_tail
+from varve.log.upkeep_outlook import plan_retention_of, summarize_log
 from varve.quantities import INT32_MAX, INT64_MAX, Offset, TimestampMs
 from varve.storage.files import FileSystem
 from varve.storage.handle_cache import HandleCache
 from varve.storage.high_watermark_file import HighWatermarkFile, LogMarks
 from varve.storage.recovery import find_files
 from varve.storage.segment import Segment, SegmentLimits
+from varve.storage.segment_times import find_largest
+
+if TYPE_CHECKING:
+    from varve.log.compaction_forecast import CompactionForecast
+
+Plan = TypeVar("Plan")
 
 _SWAP_LOOKS: Final = 20  # then its owner is gone, and the next one finishes it
 _SWAP_PAUSE_S: Final = 0.005
@@ -64,6 +78,7 @@ class ReadOnlyLog(FollowedLog):
             epochs=read_epochs(fs, directory),
         )
         self._sound_end: tuple[tuple[int, int], Offset] | None = None
+        self._transactions: TransactionTail | None = None
 
     # --- what readers need -------------------------------------------------------------------
 
@@ -79,6 +94,139 @@ class ReadOnlyLog(FollowedLog):
     def local_start_offset(self) -> Offset:
         """The first offset held in the log's own directory."""
         return self._local_view().start
+
+    @property
+    def archived_up_to(self) -> Offset | None:
+        """Everything below has a copy in the archive; None without one."""
+        return None if self._archive is None else self._archive.source.state().end
+
+    # --- transactions ------------------------------------------------------------------------
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        tail = self._tail()
+        return max(tail.last_stable_offset, self._local_view().start)
+
+    def _aborted(self, start: int, stop: int) -> list[AbortedTransaction]:
+        known = {(t.producer_id, t.first_offset): t for t in super()._aborted(start, stop)}
+        for transaction in self._tail().overlapping(start, stop):
+            known.setdefault((transaction.producer_id, transaction.first_offset), transaction)
+        return list(known.values())
+
+    def _tail(self) -> TransactionTail:
+        """The transactions at the end of the log, up to the high watermark."""
+        try:
+            return self._followed_tail(self._local_view())
+        except FileNotFoundError:
+            self._refresh()  # deleted or replaced meanwhile
+            return self._followed_tail(self._local_view())
+
+    def _followed_tail(self, view: LogView) -> TransactionTail:
+        tail = self._transactions
+        if tail is None or not view.segments.first_offset <= tail.offset <= view.high_watermark:
+            tail = begin_tail(self._fs, self.directory, view.segments)
+        if tail.offset < view.high_watermark:
+            tail = extend_tail(tail, view.segments, view.high_watermark, self._bound)
+        self._transactions = tail
+        return tail
+
+    # --- what its owner would do -------------------------------------------------------------
+
+    def plan_retention(self, config: TopicConfig, now_ms: TimestampMs) -> RetentionPlan:
+        """What retention would do now, as the owner of the log plans it."""
+
+        def plan() -> RetentionPlan:
+            view = self.view()
+            return plan_retention_of(
+                view,
+                config,
+                topic=self.topic,
+                partition=self.partition,
+                now_ms=now_ms,
+                archived_up_to=self.archived_up_to,
+                largest=lambda segment: self._largest_of(view, segment),
+            )
+
+        return self._while_files_go(plan)
+
+    def plan_compaction(
+        self,
+        config: TopicConfig,
+        now_ms: TimestampMs,
+        *,
+        cleaned_up_to: Offset | None,
+        force: bool = False,
+    ) -> CompactionPlan:
+        """What compaction would do now, as the owner plans it: with `force` it rolls first.
+
+        `cleaned_up_to` is the cleaner's checkpoint. What a crash of the machine would still
+        undo is taken as settled: the owner syncs it before it compacts.
+        """
+
+        def plan() -> CompactionPlan:
+            view = self._local_view()
+            summary = summarize_log(
+                view,
+                config,
+                fs=self._fs,
+                topic=self.topic,
+                partition=self.partition,
+                end_offset=view.high_watermark,
+                settled=self.last_stable_offset,
+                checkpoint=cleaned_up_to,
+                is_rolled=force,
+            )
+            return plan_compaction(summary, config, now_ms=now_ms, force=force)
+
+        return self._while_files_go(plan)
+
+    def forecast_compaction(
+        self,
+        config: TopicConfig,
+        plan: CompactionPlan,
+        now_ms: TimestampMs,
+        *,
+        pace: Callable[[int], None],
+    ) -> "CompactionForecast":
+        """What following `plan` would leave of the log. Reads all of it; `pace` hears of bytes."""
+        # What a compaction needs takes a while to load, and few readers ask for this.
+        from varve.log.compactable_log import CompactionSource
+        from varve.log.compaction_forecast import forecast_compaction
+
+        def forecast() -> "CompactionForecast":
+            view = self._local_view()
+            producers = read_producers(self._fs, self.directory, view, now_ms)
+            last_offsets, marker_epochs = producers.last_batches(now_ms)
+            source = CompactionSource(
+                name=self.name,
+                directory=self.directory,
+                fs=self._fs,
+                config=config,
+                limits=self._limits,
+                segments=view.segments,
+                start_offset=view.start,
+                cut_count=0,
+                last_offsets=last_offsets,
+                marker_epochs=marker_epochs,
+            )
+            return forecast_compaction(source, plan, now_ms=now_ms, pace=pace)
+
+        return self._while_files_go(forecast)
+
+    def _largest_of(self, view: LogView, segment: Segment) -> TimestampMs:
+        """The newest time of a segment. The last one grows: what was found before says little."""
+        if segment is view.segments.active:
+            return find_largest(segment)[0]
+        return segment.largest_timestamp[0]
+
+    def _while_files_go(self, plan: Callable[[], Plan]) -> Plan:
+        """`plan`, made again where the owner took a file away under it."""
+        for _ in range(_SWAP_LOOKS):
+            try:
+                return plan()
+            except FileNotFoundError:
+                self._refresh()
+        return plan()
 
     def _local_view(self) -> LogView:
         marks = self._marks.read()

@@ -6,6 +6,7 @@ Takes no lock and writes nothing. Topics that appear later are found when asked 
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from varve.clock import Clock
@@ -16,17 +17,23 @@ from varve.format.file_names import (
     partition_directory_name,
 )
 from varve.format.partition_metadata import ZERO_TOPIC_ID
-from varve.log.archived_segments import ArchivePlace, Archives
+from varve.log.archived_segments import ArchivePlace, Archives, ArchiveStatus
 from varve.log.committed_offsets import CommittedOffsets, Group
+from varve.log.compaction_plan import CompactionPlan
 from varve.log.log_directory import Checkpoints, read_checkpoints
 from varve.log.open_store import OpenStore
 from varve.log.read_only_log import ReadOnlyLog
+from varve.log.retention import RetentionPlan
 from varve.log.store_files import find_partitions
 from varve.log.topic import Topic
 from varve.log.topic_catalog import DELETING, CatalogReader, TopicEntry
 from varve.log.topic_config import TopicConfig
+from varve.quantities import Offset
 from varve.storage.files import FileSystem
 from varve.storage.handle_cache import HandleCache
+
+if TYPE_CHECKING:
+    from varve.log.compaction_forecast import CompactionForecast
 
 logger = logging.getLogger(__name__)
 
@@ -176,6 +183,47 @@ class ReadOnlyStore(OpenStore):
         self.topic(name)
         entry = self._entries().get(name)
         return {} if entry is None else dict(entry.config)
+
+    # --- what the owner would do -------------------------------------------------------------
+
+    def explain_retention(self, topic: str) -> list[RetentionPlan]:
+        """For each partition, what retention would do now and why: the plan the owner runs."""
+        now_ms = self._clock.now_ms()
+        config = self._newest_config(topic)
+        return [log.plan_retention(config, now_ms) for log in self.topic(topic).partitions]
+
+    def explain_compaction(self, topic: str, *, force: bool = False) -> list[CompactionPlan]:
+        """For each partition, what compaction would do now, or why it would not."""
+        now_ms = self._clock.now_ms()
+        config = self._newest_config(topic)
+        return [
+            log.plan_compaction(config, now_ms, cleaned_up_to=self._cleaned_up_to(log), force=force)
+            for log in self.topic(topic).partitions
+        ]
+
+    def forecast_compaction(
+        self, plan: CompactionPlan, *, pace: Callable[[int], None]
+    ) -> "CompactionForecast":
+        """What following `plan` would save. Reads the whole log; `pace` is told of bytes."""
+        log = self.topic(plan.topic).partition(plan.partition)
+        config = self._newest_config(plan.topic)
+        return log.forecast_compaction(config, plan, self._clock.now_ms(), pace=pace)
+
+    def archive_status(self) -> list[ArchiveStatus]:
+        """How far the archive of each partition is; what its owner did lately is not known."""
+        self._check_open()
+        return [] if self._archives is None else self._archives.status(self)
+
+    def _newest_config(self, topic: str) -> TopicConfig:
+        """The topic may have been altered since it was opened here."""
+        self.topic(topic)
+        return self._config_of(self._entries().get(topic))
+
+    def _cleaned_up_to(self, log: ReadOnlyLog) -> Offset | None:
+        home = os.path.dirname(log.directory)
+        return read_checkpoints(self._fs, home).cleaned.get((log.topic, log.partition))
+
+    # --- groups ------------------------------------------------------------------------------
 
     def group(self, name: str) -> Group:
         """A consumer group's committed offsets, as far as its writer has committed them."""

@@ -22,15 +22,14 @@ local.retention.* over the local copies of those that the archive holds.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from varve.log.moments_in_words import duration_in_words, in_words
 from varve.log.topic_config import TopicConfig
 from varve.quantities import NO_TIMESTAMP, Offset, TimestampMs
 
 _FOLLOW: Final = -2  # of local.retention.*: as retention.*
-_DATE_MS_MAX: Final = 253_402_300_799_000  # the last second that a date can name
 
 
 class RetentionRule(StrEnum):
@@ -66,8 +65,12 @@ class SegmentHistory(NamedTuple):
 class SegmentDecision:
     """What becomes of one segment, and why, in words.
 
-    `expires_ms` is when age alone will make a kept segment go, if nothing else does before;
-    None where age never will.
+    Of one that is kept, what will make it go, each by itself; None: that never will:
+
+    expires_ms        its age, at that time; of one that goes by its age: since when it should
+    after_bytes       so many more bytes in the log
+    after_segments    so many more segments
+    local_expires_ms  its age, the local copy alone
     """
 
     base_offset: Offset
@@ -79,6 +82,9 @@ class SegmentDecision:
     reason: str
     rule: RetentionRule | None = None
     expires_ms: TimestampMs | None = None
+    after_bytes: int | None = None
+    after_segments: int | None = None
+    local_expires_ms: TimestampMs | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +132,8 @@ class _Opinion(NamedTuple):
     rule: RetentionRule | None
     words: str
     expires_ms: TimestampMs | None = None
+    after_bytes: int | None = None
+    after_segments: int | None = None
 
 
 def plan_retention(
@@ -236,12 +244,12 @@ def _expired_prefix(
                 expires_ms = None
             else:
                 expires_ms = TimestampMs(max(expires_ms, aged_ms))
-            words = _why_it_stays(segment, limits, expires_ms, total, filled)
+            staying = _why_it_stays(segment, limits, expires_ms, total, filled)
             if expired < index:
-                words = f"an older segment stays; {words}"
+                staying = staying._replace(words=f"an older segment stays; {staying.words}")
             elif going is not None:
-                words = f"{_held(segment)}, or else: {going.words}"
-            opinions.append(_Opinion(None, words, expires_ms))
+                staying = staying._replace(words=f"{_held(segment)}, or else: {going.words}")
+            opinions.append(staying)
         total -= segment.size
         filled -= 1 if segment.size else 0
     return expired, opinions
@@ -281,7 +289,7 @@ def _why_it_goes(
         return None
     aged_ms = _aged_ms(segment, written_ms, limits)
     if aged_ms is not None and aged_ms <= now_ms:
-        return _Opinion(RetentionRule.AGE, _why_old(segment, written_ms, limits, now_ms))
+        return _Opinion(RetentionRule.AGE, _why_old(segment, written_ms, limits, now_ms), aged_ms)
     if limits.size is not None and total - segment.size >= limits.size:
         return _Opinion(
             RetentionRule.SIZE,
@@ -319,22 +327,22 @@ def _why_it_stays(
     expires_ms: TimestampMs | None,
     total: int,
     filled: int,
-) -> str:
+) -> _Opinion:
     """Which rules could take it, and when each would."""
     if segment.is_active and not segment.size:
-        return "it is the active segment and empty"
+        return _Opinion(None, "it is the active segment and empty")
     ways: list[str] = []
+    after_bytes = after_segments = None
     if expires_ms is not None:
         ways.append(f"at {in_words(expires_ms)} ({limits.prefix}retention.ms)")
     if limits.size is not None:
-        more = limits.size + segment.size - total
-        ways.append(f"once {max(more, 0)} more bytes came ({limits.prefix}retention.bytes)")
+        after_bytes = max(limits.size + segment.size - total, 0)
+        ways.append(f"once {after_bytes} more bytes came ({limits.prefix}retention.bytes)")
     if limits.segments is not None:
-        more = limits.segments + 1 - filled
-        ways.append(f"once {max(more, 0)} more segments began (retention.segments)")
-    if not ways:
-        return "no limit applies to it"
-    return f"it goes {' or '.join(ways)}"
+        after_segments = max(limits.segments + 1 - filled, 0)
+        ways.append(f"once {after_segments} more segments began (retention.segments)")
+    words = f"it goes {' or '.join(ways)}" if ways else "no limit applies to it"
+    return _Opinion(None, words, expires_ms, after_bytes, after_segments)
 
 
 def _held(segment: SegmentHistory) -> str:
@@ -352,13 +360,15 @@ def _decision(
     local_reasons: dict[int, _Opinion],
 ) -> SegmentDecision:
     verdict = Verdict.DELETE if index < deleted else Verdict.KEEP
-    words, rule, expires_ms = opinion.words, opinion.rule, opinion.expires_ms
+    words, rule, local_expires_ms = opinion.words, opinion.rule, None
     if goes_locally:
         verdict = Verdict.DROP_LOCAL
         local = local_reasons[index]
         words, rule = f"the archive keeps it: {local.words}", local.rule
+        local_expires_ms = local.expires_ms
     elif verdict is Verdict.KEEP and index in local_reasons:
         words = f"{words}; local copy: {local_reasons[index].words}"
+        local_expires_ms = local_reasons[index].expires_ms
     return SegmentDecision(
         base_offset=segment.base_offset,
         next_offset=segment.next_offset,
@@ -368,23 +378,8 @@ def _decision(
         verdict=verdict,
         reason=words,
         rule=rule,
-        expires_ms=expires_ms,
+        expires_ms=opinion.expires_ms,
+        after_bytes=opinion.after_bytes,
+        after_segments=opinion.after_segments,
+        local_expires_ms=local_expires_ms,
     )
-
-
-# --- words ------------------------------------------------------------------------------------
-
-
-def in_words(timestamp_ms: TimestampMs) -> str:
-    """A moment as people read it, in UTC; as a number where no date can name it."""
-    if not 0 <= timestamp_ms <= _DATE_MS_MAX:
-        return f"{timestamp_ms} ms"
-    return datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def duration_in_words(duration_ms: int) -> str:
-    """A duration in the largest unit that leaves two or more of it."""
-    for unit, size_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
-        if duration_ms >= 2 * size_ms:
-            return f"{duration_ms // size_ms} {unit}"
-    return f"{duration_ms} ms"

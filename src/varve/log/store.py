@@ -1,8 +1,9 @@
 """A store: topics over one or several data directories, held by one writer process."""
 
 import os
+import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from varve.errors import (
@@ -28,7 +29,9 @@ from varve.log.retention import RetentionPlan
 from varve.log.store_change import CommitGroup
 from varve.log.topic import Topic
 from varve.log.topic_change import ForgetGroup
+from varve.log.upkeep_change_service import UpkeepChangeService
 from varve.log.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks
+from varve.log.work_progress import WorkProgress
 from varve.quantities import NO_PRODUCER_ID
 from varve.storage.files import RealFileSystem
 
@@ -44,6 +47,7 @@ class Store(PublishingStore):
     """Topics, groups and their upkeep, for one writer. Any thread may use it."""
 
     def __init__(self, directories: Sequence[str], setup: StoreSetup) -> None:
+        self._is_closing = threading.Event()  # set before the lock is waited for
         super().__init__(directories, setup)
         self.committed_offsets = CommittedOffsets(
             self._offsets_topic, setup.clock, self._id_of_topic
@@ -59,7 +63,12 @@ class Store(PublishingStore):
         if setup.archives is not None:
             self._housekeeping.add("archive", _ARCHIVE_S, self._run_archive, takes_long=True)
         self.changes = ChangeService(
-            self, setup.fs, setup.clock, self._commit_group, self._forget_group
+            self,
+            setup.fs,
+            setup.clock,
+            self._commit_group,
+            self._forget_group,
+            UpkeepChangeService(self),
         )
         self._housekeeping.add(
             "inbox",
@@ -117,10 +126,13 @@ class Store(PublishingStore):
 
     # --- changes asked for from outside ------------------------------------------------------
 
-    def serve_changes(self) -> int:
-        """Make the changes that wait in the inbox, as the housekeeping does; return how many."""
+    def serve_changes(self, *, meanwhile: Callable[[], None] | None = None) -> int:
+        """Make the changes that wait in the inbox, as the housekeeping does; return how many.
+
+        Those that take long are waited for; `meanwhile` is called now and then.
+        """
         self._check_open()
-        return self.changes.serve()
+        return self.changes.serve(meanwhile=meanwhile)
 
     def _commit_group(self, change: CommitGroup) -> None:
         self.group(change.group).commit(change.offsets)
@@ -132,7 +144,7 @@ class Store(PublishingStore):
             group.forget(*places)
 
     def _run_inbox(self) -> None:
-        self.changes.serve()
+        self.changes.serve(wait=False)
 
     def _run_sweep(self) -> None:
         self.changes.sweep()
@@ -163,25 +175,31 @@ class Store(PublishingStore):
         now_ms = self._tasks.steady_clock.now_ms()
         return [log.plan_retention(now_ms) for log in self.topic(topic).partitions]
 
-    def explain_compaction(self, topic: str) -> list[CompactionPlan]:
+    def explain_compaction(self, topic: str, *, force: bool = False) -> list[CompactionPlan]:
         """For each partition, what compaction would do now, or why it would not."""
         now_ms = self._tasks.steady_clock.now_ms()
-        return [log.plan_compaction(now_ms) for log in self.topic(topic).partitions]
+        return [log.plan_compaction(now_ms, force=force) for log in self.topic(topic).partitions]
 
-    def compact(self, topic: str, *, force: bool = False) -> list[CompactionResult]:
-        """Compact the partitions of a topic that are due, now, in this thread.
+    def compact(
+        self, topic: str, *, force: bool = False, partitions: Sequence[int] | None = None
+    ) -> list[CompactionResult]:
+        """Compact the partitions of a topic (None: all) that are due, now, in this thread.
 
         With `force` all of them, whatever the ratio and the lags, active segments included:
         they are sealed first. Logs that were left alone after a failure are tried again.
         """
-        return self.cleaner.run_now(self.topic(topic).partitions, force=force)
+        found = self.topic(topic)
+        logs = found.partitions if partitions is None else [found.partition(n) for n in partitions]
+        return self.cleaner.run_now(logs, force=force)
 
-    def snapshot(self, path: str | os.PathLike[str]) -> StoreSnapshot:
+    def snapshot(
+        self, path: str | os.PathLike[str], *, progress: WorkProgress | None = None
+    ) -> StoreSnapshot:
         """Copy the store, as it is now, to a new directory that `varve.open` opens at once.
 
         Appends and reads go on meanwhile; topics cannot be created or deleted. Sealed segments
         are shared with the copy where the file system allows. Durable on return; a copy that
-        was interrupted is called ``<path>.incomplete``.
+        was interrupted is called ``<path>.incomplete``. `progress` is told of bytes.
         """
         target = os.path.abspath(os.fspath(path))
         with self._lock:
@@ -190,7 +208,9 @@ class Store(PublishingStore):
                 if os.path.commonpath([directory.path, target]) == directory.path:
                     raise ConfigError("path", target, f"must not lie within {directory.path}")
             logs = [log for topic in self._topics.values() for log in topic.partitions]
-            backup = Backup(self._fs, target, self._clock)
+            backup = Backup(
+                self._fs, target, self._clock, self._is_closing.is_set, progress or WorkProgress()
+            )
             return backup.run(logs, self._catalog, self._directories[0].meta, self.publisher)
 
     def _run_cleaner(self) -> int | None:
@@ -198,13 +218,13 @@ class Store(PublishingStore):
 
     # --- archive -----------------------------------------------------------------------------
 
-    def archive_now(self) -> list[ArchiveStatus]:
-        """Copy what is due into the archives, now; say how far each has come.
+    def archive_now(self, topics: Sequence[str] | None = None) -> list[ArchiveStatus]:
+        """Copy what is due into the archives, now, of these topics or all; say how far each is.
 
         What failed, and why, is in the answer: the other partitions go on.
         """
         self._check_open()
-        self._archives.run(self)
+        self._archives.run(self, topics)
         return self._archives.status(self)
 
     def archive_status(self) -> list[ArchiveStatus]:
@@ -219,7 +239,9 @@ class Store(PublishingStore):
         *,
         to_timestamp_ms: int | None = None,
         topic_id: uuid.UUID | None = None,
+        new_name: str | None = None,
         config: Mapping[str, object] | None = None,
+        progress: WorkProgress | None = None,
     ) -> Topic[PartitionLog]:
         """Recreate a topic from its archive at `url`, with its id, configuration and groups.
 
@@ -227,6 +249,9 @@ class Store(PublishingStore):
         the batch that holds that record goes whole. The topic is there whole, or not at all.
         `topic_id` chooses among several topics that had the name; else it is the one archived
         last. `config` overrides keys of the archived configuration.
+
+        Under a `new_name` it is another topic, with an id of its own: groups are left where they
+        are, and it has no `archive.url` unless `config` gives it one.
         """
         self._check_open()
         return self._archives.restore(
@@ -235,7 +260,9 @@ class Store(PublishingStore):
             url,
             to_timestamp_ms=to_timestamp_ms,
             topic_id=topic_id,
+            new_name=new_name,
             config=config,
+            progress=progress or WorkProgress(),
         )
 
     @property
@@ -254,8 +281,14 @@ class Store(PublishingStore):
 
     # --- closing -----------------------------------------------------------------------------
 
+    @property
+    def is_closed(self) -> bool:
+        """Also while it closes: what is under way ends soon, and nothing more is begun."""
+        return self._is_closed or self._is_closing.is_set()
+
     def close(self) -> None:
         """Sync everything, mark the directories clean, release them. Safe to repeat."""
+        self._is_closing.set()
         with self._lock:
             if self._is_closed:
                 return
@@ -264,6 +297,7 @@ class Store(PublishingStore):
             self._setup.archives.close()
         self.cleaner.stop()
         self._housekeeping.stop()
+        self.changes.close()
         self._close_directories()
 
     def abandon(self) -> None:
@@ -271,6 +305,7 @@ class Store(PublishingStore):
 
         For tests of what comes after a crash. Safe to repeat, and after `close`.
         """
+        self._is_closing.set()
         with self._lock:
             if self._is_closed:
                 return
@@ -279,6 +314,7 @@ class Store(PublishingStore):
             self._setup.archives.close()
         self.cleaner.stop()
         self._housekeeping.stop()
+        self.changes.close()
         self._abandon()
 
 

@@ -31,6 +31,17 @@ from varve.log.topic_change import (
     TopicChange,
     render_topic_change,
 )
+from varve.log.upkeep_change import (
+    UPKEEP_CHANGE_KINDS,
+    UPKEEP_CHANGE_PARSERS,
+    ArchiveTopics,
+    CompactTopic,
+    RestoreTopic,
+    RollTopic,
+    SnapshotStore,
+    UpkeepChange,
+    render_upkeep_change,
+)
 from varve.quantities import INT32_MAX, Offset, ProducerId, TimestampMs
 
 _VERSION: Final = 1
@@ -127,12 +138,13 @@ class CommitGroup:
     offsets: Mapping[tuple[str, int], tuple[int, str]]
 
 
-StoreChange = PublishBatches | SwapSegments | CommitGroup | TopicChange
+StoreChange = PublishBatches | SwapSegments | CommitGroup | TopicChange | UpkeepChange
 _KINDS: Final[dict[type, str]] = {
     PublishBatches: "publish",
     SwapSegments: "swap-compaction",
     CommitGroup: "commit-group",
     **TOPIC_CHANGE_KINDS,
+    **UPKEEP_CHANGE_KINDS,
 }
 
 
@@ -190,6 +202,8 @@ def render_request(request: ChangeRequest) -> bytes:
                 "group": change.group,
                 "offsets": [[*place, *value] for place, value in change.offsets.items()],
             }
+        case RollTopic() | CompactTopic() | ArchiveTopics() | SnapshotStore() | RestoreTopic():
+            body = render_upkeep_change(change)
         case _:
             body = render_topic_change(change)
     head = {"version": _VERSION, "kind": kind_of(change), "deadline_ms": request.deadline_ms}
@@ -299,6 +313,7 @@ _PARSERS: Final[Mapping[str, Callable[[dict[str, Any]], StoreChange]]] = {
     "swap-compaction": _parse_swap,
     "commit-group": _parse_commit,
     **TOPIC_CHANGE_PARSERS,
+    **UPKEEP_CHANGE_PARSERS,
 }
 
 

@@ -31,7 +31,7 @@ else:
 
 
 def partition_for(key: bytes, count: int) -> int:
-    """The partition every Kafka client gives a key by default."""
+    """The partition that Kafka's Java client gives a key by default."""
     return (kernels.murmur2(key) & _POSITIVE) % count
 
 

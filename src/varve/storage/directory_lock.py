@@ -16,7 +16,9 @@ import contextlib
 import errno
 import fcntl
 import os
+import struct
 import threading
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -72,6 +74,52 @@ def lock_directory(directory: str) -> DirectoryLock:
         os.ftruncate(fd, 0)
         os.pwrite(fd, _describe_this_process(), 0)
     return DirectoryLock(path, fd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockOwner:
+    """Who holds a directory. `pid` is None where the kernel does not say; it may be elsewhere."""
+
+    description: str
+    pid: int | None
+
+
+def lock_owner(directory: str) -> LockOwner | None:
+    """Who is the writer of `directory` now; None: nobody. Takes no lock, and changes nothing."""
+    path = os.path.join(os.path.realpath(directory), LOCK)
+    with _guard:
+        if _holders.get(path) == os.getpid():
+            # Not opened here: closing it again would drop the lock.
+            return LockOwner(description=f"this process (pid {os.getpid()})", pid=os.getpid())
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            answer = fcntl.fcntl(fd, fcntl.F_GETLK, _whole_file_lock())
+            kind, pid = _parse_lock(answer)
+            if kind == fcntl.F_UNLCK:
+                return None
+            return LockOwner(description=_read_owner(fd), pid=pid if pid > 0 else None)
+        finally:
+            os.close(fd)
+
+
+# `struct flock`, which every system lays out in its own way.
+_IS_LINUX: Final = os.uname().sysname == "Linux"
+_FLOCK: Final = struct.Struct("hhqqi4x" if _IS_LINUX else "qqihh")
+
+
+def _whole_file_lock() -> bytes:
+    if _IS_LINUX:
+        return _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    return _FLOCK.pack(0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
+
+
+def _parse_lock(answer: bytes) -> tuple[int, int]:
+    """The kind of lock that stands in the way, and the process that has it."""
+    fields = _FLOCK.unpack(answer)
+    return (fields[0], fields[4]) if _IS_LINUX else (fields[3], fields[2])
 
 
 def _take(directory: str, path: str) -> int:

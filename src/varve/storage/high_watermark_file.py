@@ -23,10 +23,11 @@ be ahead of the log or behind it: on opening, the log's own bytes and the checkp
 
 import os
 import time
+from array import array
 from dataclasses import dataclass
 from typing import Final
 
-from varve.errors import TruncatedInputError
+from varve.errors import TruncatedInputError, UnsupportedFormatError
 from varve.format.file_names import HIGH_WATERMARK
 from varve.quantities import Offset
 from varve.storage.files import FileSystem, WordMap
@@ -172,3 +173,25 @@ def _load(words: WordMap, word: int) -> Offset | None:
 def _load_larger(words: WordMap, slots: tuple[int, int]) -> Offset | None:
     found = [value for value in (_load(words, word) for word in slots) if value is not None]
     return max(found, default=None)
+
+
+def decode_words(data: bytes) -> dict[str, Offset | None]:
+    """The whole file as bytes, for whoever looks at a copy of it; None: nothing sound is there.
+
+    `FormatError` where it is not this file at all.
+    """
+    if len(data) != WORD_COUNT * 8:
+        raise TruncatedInputError("high-watermark", needed=WORD_COUNT * 8, got=len(data))
+    words = array("q", data)
+    if words[0] != _MAGIC:
+        raise UnsupportedFormatError("beginning of a high-watermark file", data[:8])
+    places = {
+        "high_watermark": _HIGH_WATERMARK_WORD,
+        "log_start": _LOG_START_WORD,
+        "durable_1": _DURABLE_WORDS[0],
+        "durable_2": _DURABLE_WORDS[1],
+    }
+    return {
+        name: Offset(words[at]) if words[at + 1] == ~words[at] else None
+        for name, at in places.items()
+    }

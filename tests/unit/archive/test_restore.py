@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from contextlib import suppress
 from uuid import uuid4
 
@@ -12,9 +13,18 @@ from fakes.archived_store import ARCHIVE, SMALL_SEGMENTS, URL, ArchivedStore, ex
 from fakes.failing_objects import ProcessKilled
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC
+from varve.archive.archive_store import ArchiveStore
 from varve.archive.object_store import LocalObjects
-from varve.errors import StorageError, TopicExistsError, UnknownTopicError
+from varve.errors import (
+    InvalidTopicNameError,
+    LogClosedError,
+    StorageError,
+    TopicExistsError,
+    UnknownTopicError,
+)
 from varve.format.record import Record
+from varve.log.work_progress import WorkProgress
+from varve.quantities import MIB
 
 NEW = "/new"
 
@@ -355,3 +365,82 @@ def test_after_a_power_cut_the_topic_is_there_whole_or_not_at_all(seed: int) -> 
         again.store.restore_topic(TOPIC, URL)
     assert values(again.log) == expected(0, 12)
     assert again.store.damages() == []
+
+
+# --- under another name, foreseen, given up ------------------------------------------------------
+
+
+def test_under_a_new_name_it_is_another_topic(lost: ArchivedStore, fs: SimulatedFileSystem) -> None:
+    bench = ArchivedStore(fs, data=NEW)
+    original = bench.store.restore_topic(TOPIC, URL)
+
+    again = bench.store.restore_topic(TOPIC, URL, to_timestamp_ms=5000, new_name="before")
+
+    assert values(again.partition(0)) == expected(0, 5)
+    assert again.topic_id != original.topic_id
+    assert (original.config.archive_url, again.config.archive_url) == (URL, None)
+    assert bench.store.group("slow").committed("before", 0) is None
+    assert bench.store.group("slow").committed(TOPIC, 0) == 2
+    bench.append(8)
+    assert bench.store.archive_now()[0].last_error is None  # the archive is still the original's
+    bench.store.close()
+    reopened = ArchivedStore(fs, data=NEW).store
+    assert values(reopened.topic("before").partition(0)) == expected(0, 5)
+
+
+def test_a_name_that_is_taken_or_cannot_be_is_refused_before_anything_is_fetched(
+    lost: ArchivedStore, fs: SimulatedFileSystem
+) -> None:
+    bench = ArchivedStore(fs, data=NEW)
+    bench.store.create_topic("taken")
+
+    with pytest.raises(TopicExistsError):
+        bench.store.restore_topic(TOPIC, URL, new_name="taken")
+    with pytest.raises(InvalidTopicNameError):
+        bench.store.restore_topic(TOPIC, URL, new_name="a/b")
+
+    assert bench.store.topics() == ["taken"]
+
+
+@pytest.mark.parametrize("to_timestamp_ms", [None, 0, 1000, 5500, 8000, 10**12])
+def test_what_is_foreseen_comes_back(
+    lost: ArchivedStore, fs: SimulatedFileSystem, to_timestamp_ms: int | None
+) -> None:
+    with ArchiveStore(URL, cache_bytes=MIB, fs=fs) as archive:
+        [foreseen] = archive.explain_restore(TOPIC, to_timestamp_ms=to_timestamp_ms)
+    bench = ArchivedStore(fs, data=NEW)
+    progress = WorkProgress()
+
+    topic = bench.store.restore_topic(
+        TOPIC, URL, to_timestamp_ms=to_timestamp_ms, progress=progress
+    )
+
+    log = topic.partition(0)
+    assert (foreseen.start_offset, foreseen.end_offset) == (log.start_offset, log.end_offset)
+    assert foreseen.archived_end == 12
+    assert foreseen.segments == sum(1 for segment in log.segments() if segment.size_bytes)
+    assert progress.so_far().done <= foreseen.fetched_bytes <= (progress.so_far().total or 0)
+
+
+def test_a_store_that_closes_gives_a_restore_up_and_has_nothing_of_it(
+    lost: ArchivedStore, fs: SimulatedFileSystem
+) -> None:
+    bench = ArchivedStore(fs, data=NEW)
+    closer = threading.Thread(target=bench.store.close)
+
+    class Watched(WorkProgress):
+        def add(self, count: int) -> None:
+            if not closer.ident:
+                closer.start()
+                while not bench.store.is_closed:
+                    closer.join(0.01)
+                closer.join(0.1)  # the archives are told next
+
+    with pytest.raises(LogClosedError):
+        bench.store.restore_topic(TOPIC, URL, progress=Watched())
+
+    closer.join(60)
+    assert not closer.is_alive()
+    reopened = ArchivedStore(fs, data=NEW).store
+    assert reopened.topics() == []
+    assert values(reopened.restore_topic(TOPIC, URL).partition(0)) == expected(0, 12)

@@ -13,9 +13,10 @@ import pytest
 import varve
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC, log_of, new_log, open_store
-from varve.errors import ConfigError
+from varve.errors import ConfigError, LogClosedError
 from varve.log.partition_log import PartitionLog
 from varve.log.store import Store
+from varve.log.work_progress import WorkDone, WorkProgress
 
 COPY = "/copy"
 
@@ -154,6 +155,37 @@ def test_a_second_try_clears_what_the_first_left(fs: SimulatedFileSystem) -> Non
 
     assert values(open_copy(fs)) == values(log)
     assert not fs.exists(COPY + ".incomplete")
+
+
+def test_a_store_that_closes_gives_a_copy_up_and_leaves_nothing_of_it(
+    fs: SimulatedFileSystem,
+) -> None:
+    store, _ = filled(fs)
+    closer = threading.Thread(target=store.close)
+
+    class Watched(WorkProgress):
+        def add(self, count: int) -> None:
+            if not closer.ident:
+                closer.start()
+                while not store.is_closed:
+                    closer.join(0.01)
+
+    with pytest.raises(LogClosedError):
+        store.snapshot(COPY, progress=Watched())
+
+    closer.join(60)
+    assert not closer.is_alive()
+    assert not fs.exists(COPY)
+    assert not fs.exists(COPY + ".incomplete")
+
+
+def test_whoever_waits_for_a_copy_is_told_how_far_it_is(fs: SimulatedFileSystem) -> None:
+    store, log = filled(fs)
+    progress = WorkProgress()
+
+    store.snapshot(COPY, progress=progress)
+
+    assert progress.so_far() == WorkDone(log.size_bytes, log.size_bytes)
 
 
 @pytest.mark.parametrize("path", ["/data", "/data/copy"])

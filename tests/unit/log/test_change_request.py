@@ -19,9 +19,10 @@ from varve.errors import (
     StorageError,
 )
 from varve.library import request_change
-from varve.log.change_inbox import ChangeInbox, new_request_id
+from varve.log.change_inbox import LEFTOVER_MS, Beat, ChangeInbox, new_request_id
 from varve.log.change_request import ChangeRequester
 from varve.log.store_change import ChangeAnswer, CommitGroup
+from varve.log.work_progress import WorkDone
 
 COMMIT = CommitGroup(group="billing", offsets={("orders", 0): (7, "")})
 
@@ -36,6 +37,7 @@ class Waiting:
         self.inbox = ChangeInbox(self.fs, DATA)
         self.request_id = new_request_id()
         self.meanwhile: Callable[[], object] = lambda: None
+        self.seen: list[WorkDone] = []
 
     def ask(self, *, timeout_s: float = 10.0) -> ChangeAnswer:
         requester = ChangeRequester(
@@ -44,6 +46,7 @@ class Waiting:
             lambda: open_store(self.fs, clock=self.clock),
             self.clock,
             pause=self._pause,
+            on_progress=self.seen.append,
         )
         return requester.ask(COMMIT, self.request_id, timeout_s=timeout_s)
 
@@ -103,6 +106,66 @@ def test_an_owner_that_takes_its_time_is_waited_for(waiting: Waiting) -> None:
     waiting.meanwhile = work_slowly
 
     assert waiting.ask(timeout_s=1).outcome == "done"
+
+
+def test_an_owner_that_shows_signs_of_life_is_waited_for_as_long_as_it_takes(
+    waiting: Waiting,
+) -> None:
+    open_store(waiting.fs, clock=waiting.clock)
+    started_s = waiting.clock.monotonic()
+
+    def work_very_slowly() -> None:
+        waiting.inbox.claim(waiting.request_id)
+        seconds = int(waiting.clock.monotonic() - started_s)
+        waiting.inbox.note_progress(waiting.request_id, seconds, WorkDone(seconds, 100))
+        if seconds >= 100:
+            waiting.inbox.answer(waiting.request_id, ChangeAnswer(outcome="done"))
+
+    waiting.meanwhile = work_very_slowly
+
+    assert waiting.ask(timeout_s=2).outcome == "done"
+    assert waiting.seen[:3] == [WorkDone(0, 100), WorkDone(1, 100), WorkDone(2, 100)]
+    assert len(waiting.seen) in (100, 101)
+
+
+def test_an_owner_whose_signs_of_life_end_is_given_up(waiting: Waiting) -> None:
+    open_store(waiting.fs, clock=waiting.clock)
+
+    def stop_at_five() -> None:
+        waiting.inbox.claim(waiting.request_id)
+        beat = min(int(waiting.clock.monotonic()), 5)
+        waiting.inbox.note_progress(waiting.request_id, beat, WorkDone(beat))
+
+    waiting.meanwhile = stop_at_five
+
+    with pytest.raises(ChangeTimeoutError, match="may be made yet"):
+        waiting.ask(timeout_s=2)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"nonsense", b"{}", b"[1]", b'["1", 2, 3]', b"[1, 2, 3.5]", b"[" * 5000]
+)
+def test_what_is_no_sign_of_life_is_none(waiting: Waiting, content: bytes) -> None:
+    waiting.fs.make_directory(waiting.inbox.directory)
+    file = waiting.fs.create(f"{waiting.inbox.directory}/{waiting.request_id}.progress")
+    if content:
+        file.write_at(0, content)
+
+    assert waiting.inbox.progress(waiting.request_id) is None
+
+
+def test_a_sign_of_life_goes_with_the_answer_or_is_swept(waiting: Waiting) -> None:
+    inbox, request_id = waiting.inbox, waiting.request_id
+    waiting.fs.make_directory(inbox.directory)
+    inbox.note_progress(request_id, 1, WorkDone(5, None))
+    assert inbox.progress(request_id) == Beat(1, WorkDone(5, None))
+
+    inbox.answer(request_id, ChangeAnswer(outcome="done"))
+
+    assert inbox.progress(request_id) is None
+    inbox.note_progress(request_id, 2, WorkDone(6, 10))
+    waiting.clock.advance(LEFTOVER_MS)
+    assert inbox.sweep(waiting.clock.now_ms()) == 2  # the answer that nobody took, too
 
 
 def test_an_owner_that_took_it_up_and_never_answers_leaves_it_in_doubt(waiting: Waiting) -> None:

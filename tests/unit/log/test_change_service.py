@@ -271,6 +271,7 @@ def test_a_request_that_nobody_waits_for_any_more_is_refused(
 
     assert "deadline" in answer_to(fs, request_id).reason
     assert values(store) == []
+    assert names(fs) == []  # its files are gone too
 
 
 def test_names_that_are_not_of_the_inbox_are_left_alone(

@@ -16,7 +16,8 @@ from varve.format.compression import Codec
 from varve.format.file_names import CLEANER
 from varve.format.record import Record
 from varve.log.cleaner import Cleaner, CleanerConfig
-from varve.log.compaction_run import CompactionOutcome, CompactionResult, CompactionRun, RunSettings
+from varve.log.compaction_run import CompactionOutcome, CompactionResult, CompactionRun
+from varve.log.compaction_walk import RunSettings
 from varve.log.partition_log import PartitionLog
 from varve.log.producer_state import MarkerFacts
 from varve.log.read_only_store import ReadOnlyStore

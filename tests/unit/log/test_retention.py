@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from fakes.manual_clock import START_MS, ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import log_of, new_log, open_store
+from varve.log.moments_in_words import duration_in_words, in_words
 from varve.log.partition_log import PartitionLog
 from varve.log.retention import (
     RetentionPlan,
     RetentionRule,
     SegmentHistory,
     Verdict,
-    duration_in_words,
-    in_words,
     plan_retention,
 )
 from varve.log.topic_config import TopicConfig
@@ -191,6 +190,7 @@ def test_a_segment_kept_for_its_size_says_how_much_has_to_come() -> None:
     made = plan([history(0), history(10, active=True)], retention_bytes=150, retention_ms=-1)
 
     assert "once 50 more bytes came (retention.bytes)" in made.segments[0].reason
+    assert made.segments[0].after_bytes == 50
 
 
 @pytest.mark.parametrize(("count", "deleted"), [(1, 3), (2, 2), (3, 1), (4, 0), (9, 0)])

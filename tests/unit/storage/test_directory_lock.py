@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from varve.errors import DirectoryLockedError
-from varve.storage.directory_lock import lock_directory
+from varve.storage.directory_lock import lock_directory, lock_owner
 
 TRY_LOCK = """
 import sys
@@ -109,3 +109,38 @@ def test_a_forked_child_neither_has_the_lock_nor_can_release_it(tmp_path: Path) 
 def test_a_missing_directory_cannot_be_locked(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         lock_directory(str(tmp_path / "missing"))
+
+
+ASK_OWNER = """
+import sys
+from varve.storage.directory_lock import lock_owner
+owner = lock_owner(sys.argv[1])
+print(owner and owner.pid, owner and owner.description)
+"""
+
+
+def ask_elsewhere(directory: Path) -> str:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", ASK_OWNER, str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    return done.stdout.strip()
+
+
+def test_who_holds_a_directory_can_be_asked_and_costs_the_holder_nothing(tmp_path: Path) -> None:
+    lock = lock_directory(str(tmp_path))
+
+    here, elsewhere = lock_owner(str(tmp_path)), ask_elsewhere(tmp_path)
+
+    assert here is not None
+    assert here.pid == os.getpid()
+    assert elsewhere.startswith(f"{os.getpid()} pid {os.getpid()} on ")
+    assert try_lock_elsewhere(tmp_path).startswith(f"pid {os.getpid()}")
+    lock.release()
+
+
+def test_a_lock_file_that_was_left_behind_is_held_by_nobody(tmp_path: Path) -> None:
+    assert lock_owner(str(tmp_path)) is None
+
+    (tmp_path / ".lock").write_text("pid 1 on elsewhere\n")
+
+    assert lock_owner(str(tmp_path)) is None
