@@ -1,4 +1,4 @@
-"""Write the tables of configuration keys and of metrics into the documents, from the code itself.
+"""Write the tables of keys, metrics, APIs and clients into the documents, from the code itself.
 
 ``python build_support/config_table.py`` rewrites them, ``--check`` fails when one is out of date.
 """
@@ -13,26 +13,36 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from api_table import api_table, unserved_table  # noqa: E402
+from client_table import client_table  # noqa: E402
+
 from varve.broker.broker_config import BROKER_KEYS, BrokerConfig  # noqa: E402
 from varve.broker.store_config import STORE_KEYS, StoreConfig  # noqa: E402
 from varve.broker.topic_defaults import TOPIC_DEFAULTS  # noqa: E402
-from varve.log.config_key import ConfigKey  # noqa: E402
+from varve.log.config_key import ConfigKey, ConfigKind  # noqa: E402
 from varve.log.topic_config import CONFIG_KEYS, TopicConfig  # noqa: E402
-from varve.protocol.api_catalog import API_CATALOG  # noqa: E402
+from varve.quantities import INT32_MAX, INT64_MAX  # noqa: E402
 
-OPERATING = ROOT / "docs" / "operating.md"
+CONFIGURATION = ROOT / "docs" / "configuration.md"
 BROKER = ROOT / "docs" / "broker.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
+
+UNITS = {
+    ConfigKind.SIZE: {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10},
+    ConfigKind.DURATION: {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1_000},
+}
 
 
 def main(arguments: list[str]) -> int:
     tables: list[tuple[Path, str, Callable[[], str]]] = [
-        (OPERATING, "keys", lambda: key_table(CONFIG_KEYS)),
-        (BROKER, "broker keys", lambda: key_table(BROKER_KEYS)),
-        (BROKER, "store keys", lambda: key_table(STORE_KEYS)),
-        (BROKER, "topic defaults", topic_default_table),
+        (CONFIGURATION, "topic keys", lambda: key_table(CONFIG_KEYS)),
+        (CONFIGURATION, "topic defaults", topic_default_table),
+        (CONFIGURATION, "broker keys", lambda: key_table(BROKER_KEYS)),
+        (CONFIGURATION, "store keys", lambda: key_table(STORE_KEYS)),
         (BROKER, "metrics", metrics_table),
         (PROTOCOL, "apis", api_table),
+        (PROTOCOL, "unserved apis", unserved_table),
+        (PROTOCOL, "clients", client_table),
     ]
     is_outdated = False
     for document, title, table in tables:
@@ -47,14 +57,6 @@ def main(arguments: list[str]) -> int:
         else:
             document.write_text(current, encoding="utf-8")
     return int(is_outdated)
-
-
-def api_table() -> str:
-    rows = [
-        f"| {int(api.key)} | {api.name} | {api.min_version} to {api.max_version} |"
-        for api in API_CATALOG.values()
-    ]
-    return lines("| key | API | versions |", rows)
 
 
 def with_table(text: str, title: str, table: str) -> str:
@@ -77,9 +79,22 @@ def key_table(keys: Iterable[ConfigKey]) -> str:
 
 def row(key: ConfigKey) -> str:
     name = f"`{key.name}`" + (" (ours)" if key.since_varve else "")
-    default = f"`{key.default_text}`" if key.default_text else "empty"
+    default = f"`{key.default_text}`{in_units(key)}" if key.default_text else "empty"
     accepts = key.rule.removeprefix("must be ").replace("|", "\\|")
+    accepts = accepts.replace(str(INT32_MAX), "2^31-1")
     return f"| {name} | {default} | {accepts} | {key.doc} |"
+
+
+def in_units(key: ConfigKey) -> str:
+    """What a large default is in a unit in which it is a whole number."""
+    if key.default_text == str(INT64_MAX):
+        return " (2^63-1)"
+    units = UNITS.get(key.kind, {})
+    for unit, factor in units.items():
+        number, rest = divmod(int(key.default_text), factor)
+        if number > 0 and rest == 0:
+            return f" ({number} {unit})"
+    return ""
 
 
 def topic_default_table() -> str:

@@ -6,16 +6,17 @@ The keys a broker has beside those of `broker_config`; defaults of topics are in
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from varve.archive.segment_cache import CACHE_BYTES
 from varve.errors import ConfigError
-from varve.library import open_writer
 from varve.log.cleaner import CleanerConfig
 from varve.log.config_key import ConfigKey, ConfigKind, ConfigValue, config_field
-from varve.log.store import Store
 from varve.log.topic_config import TopicConfig
 from varve.log.upkeep_tasks import FREE_BYTES_MIN
+
+if TYPE_CHECKING:
+    from varve.log.store import Store
 
 _SIZE, _DURATION, _INTEGER = ConfigKind.SIZE, ConfigKind.DURATION, ConfigKind.INTEGER
 _RATIO, _BOOLEAN, _LIST = ConfigKind.RATIO, ConfigKind.BOOLEAN, ConfigKind.LIST
@@ -117,8 +118,10 @@ class StoreConfig:
             time_share_max=self.log_cleaner_time_share_max,
         )
 
-    def open(self, topic_defaults: TopicConfig) -> Store:
+    def open(self, topic_defaults: TopicConfig) -> "Store":
         """Open the store, which takes the writer lock of every directory."""
+        from varve.library import open_writer  # not needed to look at the keys
+
         return open_writer(
             self.log_dirs,
             defaults=topic_defaults,

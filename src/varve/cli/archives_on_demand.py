@@ -1,6 +1,6 @@
 """Archives for a reader, loaded when a topic turns out to have one: most have none."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -10,8 +10,10 @@ from varve.storage.files import FileSystem
 
 if TYPE_CHECKING:
     from varve.archive.archives import StoreArchives
+    from varve.log.read_only_store import ReadOnlyStore
     from varve.log.store import Store
     from varve.log.topic import Topic
+    from varve.log.work_progress import WorkProgress
 
 
 class ArchivesOnDemand:
@@ -25,10 +27,10 @@ class ArchivesOnDemand:
     def source(self, place: ArchivePlace) -> ArchivedSegments | None:
         return None if place.config.archive_url is None else self._archives().source(place)
 
-    def run(self, store: "Store") -> None:
-        self._archives().run(store)
+    def run(self, store: "Store", topics: Collection[str] | None = None) -> None:
+        self._archives().run(store, topics)
 
-    def status(self, store: "Store") -> list[ArchiveStatus]:
+    def status(self, store: "Store | ReadOnlyStore") -> list[ArchiveStatus]:
         return self._archives().status(store)
 
     def restore(
@@ -39,7 +41,9 @@ class ArchivesOnDemand:
         *,
         to_timestamp_ms: int | None,
         topic_id: UUID | None,
+        new_name: str | None,
         config: Mapping[str, object] | None,
+        progress: "WorkProgress",
     ) -> "Topic":
         return self._archives().restore(
             store,
@@ -47,7 +51,9 @@ class ArchivesOnDemand:
             url,
             to_timestamp_ms=to_timestamp_ms,
             topic_id=topic_id,
+            new_name=new_name,
             config=config,
+            progress=progress,
         )
 
     def close(self) -> None:

@@ -7,12 +7,30 @@ import typer
 
 from varve.errors import ConfigError
 
+
+def complete_topic_key(incomplete: str) -> list[str]:
+    """Keys of a topic for the shell, with the sign that follows them."""
+    from varve.log.topic_config import CONFIG_KEYS
+
+    names = sorted(key.name for key in CONFIG_KEYS if not key.is_internal)
+    return [f"{name}=" for name in names if name.startswith(incomplete)]
+
+
+def complete_setting(incomplete: str) -> list[str]:
+    """Keys of `varve config show` for the shell."""
+    from varve.settings import SETTING_KEYS
+
+    names = sorted(key.name for key in SETTING_KEYS if not key.is_internal)
+    return [f"{name}=" for name in names if name.startswith(incomplete)]
+
+
 ConfigOption = Annotated[
     list[str] | None,
     typer.Option(
         "--config",
         "-c",
         metavar="KEY=VALUE",
+        autocompletion=complete_topic_key,
         help="A key of the topic, as in retention.ms=7d; repeatable.",
     ),
 ]

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from varve.cli.config_flags import complete_setting
+
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 
 _COLUMNS: Final = ("key", "value", "source")
@@ -31,7 +33,12 @@ def show(
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="key=value, as for `varve serve`."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            autocompletion=complete_setting,
+            help="key=value, as for `varve serve`.",
+        ),
     ] = None,
     changed: Annotated[
         bool, typer.Option("--changed", help="Only keys that are not at their default.")
@@ -40,7 +47,13 @@ def show(
         bool, typer.Option("--json", help="Everything about each key, as JSON.")
     ] = False,
 ) -> None:
-    """Show the configuration `varve serve` would start with, and where each value is from."""
+    """Show the configuration `varve serve` would start with, and where each value is from.
+
+    \b
+    Examples:
+      varve config show --changed
+      varve config show retention --config server.properties
+    """
     from varve.cli.render import output_for
     from varve.settings import DEFAULT_SOURCE, flag_assignments, load_settings
 
@@ -51,6 +64,9 @@ def show(
         if pattern in row["key"] and not (changed and row["source"] == DEFAULT_SOURCE)
     ]
     output_for(as_json=as_json).table(_COLUMNS, rows)
+    if pattern and not rows and not as_json:
+        among = "keys that were set" if changed else "keys"
+        typer.secho(f"none of the {among} contains {pattern!r}", err=True)
     for name, _, source in settings.without_effect:
         typer.secho(f"{name} (from {source}) is accepted and has no effect", err=True)
 

@@ -1,7 +1,5 @@
 """``varve consume``: the records of a topic, those that are there and those that come."""
 
-import contextlib
-import os
 import re
 import sys
 import time
@@ -10,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from varve.cli.closed_output import let_go_of_stdout
 from varve.cli.interruption import Interruption
 from varve.cli.record_format import FORMAT_HELP
 from varve.cli.target import AtOption, parse_target
-from varve.cli.topic_names import complete_topic
+from varve.cli.topic_names import TopicArgument, complete_group, complete_partition
 
 if TYPE_CHECKING:
     from varve.cli.backend import Backend, Extent, TopicReader
@@ -25,7 +24,7 @@ _INTERRUPTED: Final = 130
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic)],
+    topic: TopicArgument,
     *,
     at: AtOption = None,
     begin: Annotated[
@@ -54,12 +53,19 @@ def consume(
         typer.Option(
             "--group",
             "-g",
+            autocompletion=complete_group,
             help="Begin where this group stopped, and commit how far it came.",
         ),
     ] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; repeatable."),
+        typer.Option(
+            "--partition",
+            "-p",
+            min=0,
+            autocompletion=complete_partition,
+            help="Only this one; repeatable.",
+        ),
     ] = None,
     record_format: Annotated[
         str | None, typer.Option("--format", metavar="FORMAT", help=FORMAT_HELP)
@@ -84,7 +90,7 @@ def consume(
         str, typer.Option("--null-as", metavar="TEXT", help="What stands for no key or value.")
     ] = "",
 ) -> None:
-    r"""Show the records of a topic, the value of each on a line.
+    """Show the records of a topic, the value of each on a line.
 
     Several partitions are merged by time; with --follow they come as they arrive. What is asked
     for and not there any more is told on standard error.
@@ -92,6 +98,12 @@ def consume(
     With --group the group must have no members: partitions are not shared with others, and what
     was shown is committed every few seconds and at the end. --from is then for partitions for
     which the group has committed nothing.
+
+    \b
+    Examples:
+      varve consume orders --from -10m
+      varve consume orders -n 5 --format '%p:%o %k %v\\n'
+      varve consume orders --follow --grep paid --json
     """
     from varve.cli.opened_backend import open_backend
 
@@ -120,7 +132,7 @@ def consume(
             _commit(progress)
             raise typer.Exit(0 if follow else _INTERRUPTED) from None
         except BrokenPipeError:
-            _let_go_of_stdout()
+            let_go_of_stdout()
         _commit(progress)
 
 
@@ -310,11 +322,3 @@ class _GroupProgress:
 
 def _warn(text: str) -> None:
     typer.secho(f"varve: {text}", err=True, fg="yellow")
-
-
-def _let_go_of_stdout() -> None:
-    """Whoever read it has gone, and has what they wanted. Nothing more is written at the exit."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)

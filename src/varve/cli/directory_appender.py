@@ -57,7 +57,7 @@ class OwnerAppender:
 
     def idle(self) -> None:
         if self._store.changes.inbox.has_requests():
-            self._store.serve_changes()
+            self._store.changes.serve(wait=False)  # what takes long goes on beside us
 
     def close(self) -> None:
         self._store.close()

@@ -4,10 +4,9 @@ Reading works beside a live writer, and on a directory that Kafka wrote. A chang
 process where nobody holds the store, else by its owner, who finds the request in the inbox.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from varve.cli.archives_on_demand import ArchivesOnDemand
 from varve.cli.backend import (
@@ -24,7 +23,6 @@ from varve.cli.target import DirectoryTarget
 from varve.clock import SystemClock
 from varve.errors import (
     ChangeRefusedError,
-    LogError,
     TopicExistsError,
     UnknownTopicError,
 )
@@ -35,13 +33,10 @@ from varve.log.read_only_store import ReadOnlyStore
 from varve.log.topic import Topic
 from varve.log.topic_config import TopicConfig
 from varve.quantities import Offset
-from varve.remote.refusals import config_error
 from varve.storage.files import RealFileSystem
 
 if TYPE_CHECKING:
     from varve.log.store_change import ChangeAnswer, StoreChange
-
-_NAMED_ERROR: Final = re.compile(r"[A-Za-z]+(?:Error|Exception): (.*)", re.DOTALL)
 
 
 class DirectoryBackend:
@@ -162,15 +157,14 @@ class DirectoryBackend:
         return dict(answer.facts["starts"])
 
     def _ask(self, change: "StoreChange") -> "ChangeAnswer":
+        from varve.cli.owner_changes import refused
         from varve.library import request_change
 
         self.close()  # what was read before the change says nothing about what is there after it
         try:
             return request_change(self._paths[0], change, data_dirs=self._paths[1:])
         except ChangeRefusedError as error:
-            named = _NAMED_ERROR.fullmatch(error.reason)
-            reason = error.reason if named is None else named[1]
-            raise config_error(reason) or LogError(reason) from error
+            raise refused(error) from error
 
     # --- records -----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import typer
 
 from varve.cli.record_format import FORMAT_HELP
 from varve.cli.target import AtOption, parse_target
-from varve.cli.topic_names import complete_topic
+from varve.cli.topic_names import TopicArgument, complete_partition
 
 if TYPE_CHECKING:
     from varve.cli.backend import TopicReader
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def find(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic)],
+    topic: TopicArgument,
     key: Annotated[str, typer.Argument(metavar="KEY", help="As text, or 0x and hex digits.")],
     *,
     at: AtOption = None,
@@ -27,7 +27,13 @@ def find(
     ] = False,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only look here; repeatable."),
+        typer.Option(
+            "--partition",
+            "-p",
+            min=0,
+            autocompletion=complete_partition,
+            help="Only look here; repeatable.",
+        ),
     ] = None,
     record_format: Annotated[
         str | None, typer.Option("--format", metavar="FORMAT", help=FORMAT_HELP)
@@ -41,6 +47,11 @@ def find(
     The partition that the key hashes to is looked through first, and the others only if it is
     not there. Topics with key.index=true are asked through their indexes, others are read. A
     broker on this machine is asked through its files.
+
+    \b
+    Examples:
+      varve find accounts user:42
+      varve find accounts user:42 --history --json
     """
     from varve.cli.opened_backend import open_backend
 

@@ -8,6 +8,7 @@ import typer
 from varve.cli.readable_values import shown_count
 from varve.cli.render import Column, output_for
 from varve.cli.target import AtOption, parse_target
+from varve.cli.topic_names import GroupArgument, GroupsArgument, complete_topic
 
 if TYPE_CHECKING:
     from varve.cli.backend import Backend, GroupFacts, Place
@@ -17,7 +18,6 @@ groups_app = typer.Typer(
     help="Consumer groups: list, describe, reset, delete.", no_args_is_help=True
 )
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 _LIST_COLUMNS: Final = (
@@ -62,7 +62,12 @@ def _opened(at: str | None) -> "Backend":
 
 @groups_app.command("list")
 def list_groups(*, at: AtOption = None, as_json: JsonOption = False) -> None:
-    """List the groups: state and members where a broker is asked, topics, and how far behind."""
+    """List the groups: state and members where a broker is asked, topics, and how far behind.
+
+    \b
+    Examples:
+      varve groups list --at localhost:9092
+    """
     with _opened(at) as backend:
         found = backend.groups()
     rows = [
@@ -77,13 +82,21 @@ def list_groups(*, at: AtOption = None, as_json: JsonOption = False) -> None:
         for group in found
     ]
     output_for(as_json=as_json).table(_LIST_COLUMNS, rows)
+    if not rows and not as_json:
+        typer.secho("no group has committed anything yet", err=True)
 
 
 @groups_app.command("describe")
 def describe_group(
     group: GroupArgument, *, at: AtOption = None, as_json: JsonOption = False
 ) -> None:
-    """Describe a group: what it committed, how far behind it is, and who is in it."""
+    """Describe a group: what it committed, how far behind it is, and who is in it.
+
+    \b
+    Examples:
+      varve groups describe billing
+      varve groups describe billing --at localhost:9092 --json
+    """
     with _opened(at) as backend:
         facts = _known(backend, group)
     row = {
@@ -179,6 +192,7 @@ def reset_group(
         typer.Option(
             "--topic",
             metavar="TOPIC[:PARTITION]",
+            autocompletion=complete_topic,
             help="Only this; repeatable. Else everything the group has committed.",
         ),
     ] = None,
@@ -190,6 +204,11 @@ def reset_group(
     """Move a group to another place. Without --execute it only shows where to.
 
     Nobody may be in the group meanwhile.
+
+    \b
+    Examples:
+      varve groups reset billing --to earliest
+      varve groups reset billing --to -1h --topic orders:0 --execute
     """
     from varve.cli.log_position import parse_position
     from varve.clock import SystemClock
@@ -283,12 +302,18 @@ def _check_empty(facts: "GroupFacts | None") -> None:
 
 @groups_app.command("delete")
 def delete_groups(
-    group: Annotated[list[str], typer.Argument(metavar="GROUP...")],
+    group: GroupsArgument,
     *,
     at: AtOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Delete groups: what they committed is forgotten, their topics stay."""
+    """Delete groups: what they committed is forgotten, their topics stay.
+
+    \b
+    Examples:
+      varve groups delete billing
+    """
     from varve.cli.assent import require_assent
 
     with _opened(at) as backend:
@@ -299,7 +324,10 @@ def delete_groups(
             question = f"delete group {facts.name}, which is at {places} places?"
             require_assent(question, is_given=yes)
             backend.delete_group(facts.name)
-            typer.secho(f"deleted group {facts.name}", err=True)
+            if as_json:
+                output_for(as_json=True).facts((), {"group": facts.name, "partitions": places})
+            else:
+                typer.secho(f"deleted group {facts.name}", err=True)
 
 
 def _warn(text: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 import typer
 
 from varve.cli.target import AtOption, parse_target
-from varve.cli.topic_names import complete_topic
+from varve.cli.topic_names import TopicArgument, complete_partition
 
 if TYPE_CHECKING:
     from varve.cli.backend import AppendedTo, Appender
@@ -21,11 +21,11 @@ _PARTITIONS_SHOWN: Final = 5
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic)],
+    topic: TopicArgument,
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE]", exists=True, dir_okay=False, help="Lines; else standard input."
+            metavar="FILE", exists=True, dir_okay=False, help="Lines; else standard input."
         ),
     ] = None,
     *,
@@ -53,7 +53,13 @@ def produce(
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", "-p", min=0, help="All records go here; else by their keys."),
+        typer.Option(
+            "--partition",
+            "-p",
+            min=0,
+            autocompletion=complete_partition,
+            help="All records go here; else by their keys.",
+        ),
     ] = None,
     timestamp: Annotated[
         str | None,
@@ -72,11 +78,17 @@ def produce(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing of success.")] = False,
 ) -> None:
-    r"""Append lines to a topic: values, key:value, or JSON.
+    """Append lines to a topic: values, key:value, or JSON.
 
     Records are appended many at a time, and at once where lines come slowly. The command ends
     when all of them have the durability of the topic. A record without a partition goes to the
     one its key hashes to, as with every Kafka client.
+
+    \b
+    Examples:
+      seq 100 | varve produce numbers
+      varve produce accounts changes.txt --key-separator :
+      varve produce orders orders.jsonl --json --header source=import
     """
     from varve.cli.line_records import parse_header
     from varve.cli.opened_backend import open_backend
@@ -181,6 +193,8 @@ def _no_bar() -> "Iterator[Any]":
 @contextmanager
 def _input(file: Path | None) -> Iterator[BinaryIO]:
     if file is None:
+        if sys.stdin.isatty() and sys.stderr.isatty():
+            typer.secho("a record per line; Ctrl-D ends", err=True, dim=True)
         yield sys.stdin.buffer
         return
     with open(file, "rb", buffering=0) as stream:

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from varve.cli.readable_values import shown
 
 Advance = Callable[[int], None]
+ShowWork = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class Column:
     show: Callable[[Any], str] = shown
     is_number: bool = False
 
+
+_TEXT_WIDTH_MIN: Final = 12
 
 Columns = Sequence[str | Column]
 Row = Mapping[str, Any]
@@ -73,7 +76,7 @@ class PlainOutput:
 
 
 class PrettyOutput:
-    """A table as wide as the terminal."""
+    """A table as wide as the terminal; where that is too narrow for one, a block for each row."""
 
     def table(self, columns: Columns, rows: Sequence[Row]) -> None:
         from rich.box import SIMPLE_HEAD
@@ -81,14 +84,28 @@ class PrettyOutput:
         from rich.table import Table
         from rich.text import Text
 
-        chosen = _columns(columns)
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold cyan")
+        console, chosen = Console(), _columns(columns)
+        lines = [_cells(chosen, row) for row in rows]
+        if rows and _least_width(chosen, lines) > console.width:
+            for number, row in enumerate(rows):
+                sys.stdout.write("\n" if number else "")
+                self.facts(columns, row)
+            return
+        table = Table(
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+            show_edge=False,
+            padding=(0, 1, 0, 0),  # and the box has another blank: two between columns
+            header_style="bold cyan",
+        )
         for column in chosen:
             justify: Any = "right" if column.is_number else "left"
-            table.add_column(column.name, overflow="fold", justify=justify)
-        for row in rows:
-            table.add_row(*map(Text, _cells(chosen, row)))  # never as markup
-        Console().print(table)
+            table.add_column(
+                column.name, overflow="fold", justify=justify, no_wrap=column.is_number
+            )
+        for line in lines:
+            table.add_row(*map(Text, line))  # never as markup
+        console.print(table)
 
     def facts(self, columns: Columns, row: Row) -> None:
         from rich.console import Console
@@ -97,9 +114,21 @@ class PrettyOutput:
 
         chosen = _columns(columns)
         table = Table.grid(padding=(0, 2))
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_column(overflow="fold")
         for column, cell in zip(chosen, _cells(chosen, row), strict=True):
-            table.add_row(Text(column.name, style="cyan"), Text(cell))
+            table.add_row(Text(column.name), Text(cell))
         Console().print(table)
+
+
+def _least_width(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> int:
+    """How wide a table must be for numbers to stay whole and texts to be readable."""
+    widths = []
+    for index, column in enumerate(columns):
+        natural = max(len(column.name), *(len(line[index]) for line in lines))
+        narrowest = max(len(column.name), _TEXT_WIDTH_MIN)
+        widths.append(natural if column.is_number else min(natural, narrowest))
+    return sum(widths) + 2 * (len(widths) - 1)
 
 
 def _columns(columns: Columns) -> list[Column]:
@@ -145,3 +174,35 @@ def progress_bar(label: str, *, total: int | None, unit: str = "bytes") -> Itera
     ) as bar:
         task = bar.add_task(label, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def work_bar(label: str) -> Iterator[ShowWork]:
+    """As `progress_bar`, for work that someone else does: yields `show(done, total)`, of bytes.
+
+    Nothing is shown before the first call: most work is over by then.
+    """
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(binary_units=True),
+        progress.TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task(label, total=None)
+
+    def show(done: int, total: int | None) -> None:
+        bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield show
+    finally:
+        bar.stop()

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from varve.cli.config_flags import complete_setting
 from varve.cli.stop_signals import StopSignals
+from varve.cli.target import DirectoryTarget, parse_target
+from varve.cli.topic_names import completion_of
+from varve.errors import ConfigError
 
 if TYPE_CHECKING:
     from varve.broker.server import BrokerServer
@@ -28,30 +32,41 @@ _SWITCH_INTERVAL_S: Final = 0.0005
 def serve(
     *,
     directories: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             "--dir",
+            "--at",
             metavar="DIR",
-            help="A data directory; several spread the partitions. [log.dirs]",
+            help="A data directory, made where it is missing; several spread the partitions; "
+            "else ./data. [log.dirs]",
         ),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen on. [host]")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen on; else 127.0.0.1. [host]")
+    ] = None,
     port: Annotated[
-        int | None, typer.Option(help="The port to listen on; 0 for any. [port]")
+        int | None, typer.Option(help="The port to listen on, 0 for any; else 9092. [port]")
     ] = None,
     advertised_host: Annotated[
-        str | None, typer.Option(help="The host clients are told. [advertised.host]")
+        str | None,
+        typer.Option(help="The host clients are told; else the one above. [advertised.host]"),
     ] = None,
     advertised_port: Annotated[
-        int | None, typer.Option(help="The port clients are told. [advertised.port]")
+        int | None,
+        typer.Option(help="The port clients are told; else the one above. [advertised.port]"),
     ] = None,
     durability: Annotated[
         str | None,
-        typer.Option(help="When appends are acknowledged: disk or os. [log.durability]"),
+        typer.Option(
+            autocompletion=completion_of("disk", "os"),
+            help="When appends are acknowledged: disk (the default) or os. [log.durability]",
+        ),
     ] = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option(help="Serve /metrics, /healthz and /readyz here. [metrics.port]"),
+        typer.Option(
+            help="Serve /metrics, /healthz and /readyz here; else not at all. [metrics.port]"
+        ),
     ] = None,
     config_file: Annotated[
         Path | None,
@@ -66,23 +81,39 @@ def serve(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
+            autocompletion=complete_setting,
             help="key=value for any key of `varve config show`; repeatable.",
         ),
     ] = None,
     log_format: Annotated[
-        str | None, typer.Option(help="Reports as text or json. [logger.format]")
+        str | None,
+        typer.Option(
+            autocompletion=completion_of("text", "json"),
+            help="Reports as text or json. [logger.format]",
+        ),
     ] = None,
     log_level: Annotated[
-        str | None, typer.Option(help="debug, info, warning or error. [logger.level]")
+        str | None,
+        typer.Option(
+            autocompletion=completion_of("debug", "info", "warning", "error"),
+            help="debug, info, warning or error. [logger.level]",
+        ),
     ] = None,
 ) -> None:
-    """Serve a data directory to Kafka clients."""
+    """Serve a data directory to Kafka clients.
+
+    \b
+    Examples:
+      varve serve
+      varve serve --at /srv/data --host 0.0.0.0 --advertised-host log.example.org
+      varve serve --durability os --set log.retention.ms=7d --metrics-port 9600
+    """
     from varve.settings import load_settings
 
     flags = _flags(
         assignments or [],
         {
-            "log.dirs": ("--dir", [str(path) for path in directories] if directories else None),
+            "log.dirs": ("--dir", _data_directories(directories)),
             "host": ("--host", host),
             "port": ("--port", port),
             "advertised.host": ("--advertised-host", advertised_host),
@@ -94,6 +125,17 @@ def serve(
         },
     )
     run_broker(load_settings(file=config_file, flags=flags))
+
+
+def _data_directories(texts: Sequence[str] | None) -> list[str] | None:
+    """The directories that were named; an address is none."""
+    found: list[str] = []
+    for text in texts or ():
+        target = parse_target(text, may_be_new=True)
+        if not isinstance(target, DirectoryTarget):
+            raise ConfigError("--dir", text, "is an address: a directory is served on --port")
+        found += target.paths
+    return found or None
 
 
 def _flags(texts: Sequence[str], given: dict[str, tuple[str, object | None]]) -> "list[Assignment]":

@@ -9,13 +9,16 @@ from varve.cli.spark_run import (
     DryRunOption,
     JsonOption,
     MasterOption,
+    SourceAtOption,
+    StoreAtOption,
     run_job,
     source_paths,
+    spark_packages,
     store_paths,
 )
-from varve.cli.spark_transfer import export, ingest, materialize, replay
-from varve.cli.target import AtOption
-from varve.cli.topic_names import complete_topic
+from varve.cli.spark_topics import ingest, replay
+from varve.cli.spark_transfer import export, materialize
+from varve.cli.topic_names import TopicsArgument, complete_topic
 from varve.cli.usage_error import UsageError
 
 spark_app = typer.Typer(
@@ -25,7 +28,12 @@ spark_app = typer.Typer(
 
 TopicArguments = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[TOPIC]...", autocompletion=complete_topic, show_default=False),
+    typer.Argument(
+        metavar="TOPIC",
+        autocompletion=complete_topic,
+        show_default=False,
+        help="Their names; else all.",
+    ),
 ]
 
 
@@ -38,7 +46,7 @@ def spark() -> None:
 def compact(
     topics: TopicArguments = None,
     *,
-    at: AtOption = None,
+    at: StoreAtOption = None,
     if_due: Annotated[
         bool, typer.Option("--if-due", help="Only logs that the store's own cleaner would compact.")
     ] = False,
@@ -57,8 +65,14 @@ def compact(
 
     All compacted topics when none is named. A broker that runs on the directory goes on meanwhile
     and puts the result in place itself.
+
+    \b
+    Examples:
+      varve spark compact accounts --at /srv/data
+      varve spark compact --if-due --master spark://host:7077
     """
-    from varve.spark.jobs.compact import CompactOptions, run_compact
+    with spark_packages("compact"):  # it works with Arrow on this side too
+        from varve.spark.jobs.compact import CompactOptions, run_compact
     from varve.spark.jobs.compact_plan import CompactionScope
 
     if if_due and force:
@@ -85,7 +99,7 @@ def compact(
 def verify(
     topics: TopicArguments = None,
     *,
-    at: AtOption = None,
+    at: SourceAtOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     dry_run: DryRunOption = False,
@@ -94,6 +108,11 @@ def verify(
     """Check every batch, record and index of a store or an archive.
 
     All topics when none is named. Ends with exit code 1 when something is wrong.
+
+    \b
+    Examples:
+      varve spark verify --at /srv/data
+      varve spark verify orders --at s3://bucket/prefix --json
     """
     from varve.spark.jobs.verify import VerifyOptions, run_verify
 
@@ -110,15 +129,20 @@ def verify(
 
 @spark_app.command("stats")
 def stats(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", autocompletion=complete_topic)],
+    topics: TopicsArgument,
     *,
-    at: AtOption = None,
+    at: SourceAtOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Count records, bytes, keys, duplicates and late records, by partition and hour."""
+    """Count records, bytes, keys, duplicates and late records, by partition and hour.
+
+    \b
+    Examples:
+      varve spark stats orders payments
+    """
     from varve.spark.jobs.stats import StatsOptions, run_stats
 
     options = StatsOptions(paths=source_paths(at), topics=tuple(topics), is_dry_run=dry_run)

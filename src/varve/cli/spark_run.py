@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import typer
 
 from varve.cli.render import Column, output_for
-from varve.cli.target import BrokerTarget, parse_target
+from varve.cli.target import AT_VARIABLE, BrokerTarget, parse_target
 from varve.errors import ConfigError, VarveError
 
 if TYPE_CHECKING:
@@ -21,6 +21,21 @@ if TYPE_CHECKING:
     from varve.spark.jobs.job_progress import Report, Step
     from varve.spark.jobs.job_report import JobReport
 
+SourceAtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="DIR|URL",
+        envvar=AT_VARIABLE,
+        help="A data directory, ours or Kafka's, or an archive's URL; else ./data.",
+    ),
+]
+StoreAtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at", metavar="DIR", envvar=AT_VARIABLE, help="The store's data directory; else ./data."
+    ),
+]
 MasterOption = Annotated[
     str | None,
     typer.Option(
@@ -69,14 +84,22 @@ def run_job(
 
 
 @contextmanager
+def spark_packages(name: str) -> Iterator[None]:
+    """Say what to install where an import inside fails."""
+    try:
+        yield
+    except ImportError as error:
+        rule = f"needs Spark: pip install 'varve[spark]' ({error})"
+        raise ConfigError("varve spark", name, rule) from error
+
+
+@contextmanager
 def _session(
     name: str, master: str | None, settings: Mapping[str, str]
 ) -> Iterator["SparkSession"]:
     """A session, stopped in the end unless someone else had made it."""
-    try:
+    with spark_packages(name):
         from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise ConfigError("varve spark", name, "needs Spark: pip install 'varve[spark]'") from error
     from varve.spark.spark_session import session
 
     is_ours = SparkSession.getActiveSession() is None

@@ -9,7 +9,7 @@ from varve.cli.config_flags import ConfigOption, parse_config, shown_config
 from varve.cli.readable_values import shown_bytes, shown_count
 from varve.cli.render import Column, output_for
 from varve.cli.target import AtOption, parse_target
-from varve.cli.topic_names import complete_topic
+from varve.cli.topic_names import TopicArgument, TopicsArgument, complete_partition
 
 if TYPE_CHECKING:
     from varve.cli.backend import Backend, PartitionFacts, TopicFacts
@@ -18,7 +18,6 @@ topics_app = typer.Typer(
     help="Topics: list, create, describe, alter, trim, delete.", no_args_is_help=True
 )
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic)]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -79,10 +78,18 @@ def list_topics(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the topics: partitions, records, bytes, and what was set for each."""
+    """List the topics: partitions, records, bytes, and what was set for each.
+
+    \b
+    Examples:
+      varve topics list
+      varve topics list --at localhost:9092 --json
+    """
     with _opened(at) as backend:
         found = backend.topics(include_internal=include_internal)
     output_for(as_json=as_json).table(_LIST_COLUMNS, [_topic_row(topic) for topic in found])
+    if not found and not as_json:
+        _say("there are no topics yet: `varve topics create NAME` makes one")
 
 
 @topics_app.command("describe")
@@ -95,7 +102,13 @@ def describe_topic(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe a topic: partitions, offsets, bytes, durability, what was set for it."""
+    """Describe a topic: partitions, offsets, bytes, durability, what was set for it.
+
+    \b
+    Examples:
+      varve topics describe orders
+      varve topics describe orders --config --at localhost:9092
+    """
     with _opened(at) as backend:
         facts = backend.topic(topic)
     output = output_for(as_json=as_json)
@@ -150,7 +163,7 @@ def _partition_row(partition: "PartitionFacts") -> dict[str, Any]:
 
 @topics_app.command("create")
 def create_topics(
-    topic: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or several names.")],
+    topic: Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or several names.")],
     *,
     at: AtOption = None,
     partitions: Annotated[
@@ -161,8 +174,15 @@ def create_topics(
     if_missing: Annotated[
         bool, typer.Option("--if-not-exists", help="Leave a topic that is there as it is.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Create topics. A data directory that is not there yet is created too."""
+    """Create topics. A data directory that is not there yet is created too.
+
+    \b
+    Examples:
+      varve topics create orders --partitions 3
+      varve topics create accounts -c cleanup.policy=compact -c key.index=true
+    """
     from varve.errors import TopicExistsError
 
     keys = parse_config(config)
@@ -173,9 +193,12 @@ def create_topics(
             except TopicExistsError:
                 if not if_missing:
                     raise
-                _say(f"topic {name} is there already")
+                row = {"topic": name, "is_created": False}
+                _tell(f"topic {name} is there already", row, as_json=as_json)
                 continue
-            _say(f"created topic {name} with {count} partition{'s' if count > 1 else ''}")
+            row = {"topic": name, "is_created": True, "partitions": count}
+            text = f"created topic {name} with {count} partition{'s' if count > 1 else ''}"
+            _tell(text, row, as_json=as_json)
 
 
 @topics_app.command("alter")
@@ -191,8 +214,15 @@ def alter_topic(
         list[str] | None,
         typer.Option("--unset", "-u", metavar="KEY", help="Back to the default; repeatable."),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Set keys of a topic, take them back to the default, or add partitions."""
+    """Set keys of a topic, take them back to the default, or add partitions.
+
+    \b
+    Examples:
+      varve topics alter orders -c retention.ms=7d -c segment.bytes=64MiB
+      varve topics alter orders --unset retention.ms --partitions 6
+    """
     from varve.cli.usage_error import UsageError
     from varve.errors import ConfigError
 
@@ -211,19 +241,28 @@ def alter_topic(
             )
         grows = partitions is not None and partitions > now
         backend.alter_topic(topic, partitions=partitions if grows else None, config=changes)
-    _say(f"altered topic {topic}")
+    count = partitions if grows else now
+    row = {"topic": topic, "partitions": count, "config": changes}
+    _tell(f"altered topic {topic}", row, as_json=as_json)
     if grows:
         _say("keys may go to other partitions from here on")
 
 
 @topics_app.command("delete")
 def delete_topics(
-    topic: Annotated[list[str], typer.Argument(metavar="TOPIC...", autocompletion=complete_topic)],
+    topic: TopicsArgument,
     *,
     at: AtOption = None,
     yes: YesOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Delete topics with all their records."""
+    """Delete topics with all their records.
+
+    \b
+    Examples:
+      varve topics delete orders
+      varve topics delete orders payments --yes
+    """
     from varve.cli.assent import require_assent
 
     with _opened(at) as backend:
@@ -236,7 +275,8 @@ def delete_topics(
                 is_given=yes,
             )
             backend.delete_topic(found.name)
-            _say(f"deleted topic {found.name}")
+            deleted = {key: row[key] for key in ("topic", "id", "partitions", "records", "bytes")}
+            _tell(f"deleted topic {found.name}", deleted, as_json=as_json)
 
 
 @topics_app.command("trim")
@@ -254,7 +294,13 @@ def trim_topic(
     at: AtOption = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; repeatable."),
+        typer.Option(
+            "--partition",
+            "-p",
+            min=0,
+            autocompletion=complete_partition,
+            help="Only this one; repeatable.",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")
@@ -262,7 +308,13 @@ def trim_topic(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete the records of a topic before an offset or a time."""
+    """Delete the records of a topic before an offset or a time.
+
+    \b
+    Examples:
+      varve topics trim orders --before -7d --dry-run
+      varve topics trim orders --before 4200 --partition 0 --yes
+    """
     from varve.cli.assent import require_assent
     from varve.cli.log_position import parse_position
     from varve.cli.record_stream import resolve_position
@@ -301,6 +353,14 @@ def _note_starts(rows: list[dict[str, Any]], starts: Mapping[int, int]) -> None:
     for row in rows:
         row["start_offset"] = starts.get(row["partition"], row["start_offset"])
         row["deleted"] = row["start_offset"] - row["was"]
+
+
+def _tell(text: str, row: Mapping[str, Any], *, as_json: bool) -> None:
+    """What was done: a line for people, an object for programs."""
+    if as_json:
+        output_for(as_json=True).facts((), row)
+    else:
+        _say(text)
 
 
 def _say(text: str) -> None:

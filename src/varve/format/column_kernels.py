@@ -117,6 +117,23 @@ def _murmur2(
     return cython.cast(cython.uint, value)
 
 
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _crc32(
+    data: cython.const[cython.uchar][::1],
+    start: cython.Py_ssize_t,
+    size: cython.Py_ssize_t,
+    table: cython.const[cython.uint][::1],
+) -> cython.uint:
+    """zlib's CRC-32 of a part of `data`; the caller has checked that it is there."""
+    at: cython.Py_ssize_t
+    crc: cython.uint = cython.cast(cython.uint, _MASK32)
+    for at in range(start, start + size):
+        crc = table[(crc ^ data[at]) & 0xFF] ^ (crc >> 8)
+    return crc ^ cython.cast(cython.uint, _MASK32)
+
+
 def choose_places(
     keys: cython.const[cython.longlong][::1],
     key_data: cython.const[cython.uchar][::1],
@@ -126,14 +143,18 @@ def choose_places(
     partition_counts: cython.const[cython.longlong][::1],
     turn: cython.longlong,
     rows_per_turn: cython.longlong,
+    crc_table: cython.const[cython.uint][::1],
     places: cython.int[::1],
 ) -> tuple:
     """Choose a place for each row: the topic's first place, and its partition behind that.
 
-    The partition is `given`, where that is not negative; else that of the key's murmur2, as in
-    Java's clients; else, without a key, partitions take turns of `rows_per_turn` rows. `keys` are
-    spans; `keys`, `given` and `topics` may be empty: no keys, none given, all of topic 0. Every
-    given partition must be smaller than its topic's count.
+    The partition is `given`, where that is not negative; else that of the key's hash; else,
+    without a key, partitions take turns of `rows_per_turn` rows. `keys` are spans; `keys`, `given`
+    and `topics` may be empty: no keys, none given, all of topic 0. Every given partition must be
+    smaller than its topic's count.
+
+    The hash is murmur2, as in Java's clients, where `crc_table` is empty. Else it is the table of
+    CRC-32, and that is the hash, as librdkafka has it by default: an empty key is then none.
 
     Returns (the next turn, the first row with a partition that its topic does not have, or -1).
     """
@@ -148,8 +169,11 @@ def choose_places(
     has_topics: cython.bint = len(topics) > 0
     known: cython.Py_ssize_t = len(partition_counts)
     data_size: cython.Py_ssize_t = len(key_data)
+    has_crc: cython.bint = len(crc_table) > 0
+    size_min: cython.longlong = 1 if has_crc else 0
     if (
         (has_keys and 2 * count > len(keys))
+        or (has_crc and len(crc_table) < 256)
         or (has_given and count > len(given))
         or (has_topics and count > len(topics))
         or known < 1
@@ -170,14 +194,20 @@ def choose_places(
                 chosen = given[row]
             elif partitions < 1:
                 chosen = partitions
-            elif has_keys and keys[2 * row + 1] >= 0:
+            elif has_keys and keys[2 * row + 1] >= size_min:
                 if keys[2 * row] < 0 or keys[2 * row + 1] > data_size - keys[2 * row]:
                     bad = row
                     break
-                chosen = cython.cast(
-                    cython.longlong,
-                    (_murmur2(key_data, keys[2 * row], keys[2 * row + 1]) & _POSITIVE),
-                )
+                if has_crc:
+                    chosen = cython.cast(
+                        cython.longlong,
+                        _crc32(key_data, keys[2 * row], keys[2 * row + 1], crc_table),
+                    )
+                else:
+                    chosen = cython.cast(
+                        cython.longlong,
+                        (_murmur2(key_data, keys[2 * row], keys[2 * row + 1]) & _POSITIVE),
+                    )
                 chosen = chosen % partitions
             else:
                 chosen = (turn // rows_per_turn) % partitions

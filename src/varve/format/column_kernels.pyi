@@ -18,6 +18,7 @@ def choose_places(
     partition_counts: _Words,
     turn: int,
     rows_per_turn: int,
+    crc_table: _Words,
     places: _Words,
 ) -> tuple[int, int]: ...
 def order_by_place(places: _Words, starts: _Words, rows: _Words) -> None: ...

@@ -29,13 +29,15 @@ from a log file of another size, it is made again.
 
 import struct
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import crc32c
 
 from varve.errors import ChecksumMismatchError, FormatError, TruncatedInputError
 from varve.format import key_hashes
 from varve.quantities import FilePosition
+
+BytesLike = bytes | bytearray | memoryview
 
 HEADER: Final = struct.Struct(">8sQQ4xI")
 HEADER_SIZE: Final = 32
@@ -67,23 +69,59 @@ def encode_pages(entries: bytes | bytearray | memoryview) -> bytes:
     return bytes(pages)
 
 
+class KeyIndexHeader(NamedTuple):
+    """What a key index was made from, and how much follows."""
+
+    log_size: int
+    entry_count: int
+
+    @property
+    def page_count(self) -> int:
+        return -(-self.entry_count // ENTRIES_PER_PAGE)
+
+    @property
+    def file_size(self) -> int:
+        return HEADER_SIZE + self.page_count * _PAGE_CRC_SIZE + self.entry_count * ENTRY_SIZE
+
+
+def decode_header(data: BytesLike) -> KeyIndexHeader:
+    """The first 32 bytes."""
+    if len(data) < HEADER_SIZE:
+        raise TruncatedInputError("key index header", needed=HEADER_SIZE, got=len(data))
+    magic, log_size, entry_count, stored = HEADER.unpack_from(data)
+    computed = crc32c.crc32c(data[:_CRC_POSITION])
+    if magic != _MAGIC:
+        raise FormatError(f"not a key index of this version: it begins with {magic!r}")
+    if stored != computed:
+        raise ChecksumMismatchError(stored=stored, computed=computed, position=_CRC_POSITION)
+    return KeyIndexHeader(log_size, entry_count)
+
+
+def decode_page(page: BytesLike, position: int) -> memoryview:
+    """The entries of a page, verified; `position` is where it lies in the file."""
+    entries = memoryview(page)[_PAGE_CRC_SIZE:]
+    stored = int.from_bytes(page[:_PAGE_CRC_SIZE], "big")
+    computed = crc32c.crc32c(entries)
+    if stored != computed:
+        raise ChecksumMismatchError(stored=stored, computed=computed, position=position)
+    if len(entries) % ENTRY_SIZE:
+        got = len(entries) % ENTRY_SIZE
+        raise TruncatedInputError(
+            "entry of a key index", needed=ENTRY_SIZE, got=got, position=position
+        )
+    return entries
+
+
 class KeyIndexPages:
     """A key index as bytes. Raises `FormatError` where it is not what it claims."""
 
     def __init__(self, data: memoryview) -> None:
-        if len(data) < HEADER_SIZE:
-            raise TruncatedInputError("key index header", needed=HEADER_SIZE, got=len(data))
-        magic, self.log_size, self.entry_count, stored = HEADER.unpack_from(data)
-        computed = crc32c.crc32c(data[:_CRC_POSITION])
-        if magic != _MAGIC:
-            raise FormatError(f"not a key index of this version: it begins with {magic!r}")
-        if stored != computed:
-            raise ChecksumMismatchError(stored=stored, computed=computed, position=_CRC_POSITION)
+        header = decode_header(data)
+        self.log_size, self.entry_count = header
         self._data = data
-        self._pages = -(-self.entry_count // ENTRIES_PER_PAGE)
-        needed = HEADER_SIZE + self._pages * _PAGE_CRC_SIZE + self.entry_count * ENTRY_SIZE
-        if len(data) != needed:
-            raise TruncatedInputError("key index", needed=needed, got=len(data))
+        self._pages = header.page_count
+        if len(data) != header.file_size:
+            raise TruncatedInputError("key index", needed=header.file_size, got=len(data))
 
     def batches_of(self, key: bytes) -> Iterator[FilePosition]:
         """Positions of the batches that may hold `key`, in order."""
@@ -97,6 +135,11 @@ class KeyIndexPages:
                     return
                 yield FilePosition(int.from_bytes(self._data[at + 8 : at + 12], "big"))
             page += 1
+
+    def check(self) -> None:
+        """Look at every page, where a search looks at a few; raises as they do."""
+        for page in range(self._pages):
+            self._entries(page)
 
     def _first_page(self, wanted: int) -> int:
         """The last page that begins with a smaller hash; the first one when none does.
@@ -119,12 +162,8 @@ class KeyIndexPages:
     def _entries(self, page: int) -> tuple[int, int]:
         """Where the entries of a page begin and how many there are; verified."""
         at = HEADER_SIZE + page * PAGE_SIZE
-        end = min(at + PAGE_SIZE, len(self._data))
-        stored = int.from_bytes(self._data[at : at + _PAGE_CRC_SIZE], "big")
-        computed = crc32c.crc32c(self._data[at + _PAGE_CRC_SIZE : end])
-        if stored != computed:
-            raise ChecksumMismatchError(stored=stored, computed=computed, position=at)
-        return at + _PAGE_CRC_SIZE, (end - at - _PAGE_CRC_SIZE) // ENTRY_SIZE
+        entries = decode_page(self._data[at : at + PAGE_SIZE], at)
+        return at + _PAGE_CRC_SIZE, len(entries) // ENTRY_SIZE
 
     def _hash_at(self, at: int) -> int:
         return int.from_bytes(self._data[at : at + 8], "big")

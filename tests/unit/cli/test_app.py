@@ -1,6 +1,7 @@
 """The command line: what it prints where, and how it ends."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -137,3 +138,56 @@ def test_nothing_heavy_is_imported_for_help() -> None:
     )
 
     assert result.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["config show", "config show --json", "doctor --at localhost:1", "topics --help"]
+)
+def test_that_nobody_reads_on_is_no_failure(command: str) -> None:
+    varve_command = f"{shlex.quote(sys.executable)} -m varve {command}"
+
+    done = subprocess.run(
+        ["bash", "-c", f"{varve_command} | true; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "0\n"
+    assert done.stderr == ""
+
+
+def test_a_closed_standard_output_is_no_failure() -> None:
+    varve_command = f"{shlex.quote(sys.executable)} -m varve config show"
+
+    done = subprocess.run(
+        ["bash", "-c", f"{varve_command} >&-"], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_empty_answer_is_explained_to_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("config", "show", "no.such.key") == 0
+
+    assert capsys.readouterr().err == "none of the keys contains 'no.such.key'\n"
+
+
+def test_groups_of_commands_list_them_with_the_whole_of_their_first_paragraph(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("topics", "--help") == 0
+
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Create topics. A data directory that is not there yet is created too." in text
+    assert "..." not in text.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("option", ["--dir", "--at"])
+def test_an_address_is_not_taken_for_a_directory_to_serve(
+    option: str, workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("serve", option, "localhost:9092") == 2
+
+    assert "is an address: a directory is served on --port" in capsys.readouterr().err
+    assert list(workplace.iterdir()) == []

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from varve.cli.render import JsonOutput, PlainOutput, PrettyOutput, output_for
+from varve.cli.render import Column, JsonOutput, PlainOutput, PrettyOutput, output_for
 
 COLUMNS = ("key", "value")
 ROWS = [
@@ -36,3 +36,43 @@ def test_a_pretty_table_shows_text_as_it_is(capsys: pytest.CaptureFixture[str]) 
 def test_a_pipe_gets_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert isinstance(output_for(as_json=False), PlainOutput)
     assert isinstance(output_for(as_json=True), JsonOutput)
+
+
+NUMBERS = (
+    "topic",
+    Column(name="records", is_number=True),
+    Column(name="end_offset", is_number=True),
+    "config",
+)
+
+
+def test_a_terminal_that_is_too_narrow_for_a_table_gets_a_block_for_each_row(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    rows = [
+        {"topic": "a" * 40, "records": 1234567, "end_offset": 1, "config": "-"},
+        {"topic": "b", "records": 2, "end_offset": 2, "config": "-"},
+    ]
+
+    PrettyOutput().table(NUMBERS, rows)
+
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0].startswith("topic       aaa")
+    assert "records     1234567" in lines
+    assert "".join(lines).count("a") == 40
+    assert lines.count("") == 1
+
+
+def test_numbers_are_never_broken(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    row = {"topic": "t" * 50, "records": 1234567, "end_offset": 7654321, "config": "c" * 50}
+
+    PrettyOutput().table(NUMBERS, [row])
+
+    out = capsys.readouterr().out
+    assert "1234567" in out
+    assert "7654321" in out
+    assert out.count("t") >= 50

@@ -112,4 +112,4 @@ def test_a_broker_that_does_not_answer_is_told_in_one_line(
     ran = cli(*command, "--at", "127.0.0.1:1")
 
     assert ran.code == 1
-    assert ran.err == "varve: no broker answers at 127.0.0.1:1: Connection refused\n"
+    assert ran.err.startswith("varve: no broker answers at 127.0.0.1:1: Connection refused; is")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from array import array
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -248,6 +250,7 @@ def choose(
     counts: list[int],
     turn: int = 0,
     rows_per_turn: int = 2,
+    crc_table: Sequence[int] = (),
 ) -> tuple[list[int], int, int]:
     columns = RecordColumns.of(
         value=pa.array([b""] * len(keys)), key=pa.array(keys, pa.binary()), now_ms=NOW
@@ -263,6 +266,7 @@ def choose(
         array("q", counts),
         turn,
         rows_per_turn,
+        array("I", crc_table),
         places,
     )
     return places.tolist(), after, bad
@@ -276,6 +280,30 @@ def test_keys_choose_partitions_as_every_kafka_client_by_default() -> None:
 
     assert bad == -1
     assert places == [(kernels.murmur2(key or b"") & 0x7FFFFFFF) % 7 for key in keys]
+
+
+def crc_of_zlib() -> list[int]:
+    """The table of CRC-32, by its polynomial."""
+    table = list(range(256))
+    for _ in range(8):
+        table = [word >> 1 ^ (0xEDB88320 if word & 1 else 0) for word in table]
+    return table
+
+
+def test_with_a_table_of_crc_32_keys_choose_partitions_as_librdkafka_does_by_default() -> None:
+    rng = Random(2)
+    keys: list[bytes | None] = [rng.randbytes(rng.randrange(1, 20)) for _ in range(500)]
+
+    places, turn, bad = choose([*keys, b"", None], counts=[7], turn=4, crc_table=crc_of_zlib())
+
+    assert bad == -1
+    assert places == [*(zlib.crc32(key or b"") % 7 for key in keys), 2, 2]
+    assert turn == 6
+
+
+def test_a_table_that_is_too_small_is_refused() -> None:
+    with pytest.raises(IndexError):
+        choose([b"key"], counts=[2], crc_table=[0] * 255)
 
 
 def test_rows_without_a_key_take_turns() -> None:

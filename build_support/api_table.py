@@ -1,0 +1,70 @@
+"""Which of Kafka's APIs a broker serves, and what the others would be for: docs/protocol.md.
+
+All APIs there are come from `kio`, which has them from Kafka's own definitions. One that is
+neither served nor said to be missing is an error: whoever takes up a newer `kio` has to say.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
+
+from varve.protocol.api_catalog import API_CATALOG
+
+UNSERVED = {
+    "transactions": (24, 25, 26, 28, 61, 65, 66),
+    "passwords, permissions, delegation tokens": (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),
+    "quotas": (48, 49),
+    "replicas: moving them, electing leaders": (34, 43, 45),
+    "share groups": (76, 77, 78, 79, 90, 91, 92),
+    "groups of Kafka Streams": (88, 89),
+    "clients that report their own metrics": (71, 72),
+    "a cluster: features, its quorum, its brokers": (55, 57, 64, 80, 81),
+}
+# These never come from a client.
+BETWEEN_BROKERS = {27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87}
+
+
+def api_table() -> str:
+    rows = [
+        f"| {int(api.key)} | {api.name} | {api.min_version} to {api.max_version} |"
+        for api in API_CATALOG.values()
+    ]
+    return "\n".join(["| key | API | versions |", "|---|---|---|", *rows, ""])
+
+
+def unserved_table() -> str:
+    names = kafka_apis()
+    missing = {key for keys in UNSERVED.values() for key in keys}
+    served = {int(api.key) for api in API_CATALOG.values()}
+    for key, name in names.items():
+        if (key in served) + (key in missing) + (key in BETWEEN_BROKERS) != 1:
+            raise LookupError(f"build_support/api_table.py must place {name} ({key}) once")
+    rows = [
+        f"| {what} | {', '.join(f'{names[key]} ({key})' for key in keys)} |"
+        for what, keys in UNSERVED.items()
+    ]
+    return "\n".join(["| for | APIs |", "|---|---|", *rows, ""])
+
+
+def kafka_apis() -> dict[int, str]:
+    """The name of each API by its key."""
+    import kio.schema
+
+    names: dict[int, str] = {}
+    for message in pkgutil.iter_modules(kio.schema.__path__, "kio.schema."):
+        if not message.ispkg:
+            continue
+        versions = list(pkgutil.iter_modules(importlib.import_module(message.name).__path__))
+        request = f"{message.name}.{versions[-1].name}.request"
+        if importlib.util.find_spec(request) is None:
+            continue
+        for name, kind in vars(importlib.import_module(request)).items():
+            if name.endswith("Request") and hasattr(kind, "__api_key__"):
+                names[int(kind.__api_key__)] = name.removesuffix("Request")
+    return dict(sorted(names.items()))

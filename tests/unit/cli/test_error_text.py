@@ -1,0 +1,67 @@
+"""What a failed command says, in one line."""
+
+import errno
+import os
+
+import pytest
+
+from varve.cli.error_text import error_text
+from varve.errors import (
+    BrokerUnreachableError,
+    DirectoryLockedError,
+    LogClosedError,
+    TopicExistsError,
+    UnknownTopicError,
+    VarveError,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            UnknownTopicError("ordres"),
+            "no topic named 'ordres'; `varve topics list` shows which there are",
+        ),
+        (
+            TopicExistsError("orders"),
+            "topic 'orders' already exists; "
+            "choose another name, or `varve topics create --if-not-exists`",
+        ),
+        (
+            BrokerUnreachableError("localhost:1", "Connection refused"),
+            "no broker answers at localhost:1: Connection refused; "
+            "is it started (`varve serve`), and is the address right?",
+        ),
+        (
+            DirectoryLockedError("data", "pid 7"),
+            "data is in use by pid 7: stop it, or ask it by its address",
+        ),
+        (
+            PermissionError(errno.EACCES, os.strerror(errno.EACCES), "data/.lock"),
+            "data/.lock: Permission denied; run as the user who owns it",
+        ),
+        (
+            OSError(errno.EXDEV, os.strerror(errno.EXDEV), "a", None, "b"),
+            "a to b: Invalid cross-device link",
+        ),
+        (OSError(errno.EIO, os.strerror(errno.EIO)), "Input/output error"),
+        (OSError("just so"), "just so"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_it_says_what_was_wrong_and_what_to_do(error: VarveError | OSError, text: str) -> None:
+    assert error_text(error) == text
+
+
+def test_notes_stand_between_the_two() -> None:
+    error = UnknownTopicError("x")
+    error.add_note("while appending line 3")
+
+    assert "'x'; while appending line 3; `varve" in error_text(error)
+
+
+def test_an_error_that_says_it_all_is_left_as_it_is() -> None:
+    error = LogClosedError("orders-0")
+
+    assert error_text(error) == str(error)

@@ -1,0 +1,83 @@
+"""What someone meets who tries commands for the first time."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fakes.command_line import CommandLine
+from varve.cli.app import COMMANDS
+
+
+def test_an_empty_store_says_how_to_go_on(on_target: CommandLine) -> None:
+    topics = on_target.ok("topics", "list")
+    groups = on_target.ok("groups", "list")
+
+    assert topics.err == "there are no topics yet: `varve topics create NAME` makes one\n"
+    assert groups.err == "no group has committed anything yet\n"
+
+
+def test_programs_are_told_nothing_of_what_is_not_there(on_target: CommandLine) -> None:
+    ran = on_target.ok("topics", "list", "--json")
+
+    assert (ran.out, ran.err) == ("", "")
+
+
+def test_from_nothing_to_records(cli: CommandLine, tmp_path: Path) -> None:
+    at = ("--at", str(tmp_path / "data"))
+
+    cli.ok("topics", "create", "orders", *at)
+    cli.ok("produce", "orders", "-q", *at, stdin=b"one\ntwo\n")
+
+    assert cli.ok("consume", "orders", *at).lines == ["one", "two"]
+
+
+def test_programs_are_told_what_was_done(on_target: CommandLine) -> None:
+    [created, other] = on_target.ok("topics", "create", "a", "b", "-p", "2", "--json").objects
+    [there] = on_target.ok("topics", "create", "a", "--if-not-exists", "--json").objects
+    [altered] = on_target.ok(
+        "topics", "alter", "a", "-p", "3", "-c", "retention.ms=1d", "--json"
+    ).objects
+    on_target.ok("groups", "reset", "g", "--to", "earliest", "--topic", "a:0", "--execute")
+    [forgotten] = on_target.ok("groups", "delete", "g", "--yes", "--json").objects
+    [deleted] = on_target.ok("topics", "delete", "a", "--yes", "--json").objects
+
+    assert created == {"topic": "a", "is_created": True, "partitions": 2}
+    assert other["topic"] == "b"
+    assert there == {"topic": "a", "is_created": False}
+    assert altered == {"topic": "a", "partitions": 3, "config": {"retention.ms": "1d"}}
+    assert forgotten == {"group": "g", "partitions": 1}
+    assert (deleted["topic"], deleted["partitions"], deleted["records"]) == ("a", 3, 0)
+
+
+def test_a_pipe_is_not_told_how_to_end_the_input(cli: CommandLine, tmp_path: Path) -> None:
+    cli.ok("topics", "create", "orders", "--at", str(tmp_path / "data"))
+
+    ran = cli.ok("produce", "orders", "-q", "--at", str(tmp_path / "data"), stdin=b"one\n")
+
+    assert ran.err == ""
+
+
+@pytest.mark.parametrize("at", ["nowhere", "localhost", "http://localhost:9092", ""])
+@pytest.mark.parametrize("command", [["topics", "list"], ["consume", "orders"], ["groups", "list"]])
+def test_a_target_that_is_none_is_told_with_an_example(
+    cli: CommandLine, at: str, command: list[str]
+) -> None:
+    ran = cli(*command, "--at", at)
+
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+    assert re.search(r"host:port|localhost:9092", ran.err)
+
+
+@pytest.mark.parametrize("name", [place.name for place in COMMANDS])
+@pytest.mark.parametrize("columns", ["40", "200"])
+def test_help_fits_any_terminal(
+    cli: CommandLine, name: str, columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+
+    ran = cli.ok(name, "--help")
+
+    assert ran.lines[0].startswith(f"Usage: varve {name}")
+    assert "\b" not in ran.out
