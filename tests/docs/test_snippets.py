@@ -1,7 +1,9 @@
-"""The documents do what they say: their Python blocks run, and the demonstration holds.
+"""The documents do what they say: their blocks run, and the demonstration holds.
 
 A block opened by three backticks and `python` is run; with `no-run` behind it, it is only
-compiled. The blocks of one document run in order, in one namespace and in an empty directory.
+compiled. One opened by `sh run` is run by a shell. The blocks of one document run in order, in one
+namespace and in a directory that is empty at first. `broker` behind it says that a broker serves
+`data` in there meanwhile, at the address that the block calls localhost:9092.
 """
 
 from __future__ import annotations
@@ -10,14 +12,23 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+import varve
+
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "examples" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 LINE_CHARS_MAX = 80
+ADDRESS = "localhost:9092"
 
 _FENCE = re.compile(r"^```(\S*)[ \t]*(.*?)[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -26,53 +37,94 @@ _SOURCE_FILE = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.py)`")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A Python block; `line` is that of its first line of code."""
+    """A block of code; `line` is that of its first line, `words` follow its language."""
 
     line: int
     code: str
-    is_run: bool
+    language: str
+    words: frozenset[str]
+
+    @property
+    def is_run(self) -> bool:
+        return "no-run" not in self.words
 
 
-def python_blocks(document: Path) -> list[Block]:
+def code_blocks(document: Path) -> list[Block]:
+    """Those of Python, and those for a shell that say that they run."""
     text = document.read_text(encoding="utf-8")
-    return [
+    blocks = [
         Block(
             line=text.count("\n", 0, found.start(3)) + 1,
             code=found[3],
-            is_run="no-run" not in found[2].split(),
+            language=found[1],
+            words=frozenset(found[2].split()),
         )
         for found in _FENCE.finditer(text)
-        if found[1] == "python"
     ]
+    return [
+        block
+        for block in blocks
+        if block.language == "python" or (block.language == "sh" and "run" in block.words)
+    ]
+
+
+def python_blocks(document: Path) -> list[Block]:
+    return [block for block in code_blocks(document) if block.language == "python"]
 
 
 def name_of(document: Path) -> str:
     return document.relative_to(ROOT).as_posix()
 
 
-# The one about Spark runs in a process of its own: see `test_spark_document`.
-SPARK_DOCUMENT = ROOT / "docs" / "spark.md"
+# Those about Spark run in processes of their own: see `test_spark_document`.
+SPARK_DOCUMENTS = [ROOT / "docs" / "spark.md", ROOT / "docs" / "quickstart" / "spark.md"]
 WITH_CODE = [
-    document for document in DOCUMENTS if document != SPARK_DOCUMENT and python_blocks(document)
+    document for document in DOCUMENTS if document not in SPARK_DOCUMENTS and code_blocks(document)
 ]
 
 
 @pytest.mark.parametrize("document", WITH_CODE, ids=name_of)
-def test_the_python_blocks_of_a_document_run(
+def test_the_blocks_of_a_document_run(
     document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
 
-    for block in python_blocks(document):
-        # Blank lines in front give an error the line number it has in the document.
-        code = compile("\n" * (block.line - 1) + block.code, name_of(document), "exec")
-        if block.is_run:
-            exec(code, namespace)
+    for block in code_blocks(document):
+        with varve.Broker("data") if "broker" in block.words else nullcontext() as broker:
+            address = ADDRESS if broker is None else broker.bootstrap_servers
+            run_block(document, block, block.code.replace(ADDRESS, address), namespace)
+
+
+def run_block(document: Path, block: Block, code: str, namespace: dict[str, object]) -> None:
+    if block.language == "sh":
+        commands = Path(sys.executable).parent
+        environment = os.environ | {"PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
+        finished = subprocess.run(
+            ["sh", "-euc", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert finished.returncode == 0, f"{name_of(document)}:{block.line}: {finished.stderr}"
+        return
+    # Blank lines in front give an error the line number it has in the document.
+    compiled = compile("\n" * (block.line - 1) + code, name_of(document), "exec")
+    if block.is_run:
+        exec(compiled, namespace)
 
 
 def test_the_readme_has_an_example_that_runs() -> None:
     assert any(block.is_run for block in python_blocks(ROOT / "README.md"))
+
+
+def anchors(document: Path) -> set[str]:
+    """What the headings of a document are called in a link."""
+    text = _FENCE.sub("", document.read_text(encoding="utf-8"))
+    titles = (title.strip().lower() for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE))
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
@@ -80,13 +132,12 @@ def test_links_within_the_project_lead_somewhere(document: Path) -> None:
     text = _FENCE.sub("", document.read_text(encoding="utf-8"))
     targets = [target for target in _LINK.findall(text) if "://" not in target]
 
-    broken = [
-        target
-        for target in targets
-        if not (document.parent / target.partition("#")[0]).exists() and target[0] != "#"
-    ]
+    def leads_somewhere(target: str) -> bool:
+        name, _, anchor = target.partition("#")
+        path = document.parent / name if name else document
+        return path.exists() and (not anchor or anchor in anchors(path))
 
-    assert broken == []
+    assert [target for target in targets if not leads_somewhere(target)] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
@@ -119,3 +170,30 @@ def test_the_demonstration_holds_all_its_checks_in_lines_of_a_terminal(tmp_path:
     assert "nothing acknowledged was lost" in finished.stdout
     assert [line for line in finished.stdout.splitlines() if len(line) > LINE_CHARS_MAX] == []
     assert finished.stderr == ""
+
+
+def test_the_figures_in_the_readme_are_those_of_the_measurements() -> None:
+    figures = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Figures")[2]
+    shown = re.findall(r"^\|.*\| ([\d.]+) \|$", figures.partition("\n## ")[0], re.MULTILINE)
+    measured = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    ratios = [float(ratio) for ratio in re.findall(r"\b(\d+(?:\.\d+)?)x", measured)]
+
+    def is_measured(figure: str) -> bool:
+        digits = len(figure.partition(".")[2])
+        return any(f"{ratio:.{digits}f}" == figure for ratio in ratios)
+
+    assert len(shown) > 5
+    assert [figure for figure in shown if not is_measured(figure)] == []
+
+
+def test_the_map_in_the_readme_names_every_room() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    drawn = set(re.findall(r"^  (\w+(?:/|\.py)) ", text, re.MULTILINE))
+
+    rooms = {
+        f"{path.name}/" if path.is_dir() else path.name
+        for path in (ROOT / "src" / "varve").iterdir()
+        if (path.suffix == ".py" or path.is_dir()) and not path.name.startswith("__")
+    }
+
+    assert drawn == rooms

@@ -1,0 +1,168 @@
+"""Sends payment events with an ordinary Kafka client, and remembers what was acknowledged.
+
+The client is librdkafka as everyone uses it for payments: acks=all, and idempotent, so that it
+sends again what was not acknowledged, without doubling or reordering anything.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from demo.demo_plan import ACCOUNTS, PAYMENTS
+from demo.payment_events import PaymentStream
+from demo.recording import Recording
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
+_TICK_S: Final = 0.02
+_FLUSH_S: Final = 60.0
+_HISTORY_MS: Final = 6 * 3_600_000
+
+
+class EventProducer:
+    """One client and the stream it sends. One thread at a time may send.
+
+    acknowledged   by number of the event: the partition and the offset it was given
+    refused        what the client gave up on, with its reason: empty when all is well
+    """
+
+    def __init__(self, address: str, stream: PaymentStream, recording: Recording) -> None:
+        from confluent_kafka import Producer
+
+        self.acknowledged: dict[int, tuple[int, int]] = {}
+        self.refused: list[str] = []
+        self._stream = stream
+        self._recording = recording
+        self._producer: Producer = Producer(
+            {
+                "bootstrap.servers": address,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 10,
+                "partitioner": "murmur2_random",  # that of Java clients, and of Spark's sink here
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 250,
+                "log_level": 0,  # a broker that is gone is part of the demonstration
+                "error_cb": _pass_over,
+            }
+        )
+
+    @property
+    def produced(self) -> int:
+        return self._stream.tally.events
+
+    @property
+    def in_flight(self) -> int:
+        """Events that are produced and not acknowledged."""
+        return self.produced - len(self.acknowledged)
+
+    def send_history(self, count: int, rate: int) -> None:
+        """`count` events of the past six hours, at `rate` a second."""
+        began_ms = int(time.time() * 1000) - _HISTORY_MS
+        began_s = time.monotonic()
+        for number in range(count):
+            self._send(began_ms + _HISTORY_MS * number // count)
+            if number % 200 == 0:
+                self.settle(number / rate - (time.monotonic() - began_s))
+
+    def send_live(self, rate: int, until: threading.Event) -> None:
+        """Events of now, at `rate` a second, until told to stop."""
+        due, last_s = 0.0, time.monotonic()
+        while not until.is_set():
+            now_s = time.monotonic()
+            due, last_s = due + min(now_s - last_s, 1.0) * rate, now_s
+            at_ms = int(time.time() * 1000)
+            while due >= 1:
+                self._send(at_ms)
+                due -= 1
+            self._producer.poll(_TICK_S)
+
+    def settle(self, seconds: float) -> None:
+        """Take in answers that have come, and those that come within so many seconds."""
+        end_s = time.monotonic() + seconds
+        self._producer.poll(0)
+        while (left_s := end_s - time.monotonic()) > 0:
+            self._producer.poll(left_s)
+
+    def flush(self) -> int:
+        """Wait until all is acknowledged; return how many records are not, after a minute."""
+        return int(self._producer.flush(_FLUSH_S))
+
+    def close(self) -> None:
+        """Forget what is queued, so that nothing keeps the process from ending."""
+        self._producer.purge()
+        self._producer.flush(1.0)
+
+    def _send(self, at_ms: int) -> None:
+        event = self._stream.next_event(at_ms)
+        self._queue(
+            PAYMENTS,
+            event.key,
+            event.value,
+            event.timestamp_ms,
+            headers=[("source", event.source)],
+            number=event.number,
+        )
+        if event.change is not None:
+            self._queue(ACCOUNTS, event.key, event.change, event.timestamp_ms)
+        if event.closes:
+            self._queue(ACCOUNTS, event.key, None, event.timestamp_ms)
+
+    def _queue(
+        self,
+        topic: str,
+        key: bytes,
+        value: bytes | None,
+        timestamp_ms: int,
+        *,
+        headers: list[tuple[str, str | bytes | None]] | None = None,
+        number: int | None = None,
+    ) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self.refused.append(str(error))
+                return
+            partition, offset = message.partition(), message.offset()
+            if number is not None and partition is not None and offset is not None:
+                self.acknowledged[number] = (partition, offset)
+                self._recording.acknowledged += 1
+
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    value,
+                    key,
+                    timestamp=timestamp_ms,
+                    headers=headers or [],
+                    on_delivery=delivered,
+                )
+                return
+            except BufferError:
+                self._producer.poll(0.1)  # the client's queue is full: wait for answers
+
+
+class LiveFlow:
+    """Events of now from a thread of its own, from `start` to `stop`."""
+
+    def __init__(self, producer: EventProducer, rate: int) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=producer.send_live, args=(rate, self._stop), name="live events", daemon=True
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Safe to repeat."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+
+def _pass_over(error: object) -> None:
+    """The client is told what went wrong with each record; that is where we look."""

@@ -1,0 +1,81 @@
+"""The changelog of accounts, compacted: of each account the newest value stays, at its offset."""
+
+from __future__ import annotations
+
+import varve
+from demo.demo_plan import ACCOUNTS
+from demo.quantities_shown import shown_bytes, shown_s
+from demo.scene import Scene
+from demo.varve_command import run_varve
+
+_Place = tuple[int, int]  # partition, offset
+_Size = tuple[int, int, int]  # records, segments, bytes
+
+
+def compact(scene: Scene) -> None:
+    scene.stop_flow()
+    left = scene.producer.flush()
+    scene.screen.check(
+        f"all {scene.producer.produced:,} events so far were acknowledged",
+        left == 0 and scene.producer.in_flight == 0 and not scene.producer.refused,
+    )
+    newest, before = _looked_at(scene)
+
+    command = ("compact", ACCOUNTS, "--at", scene.broker.address)
+    scene.screen.command(f"varve {' '.join(command)}")
+    results = run_varve(*command)
+    took_s = sum(float(found["seconds"]) for found in results)
+
+    kept, after = _looked_at(scene)
+    scene.watch.note_cleaned(
+        {(ACCOUNTS, int(found["partition"])): int(found["cleaned_up_to"]) for found in results}
+    )
+    scene.watch.look()
+    scene.recording.mark("compacted")
+    scene.screen.table(
+        ("accounts", "records", "segments", "bytes"),
+        [("before", *_row(before)), ("after", *_row(after))],
+    )
+    scene.recording.figure("compaction", f"{before[0]:,} → {after[0]:,} records")
+    _check(scene, newest, kept, after[0], took_s)
+
+
+def _check(
+    scene: Scene,
+    newest: dict[bytes, tuple[_Place, bytes | None]],
+    kept: dict[bytes, tuple[_Place, bytes | None]],
+    record_count: int,
+    took_s: float,
+) -> None:
+    balances = {key: value for key, (_, value) in kept.items()}
+    closed = sum(value is None for value in balances.values())
+    scene.screen.check(
+        f"in {shown_s(took_s)}: one record for each of {len(kept):,} accounts, "
+        f"{closed} of them closed ones that keep their tombstone for a day",
+        record_count == len(kept),
+    )
+    scene.screen.check(
+        "each has the value that was produced last, at the offset it had before",
+        balances == scene.tally.accounts and kept == newest,
+    )
+
+
+def _looked_at(scene: Scene) -> tuple[dict[bytes, tuple[_Place, bytes | None]], _Size]:
+    """From the files, beside the broker: the newest record of each key, and how much there is."""
+    newest: dict[bytes, tuple[_Place, bytes | None]] = {}
+    records = 0
+    with varve.open(scene.files.store, read_only=True) as reader:
+        logs = reader.topic(ACCOUNTS).partitions
+        for log in logs:
+            for record in log.read():
+                assert record.key is not None
+                assert record.offset is not None
+                newest[record.key] = ((log.partition, record.offset), record.value)
+                records += 1
+        segments = sum(len(log.segments()) for log in logs)
+        return newest, (records, segments, sum(log.size_bytes for log in logs))
+
+
+def _row(size: _Size) -> tuple[str, str, str]:
+    records, segments, size_bytes = size
+    return f"{records:,}", f"{segments:,}", shown_bytes(size_bytes)

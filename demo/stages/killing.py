@@ -1,0 +1,151 @@
+"""The broker is killed while it acknowledges writes; what it acknowledged is compared by id."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import varve
+from demo.demo_plan import PAYMENTS
+from demo.quantities_shown import shown_s
+from demo.scene import Scene
+from demo.varve_command import run_varve
+
+_SETTLE_S: Final = 0.3
+
+Placed = dict[int, tuple[int, int]]  # by number of the event: partition, offset
+
+
+@dataclass(slots=True, kw_only=True)
+class _Kills:
+    """What came of all kills together."""
+
+    acknowledged: int = 0
+    lost: int = 0
+    in_flight: int = 0
+    written: int = 0  # of those in flight, on the disk when the broker died
+    recovered_partitions: int = 0
+    recovery_s: float = 0.0
+    recovery_ms: int = 0
+
+
+def kill(scene: Scene) -> None:
+    plan, screen = scene.plan, scene.screen
+    first_event = scene.producer.produced
+    starts = _ends(scene)
+    outcome = _Kills()
+    for number in range(1, plan.kills + 1):
+        _kill_once(scene, number, first_event, starts, outcome)
+    screen.check(
+        f"of {outcome.acknowledged:,} acknowledged events none was lost: each was in the dead "
+        "broker's files, at its offset",
+        outcome.lost == 0 and outcome.acknowledged > 0,
+    )
+    screen.check(
+        f"each restart recovered its {outcome.recovered_partitions} partitions, at the slowest "
+        f"in {outcome.recovery_ms} ms ({shown_s(outcome.recovery_s)} for the whole program)",
+        outcome.recovered_partitions > 0,
+    )
+    scene.recording.figure("recovery after a kill", f"{outcome.recovery_ms} ms")
+    scene.recording.figure(
+        "lost of what was acknowledged", f"{outcome.lost} of {outcome.acknowledged:,}"
+    )
+    _check_all(scene, first_event, starts, outcome)
+    _verify(scene)
+
+
+def _kill_once(
+    scene: Scene, number: int, first_event: int, starts: dict[int, int], outcome: _Kills
+) -> None:
+    producer, screen = scene.producer, scene.screen
+    before = len(producer.acknowledged)
+    scene.start_flow(scene.plan.kill_rate)
+    killed_at_s = time.monotonic() + scene.plan.kill_after_s
+    screen.follow(
+        lambda: f"{len(producer.acknowledged) - before:>6,} acknowledged since",
+        lambda: time.monotonic() >= killed_at_s and len(producer.acknowledged) > before,
+        timeout_s=60.0,
+    )
+    scene.broker.kill()
+    scene.recording.mark(f"SIGKILL {number}", is_kill=True)
+    scene.stop_flow()
+    producer.settle(_SETTLE_S)  # acknowledgements that were on the way count
+
+    new = {e: place for e, place in producer.acknowledged.items() if e >= first_event}
+    in_flight = producer.in_flight
+    on_disk = _events_on_disk(scene, starts)
+    lost = [event for event, place in new.items() if on_disk.get(event) != place]
+    written = sum(event not in new for event in on_disk)
+
+    start = scene.broker.start()
+    scene.recording.mark(f"recovered {number}")
+    left = producer.flush()
+    screen.say(
+        f"kill {number}: {len(new):,} acknowledged are in the files of the dead broker; "
+        f"{in_flight:,} were in flight ({written:,} of them written). Recovered in "
+        f"{start.opening_ms} ms; the client sent the rest again, {left} are left"
+    )
+    outcome.acknowledged = len(new)
+    outcome.lost += len(lost)
+    outcome.in_flight += in_flight
+    outcome.written += written
+    outcome.recovered_partitions = start.recovered_partitions
+    outcome.recovery_s = max(outcome.recovery_s, start.process_s)
+    outcome.recovery_ms = max(outcome.recovery_ms, start.opening_ms)
+
+
+def _check_all(scene: Scene, first_event: int, starts: dict[int, int], outcome: _Kills) -> None:
+    """After the last recovery: every event once, where it was acknowledged, in order."""
+    producer, screen = scene.producer, scene.screen
+    produced = producer.produced - first_event
+    count = 0
+    order: dict[int, list[int]] = {}
+    with varve.open(scene.files.store, read_only=True) as reader:
+        for log in reader.topic(PAYMENTS).partitions:
+            numbers = [_number(record) for record in log.read(starts[log.partition])]
+            order[log.partition] = numbers
+            count += len(numbers)
+    distinct = {number for numbers in order.values() for number in numbers}
+    screen.check(
+        f"what was in flight ({outcome.in_flight:,}, {outcome.written:,} of it written) is there "
+        f"once: {produced:,} events produced, {count:,} found, no two alike",
+        len(distinct) == count == produced and producer.in_flight == 0 and not producer.refused,
+    )
+    screen.check(
+        "and in the order in which it was sent, in every partition",
+        all(numbers == sorted(numbers) for numbers in order.values()),
+    )
+
+
+def _verify(scene: Scene) -> None:
+    command = ("verify", "--at", scene.broker.address)
+    scene.screen.command(f"varve {' '.join(command)}")
+    summary = run_varve(*command)[-1]
+    scene.screen.check(
+        f"every checksum, record and index on the local disk is sound: "
+        f"{summary['segments']} segments, {summary['records']:,} records",
+        summary["result"] == "sound" and summary["problems"] == 0,
+    )
+
+
+def _ends(scene: Scene) -> dict[int, int]:
+    with varve.open(scene.files.store, read_only=True) as reader:
+        return {log.partition: log.high_watermark for log in reader.topic(PAYMENTS).partitions}
+
+
+def _events_on_disk(scene: Scene, starts: dict[int, int]) -> Placed:
+    """Read from the files, with no broker: the events from `starts` on."""
+    found: Placed = {}
+    with varve.open(scene.files.store, read_only=True) as reader:
+        for log in reader.topic(PAYMENTS).partitions:
+            for record in log.read(starts[log.partition]):
+                assert record.offset is not None
+                found[_number(record)] = (log.partition, record.offset)
+    return found
+
+
+def _number(record: varve.Record) -> int:
+    number: int = json.loads(record.value or b"")["event"]
+    return number
