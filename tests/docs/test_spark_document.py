@@ -1,6 +1,7 @@
-"""What docs/spark.md shows runs, and so does the pipeline in examples: each with its own Spark.
+"""What the documents about Spark show runs, and so does the pipeline in examples.
 
-A session that tests share would be stopped by the document, and the document would not start one.
+Each has its own Spark: a session that tests share would be stopped by a document, and the document
+would not start one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .test_snippets import ROOT, SPARK_DOCUMENT, name_of, python_blocks
+from .test_snippets import ROOT, SPARK_DOCUMENTS, name_of, python_blocks
 
 pytestmark = [
     pytest.mark.spark,
@@ -34,17 +35,18 @@ def run(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[st
     )
 
 
-def test_the_python_blocks_of_the_document_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("document", SPARK_DOCUMENTS, ids=name_of)
+def test_the_python_blocks_of_a_document_run(document: Path, tmp_path: Path) -> None:
     program = tmp_path / "blocks.py"
-    lines = [""] * len(SPARK_DOCUMENT.read_text(encoding="utf-8").splitlines())
-    for block in python_blocks(SPARK_DOCUMENT):
+    lines = [""] * len(document.read_text(encoding="utf-8").splitlines())
+    for block in python_blocks(document):
         for number, line in enumerate(block.code.splitlines(), block.line - 1):
             lines[number] = line if block.is_run else f"# {line}"
     program.write_text("\n".join(lines))
 
     finished = run([str(program)], tmp_path)
 
-    assert finished.returncode == 0, f"{name_of(SPARK_DOCUMENT)}: {finished.stderr[-3000:]}"
+    assert finished.returncode == 0, f"{name_of(document)}: {finished.stderr[-3000:]}"
 
 
 def test_the_pipeline_takes_each_order_once_over_two_runs(tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""Test code that talks to Kafka, without Kafka: a broker of its own for each test.
+
+    pytest examples/test_payments.py
+
+`varve_broker` comes with `pip install 'varve[broker]'`; there is nothing to configure and nothing
+to clean up. The code under test is an ordinary client, here confluent-kafka, and knows no Varve.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+
+import varve
+
+# --- the application ---------------------------------------------------------------------------
+
+
+def publish_payments(bootstrap_servers: str, payments: list[tuple[str, int]]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True})
+    for merchant, cents in payments:
+        event = json.dumps({"merchant": merchant, "cents": cents})
+        producer.produce("payments", value=event, key=merchant)
+    if producer.flush(timeout=30):
+        raise KafkaException("some payments were not acknowledged")
+
+
+def settle(bootstrap_servers: str, expected: int) -> Counter[str]:
+    """What each merchant is owed, of the next `expected` payments that were not settled before."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "settlement",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    owed: Counter[str] = Counter()
+    consumer.subscribe(["payments"])
+    try:
+        for message in consumer.consume(expected, timeout=30):
+            event = json.loads(message.value() or b"{}")
+            owed[event["merchant"]] += event["cents"]
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+    return owed
+
+
+# --- its tests -----------------------------------------------------------------------------------
+
+
+@pytest.mark.varve_broker(topics={"payments": 3})
+def test_payments_of_a_merchant_stay_in_order(varve_broker: varve.Broker) -> None:
+    payments = [("bakery", 250), ("bakery", 320), ("florist", 1500), ("bakery", 120)]
+
+    publish_payments(varve_broker.bootstrap_servers, payments)
+
+    stored = [r for log in varve_broker.store.topic("payments").partitions for r in log.read()]
+    cents = [json.loads(r.value or b"{}")["cents"] for r in stored if r.key == b"bakery"]
+    assert cents == [250, 320, 120]
+
+
+@pytest.mark.varve_broker(topics={"payments": 3})
+def test_a_payment_is_settled_once_although_the_broker_crashes(varve_broker: varve.Broker) -> None:
+    publish_payments(varve_broker.bootstrap_servers, [("bakery", 250), ("florist", 1500)])
+    first = settle(varve_broker.bootstrap_servers, expected=2)
+
+    varve_broker.kill()
+    varve_broker.start()
+    publish_payments(varve_broker.bootstrap_servers, [("bakery", 100)])
+    second = settle(varve_broker.bootstrap_servers, expected=1)
+
+    assert first == {"bakery": 250, "florist": 1500}
+    assert second == {"bakery": 100}
