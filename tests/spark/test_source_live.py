@@ -11,7 +11,7 @@ import varve
 from varve.log.store import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 KEYS = 50
 PAUSE_S = 0.02  # so that some queries are faster than what goes on beside them, and some are not
@@ -92,6 +92,60 @@ def test_queries_beside_retention_and_compaction_are_right_or_say_why_not(
     assert all("DataLossError" in str(error) for error in refused), refused
     for topic in ("deleted", "compacted"):
         check(topic, _read(spark, store, topic))
+
+
+@pytest.mark.slow
+def test_a_stream_beside_retention_and_compaction_has_each_record_once_or_says_what_is_gone(
+    spark: "SparkSession", live: tuple[Store, Writer], tmp_path: Path
+) -> None:
+    store, writer = live
+    stream = LiveStream(spark, store.path, tmp_path / "checkpoint")
+
+    for _ in range(4):
+        stream.run()
+    writer.stop()
+    stream.run()
+    stream.run()
+
+    seen = stream.seen
+    assert len({(topic, offset) for topic, offset, _, _ in seen}) == len(seen)
+    assert all(int(value) == offset for _, offset, _, value in seen)
+    deleted = sorted(offset for topic, offset, _, _ in seen if topic == "deleted")
+    assert deleted[-1] == store.topic("deleted").partition(0).end_offset - 1
+    assert stream.losses or deleted == list(range(deleted[0], deleted[-1] + 1))
+    newest = {key: value for topic, _, key, value in sorted(seen) if topic == "compacted"}
+    held = {record.key: record.value for record in store.topic("compacted").partition(0).read()}
+    assert newest == held
+
+
+class LiveStream:
+    """Reads both topics to where they end now, again and again, on one checkpoint."""
+
+    def __init__(self, spark: "SparkSession", path: str, checkpoint: Path) -> None:
+        self._spark = spark
+        self._path = path
+        self._checkpoint = checkpoint
+        self.seen: list[tuple[str, int, bytes, bytes]] = []
+        self.losses: list[str] = []
+
+    def run(self) -> None:
+        from pyspark.errors import StreamingQueryException
+
+        options = {"subscribe": "deleted,compacted", "startingOffsets": "earliest"}
+        # What a run has lost is lost to all that come after it.
+        options["failOnDataLoss"] = "false" if self.losses else "true"
+        frame = self._spark.readStream.format("varve").options(**options).load(self._path)
+        writer = frame.writeStream.foreachBatch(self._keep).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(self._checkpoint)).start()
+        try:
+            assert query.awaitTermination(300)
+        except StreamingQueryException as error:
+            assert "DataLossError" in str(error)
+            self.losses.append(str(error))
+
+    def _keep(self, frame: "DataFrame", _batch: int) -> None:
+        rows = frame.select("topic", "offset", "key", "value").collect()
+        self.seen += [(row[0], row[1], bytes(row[2]), bytes(row[3])) for row in rows]
 
 
 def check(topic: str, found: list[tuple[int, bytes, bytes]]) -> None:

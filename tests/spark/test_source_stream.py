@@ -228,15 +228,83 @@ def test_progress_is_committed_to_a_group_before_the_query_ends(
     assert store.group("lag").committed() == {("a", 0): 5, ("a", 1): 0}
 
 
+OPTIONS: list[tuple[dict[str, object], Callable[[Row], bool]]] = [
+    (
+        {
+            "assign": '{"a": [1]}',
+            "startingOffsets": '{"a": {"1": 4}}',
+            "columns": "timestamp,value,key,offset,partition,topic",
+        },
+        lambda row: row[1] == 1 and row[2] >= 4,
+    ),
+    (
+        {"subscribePattern": "^a$", "startingTimestamp": "-1h", "minPartitions": 5},
+        lambda row: row[2] >= 8,
+    ),
+    (
+        {
+            "startingOffsetsByTimestamp": '{"a": {"0": 1006, "1": 99999999999999}}',
+            "startingOffsetsByTimestampStrategy": "latest",
+            "maxRecordsPerPartition": 1,
+            "includeHeaders": True,
+        },
+        lambda row: row[1] == 0 and row[2] >= 6,
+    ),
+    (
+        {"startingOffsets": "earliest", "key": "k1", "maxBytesPerTrigger": "400"},
+        lambda row: row[4] == b"k1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "is_wanted"), OPTIONS)
+def test_options_choose_what_a_stream_reads(
+    spark: "SparkSession",
+    store: Store,
+    tmp_path: Path,
+    options: dict[str, object],
+    is_wanted: Callable[[Row], bool],
+) -> None:
+    """Offsets below 8 are from 1970, those from there on are of now."""
+    topic = store.create_topic("a", partitions=2, config={"segment.records": "3"})
+    now_ms = int(time.time() * 1000)
+    for number in range(24):
+        offset = number // 2
+        topic.append(
+            b"v%d" % number,
+            key=b"k%d" % (offset % 3),
+            partition=number % 2,
+            timestamp_ms=1000 + offset if offset < 8 else now_ms,
+        )
+    stream = Stream(spark, store.path, tmp_path, **options)
+    if {"assign", "subscribePattern"} & set(options):
+        del stream.options["subscribe"]
+
+    stream.run()
+
+    assert stream.rows() == [row for row in all_rows(store) if is_wanted(row)]
+    if "maxBytesPerTrigger" in options:
+        assert len(stream.batches) > 2
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"endingOffsets": "latest"}, "endingOffsets = latest: a stream has no end"),
+        ({"maxOffsetsPerTrigger": "all"}, "maxOffsetsPerTrigger = all"),
+        ({"minOffsetsPerTrigger": "0"}, "minOffsetsPerTrigger = 0"),
+        ({"minOffsetsPerTrigger": 5, "maxTriggerDelay": "late"}, "maxTriggerDelay = late"),
+        ({"maxBytesPerTrigger": "-1"}, "maxBytesPerTrigger = -1"),
+        ({"group": " "}, "group = "),
+    ],
+)
 def test_a_bad_option_fails_the_query_by_name(
-    spark: "SparkSession", store: Store, tmp_path: Path
+    spark: "SparkSession", store: Store, tmp_path: Path, options: dict[str, object], words: str
 ) -> None:
     from pyspark.errors import StreamingQueryException
 
     store.create_topic("a")
-    stream = Stream(spark, store.path, tmp_path, endingOffsets="latest")
+    stream = Stream(spark, store.path, tmp_path, **options)
 
-    with pytest.raises(
-        StreamingQueryException, match="endingOffsets = latest: a stream has no end"
-    ):
+    with pytest.raises(StreamingQueryException, match=words):
         stream.run()

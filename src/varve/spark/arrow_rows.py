@@ -17,10 +17,12 @@ from varve.format.arrow_columns import column_span, header_column
 from varve.format.batch import RecordRun
 from varve.quantities import INT64_MAX, MIB
 
-# Measured: Spark takes batches of 10,000 rows best, and far larger ones no better.
-ROWS_PER_BATCH: Final = 10_000
+# Measured: Spark takes batches of 10,000 rows and more best, and far larger ones no better.
+ROWS_PER_BATCH: Final = 20_000
 # A batch is handed on when it holds this much, however few its rows: bounds a task's memory.
-BYTES_PER_BATCH: Final = 16 * MIB
+# Measured: memory of more than a few MiB goes back to the system with each batch, and touching
+# it anew costs more than smaller batches do.
+BYTES_PER_BATCH: Final = 4 * MIB
 
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _HEADERS: Final = pa.list_(pa.field("element", _HEADER))
@@ -60,7 +62,7 @@ class ArrowRows:
         self._rows_max = rows_max
         self._bytes_max = bytes_max
         self._rows = 0
-        self._columns = [_column(name, topic, partition, rows_max) for name in columns]
+        self._columns = [_column(name, topic, partition, rows_max, bytes_max) for name in columns]
 
     def add(self, run: RecordRun) -> Iterator[pa.RecordBatch]:
         """Take a run in; yields the record batches that are complete. Exhaust it."""
@@ -101,36 +103,39 @@ class _Column(ABC):
         """The first `rows` rows; begins anew."""
 
 
-def _column(name: str, topic: str, partition: int, rows_max: int) -> _Column:
+def _column(name: str, topic: str, partition: int, rows_max: int, bytes_max: int) -> _Column:
     match name:
         case "key":
-            return _Bytes(tables.R_KEY_POSITION, rows_max)
+            return _Bytes(tables.R_KEY_POSITION, rows_max, bytes_max)
         case "value":
-            return _Bytes(tables.R_VALUE_POSITION, rows_max)
+            return _Bytes(tables.R_VALUE_POSITION, rows_max, bytes_max)
         case "topic":
-            return _Same(pa.repeat(pa.scalar(topic), rows_max))
+            return _Same(pa.scalar(topic))
         case "partition":
-            return _Same(pa.repeat(pa.scalar(partition, pa.int32()), rows_max))
+            return _Same(pa.scalar(partition, pa.int32()))
         case "offset":
             return _Words(tables.R_OFFSET, rows_max)
         case "timestamp":
             return _Times(rows_max)
         case "timestampType":
-            return _TimestampTypes(rows_max)
+            return _TimestampTypes()
         case _:
             return _Headers()
 
 
 class _Same(_Column):
-    """The same value in every row."""
+    """The same value in every row. As many as the largest batch so far had rows are kept."""
 
-    def __init__(self, values: "pa.Array[Any]") -> None:
-        self._values = values
+    def __init__(self, value: Any) -> None:  # a scalar of any of Arrow's types
+        self._value = value
+        self._values: pa.Array[Any] = pa.repeat(value, 0)
 
     def add(self, run: RecordRun, row: int) -> None:
         pass
 
     def take(self, rows: int) -> "pa.Array[Any]":
+        if rows > len(self._values):
+            self._values = pa.repeat(self._value, rows)
         return self._values.slice(0, rows)
 
 
@@ -184,9 +189,10 @@ def _bounded(times: "pa.Array[Any]") -> "pa.Array[Any]":
 class _Bytes(_Column):
     """Keys or values."""
 
-    def __init__(self, field: int, rows_max: int) -> None:
+    def __init__(self, field: int, rows_max: int, bytes_max: int) -> None:
         self._field = field
         self._rows_max = rows_max
+        self._bytes_max = bytes_max
         self._renew(0)
 
     def _renew(self, room: int) -> None:
@@ -204,10 +210,11 @@ class _Bytes(_Column):
         self._view = memoryview(self._data).cast("B")
 
     def add(self, run: RecordRun, row: int) -> None:
-        needed = self.size_bytes + column_span(run.table, run.start, run.end, self._field)
+        span = column_span(run.table, run.start, run.end, self._field)
+        needed = self.size_bytes + span
         if needed > self._room:
             used = self._view[: self.size_bytes]
-            self._make_room(max(needed, 2 * self._room))
+            self._make_room(max(needed, 2 * self._room, self._likely(span, len(run))))
             self._view[: self.size_bytes] = used
         self.size_bytes, nulls = kernels.take_binary(
             run.data,
@@ -223,6 +230,10 @@ class _Bytes(_Column):
         )
         self._nulls += nulls
 
+    def _likely(self, span: int, rows: int) -> int:
+        """Room for a whole batch of records like these, or until one is full by its bytes."""
+        return min(span * self._rows_max // rows, self._bytes_max + span)
+
     def take(self, rows: int) -> "pa.Array[Any]":
         validity = pa.py_buffer(self._validity) if self._nulls else None
         array: pa.Array[Any] = pa.Array.from_buffers(
@@ -232,15 +243,15 @@ class _Bytes(_Column):
             null_count=self._nulls,
         )
         # The next batch will be about as large, unless this one was out of all proportion.
-        self._renew(min(self._room, 2 * BYTES_PER_BATCH))
+        self._renew(min(self._room, 2 * self._bytes_max))
         return array
 
 
 class _TimestampTypes(_Column):
     """0 for a time the producer gave, 1 for one the log gave: the same for all of a run."""
 
-    def __init__(self, rows_max: int) -> None:
-        self._kinds = [pa.repeat(pa.scalar(kind, pa.int32()), rows_max) for kind in (0, 1)]
+    def __init__(self) -> None:
+        self._kinds = [_Same(pa.scalar(kind, pa.int32())) for kind in (0, 1)]
         self._pieces: list[tuple[int, int]] = []
 
     def add(self, run: RecordRun, row: int) -> None:
@@ -252,7 +263,7 @@ class _TimestampTypes(_Column):
 
     def take(self, rows: int) -> "pa.Array[Any]":
         pieces, self._pieces = self._pieces, []
-        arrays = [self._kinds[kind].slice(0, count) for kind, count in pieces]
+        arrays = [self._kinds[kind].take(count) for kind, count in pieces]
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 

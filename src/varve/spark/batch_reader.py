@@ -39,6 +39,7 @@ class VarveBatchReader(DataSourceReader):
             columns=columns,
             key=options.key,
             loss=LossPolicy(options.fails_on_data_loss),
+            isolation=options.isolation,
         )
 
     def partitions(self) -> list[InputPartition]:
@@ -47,7 +48,7 @@ class VarveBatchReader(DataSourceReader):
     def _plan(self) -> list[OffsetRange]:
         options = self._options
         with open_source(self._paths, options.topics.wants) as source:
-            found = survey(source)
+            found = survey(source, options.isolation)
             check_named(source, options.topics, found)
             resolver = OffsetResolver(options, found, SystemClock().now_ms())
             starts, stops = resolver.starts(), resolver.stops()

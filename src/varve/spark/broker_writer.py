@@ -1,9 +1,9 @@
 """Writing through a broker: every task is a producer, as in Spark's own Kafka sink.
 
 At least once: what a task sent stays, also when Spark runs it again. The producer is idempotent,
-so its own retries send nothing twice; and it hashes keys as Java's clients do, not as librdkafka
-would by default. Records go out one by one, which is what the client library offers: the way by
-path is the fast one.
+so its own retries send nothing twice; and it hashes keys as Java's clients do, unless the option
+`partitioner` says otherwise. Records go out one by one, which is what the client library offers:
+the way by path is the fast one.
 """
 
 import importlib
@@ -24,7 +24,6 @@ from varve.spark.sink_options import SinkOptions
 _KAFKA_PREFIX: Final = "kafka."
 _DEFAULTS: Final = {
     "enable.idempotence": "true",
-    "partitioner": "murmur2_random",
     "linger.ms": "20",
 }
 _POLL_S: Final = 0.1
@@ -39,7 +38,7 @@ def producer_settings(options: SinkOptions) -> dict[str, str]:
     given = {name.removeprefix(_KAFKA_PREFIX): text for name, text in options.producer.items()}
     if options.codec is not None:
         given["compression.type"] = options.codec.name.lower()
-    return _DEFAULTS | given
+    return {**_DEFAULTS, "partitioner": options.partitioner.librdkafka_name, **given}
 
 
 def _new_producer(settings: Mapping[str, str]) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from varve.errors import ConfigError
+from varve.log.isolation import READ_COMMITTED, READ_UNCOMMITTED, Isolation
 from varve.log.log_reader import EARLIEST, LATEST
 from varve.quantities import MIB, parse_duration_ms, parse_size
 from varve.spark.boundaries import Boundary, parse_offsets, parse_time, parse_times
@@ -62,7 +63,8 @@ _MEANINGLESS: Final = (
     "partition.metadata.cache.ttl.ms",
 )
 _KAFKA_PREFIX: Final = "kafka."
-# Settings of the consumer that Spark refuses too, and one that would change what is read.
+_ISOLATION: Final = "kafka.isolation.level"
+# Settings of the consumer that Spark refuses too.
 _REFUSED: Final = {
     "kafka.auto.offset.reset": "use startingOffsets",
     "kafka.key.deserializer": "keys are read as bytes; cast the column",
@@ -114,6 +116,7 @@ class SourceOptions:
     limits: TriggerLimits = TriggerLimits()
     key: bytes | None = None
     group: str | None = None
+    isolation: Isolation = READ_UNCOMMITTED
 
     @classmethod
     def columns_from(cls, options: Mapping[str, str]) -> tuple[str, ...]:
@@ -180,6 +183,7 @@ class SourceOptions:
             limits=limits,
             key=parse_key(given.text("key"), given.text("keyEncoding")),
             group=group,
+            isolation=_parse_isolation(given),
         )
 
 
@@ -194,6 +198,7 @@ class _Given:
                 self._texts[name] = text
             elif typed.lower().startswith(_KAFKA_PREFIX):
                 _check_kafka(typed.lower(), text)
+                self._texts[typed.lower()] = text
             else:
                 raise ConfigError(typed, text, _unknown(typed))
 
@@ -249,13 +254,21 @@ def _unknown(typed: str) -> str:
 
 
 def _check_kafka(name: str, text: str) -> None:
-    """Settings of a Kafka consumer pass where they change nothing that is read."""
+    """Settings of a Kafka consumer pass: but for one they change nothing that is read."""
     if name in _REFUSED:
         raise ConfigError(name, text, _REFUSED[name])
-    if name == "kafka.isolation.level" and text.strip().lower() != "read_uncommitted":
+
+
+def _parse_isolation(given: _Given) -> Isolation:
+    if given.choice(_ISOLATION, (READ_UNCOMMITTED, READ_COMMITTED)) != READ_COMMITTED:
+        return READ_UNCOMMITTED
+    if given.text("key") is not None:
         raise ConfigError(
-            name, text, "only read_uncommitted: records of aborted transactions are read too"
+            _ISOLATION,
+            READ_COMMITTED,
+            "records are looked up by key whether they are committed or not: leave out one of both",
         )
+    return READ_COMMITTED
 
 
 def _parse_paths(given: _Given) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from varve.errors import CorruptSegmentError, OffsetOutOfRangeError
 from varve.format import kernel_tables as tables
 from varve.format.batch import RecordRun
+from varve.log.isolation import READ_UNCOMMITTED, Isolation
 from varve.log.key_lookup import runs_of_key
 from varve.log.log_reader import LogReader
 from varve.quantities import Offset
@@ -31,6 +32,7 @@ class RangeReader:
     columns: tuple[str, ...]
     key: bytes | None
     loss: LossPolicy
+    isolation: Isolation = READ_UNCOMMITTED
 
     def read(self, task: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The rows of `task`, in offset order."""
@@ -104,7 +106,7 @@ class RangeReader:
 
     def _runs_between(self, log: LogReader, start: int, stop: int) -> Iterator[RecordRun]:
         if self.key is None:
-            return log.runs(start, stop)
+            return log.runs(start, stop, isolation=self.isolation)
         return runs_of_key(log, self.key, Offset(start), Offset(stop))
 
     def _readable(self, log: LogReader, task: OffsetRange, start: int) -> tuple[int, int]:

@@ -1,9 +1,9 @@
 """Which partition of which topic each row goes to.
 
 A place is a number that stands for one partition of one topic, in the order in which a task has
-come across the topics. Keys are hashed with murmur2, as Java's clients do and librdkafka with
-``partitioner=murmur2_random`` (its own default is another hash). Rows without a key go to the
-partitions in turns of some thousand, beginning anywhere, so that tasks do not all begin alike.
+come across the topics. Keys are hashed as the option says: see `partitioner`. Rows without a key
+go to the partitions in turns of some thousand, beginning anywhere, so that tasks do not all begin
+alike.
 """
 
 from array import array
@@ -43,6 +43,7 @@ class RowPlaces:
         self._styles: list[BatchStyle] = []  # of each topic
         self._topic_of: list[int] = []  # of each place
         self._compacted: set[str] = set()
+        self._crc_table = options.partitioner.crc_table()
         self._first_places = array("q")
         self._partition_counts = array("q")
 
@@ -72,6 +73,7 @@ class RowPlaces:
             self._partition_counts,
             self._turn,
             _ROWS_PER_TURN,
+            self._crc_table,
             places,
         )
         if bad >= 0:

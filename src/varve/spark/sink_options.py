@@ -6,6 +6,8 @@
 
     paths                    further data directories of the store, as a JSON list
     partitions               create a topic that is not there with so many; else it must be there
+    partitioner              how keys are hashed: murmur2 as in Java's clients, or crc32 as in
+                             librdkafka's defaults
     compression              codec of batches, where the topic leaves the choice to its producers
     applicationId            under which name batches are numbered; a stream has one of its own
     batchNumber              of a batch query, with applicationId: a number is written once
@@ -27,14 +29,17 @@ from varve.format.compression import Codec
 from varve.format.file_names import INTERNAL_TOPICS, check_topic_name
 from varve.log.change_request import CHANGE_TIMEOUT_S
 from varve.quantities import INT64_MAX, parse_duration_ms
+from varve.spark.partitioner import Partitioner
 
 _BOOTSTRAP: Final = "kafka.bootstrap.servers"
 _KAFKA_PREFIX: Final = "kafka."
+_KAFKA_PARTITIONER: Final = "kafka.partitioner"
 _NAMES: Final = (
     "path",
     "paths",
     "topic",
     "partitions",
+    "partitioner",
     "compression",
     "applicationId",
     "batchNumber",
@@ -63,6 +68,7 @@ class SinkOptions:
     paths: tuple[str, ...] = ()
     topic: str | None = None
     partitions: int | None = None
+    partitioner: Partitioner = Partitioner.MURMUR2
     codec: Codec | None = None
     application: str | None = None
     number: int | None = None
@@ -116,6 +122,7 @@ class SinkOptions:
             paths=paths,
             topic=topic,
             partitions=_integer(given, "partitions", 1, _PARTITIONS_MAX),
+            partitioner=_parse_partitioner(given, kafka, is_for_broker=not paths),
             codec=_parse_codec(given, kafka),
             application=_parse_application(given),
             number=_integer(given, "batchNumber", 0, INT64_MAX),
@@ -193,8 +200,27 @@ def _check_topic(topic: str) -> None:
 
 
 def _parse_codec(given: Mapping[str, str], kafka: Mapping[str, str]) -> Codec | None:
-    text = given.get("compression", kafka.get("kafka.compression.type"))
-    return None if text is None else Codec.named(text.strip().lower())
+    option = "compression" if "compression" in given else "kafka.compression.type"
+    text = given.get(option, kafka.get(option))
+    if text is None:
+        return None
+    try:
+        return Codec.named(text.strip().lower())
+    except ConfigError as error:
+        raise ConfigError(option, text, error.reason) from error
+
+
+def _parse_partitioner(
+    given: Mapping[str, str], kafka: Mapping[str, str], *, is_for_broker: bool
+) -> Partitioner:
+    """A producer's own setting passes where there is a producer, and nothing else is said."""
+    text = given.get("partitioner")
+    theirs = kafka.get(_KAFKA_PARTITIONER)
+    if theirs is not None and not is_for_broker:
+        raise ConfigError(_KAFKA_PARTITIONER, theirs, "is for brokers: use the option partitioner")
+    if theirs is not None and text is not None:
+        raise ConfigError("partitioner", text, f"{_KAFKA_PARTITIONER} is given too: leave one out")
+    return Partitioner.MURMUR2 if text is None else Partitioner.parse(text)
 
 
 def _parse_application(given: Mapping[str, str]) -> str | None:

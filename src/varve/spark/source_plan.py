@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from varve.errors import ConfigError
+from varve.log.isolation import READ_UNCOMMITTED, Isolation, is_committed_only
 from varve.log.log_reader import EARLIEST, LATEST, LogReader
 from varve.quantities import TimestampMs
 from varve.spark.boundaries import Boundary, Moment
@@ -45,14 +46,16 @@ class Surveyed:
         return partition in self.ends
 
 
-def survey(source: OpenedSource) -> Surveyed:
-    """Look at what there is now."""
+def survey(source: OpenedSource, isolation: Isolation = READ_UNCOMMITTED) -> Surveyed:
+    """Look at what there is now, up to where `isolation` lets readers go."""
     topics = source.look()
     ends = source.ends(topics)
     known = {
-        (name, number): ends[name, number]
+        (name, number): min(ends[name, number], log.last_stable_offset)
+        if is_committed_only(isolation)
+        else ends[name, number]
         for name, topic in topics.items()
-        for number in topic.logs
+        for number, log in topic.logs.items()
         if (name, number) in ends
     }
     return Surveyed(topics=topics, ends=known)
@@ -62,17 +65,19 @@ def check_named(source: OpenedSource, choice: TopicChoice, found: Surveyed) -> N
     """Raise `ConfigError` unless every topic and partition that was named is there."""
     for topic in sorted(choice.named_topics - set(found.topics)):
         option = "subscribe" if choice.names else "assign"
-        there = ", ".join(source.all_topics()) or "none"
-        raise ConfigError(option, topic, f"there is no such topic; there are: {there}")
+        there = source.all_topics()
+        if choice.names or topic not in there:
+            known = ", ".join(there) or "none"
+            raise ConfigError(option, topic, f"there is no such topic; there are: {known}")
     for topic, number in sorted(choice.assigned):
         if not found.has((topic, number)):
             raise ConfigError("assign", topic, f"the topic has no partition {number}")
     if choice.pattern is not None and not found.topics:
-        there = ", ".join(source.all_topics()) or "none"
+        known = ", ".join(source.all_topics()) or "none"
         raise ConfigError(
             "subscribePattern",
             choice.pattern.pattern,
-            f"no topic has a name like that; there are: {there}",
+            f"no topic has a name like that; there are: {known}",
         )
 
 

@@ -71,7 +71,7 @@ class StreamDriver:
     def initial(self) -> StreamOffset:
         """Where a new stream begins; the same however often it is asked."""
         if self._initial is None:
-            found = self._frozen or survey(self._source)
+            found = self._frozen or survey(self._source, self._options.isolation)
             check_named(self._source, self._options.topics, found)
             resolver = OffsetResolver(self._options, found, self._clock.now_ms())
             self._initial = StreamOffset(
@@ -81,7 +81,7 @@ class StreamDriver:
 
     def freeze(self) -> None:
         """Read no further than what is there now, however long that takes."""
-        self._frozen = survey(self._source)
+        self._frozen = survey(self._source, self._options.isolation)
 
     # --- how far a micro-batch goes ----------------------------------------------------------
 
@@ -89,7 +89,7 @@ class StreamDriver:
         """Where the micro-batch that begins at `start` ends; `start` itself when there is none."""
         if not start.is_initial:
             self.note_done(start)
-        found = survey(self._source)
+        found = survey(self._source, self._options.isolation)
         self.newest = StreamOffset(positions=found.ends, topic_ids=found.topic_ids)
         begins = self._begins(start, found)
         ends = self._ends(begins, found)
@@ -222,7 +222,7 @@ class StreamDriver:
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
         """The tasks of the micro-batch from `start` to `end`, also of one that is replayed."""
-        found = survey(self._source)
+        found = survey(self._source, self._options.isolation)
         return plan_ranges(found, self._spans(_replayed(start, end), end, found), self._options)
 
     def _spans(self, start: StreamOffset, end: StreamOffset, found: Surveyed) -> Iterator[Span]:

@@ -41,6 +41,7 @@ class VarveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             columns=columns,
             key=options.key,
             loss=LossPolicy(options.fails_on_data_loss),
+            isolation=options.isolation,
         )
         self._driver: StreamDriver | None = None
 

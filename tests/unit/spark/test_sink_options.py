@@ -6,6 +6,7 @@ import pytest
 
 from varve.errors import ConfigError
 from varve.format.compression import Codec
+from varve.spark.partitioner import Partitioner
 from varve.spark.sink_options import SinkOptions, plain_path
 
 
@@ -28,6 +29,7 @@ def test_every_option_has_its_place() -> None:
             "paths": '["/more"]',
             "topic": "orders",
             "partitions": "6",
+            "partitioner": "CRC32",
             "compression": "zstd",
             "applicationid": "etl",
             "batchnumber": "12",
@@ -39,6 +41,7 @@ def test_every_option_has_its_place() -> None:
         paths=("/data/log", "/more"),
         topic="orders",
         partitions=6,
+        partitioner=Partitioner.CRC32,
         codec=Codec.ZSTD,
         application="etl",
         number=12,
@@ -69,6 +72,9 @@ def test_either_a_store_or_a_broker_must_be_given(options: dict[str, str]) -> No
         ("partitions", "0"),
         ("partitions", "many"),
         ("compression", "brotli"),
+        ("kafka.compression.type", "brotli"),
+        ("partitioner", "md5"),
+        ("kafka.partitioner", "consistent"),
         ("timeout", "soon"),
         ("timeout", "0"),
         ("paths", "{"),
@@ -78,8 +84,18 @@ def test_either_a_store_or_a_broker_must_be_given(options: dict[str, str]) -> No
     ],
 )
 def test_an_option_that_cannot_be_used_is_named(name: str, text: str) -> None:
-    with pytest.raises(ConfigError, match=f"(?i){name}|compression.type|path"):
+    with pytest.raises(ConfigError) as refused:
         SinkOptions.for_stream({"path": "/x", name: text})
+
+    assert refused.value.key.lower() == name
+
+
+def test_a_producers_own_setting_decides_the_partitioner_unless_the_option_does_too() -> None:
+    theirs = {"kafka.bootstrap.servers": "here:9092", "kafka.partitioner": "consistent"}
+
+    assert SinkOptions.for_batch(theirs).producer["kafka.partitioner"] == "consistent"
+    with pytest.raises(ConfigError, match="leave one out"):
+        SinkOptions.for_batch({**theirs, "partitioner": "crc32"})
 
 
 def test_a_misspelt_option_is_refused_with_the_one_that_was_meant() -> None:

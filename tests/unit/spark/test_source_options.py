@@ -203,9 +203,14 @@ def test_options_survive_the_way_to_an_executor() -> None:
         ),
         ({"kafka.auto.offset.reset": "x"}, "kafka.auto.offset.reset", "use startingOffsets"),
         (
-            {"kafka.isolation.level": "read_committed"},
+            {"kafka.isolation.level": "committed"},
             "kafka.isolation.level",
-            "read_uncommitted",
+            "read_uncommitted or read_committed",
+        ),
+        (
+            {"kafka.isolation.level": "read_committed", "key": "a"},
+            "kafka.isolation.level",
+            "leave out one",
         ),
     ],
 )
@@ -252,10 +257,13 @@ def test_a_query_must_say_what_it_reads(options: dict[str, str], key: str) -> No
         ({"startingOffsets": '{"orders": {"0": -1}}'}, "startingOffsets"),
         ({"endingOffsets": "earliest"}, "endingOffsets"),
         ({"endingOffsets": '{"orders": {"0": -2}}'}, "endingOffsets"),
+        ({"endingOffsets": "now"}, "endingOffsets"),
+        ({"endingTimestamp": "now"}, "endingTimestamp"),
+        ({"endingOffsetsByTimestamp": "{}"}, "endingOffsetsByTimestamp"),
         ({"group": "g"}, "group"),
     ],
 )
-def test_a_batch_query_refuses_what_only_a_stream_can_do(options: dict[str, str], key: str) -> None:
+def test_a_batch_query_refuses_what_it_cannot_use(options: dict[str, str], key: str) -> None:
     with pytest.raises(ConfigError) as refused:
         batch(**options)
 
@@ -270,10 +278,13 @@ def test_a_batch_query_refuses_what_only_a_stream_can_do(options: dict[str, str]
         ({"endingOffsetsByTimestamp": "{}"}, "endingOffsetsByTimestamp"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "minOffsetsPerTrigger"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay"),
+        ({"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger"),
+        ({"minOffsetsPerTrigger": "-1"}, "minOffsetsPerTrigger"),
+        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger"),
         ({"group": " "}, "group"),
     ],
 )
-def test_a_stream_refuses_what_only_a_batch_query_can_do(options: dict[str, str], key: str) -> None:
+def test_a_stream_refuses_what_it_cannot_use(options: dict[str, str], key: str) -> None:
     with pytest.raises(ConfigError) as refused:
         stream(**options)
 

@@ -13,11 +13,9 @@ from enum import StrEnum
 from uuid import UUID
 
 from varve.clock import SystemClock
-from varve.errors import ConfigError, FormatError
+from varve.errors import ConfigError
 from varve.format.index_entry import AbortedTransaction
-from varve.format.producer_snapshot import decode_producer_snapshot
 from varve.log.change_inbox import new_request_id, staging_directory
-from varve.log.compactable_log import summarize_segment
 from varve.log.compaction_plan import (
     CompactionPlan,
     LogSummary,
@@ -27,7 +25,7 @@ from varve.log.compaction_plan import (
 )
 from varve.log.log_directory import read_checkpoints
 from varve.log.log_reader import LogView
-from varve.log.producer_snapshots import replay, snapshot_path
+from varve.log.observed_producers import read_producers
 from varve.log.producer_state import ProducerStates
 from varve.log.read_only_log import ReadOnlyLog
 from varve.log.read_only_store import ReadOnlyStore
@@ -35,11 +33,9 @@ from varve.log.store_change import SegmentPlace
 from varve.log.store_files import find_partitions
 from varve.log.topic import Topic
 from varve.log.topic_config import TopicConfig
-from varve.quantities import INT64_MAX, MIB, Offset, TimestampMs
-from varve.storage.files import FileSystem, RealFileSystem, read_whole
-from varve.storage.recovery import find_files
-
-_SNAPSHOT_BYTES_MAX = 256 * MIB
+from varve.log.upkeep_outlook import summarize_segment
+from varve.quantities import Offset, TimestampMs
+from varve.storage.files import FileSystem, RealFileSystem
 
 
 class CompactionScope(StrEnum):
@@ -165,7 +161,7 @@ class _Planner:
 
     def plan(self, topic: Topic[ReadOnlyLog], log: ReadOnlyLog) -> PartitionPlan:
         view = log.view()
-        producers = read_producers(self._fs, log, view, self._now_ms)
+        producers = read_producers(self._fs, log.directory, view, self._now_ms)
         unstable = producers.first_unstable_offset(view.high_watermark)
         settled = view.high_watermark if unstable is None else min(unstable, view.high_watermark)
         home = os.path.dirname(log.directory)
@@ -270,27 +266,3 @@ def _aborted(view: LogView, start: Offset, stop: Offset) -> list[AbortedTransact
         if collected.is_complete:
             break
     return sorted(found, key=lambda transaction: transaction.first_offset)
-
-
-def read_producers(
-    fs: FileSystem, log: ReadOnlyLog, view: LogView, now_ms: TimestampMs
-) -> ProducerStates:
-    """What the owner of the log remembers of its producers: snapshot, and what came behind it.
-
-    Without a snapshot everything is walked over.
-    """
-    states = ProducerStates(end_offset=view.segments.first_offset)
-    for offset in sorted(find_files(fs, log.directory).snapshots, reverse=True):
-        if not view.segments.first_offset <= offset <= view.high_watermark:
-            continue
-        try:
-            content = read_whole(
-                fs, snapshot_path(log.directory, offset), limit=_SNAPSHOT_BYTES_MAX
-            )
-            entries = decode_producer_snapshot(content)
-        except (FormatError, FileNotFoundError):
-            continue  # the one before it leads to the same, by a longer way
-        states = ProducerStates.from_snapshot(entries, end_offset=offset, now_ms=now_ms)
-        break
-    replay(states, view.segments, Offset(INT64_MAX))
-    return states

@@ -20,8 +20,8 @@ from varve.format.batch_header import decode_batch_header
 from varve.format.index_entry import AbortedTransaction
 from varve.log import key_map as keys
 from varve.log.batch_filter import RECORDS_PER_RUN, BatchFilter
-from varve.log.compaction_run import map_chunk
 from varve.log.compaction_transactions import TransactionWalk, WalkState
+from varve.log.compaction_walk import map_chunk
 from varve.log.key_map import KeyMap
 from varve.log.store_change import StagedSegment
 from varve.quantities import INT32_MAX, Offset, TimestampMs

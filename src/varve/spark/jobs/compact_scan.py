@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from varve.format import kernel_tables as tables
 from varve.log.batch_filter import RECORDS_PER_RUN
-from varve.log.compaction_run import map_chunk
 from varve.log.compaction_transactions import TransactionWalk, WalkEffect, WalkState
+from varve.log.compaction_walk import map_chunk
 from varve.log.key_map import KeyMap
 from varve.spark.jobs.compact_plan import GroupPlan
 from varve.spark.jobs.group_walk import (

@@ -26,7 +26,7 @@ from varve.spark.jobs.json_values import (
     infer_schema,
     parse_schema,
 )
-from varve.spark.jobs.lake_table import LakeTable, TableState, WrittenFile
+from varve.spark.jobs.lake_table import TABLE_COLUMNS, LakeTable, TableState, WrittenFile
 from varve.spark.jobs.lake_target import LakeTarget, read_files
 from varve.spark.jobs.topic_span import TopicSpan, plan_span
 
@@ -39,16 +39,6 @@ INFER: Final = "infer"
 REJECTED_SUFFIX: Final = "_rejected"
 COMMIT_RECORDS: Final = 100_000_000
 
-_COLUMNS: Final = (
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "timestampType",
-    "key",
-    "value",
-    "headers",
-)
 _VALUE_SCHEMA: Final = "value_schema"
 _ACCEPTED: Final = "accepted"
 _REJECTED: Final = "rejected"
@@ -81,9 +71,9 @@ def transform(df: "DataFrame", schema: "StructType | None" = None) -> "DataFrame
     With a schema `value` is a struct, and rows whose value does not fit are not there.
     """
     if schema is None:
-        return df.select(*_COLUMNS)
+        return df.select(*TABLE_COLUMNS)
     decoded = decode_values(df, schema).where(f"{REASON} IS NULL")
-    return decoded.withColumn("value", decoded[DECODED]).select(*_COLUMNS)
+    return decoded.withColumn("value", decoded[DECODED]).select(*TABLE_COLUMNS)
 
 
 def run_export(
@@ -106,9 +96,9 @@ def table_and_tail(spark: "SparkSession", target: LakeTarget, paths: Sequence[st
     topics = sorted({topic for topic, _ in state.offsets})
     span = plan_span(paths, topics, state, table=table.name)
     schema = _schema_in(state.settings)
-    tail = transform(span.load(spark, _COLUMNS), schema)
+    tail = transform(span.load(spark, TABLE_COLUMNS), schema)
     files = table.files()
-    return read_files(spark, files).select(*_COLUMNS).unionByName(tail) if files else tail
+    return read_files(spark, files).select(*TABLE_COLUMNS).unionByName(tail) if files else tail
 
 
 class _ExportJob:
@@ -241,7 +231,7 @@ class _ExportJob:
             table_schema,
         )
 
-        df = span.load(spark, _COLUMNS)
+        df = span.load(spark, TABLE_COLUMNS)
         value_schema = _schema_in(settings)
         self._schemas = {_ACCEPTED: table_schema(transform(df, value_schema).schema)}
         kinds = [self._kind(FileKind, _ACCEPTED, self._table, run_id)]
@@ -249,7 +239,7 @@ class _ExportJob:
         if value_schema is not None:
             rows = decode_values(df, value_schema).withColumnRenamed("value", "raw")
             rows = rows.withColumnRenamed(DECODED, "value")
-            rejected = decode_values(df, value_schema).select(*_COLUMNS, REASON)
+            rejected = decode_values(df, value_schema).select(*TABLE_COLUMNS, REASON)
             self._schemas[_REJECTED] = table_schema(rejected.schema)
             kinds.append(self._kind(FileKind, _REJECTED, self._rejects, run_id))
 

@@ -1,9 +1,9 @@
 """An Iceberg table, through `pyiceberg`: no JVM and no jar. The catalog is SQLite by default.
 
-Tasks write the files, the driver registers them in one transaction that also sets the offsets
-among the table's properties, where they outlive the expiry of snapshots. Each snapshot says
-them too. A commit builds on the snapshot that was loaded: pyiceberg's own retries, which would
-build on whatever is there by then, are not used.
+Tasks write the files, the driver registers them in one transaction that also makes the table, the
+first time, and sets the offsets among its properties, where they outlive the expiry of snapshots.
+Each snapshot says them too. A commit builds on the snapshot that was loaded: pyiceberg's own
+retries, which would build on whatever is there by then, are not used.
 """
 
 import os
@@ -17,7 +17,7 @@ from varve.spark.jobs.lake_table import TableState, WrittenFile
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, Transaction
 
 _STATE: Final = "varve.state"
 _NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
@@ -84,14 +84,14 @@ class IcebergTable:
     ) -> None:
         from pyiceberg.exceptions import CommitFailedException, ValidationException
 
-        table = self._table if self._table is not None else self._create(schema)
         about = {"varve.state": state.render(), "varve.run": run_id}
         paths = [file.path for file in added]
         try:
-            with table.transaction() as transaction:
+            with self._transaction(schema) as transaction:
                 transaction.set_properties({_STATE: state.render()})
                 if removed:
-                    _replace(transaction, table, paths, frozenset(removed), about)
+                    assert self._table is not None, "there is nothing to remove"
+                    _replace(transaction, self._table, paths, frozenset(removed), about)
                 elif paths:
                     transaction.add_files(
                         paths, snapshot_properties=about, check_duplicate_files=False
@@ -100,20 +100,21 @@ class IcebergTable:
             raise TableChangedError(self.identifier, str(error)) from error
         self.load()
 
-    def _create(self, schema: "pa.Schema") -> "Table":
-        from pyiceberg.exceptions import TableAlreadyExistsError
-
+    def _transaction(self, schema: "pa.Schema") -> "Transaction":
+        """Of the table; where there is none, one that makes it too."""
+        if self._table is not None:
+            return self._table.transaction()
         namespace, _, _ = self.identifier.rpartition(".")
         self._catalog.create_namespace_if_not_exists(namespace)
-        try:
-            return self._catalog.create_table(
-                self.identifier,
-                schema,
-                location=self._default_location(),
-                properties=_NO_RETRIES,
-            )
-        except TableAlreadyExistsError as error:
-            raise TableChangedError(self.identifier, "another run made it") from error
+        return self._catalog.create_table_transaction(
+            self.identifier,
+            schema,
+            location=self._default_location(),
+            properties=_NO_RETRIES,
+        )
+
+    def settle(self) -> None:
+        """Nothing: a commit is one step."""
 
     def discard(self, run_id: str) -> None:
         """Nothing: files that no snapshot names are not in the table."""
@@ -154,7 +155,7 @@ def _open_catalog(warehouse: str, properties: dict[str, str]) -> "Catalog":
             raise ConfigError(
                 "warehouse",
                 warehouse,
-                "is not a local directory: name a catalog, as in --catalog uri=sqlite:///cat.db",
+                "is not a local directory: name a catalog, as in --property uri=sqlite:///cat.db",
             )
         directory = urlsplit(url).path
         os.makedirs(directory, exist_ok=True)

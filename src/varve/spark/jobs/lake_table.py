@@ -18,6 +18,17 @@ from varve.spark.topic_choice import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Of a table of records, in its order.
+TABLE_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "key",
+    "value",
+    "headers",
+)
 _VERSION: Final = 1
 
 
@@ -109,6 +120,10 @@ class LakeTable(Protocol):
 
         Raises `TableChangedError`, and nothing is changed, if someone else did since `load`.
         """
+        ...
+
+    def settle(self) -> None:
+        """Finish what a commit that was killed had still to do once it counted."""
         ...
 
     def discard(self, run_id: str) -> None:

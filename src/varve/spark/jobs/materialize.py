@@ -20,7 +20,7 @@ from varve.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from varve.spark.jobs.job_report import JobReport
 from varve.spark.jobs.json_values import DECODED, REASON, decode_values, parse_schema
 from varve.spark.jobs.lake_table import TableState, WrittenFile
-from varve.spark.jobs.lake_target import LakeTarget, read_files
+from varve.spark.jobs.lake_target import LakeTarget, TableFormat, read_files
 from varve.spark.jobs.topic_span import TopicSpan, plan_span
 
 if TYPE_CHECKING:
@@ -110,9 +110,11 @@ class _MaterializeJob:
 
         state = self._table.load()
         span = self._plan(state)
-        if not span.count:
+        is_emptied = self._options.is_rebuild and state is not None
+        if not span.count and not is_emptied:
+            self._table.settle()
             return _report(span)
-        settings = self._settings(None if self._options.is_rebuild else state)
+        settings = self._settings(state)
         buckets = int(settings[_BUCKETS])
         fresh = _bucketed(transform(span.load(spark, _READ)), buckets)
         fresh = fresh.persist(StorageLevel.MEMORY_AND_DISK)
@@ -143,16 +145,25 @@ class _MaterializeJob:
         )
 
     def _settings(self, state: TableState | None) -> dict[str, str]:
+        """Those of the table; of one that begins anew as the options say, but for its schema."""
         wanted = self._options.value_schema
-        rendered = None if wanted is None else parse_schema(wanted).json()
+        kept = None if state is None else state.settings.get(_VALUE_SCHEMA)
+        schema = kept if wanted is None else parse_schema(wanted).json()
         if state is not None and state.offsets:
-            if rendered is not None and rendered != state.settings.get(_VALUE_SCHEMA):
-                raise ConfigError(
-                    "value schema", wanted, f"{self._table.name} was made with another: rebuild it"
-                )
-            return dict(state.settings)
+            self._check_schema(wanted, is_other=schema != kept)
+            if not self._options.is_rebuild:
+                return dict(state.settings)
         settings = {_BUCKETS: str(self._options.buckets)}
-        return settings if rendered is None else {**settings, _VALUE_SCHEMA: rendered}
+        return settings if schema is None else {**settings, _VALUE_SCHEMA: schema}
+
+    def _check_schema(self, wanted: str | None, *, is_other: bool) -> None:
+        """Only a Parquet table can be given other columns, by making it anew."""
+        is_parquet = self._options.target.format is TableFormat.PARQUET
+        if is_other and not (self._options.is_rebuild and is_parquet):
+            rule = "rebuild it" if is_parquet else "use another table"
+            raise ConfigError(
+                "value schema", wanted, f"{self._table.name} was made with another: {rule}"
+            )
 
     def _replaced(self, touched: Mapping[int, int]) -> list[str]:
         """The files whose rows this run writes anew: all of them when it rebuilds."""

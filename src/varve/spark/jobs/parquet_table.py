@@ -103,7 +103,11 @@ class ParquetTable:
         self._fs.sync_directory(self.path)
         self._loaded += 1
         self.discard(run_id)
-        if self._replaces:
+        self.settle()
+
+    def settle(self) -> None:
+        """Have `current` lead to the last run, and remove those that nobody needs any more."""
+        if self._replaces and self._loaded:
             self._point_at(self._loaded)
             self._remove_old()
 
@@ -113,11 +117,16 @@ class ParquetTable:
 
     def _point_at(self, run: int) -> None:
         """Have `current` lead to a run, at once."""
+        name = os.path.basename(self._run_path(run))
+        current = os.path.join(self.path, _CURRENT)
+        if os.path.islink(current) and os.readlink(current) == name:
+            return
+        os.makedirs(os.path.join(self.path, _STAGING), exist_ok=True)
         temporary = os.path.join(self.path, _STAGING, f"current-{run}")
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
-        os.symlink(os.path.basename(self._run_path(run)), temporary)
-        os.replace(temporary, os.path.join(self.path, _CURRENT))
+        os.symlink(name, temporary)
+        os.replace(temporary, current)
 
     def _remove_old(self) -> None:
         for run in self._runs()[:-_VERSIONS_KEPT]:

@@ -15,6 +15,7 @@ from varve.clock import SystemClock
 from varve.errors import ConfigError
 from varve.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from varve.spark.jobs.job_report import JobReport
+from varve.spark.jobs.lake_table import TABLE_COLUMNS
 from varve.spark.jobs.lake_target import LakeTarget
 from varve.spark.jobs.topic_span import TopicSpan
 from varve.spark.jobs.topic_target import TopicTarget, name_of_run
@@ -25,16 +26,6 @@ from varve.spark.source_plan import OffsetResolver, check_named, survey
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_COLUMNS: Final = (
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "timestampType",
-    "key",
-    "value",
-    "headers",
-)
 _RUN: Final = "replay"
 
 
@@ -130,7 +121,7 @@ def _into_topic(
 ) -> JobReport:
     if into.was_written(options.name):
         return _report(span, options, "was done before")
-    rows = transform(span.load(spark, _COLUMNS), options.where)
+    rows = transform(span.load(spark, TABLE_COLUMNS), options.where)
     columns = ["key", "value", "timestamp", "headers"]
     before = into.ends()
     with progress.step(f"replaying into {into.topic}"):
@@ -157,7 +148,7 @@ def _into_table(
         if state.settings.get(_RUN) == options.name:
             return _report(span, options, "was done before")
         raise ConfigError("table", table.name, "is there already, and holds something else")
-    rows = transform(span.load(spark, _COLUMNS), options.where).select(*_COLUMNS)
+    rows = transform(span.load(spark, TABLE_COLUMNS), options.where).select(*TABLE_COLUMNS)
     schema = table_schema(rows.schema)
     run_id = uuid.uuid4().hex
     try:

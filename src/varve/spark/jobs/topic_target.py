@@ -14,6 +14,7 @@ from varve.log.publication_ledger import read_publications
 from varve.spark.jobs.lake_table import TableState
 from varve.spark.jobs.topic_span import plan_span
 from varve.spark.opened_source import absolute_paths
+from varve.spark.partitioner import Partitioner
 from varve.spark.topic_choice import TopicPartition
 from varve.storage.files import RealFileSystem
 
@@ -30,12 +31,13 @@ class TopicTarget:
     paths: tuple[str, ...]
     topic: str
     partitions: int | None = None
+    partitioner: Partitioner = Partitioner.MURMUR2
     compression: str | None = None
 
     def options(self) -> dict[str, str]:
         """Options of the sink that lead there."""
         places = absolute_paths(self.paths)
-        found = {"topic": self.topic, "path": places[0]}
+        found = {"topic": self.topic, "path": places[0], "partitioner": self.partitioner.value}
         if len(places) > 1:
             found["paths"] = json.dumps(list(places[1:]))
         if self.partitions is not None:

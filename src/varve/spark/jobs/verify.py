@@ -1,6 +1,6 @@
 """`verify`: every batch, record and index of a store, or an archive, checked in parallel.
 
-Nothing is written. Tasks take a few segments each; see `segment_check` for what is checked.
+Nothing is written. Tasks take a few segments each; see `log.segment_check` for what is checked.
 Segments that retention or compaction takes away meanwhile are passed over.
 """
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from varve.log.log_reader import LogReader
-    from varve.spark.jobs.segment_check import SegmentFindings
 
 TASK_BYTES: Final = 256 * MIB
 _SCHEMA: Final = (
@@ -113,6 +112,8 @@ def run_check(task: CheckTask) -> Iterator["pa.RecordBatch"]:
     """Check the segments of one task that are still there."""
     import pyarrow as pa
 
+    from varve.log.segment_check import check_segment
+
     with task.place.open() as log:
         if log is None:
             return
@@ -125,40 +126,15 @@ def run_check(task: CheckTask) -> Iterator["pa.RecordBatch"]:
                 "size": found.size,
                 "batches": found.batches,
                 "records": found.records,
-                "problems": json.dumps(found.problems),
+                "problems": json.dumps([str(problem) for problem in found.problems]),
             }
             for base_offset in task.base_offsets
-            if (found := _check(log, Offset(base_offset))) is not None
+            if (found := check_segment(log, Offset(base_offset))) is not None
         ]
     if rows:
         batch = pa.RecordBatch.from_pylist(rows)
         partition = batch.schema.get_field_index("partition")
         yield batch.set_column(partition, "partition", batch.column(partition).cast(pa.int32()))
-
-
-def _check(log: "LogReader", base_offset: Offset) -> "SegmentFindings | None":
-    """None when the segment was taken away meanwhile."""
-    from varve.spark.jobs.segment_check import SegmentCheck
-
-    view = log.view()
-    index = view.segments.floor(base_offset)
-    if index < 0 or view.segments[index].base_offset != base_offset:
-        return None
-    segment = view.segments[index]
-    is_last = index == len(view.segments) - 1
-    check = SegmentCheck(
-        segment,
-        size=segment.size,
-        end=view.high_watermark if is_last else view.segments.end_of(index),
-        is_last=is_last,
-        allows_gaps=log.allows_gaps,
-    )
-    try:
-        return check.run()
-    except FileNotFoundError:
-        if log.look_again(view):
-            return None
-        raise
 
 
 # --- what is said of it ------------------------------------------------------------------------
