@@ -1,4 +1,4 @@
-"""The server beside Apache Kafka and Redis: the same clients, the same settings, equal durability.
+"""The server beside Apache Kafka, NATS and Redis: the same settings, equal durability.
 
 Servers run on one core and clients on another. A client on the wire sends prebuilt requests and
 is far from its own limit; librdkafka and Java show what an application sees. Everything listens on
@@ -19,6 +19,7 @@ from bench.broker_produce_rows import (
 )
 from bench.broker_servers import DISK, OS
 from bench.broker_stage import Stage
+from bench.broker_stream_rows import stream_rows
 from bench.measure import Context, Row
 from varve.quantities import KIB
 
@@ -38,6 +39,10 @@ def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
         "consume 100 B": partial(consume_rows, stage=stage, value_size=100),
         "latency os": partial(latency_rows, stage=stage, durability=OS, is_judged=True),
         "latency disk": partial(latency_rows, stage=stage, durability=DISK, is_judged=False),
+        "streams 1 KiB": partial(stream_rows, stage=stage, value_size=KIB, durability=OS),
+        "streams 100 B": partial(stream_rows, stage=stage, value_size=100, durability=OS),
+        "streams disk 1 KiB": partial(stream_rows, stage=stage, value_size=KIB, durability=DISK),
+        "streams disk 100 B": partial(stream_rows, stage=stage, value_size=100, durability=DISK),
         "50 connections": partial(durable_rows, stage=stage),
         "memory after load": partial(memory_after_load_rows, stage=stage),
     }

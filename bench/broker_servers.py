@@ -5,7 +5,6 @@ it, which is Kafka's default and `durability=os` here. "disk": once it is on the
 `flush.messages=1` there and `durability=disk` here.
 """
 
-import os
 import shutil
 import signal
 import socket
@@ -18,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
 
+from bench.child import environment_of_an_installation
 from bench.kafka_wire import api_versions_frame
 from bench.wire_load import HOST, ask, wait_for_topic
 from interop.kafka_peer import KafkaBroker, KafkaTools, KafkaUnavailableError, kafka_version
@@ -95,7 +95,11 @@ class VarveServer:
                 stderr=subprocess.STDOUT,
                 # No settings of this user or directory.
                 cwd=self._directory,
-                env={key: os.environ[key] for key in os.environ if not key.startswith("VARVE_")},
+                env={
+                    key: value
+                    for key, value in environment_of_an_installation().items()
+                    if not key.startswith("VARVE_")
+                },
             )
 
     def stop(self) -> None:
@@ -111,7 +115,7 @@ class VarveServer:
         return {**_ANY_TOPIC, "durability": durability}
 
     def printed(self) -> str:
-        return _end_of(self._directory / "console.log")
+        return end_of(self._directory / "console.log")
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
@@ -132,7 +136,12 @@ class KafkaServer:
     """Apache Kafka as its start script runs it: broker and controller in one process."""
 
     def __init__(
-        self, tools: KafkaTools, directory: Path, *, command_prefix: Sequence[str] = ()
+        self,
+        tools: KafkaTools,
+        directory: Path,
+        *,
+        command_prefix: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self.name = f"Kafka {kafka_version()}"
         self._broker = KafkaBroker(
@@ -141,6 +150,7 @@ class KafkaServer:
             work_dir=directory,
             jvm_options=_KAFKA_HEAP,
             command_prefix=command_prefix,
+            properties=properties,
         )
         self.port = self._broker.port
 
@@ -164,7 +174,11 @@ class KafkaServer:
         return _ANY_TOPIC if durability == OS else {**_ANY_TOPIC, "flush.messages": "1"}
 
     def printed(self) -> str:
-        return _end_of(self._broker.server_log)
+        return end_of(self._broker.server_log)
+
+    @property
+    def server_log(self) -> Path:
+        return self._broker.server_log
 
 
 def find_kafka() -> KafkaTools:
@@ -216,15 +230,20 @@ def is_running(server: BrokerServer) -> bool:
     return state != "Z"
 
 
-def create_topic(server: BrokerServer, durability: str, *, name: str | None = None) -> str:
-    """A topic of one partition, ready to be written; return its name."""
+def create_topic(
+    server: BrokerServer, durability: str, *, name: str | None = None, partitions: int = 1
+) -> str:
+    """A topic whose first partition is ready to be written; return its name."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
     topic = name or f"bench-{next(_numbers)}"
     admin = AdminClient(client_of(server))
     wanted = NewTopic(
-        topic, num_partitions=1, replication_factor=1, config=dict(server.topic_config(durability))
+        topic,
+        num_partitions=partitions,
+        replication_factor=1,
+        config=dict(server.topic_config(durability)),
     )
     admin.create_topics([wanted])[topic].result(_START_TIMEOUT_S)
     wait_for_topic(server.port, topic)
@@ -262,5 +281,6 @@ def remove_data(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _end_of(path: Path) -> str:
+def end_of(path: Path) -> str:
+    """The last of what a server printed."""
     return path.read_text(errors="replace")[-4000:] if path.exists() else ""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from bench.broker_servers import (
     OS,
@@ -19,6 +19,7 @@ from bench.broker_servers import (
 )
 from bench.kafka_wire import produce_frames
 from bench.measure import Context, Row, Target, measure_in_turns, samples
+from bench.nats_peer import NatsUnavailableError, nats_version
 from bench.null_server import null_server
 from bench.pinning import Cores, choose_cores, client_pinned
 from bench.process_tree import tree_cpu_seconds
@@ -100,6 +101,10 @@ class Stage:
             redis_version()
         except RedisUnavailableError as error:
             self.absent["Redis"] = str(error)
+        try:
+            nats_version()
+        except NatsUnavailableError as error:
+            self.absent["NATS"] = str(error)
         for peer, reason in self.absent.items():
             context.say(f"{peer} skipped: {reason}")
         context.facts.update(self._facts())
@@ -113,6 +118,7 @@ class Stage:
             else f"servers to core {cores.server}, clients to core {cores.client}",
             "kafka": f"skipped: {absent['Kafka']}" if "Kafka" in absent else kafka_version(),
             "redis": f"skipped: {absent['Redis']}" if "Redis" in absent else redis_version(),
+            "nats": f"skipped: {absent['NATS']}" if "NATS" in absent else nats_version(),
         }
 
     def new_servers(self, directory: Path) -> list[BrokerServer]:
@@ -173,7 +179,14 @@ def _warm_up(server: BrokerServer, *, seconds: float) -> None:
             fetch_all(server.port, topic, records=sent, max_bytes=MIB)
 
 
-def timed(server: BrokerServer, work: Callable[[], tuple[int, int]]) -> Load:
+class Process(Protocol):
+    """Whatever runs on the servers' core."""
+
+    @property
+    def pid(self) -> int: ...
+
+
+def timed(server: Process, work: Callable[[], tuple[int, int]]) -> Load:
     """`work` returns the records and the value bytes it got through."""
     cpu_before, started = tree_cpu_seconds(server.pid), time.perf_counter()
     records, value_bytes = work()

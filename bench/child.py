@@ -7,6 +7,7 @@ python -m bench.child memory DIRECTORY BYTES
 """
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -79,9 +80,19 @@ def import_seconds(statement: str) -> float:
     )
     return float(
         subprocess.run(
-            [sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=ROOT
+            [sys.executable, "-c", program],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env=environment_of_an_installation(),
         ).stdout
     )
+
+
+def environment_of_an_installation() -> dict[str, str]:
+    """This one, but compiled modules are kept: after an installation they are there."""
+    return {key: os.environ[key] for key in os.environ if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 @contextmanager

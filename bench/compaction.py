@@ -2,33 +2,40 @@
 
 The rate is of input: bytes, or records, of the log as it was. The input comes from the page
 cache. Compaction reads and checks it twice, once for its keys and once to copy what stays; the
-limit beside it does just that, and writes and syncs as many bytes as stay.
+limit beside it does just that, and writes and syncs as many bytes as stay. Kafka's cleaner, with
+its one thread by default, is given the same batches.
 """
 
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from bench.broker_servers import KafkaServer, find_kafka, running
+from bench.kafka_cleaner import CLEANER_PROPERTIES, Cleaning, KafkaCleaner
 from bench.measure import Context, Row, Stopwatch, Target, measure_row
 from bench.observed_fs import UnsyncedFileSystem
 from bench.peers import PIECE_BYTES, new_file, read_seconds
 from bench.workload import OS, TOPIC, fresh_path, log_files, log_of
+from interop.kafka_peer import KafkaUnavailableError, kafka_version
 from varve.format.compression import Codec
 from varve.log.compaction_run import CompactionOutcome
 from varve.log.store import Store, StoreSetup
 from varve.quantities import KIB, MIB
 
 _UNIQUE_PART = 10  # one key in so many records
+_SEGMENT_BYTES = 128 * MIB
 
 
 def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
-    """Each makes one row."""
+    """Each makes one row; Kafka runs from the first that needs it."""
+    kafka = _Kafka()
     return {
-        "1 KiB": large_value_rows,
-        "100 B": small_value_rows,
+        "1 KiB": partial(large_value_rows, kafka=kafka),
+        "100 B": partial(small_value_rows, kafka=kafka),
         "100 B, all keys different": unique_key_rows,
         "lz4": compressed_rows,
     }
@@ -44,9 +51,47 @@ class DirtyLog:
     kept_bytes: int
 
 
-def large_value_rows(context: Context) -> list[Row]:
+class _Kafka:
+    """Apache Kafka's cleaner, where it can run; `note` says why it cannot."""
+
+    def __init__(self) -> None:
+        self._cleaner: KafkaCleaner | None = None
+        self.note = ""
+
+    def peers(
+        self, context: Context, dirty: "DirtyLog", figure: Callable[[Cleaning], float]
+    ) -> dict[str, Callable[[], float]]:
+        """Its part in a row about that log."""
+        if self._cleaner is None and not self.note:
+            self._start(context)
+        cleaner = self._cleaner
+        if cleaner is None:
+            return {}
+        files = [path for path in log_files(dirty.path) if path.stat().st_size]
+        return {
+            f"Kafka {kafka_version()}'s cleaner": lambda: figure(
+                cleaner.clean(files, segment_bytes=_SEGMENT_BYTES)
+            )
+        }
+
+    def _start(self, context: Context) -> None:
+        try:
+            tools = find_kafka()
+        except KafkaUnavailableError as error:
+            self.note = f"; Kafka skipped: {error}"
+            return
+        path = fresh_path(context.directory, "kafka")
+        server = KafkaServer(tools, path, properties=CLEANER_PROPERTIES)
+        context.resources.enter_context(running(server))
+        self._cleaner = KafkaCleaner(server)
+        context.facts["kafka"] = kafka_version()
+
+
+def large_value_rows(context: Context, kafka: _Kafka) -> list[Row]:
     dirty = _prepare(context, value_size=KIB, total_bytes=context.pick(768, 192) * MIB)
-    return [_megabytes_row(context, dirty, "compaction, 1 KiB values", Target(bound=400.0))]
+    peers = kafka.peers(context, dirty, lambda done: done.size_bytes / done.seconds / 1e6)
+    title, target = "compaction, 1 KiB values", Target(bound=400.0)
+    return [_megabytes_row(context, dirty, title, target, peers=peers, more=kafka.note)]
 
 
 def compressed_rows(context: Context) -> list[Row]:
@@ -56,7 +101,15 @@ def compressed_rows(context: Context) -> list[Row]:
     return [_megabytes_row(context, dirty, "compaction, 1 KiB values in lz4 batches", None)]
 
 
-def _megabytes_row(context: Context, dirty: DirtyLog, title: str, target: Target | None) -> Row:
+def _megabytes_row(
+    context: Context,
+    dirty: DirtyLog,
+    title: str,
+    target: Target | None,
+    *,
+    peers: Mapping[str, Callable[[], float]] | None = None,
+    more: str = "",
+) -> Row:
     row = measure_row(
         title,
         lambda: dirty.size_bytes / _compaction_seconds(context, dirty) / 1e6,
@@ -67,16 +120,19 @@ def _megabytes_row(context: Context, dirty: DirtyLog, title: str, target: Target
             "read + crc32c twice, write",
             lambda: dirty.size_bytes / _limit(context, dirty) / 1e6,
         ),
+        peers=peers,
         target=target,
-        note=_note(dirty),
+        note=_note(dirty) + more,
     )
     shutil.rmtree(dirty.path)
     return row
 
 
-def small_value_rows(context: Context) -> list[Row]:
+def small_value_rows(context: Context, kafka: _Kafka) -> list[Row]:
     dirty = _prepare(context, value_size=100, total_bytes=context.pick(400, 150) * 1_000_000)
-    return [_records_row(context, dirty, "compaction, 100 B values", Target(bound=3.0))]
+    peers = kafka.peers(context, dirty, lambda done: done.records / done.seconds / 1e6)
+    title, target = "compaction, 100 B values", Target(bound=3.0)
+    return [_records_row(context, dirty, title, target, peers=peers, more=kafka.note)]
 
 
 def unique_key_rows(context: Context) -> list[Row]:
@@ -86,7 +142,15 @@ def unique_key_rows(context: Context) -> list[Row]:
     return [_records_row(context, dirty, "compaction, 100 B values, nothing to remove", None)]
 
 
-def _records_row(context: Context, dirty: DirtyLog, title: str, target: Target | None) -> Row:
+def _records_row(
+    context: Context,
+    dirty: DirtyLog,
+    title: str,
+    target: Target | None,
+    *,
+    peers: Mapping[str, Callable[[], float]] | None = None,
+    more: str = "",
+) -> Row:
     row = measure_row(
         title,
         lambda: dirty.records / _compaction_seconds(context, dirty) / 1e6,
@@ -94,8 +158,9 @@ def _records_row(context: Context, dirty: DirtyLog, title: str, target: Target |
         durability="disk",
         unit="M records/s",
         limit=("read + crc32c twice, write", lambda: dirty.records / _limit(context, dirty) / 1e6),
+        peers=peers,
         target=target,
-        note=_note(dirty),
+        note=_note(dirty) + more,
     )
     shutil.rmtree(dirty.path)
     return row
@@ -129,7 +194,7 @@ def _prepare(
     config = {
         **OS,
         "cleanup.policy": "compact",
-        "segment.bytes": "128MiB",
+        "segment.bytes": _SEGMENT_BYTES,
         "compression.type": codec.name.lower() if codec else "producer",
     }
     with Store([str(path)], StoreSetup(fs=UnsyncedFileSystem(), has_housekeeping=False)) as store:

@@ -1,4 +1,4 @@
-"""The library in one process: appending, reading, opening, recovering, memory.
+"""The library in one process: appending, reading, opening, memory.
 
 Durability "os": an acknowledged record survives the death of the process. "disk": it survives a
 power cut too. Rows that read do so from the page cache.
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from bench.append_rows import append_many_rows, append_rows, append_to_disk_rows
 from bench.measure import Context, Row
-from bench.opening_rows import open_rows, recover_rows
+from bench.opening_rows import open_rows
 from bench.process_rows import import_rows, memory_rows
 from bench.read_rows import random_read_rows, read_rows, scan_large_rows, scan_small_rows
 
@@ -24,7 +24,6 @@ def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
         "read": read_rows,
         "random read": random_read_rows,
         "open": open_rows,
-        "recover": recover_rows,
         "memory": memory_rows,
         "import": import_rows,
     }

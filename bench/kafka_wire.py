@@ -65,7 +65,9 @@ class FetchedBatches:
 # --- requests ---------------------------------------------------------------------------------
 
 
-def produce_frame(topic: str, batch: bytes, *, acks: int = ALL_REPLICAS) -> bytes:
+def produce_frame(
+    topic: str, batch: bytes, *, partition: int = 0, acks: int = ALL_REPLICAS
+) -> bytes:
     name = topic.encode()
     body = b"".join(
         (
@@ -76,7 +78,7 @@ def produce_frame(topic: str, batch: bytes, *, acks: int = ALL_REPLICAS) -> byte
             _uvarint(len(name) + 1),
             name,
             b"\x02",
-            struct.pack(">i", 0),
+            struct.pack(">i", partition),
             _uvarint(len(batch) + 1),
             batch,
             b"\x00\x00\x00",  # no tags: partition, topic, request
@@ -86,7 +88,13 @@ def produce_frame(topic: str, batch: bytes, *, acks: int = ALL_REPLICAS) -> byte
 
 
 def fetch_frame(
-    topic: str, offset: int, *, max_bytes: int, max_wait_ms: int = 500, min_bytes: int = 1
+    topic: str,
+    offset: int,
+    *,
+    max_bytes: int,
+    max_wait_ms: int = 500,
+    min_bytes: int = 1,
+    partition: int = 0,
 ) -> bytes:
     """A Fetch outside of any session."""
     name = topic.encode()
@@ -95,7 +103,7 @@ def fetch_frame(
             struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, 0, 0, -1),
             struct.pack(">ih", 1, len(name)),
             name,
-            struct.pack(">iiiqqi", 1, 0, -1, offset, -1, max_bytes),
+            struct.pack(">iiiqqi", 1, partition, -1, offset, -1, max_bytes),
             struct.pack(">ih", 0, 0),
         )
     )

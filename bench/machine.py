@@ -22,8 +22,13 @@ def describe_machine(directory: Path) -> dict[str, str]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "kernels": "compiled" if kernels.COMPILED else "plain Python",
         "sqlite": sqlite3.sqlite_version,
-        "load": f"{os.getloadavg()[0]:.2f} before the run",
+        "load": f"{load_now()} before the run",
     }
+
+
+def load_now() -> str:
+    """Processes that worked or waited for the disk, as the system averages it over a minute."""
+    return f"{os.getloadavg()[0]:.2f}"
 
 
 class Neighbours:

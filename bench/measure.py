@@ -61,6 +61,20 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What one unit of work costs as something grows: a line of the plot."""
+
+    grows: str  # what does: "segments"
+    unit: str  # of the costs: "µs"
+    sizes: tuple[float, ...]
+    costs: tuple[tuple[float, ...], ...]  # for each size, all its samples
+
+    @property
+    def medians(self) -> tuple[float, ...]:
+        return tuple(median(values) for values in self.costs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One line of the table. `limit` is what the machine can do, `peers` what others do."""
 
@@ -76,6 +90,12 @@ class Row:
     is_lower_better: bool = False
     note: str = ""
     others_share: float | None = None  # of the machine's cores, while this was measured
+    line: Line | None = None  # where the row is about growth
+
+    @property
+    def beside(self) -> list[Samples]:
+        """All that was measured beside Varve, the limit first."""
+        return [*([] if self.limit is None else [self.limit]), *self.peers]
 
     @property
     def is_disturbed(self) -> bool:

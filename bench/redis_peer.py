@@ -1,19 +1,19 @@
-"""Redis as a peer that acknowledges what is on the disk: a stream, and `appendfsync always`."""
+"""Redis as a peer: a stream, and every command in a file.
+
+"os": `appendfsync everysec`, its default: a command is written to the file before it is answered
+and synced within a second. "disk": `appendfsync always`, it is synced before it is answered.
+"""
 
 import re
 import shutil
-import socket
 import subprocess
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench.broker_servers import ServerFailedError, free_port
-from bench.redis_wire import command
+from bench.broker_servers import OS, free_port
+from bench.peer_process import PeerProcess
+from bench.redis_wire import STREAM, command, is_added, xadd
 from bench.wire_load import HOST, connect
-
-_START_TIMEOUT_S = 30.0
 
 
 class RedisUnavailableError(Exception):
@@ -32,52 +32,59 @@ def redis_version() -> str:
     return found[1]
 
 
-@contextmanager
-def redis_server(directory: Path, *, command_prefix: Sequence[str] = ()) -> Iterator[int]:
-    """A server whose answers mean that the disk has the bytes; yields its port."""
-    directory.mkdir(parents=True)
-    port = free_port()
-    # No rewriting of the file in the background: in a few seconds nothing else here tidies up.
-    options = (
-        *("--appendonly", "yes", "--appendfsync", "always", "--save", ""),
-        *("--auto-aof-rewrite-percentage", "0"),
-    )
-    where = ("--port", str(port), "--bind", HOST, "--dir", str(directory))
-    with subprocess.Popen(
-        [*command_prefix, "redis-server", *where, *options],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        try:
-            _wait_until_serving(port, process)
-            yield port
-        finally:
-            process.kill()
-    shutil.rmtree(directory)
+class RedisServer:
+    """One level of durability for all it keeps."""
 
+    def __init__(
+        self, directory: Path, durability: str, *, command_prefix: Sequence[str] = ()
+    ) -> None:
+        level = "everysec" if durability == OS else "always"
+        self.name = f"Redis {redis_version()}, appendfsync {level}"
+        self.port = free_port()
+        self._directory = directory
+        options = (
+            *("--appendonly", "yes", "--appendfsync", level, "--save", ""),
+            # No rewriting of the file in the background: nothing else here tidies up either.
+            *("--auto-aof-rewrite-percentage", "0"),
+        )
+        where = ("--port", str(self.port), "--bind", HOST, "--dir", str(directory))
+        self._process = PeerProcess([*command_prefix, "redis-server", *where, *options], directory)
 
-def flush_all(port: int) -> None:
-    """Forget every stream."""
-    _ask(port, command(b"FLUSHALL"))
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
+    def launch(self) -> None:
+        self._process.launch()
 
-def _wait_until_serving(port: int, process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while True:
-        try:
-            answer = _ask(port, command(b"PING"))
-        except OSError:
-            answer = b""
-        if answer.startswith(b"+PONG"):
-            return
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise ServerFailedError(f"redis-server did not start: {answer!r}")
-        time.sleep(0.02)
+    def wait_until_serving(self) -> None:
+        self._process.wait_until(lambda: self._ask(command(b"PING")).startswith(b"+PONG"))
 
+    def wait_until_read(self, entry_id: bytes) -> None:
+        """Until that entry is answered: while it loads its file Redis refuses with -LOADING."""
+        request = command(b"XRANGE", STREAM, entry_id, entry_id)
+        self._process.wait_until(lambda: entry_id in self._ask(request))
 
-def _ask(port: int, request: bytes) -> bytes:
-    connection: socket.socket
-    with connect(port) as connection:
-        connection.sendall(request)
-        return connection.recv(4096)
+    def wait_until_written(self, value: bytes) -> None:
+        self._process.wait_until(lambda: is_added(self._ask(xadd(STREAM, value))))
+
+    def flush_all(self) -> None:
+        """Forget every stream."""
+        self._ask(command(b"FLUSHALL"))
+
+    def last_entry_id(self) -> bytes:
+        """Of the entry that was added last."""
+        said = self._ask(command(b"XREVRANGE", STREAM, b"+", b"-", b"COUNT", b"1"))
+        return said.split(b"\r\n")[3]
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def remove_data(self) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _ask(self, request: bytes) -> bytes:
+        """What came of its answer at once: all of it where that is short."""
+        with connect(self.port) as connection:
+            connection.sendall(request)
+            return connection.recv(4096)

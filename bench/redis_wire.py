@@ -1,10 +1,23 @@
-"""Redis' XADD as bytes, and what its answer says.
+"""Redis' XADD and XREAD as bytes, and what the answers say.
 
 An XADD that was taken is answered with two lines, the size of the entry's id and the id:
 ``$15`` and ``1712345678901-0``. One that was refused is answered with ``-ERR`` and the reason.
 """
 
-_LINE_END = b"\r\n"
+from typing import Final
+
+STREAM: Final = b"bench"
+
+_LINE_END: Final = b"\r\n"
+_LINES_PER_ADD: Final = 2
+# XREAD of one stream: an array of one, the pair of name and entries, the number of entries; then
+# for each entry the pair, its id, and the pair of field and value.
+_LINES_BEFORE_ENTRIES: Final = 5
+_LINES_PER_ENTRY: Final = 8
+
+
+class RedisError(Exception):
+    """The server refused something; the message holds its words."""
 
 
 def command(*words: bytes) -> bytes:
@@ -25,3 +38,38 @@ def is_added(answer: bytes) -> bool:
 
 def is_refused(answer: bytes) -> bool:
     return answer[:1] == b"-"
+
+
+def xread(stream: bytes, after_id: bytes, count: int) -> bytes:
+    """The next `count` entries after that id; ``0`` is before the first."""
+    return command(b"XREAD", b"COUNT", b"%d" % count, b"STREAMS", stream, after_id)
+
+
+def lines_of_read(count: int) -> int:
+    """Lines of an answer to an XREAD that has `count` entries, whose values have no line ends."""
+    return _LINES_BEFORE_ENTRIES + _LINES_PER_ENTRY * count
+
+
+def last_id(answer: bytes) -> bytes:
+    """The id of the last entry of a whole answer to an XREAD."""
+    # After it: the pair, the field's size, the field, the value's size, the value, and nothing.
+    return answer.rsplit(_LINE_END, 7)[1]
+
+
+class AddCounter:
+    """Counts the acknowledged XADDs that end in what it is fed, whatever portions they come in."""
+
+    pings = 0  # it never asks whether we are there
+
+    def __init__(self) -> None:
+        self._lines = 0
+        self._is_line_start = True
+
+    def feed(self, data: bytes) -> int:
+        """How many were completed by `data`; a refusal raises `RedisError`."""
+        if (self._is_line_start and is_refused(data)) or b"\n-" in data:
+            raise RedisError(data[:200].decode(errors="replace"))
+        self._is_line_start = data.endswith(b"\n")
+        self._lines += data.count(b"\n")
+        added, self._lines = divmod(self._lines, _LINES_PER_ADD)
+        return added

@@ -1,13 +1,45 @@
-"""The table that people read and the file that programs read."""
+"""The table that people read."""
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Sequence
 
-from bench.measure import Row, Samples, Target
+from bench.figures import Figures
+from bench.measure import DISTURBED_SHARE, Row, Samples, Target
 
 _HEADINGS = ("row", "durability", "Varve", "beside it", "ratio", "target", "others", "")
+
+
+def render_machine(figures: Figures, *, runs: int) -> str:
+    facts = dict(figures.machine) | {
+        "runs": f"{runs} after a warm-up; median, ± half the spread; ratio above 1: Varve ahead"
+    }
+    return "\n".join(f"{name + ':':10}{fact}" for name, fact in facts.items())
+
+
+def render_tables(figures: Figures, *, as_markdown: bool = False) -> str:
+    """A table for each suite, named where there are several."""
+    render = render_markdown if as_markdown else render_table
+    if len(figures.rows) == 1:
+        return render(figures.all_rows)
+    heading = "### {}\n\n{}" if as_markdown else "{}\n\n{}"
+    return "\n\n".join(heading.format(suite, render(rows)) for suite, rows in figures.rows.items())
+
+
+def render_summary(figures: Figures, *, taken_s: float | None) -> str:
+    """How many targets were reached, what was not judged, and what broke."""
+    aimed = [row for row in figures.all_rows if row.target is not None]
+    judged = [row for row in aimed if not row.is_disturbed]
+    lines = [
+        f"{sum(row.is_reached is True for row in judged)} of {len(judged)} targets reached"
+        + ("" if taken_s is None else f", in {taken_s:.0f} s")
+        + (" (--quick: small sizes, rough figures)" if figures.is_quick else "")
+    ]
+    if len(judged) < len(aimed):
+        lines.append(
+            f"{len(aimed) - len(judged)} not judged: other processes took more than "
+            f"{DISTURBED_SHARE:.0%} of the machine while they were measured"
+        )
+    lines += [f"BROKEN: {name}: {reason}" for name, reason in figures.broken.items()]
+    return "\n".join(lines)
 
 
 def render_table(rows: Sequence[Row]) -> str:
@@ -29,32 +61,8 @@ def render_notes(rows: Sequence[Row]) -> str:
     return "\n".join(f"  {row.title}: {row.note}" for row in rows if row.note)
 
 
-def write_json(
-    path: Path, machine: Mapping[str, str], rows: Sequence[Row], *, suite: str, is_quick: bool
-) -> None:
-    """Every figure, with the raw samples."""
-    content = {
-        "suite": suite,
-        "is_quick": is_quick,
-        "machine": dict(machine),
-        "rows": [_figures(row) for row in rows],
-    }
-    path.write_text(json.dumps(content, indent=1) + "\n")
-
-
-def _figures(row: Row) -> dict[str, object]:
-    beside = [*([] if row.limit is None else [row.limit]), *row.peers]
-    return asdict(row) | {
-        "median": row.varve.median,
-        "spread": row.varve.spread,
-        "ratios": {other.name: row.ratio_to(other) for other in beside},
-        "is_reached": None if row.is_disturbed else row.is_reached,
-        "is_disturbed": row.is_disturbed,
-    }
-
-
 def _lines(row: Row) -> list[tuple[str, ...]]:
-    beside = [*([] if row.limit is None else [row.limit]), *row.peers]
+    beside = row.beside
     first = beside[0] if beside else None
     lines: list[tuple[str, ...]] = [
         (
@@ -85,17 +93,18 @@ def _lines(row: Row) -> list[tuple[str, ...]]:
 
 
 def _figure(figure: Samples, unit: str) -> str:
-    return f"{_number(figure.median)} {unit} ±{figure.spread / 2:.0%}"
+    return f"{render_number(figure.median)} {unit} ±{figure.spread / 2:.0%}"
 
 
-def _number(value: float) -> str:
+def render_number(value: float) -> str:
+    """Three digits that matter, and no more."""
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
 def _ratio(value: float) -> str:
-    return f"{_number(value)}x"
+    return f"{render_number(value)}x"
 
 
 def _target(row: Row) -> str:
@@ -103,8 +112,8 @@ def _target(row: Row) -> str:
     if target is None:
         return ""
     if target.is_ratio:
-        return f">= {_number(target.bound)}x"
-    return f"{'<' if row.is_lower_better else '>='} {_number(target.bound)} {row.unit}"
+        return f">= {render_number(target.bound)}x"
+    return f"{'<' if row.is_lower_better else '>='} {render_number(target.bound)} {row.unit}"
 
 
 def _verdict(row: Row) -> str:

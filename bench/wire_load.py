@@ -125,25 +125,26 @@ def wait_for_topic(port: int, topic: str) -> None:
 def closed_loop(
     port: int, requests: Sequence[bytes], is_acknowledged: Callable[[bytes], bool], seconds: float
 ) -> float:
-    """Acknowledged requests/s: a connection for each request, which is sent again once answered.
-
-    `is_acknowledged` is given what came so far and raises `AnswerError` at a refusal. The first
-    part of the time, until all connections are at work, is not counted.
-    """
+    """Acknowledged requests/s: a connection for each request, which is sent again once answered."""
     connections = [connect(port) for _ in requests]
     try:
-        return _closed_loop(connections, requests, is_acknowledged, seconds)
+        return closed_loop_over(connections, requests, is_acknowledged, seconds)
     finally:
         for connection in connections:
             connection.close()
 
 
-def _closed_loop(
+def closed_loop_over(
     connections: Sequence[socket.socket],
     requests: Sequence[bytes],
     is_acknowledged: Callable[[bytes], bool],
     seconds: float,
 ) -> float:
+    """The same over connections that are open, which stay so.
+
+    `is_acknowledged` is given what came so far and raises an error at a refusal. The first
+    part of the time, until all connections are at work, is not counted.
+    """
     by_fd = {c.fileno(): (c.recv, c.send, r) for c, r in zip(connections, requests, strict=True)}
     partial: dict[int, bytes] = {}
     poll = select.epoll()

@@ -1,0 +1,76 @@
+"""A peer's server as a process: started, asked until it answers, ended, started again."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from bench.broker_servers import ServerFailedError, end_of
+
+_START_TIMEOUT_S: Final = 120.0  # after a kill it may have gigabytes to read
+_STOP_TIMEOUT_S: Final = 30.0
+
+
+class PeerProcess:
+    """One at a time runs; its data stays in `directory` when it ends."""
+
+    def __init__(self, command: Sequence[str], directory: Path) -> None:
+        self._command = tuple(command)
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    def launch(self) -> None:
+        """Start it and return at once."""
+        assert self._process is None, "already started"
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with open(self._directory / "console.log", "wb") as console:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                cwd=self._directory,
+            )
+
+    def stop(self) -> None:
+        """As an operator would."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """As the out-of-memory killer would."""
+        self._end(signal.SIGKILL)
+
+    def wait_until(self, answers: Callable[[], bool]) -> None:
+        """Ask every few milliseconds; an `OSError` is a no."""
+        assert self._process is not None, "not started"
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while True:
+            try:
+                if answers():
+                    return
+            except OSError:
+                pass  # not listening yet
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise ServerFailedError(
+                    f"{self._command[-1]} did not start\n{end_of(self._directory / 'console.log')}"
+                )
+            time.sleep(0.002)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise ServerFailedError(f"{self._command} did not stop") from None

@@ -1,0 +1,23 @@
+"""After a kill: the library in bytes a second, and servers in seconds until they answer again.
+
+A server is killed with SIGKILL while it is being written to, and started again. It has answered
+once a record that was acknowledged before the kill was read and a new one was acknowledged. What
+it wrote is in the page cache still, as after the death of a process, not of a machine.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from bench.broker_stage import Stage
+from bench.measure import Context, Row
+from bench.opening_rows import recover_rows
+from bench.restart_rows import restart_many_rows, restart_rows
+
+
+def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
+    stage = Stage()
+    return {
+        "library": recover_rows,
+        "restart": partial(restart_rows, stage=stage),
+        "restart, many partitions": partial(restart_many_rows, stage=stage),
+    }

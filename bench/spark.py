@@ -1,0 +1,33 @@
+"""Spark over the log, beside Parquet files, Spark's own Kafka source and its rate source.
+
+One session of two cores, as `varve.spark.session()` makes it, and one JVM for all rows. A figure
+is of a whole query, planning included. Kafka runs only while rows need it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from bench.measure import Context, Row
+from bench.spark_job_rows import compact_rows, export_rows
+from bench.spark_query_rows import query_rows
+from bench.spark_scan_rows import scan_rows, window_rows
+from bench.spark_sink_rows import sink_rows
+from bench.spark_stage import SparkStage
+from bench.spark_trigger_rows import trigger_rows
+from varve.quantities import KIB
+
+
+def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
+    """Each makes the rows of one kind of query; session and logs stay from first to last."""
+    stage = SparkStage()
+    return {
+        "scan 1 KiB": partial(scan_rows, stage=stage, value_size=KIB),
+        "scan 100 B": partial(scan_rows, stage=stage, value_size=100),
+        "queries 100 B": partial(query_rows, stage=stage),
+        "time window": partial(window_rows, stage=stage),
+        "sink 1 KiB": partial(sink_rows, stage=stage, value_size=KIB),
+        "sink 100 B": partial(sink_rows, stage=stage, value_size=100),
+        "trigger": partial(trigger_rows, stage=stage),
+        "compact": partial(compact_rows, stage=stage),
+        "export": partial(export_rows, stage=stage),
+    }

@@ -1,0 +1,133 @@
+"""Jobs: compaction by Spark beside the store's own cleaner, and export beside a copy of Parquet."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+from bench.broker_stage import figure_row
+from bench.measure import Context, Row, measure_in_turns, seconds_of
+from bench.spark_log import LogShape, SparkLog
+from bench.spark_scan_rows import describe, shape_of
+from bench.spark_stage import VARVE, SparkStage, parquet_frame
+from bench.workload import TOPIC, fresh_path
+from varve.log.compaction_run import CompactionOutcome
+from varve.log.store import Store, StoreSetup
+from varve.quantities import KIB
+
+_CLEANER: Final = "the store's cleaner, 1 thread"
+_COPY: Final = "Parquet to Parquet by Spark"
+_JOB_COMPRESSION: Final = "zstd"  # what the export writes
+
+
+def compact_rows(context: Context, stage: SparkStage) -> list[Row]:
+    rows = context.pick(700_000, 150_000)
+    shape = LogShape(
+        value_size=KIB,
+        rows=rows,
+        keys=rows // 10,
+        config={"cleanup.policy": "compact"},
+        name="compact",
+    )
+    log = stage.log(context, shape)
+    seconds = measure_in_turns(
+        {
+            VARVE: lambda: _compacted_by_spark(context, stage, log),
+            _CLEANER: lambda: _compacted_by_store(context, log),
+        },
+        runs=context.runs,
+    )
+    stage.drop(log)
+    return [
+        figure_row(
+            "compact job, 1 KiB values",
+            "disk",
+            "MB/s",
+            {name: [log.size_bytes / s / 1e6 for s in each] for name, each in seconds.items()},
+            judge=_CLEANER,
+            note=f"{describe(log)}, nine records of ten superseded; rate of input",
+        )
+    ]
+
+
+def export_rows(context: Context, stage: SparkStage) -> list[Row]:
+    log = stage.log(context, shape_of(context, KIB))
+    table = stage.table(context, log)
+    seconds = measure_in_turns(
+        {
+            VARVE: lambda: _exported(context, stage, log),
+            _COPY: lambda: _copied_table(context, stage, table),
+        },
+        runs=context.runs,
+    )
+    return [
+        figure_row(
+            "export job to Parquet, 1 KiB values",
+            "disk",
+            "k rows/s",
+            {name: [log.shape.rows / s / 1e3 for s in each] for name, each in seconds.items()},
+            judge=_COPY,
+            note=f"{describe(log)}; {_JOB_COMPRESSION}, offsets committed with the rows",
+        )
+    ]
+
+
+def _compacted_by_spark(context: Context, stage: SparkStage, log: SparkLog) -> float:
+    from varve.spark.jobs.compact import CompactOptions, run_compact
+    from varve.spark.jobs.compact_plan import CompactionScope
+
+    path = copied_log(context, log)
+    spark = stage.spark(context)
+    options = CompactOptions(paths=(str(path),), topics=(TOPIC,), scope=CompactionScope.ALL)
+    seconds = seconds_of(lambda: run_compact(spark, options))
+    shutil.rmtree(path)
+    return seconds
+
+
+def _compacted_by_store(context: Context, log: SparkLog) -> float:
+    path = copied_log(context, log)
+    with Store([str(path)], StoreSetup(has_housekeeping=False)) as store:
+        seconds = seconds_of(lambda: _compact(store))
+    shutil.rmtree(path)
+    return seconds
+
+
+def _compact(store: Store) -> None:
+    for result in store.compact(TOPIC, force=True):
+        assert result.outcome is CompactionOutcome.DONE, result
+
+
+def copied_log(context: Context, log: SparkLog) -> Path:
+    """A copy that may be compacted. Sealed segments are linked: they are never written to."""
+
+    def copy(source: str, target: str) -> None:
+        if source.endswith(".log") and os.path.getsize(source):
+            os.link(source, target)
+        else:
+            shutil.copy2(source, target)
+
+    path = fresh_path(context.directory, "copy")
+    shutil.copytree(log.path, path, copy_function=copy)
+    return path
+
+
+def _exported(context: Context, stage: SparkStage, log: SparkLog) -> float:
+    from varve.spark.jobs.export import ExportOptions, run_export
+    from varve.spark.jobs.lake_target import LakeTarget, TableFormat
+
+    path = fresh_path(context.directory, "export")
+    target = LakeTarget(format=TableFormat.PARQUET, table=str(path))
+    options = ExportOptions(paths=(str(log.path),), topics=(TOPIC,), target=target)
+    spark = stage.spark(context)
+    seconds = seconds_of(lambda: run_export(spark, options))
+    shutil.rmtree(path)
+    return seconds
+
+
+def _copied_table(context: Context, stage: SparkStage, table: Path) -> float:
+    path = fresh_path(context.directory, "export")
+    rows = parquet_frame(stage.spark(context), table)
+    writer = rows.write.option("compression", _JOB_COMPRESSION)
+    seconds = seconds_of(lambda: writer.parquet(str(path)))
+    shutil.rmtree(path)
+    return seconds

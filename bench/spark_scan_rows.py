@@ -1,0 +1,114 @@
+"""Reading whole rows: all of a log, and a stretch of time out of it."""
+
+from functools import partial
+from typing import Final
+
+from bench.broker_stage import figure_row
+from bench.measure import Context, Row, measure_in_turns
+from bench.spark_log import LogShape, SparkLog
+from bench.spark_stage import (
+    KAFKA,
+    PARQUET,
+    VARVE,
+    Frames,
+    SparkStage,
+    cpu_row,
+    kafka_reader,
+    parquet_frame,
+    seconds_by_name,
+    subjects,
+    to_noop,
+    varve_reader,
+)
+from varve.quantities import KIB
+
+_OF_PARQUET: Final = 0.8
+_OF_KAFKA: Final = 3.0
+_OF_FULL_SCAN: Final = 15.0
+WINDOW_PART: Final = 0.01
+
+
+def shape_of(context: Context, value_size: int) -> LogShape:
+    """The log that the rows of this value size read."""
+    if value_size == KIB:
+        rows = context.pick(1_500_000, 200_000)
+        return LogShape(value_size=value_size, rows=rows, keys=rows // 10)
+    rows = context.pick(4_000_000, 600_000)
+    indexed = {"key.index": "true"}
+    return LogShape(value_size=value_size, rows=rows, keys=rows // 10, config=indexed)
+
+
+def scan_rows(context: Context, stage: SparkStage, value_size: int) -> list[Row]:
+    """The same samples twice: beside Parquet, and beside Spark's own source for Kafka."""
+    spark, log = stage.spark(context), stage.log(context, shape_of(context, value_size))
+    table = stage.table(context, log)
+    with stage.kafka(context, log) as servers:
+        frames: Frames = {
+            VARVE: varve_reader(spark, path=log.path).load,
+            PARQUET: partial(parquet_frame, spark, table),
+            KAFKA: None if servers is None else kafka_reader(spark, servers).load,
+        }
+        taken = measure_in_turns(subjects(frames, to_noop), runs=context.runs)
+    rates = {
+        name: [log.shape.rows / seconds / 1e3 for seconds in each]
+        for name, each in seconds_by_name(taken).items()
+    }
+    title = f"full-row scan, {_size(value_size)} values"
+    note = stage.note(f"{describe(log)}, to noop; Parquet uncompressed")
+    beside_parquet = {name: values for name, values in rates.items() if name != KAFKA}
+    beside_kafka = {name: values for name, values in rates.items() if name != PARQUET}
+    rows = [
+        figure_row(
+            title, "-", "k rows/s", beside_parquet, judge=PARQUET, ratio=_OF_PARQUET, note=note
+        )
+    ]
+    if servers is not None:
+        rows.append(
+            figure_row(
+                f"{title}, beside Kafka",
+                "-",
+                "k rows/s",
+                beside_kafka,
+                judge=KAFKA,
+                ratio=_OF_KAFKA,
+                note="the same rows from a real Kafka on the same cores",
+            )
+        )
+    return [*rows, cpu_row(title, taken, log.shape.rows)]
+
+
+def window_rows(context: Context, stage: SparkStage) -> list[Row]:
+    """A stretch of time out of a log whose full scan takes seconds; judged where it does."""
+    rows = context.pick(30_000_000, 2_000_000)
+    shape = LogShape(value_size=100, rows=rows, keys=rows // 10, name="window")
+    spark, log = stage.spark(context), stage.log(context, shape)
+    start_ms, end_ms = log.window_ms(WINDOW_PART)
+    window = varve_reader(spark, path=log.path, startingTimestamp=start_ms, endingTimestamp=end_ms)
+    whole = varve_reader(spark, path=log.path)
+    full_scan = "full scan"
+    taken = measure_in_turns(
+        subjects({VARVE: window.load, full_scan: whole.load}, to_noop), runs=context.runs
+    )
+    stage.drop(log)
+    return [
+        figure_row(
+            f"a time window of {WINDOW_PART:.0%}, beside the full scan",
+            "-",
+            "s",
+            seconds_by_name(taken),
+            judge=full_scan,
+            ratio=None if context.is_quick else _OF_FULL_SCAN,
+            is_lower_better=True,
+            note=f"{describe(log)}, to noop; startingTimestamp and endingTimestamp"
+            + (", not judged: the log is small" if context.is_quick else ""),
+        )
+    ]
+
+
+def describe(log: SparkLog) -> str:
+    shape = log.shape
+    return f"{shape.rows:,} rows, {log.size_bytes / 1e6:,.0f} MB, {shape.keys:,} keys, 2 partitions"
+
+
+def _size(value_size: int) -> str:
+    return f"{value_size // KIB} KiB" if value_size >= KIB else f"{value_size} B"

@@ -1,0 +1,224 @@
+"""Where the Spark suite plays: one session, logs that are written once, Kafka while it is needed.
+
+Everything runs on the machine's own cores, as `local[2]`; the page cache is warm. A subject's
+figure is the time of a whole query, planning included: each sample loads anew.
+"""
+
+import gc
+import os
+import shutil
+import subprocess
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import varve.spark
+from bench.broker_servers import ROOT, BrokerServer, KafkaServer, find_kafka, running
+from bench.broker_stage import figure_row
+from bench.measure import Context, Row, seconds_of
+from bench.process_tree import descendants_cpu_seconds
+from bench.spark_kafka_feed import feed_topic
+from bench.spark_log import LogShape, SparkLog, write_log
+from bench.workload import TOPIC, fresh_path
+from interop.kafka_peer import KafkaTools, KafkaUnavailableError, kafka_version
+from interop.spark_kafka import find_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+VARVE: Final = "Varve"
+PARQUET: Final = "Parquet"
+KAFKA: Final = "Spark's Kafka source"
+
+_CORES: Final = 2
+_DRIVER_MEMORY: Final = "3g"
+
+Query = Callable[["DataFrame"], object]
+Frames = Mapping[str, "Callable[[], DataFrame] | None"]  # who has none is left out
+
+
+def to_noop(frame: "DataFrame") -> None:
+    """Make every row, with all its columns, and drop it."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+class SparkStage:
+    """The session of one run of the suite, and what its rows read.
+
+    The JVM starts at the first row and ends with the context's resources.
+    """
+
+    def __init__(self) -> None:
+        self._spark: SparkSession | None = None
+        self._kafka: KafkaTools | None = None
+        self._logs: dict[str, SparkLog] = {}
+        self._tables: dict[Path, Path] = {}
+        self.kafka_absence = ""  # why there is no Kafka to compare with
+
+    def spark(self, context: Context) -> "SparkSession":
+        if self._spark is None:
+            jars = self._find_kafka(context)
+            self._spark = _start(context.directory, jars)
+            context.resources.callback(_stop, self._spark)
+            context.facts["spark"] = f"{self._spark.version}, local[{_CORES}]"
+            context.facts["kafka"] = (
+                f"skipped: {self.kafka_absence}" if self.kafka_absence else _kafka_fact(jars)
+            )
+        return self._spark
+
+    def _find_kafka(self, context: Context) -> list[Path]:
+        """The jars of Spark's Kafka source; none where these or Kafka itself cannot be had."""
+        try:
+            self._kafka = find_kafka()
+            fetched = subprocess.run(
+                [ROOT / "script" / "fetch-kafka", "spark"],
+                stdout=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+            if fetched.returncode != 0:
+                raise KafkaUnavailableError(fetched.stdout.strip() or "script/fetch-kafka failed")
+            return find_jars()
+        except KafkaUnavailableError as error:
+            self._kafka, self.kafka_absence = None, str(error)
+            context.say(f"Kafka skipped: {error}")
+            return []
+
+    # --- data ---------------------------------------------------------------------------------
+
+    def log(self, context: Context, shape: LogShape) -> SparkLog:
+        """The log of that shape, written at the first call."""
+        name = repr(shape)
+        if name not in self._logs:
+            self.spark(context)
+            self._logs[name] = write_log(context.directory, shape)
+        return self._logs[name]
+
+    def drop(self, log: SparkLog) -> None:
+        """Make room: the log is not read again."""
+        self._logs.pop(repr(log.shape), None)
+        shutil.rmtree(log.path)
+
+    def table(self, context: Context, log: SparkLog) -> Path:
+        """The rows of the log as Parquet files, uncompressed, otherwise as Spark writes them."""
+        if log.path not in self._tables:
+            path = fresh_path(context.directory, "parquet")
+            rows = varve_reader(self.spark(context)).load(str(log.path))
+            rows.write.option("compression", "uncompressed").parquet(str(path))
+            self._tables[log.path] = path
+        return self._tables[log.path]
+
+    @contextmanager
+    def kafka(self, context: Context, log: SparkLog) -> Iterator[str | None]:
+        """A Kafka that holds the log's records, by its address; None where there is none."""
+        if self._kafka is None:
+            yield None
+            return
+        path = fresh_path(context.directory, "kafka")
+        server: BrokerServer = KafkaServer(self._kafka, path)
+        try:
+            with running(server):
+                feed_topic(server.port, log)
+                yield f"127.0.0.1:{server.port}"
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def note(self, text: str) -> str:
+        return f"{text}; Kafka skipped: {self.kafka_absence}" if self.kafka_absence else text
+
+
+# --- the same rows through each -----------------------------------------------------------------
+
+
+def varve_reader(spark: "SparkSession", **options: object) -> "DataFrameReader":
+    return spark.read.format("varve").options(subscribe=TOPIC, **_texts(options))
+
+
+def kafka_reader(spark: "SparkSession", servers: str, **options: object) -> "DataFrameReader":
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers)
+    return reader.options(subscribe=TOPIC, **_texts(options))
+
+
+def parquet_frame(spark: "SparkSession", path: Path) -> "DataFrame":
+    """Its schema is given: Spark would else look it up with a job of its own."""
+    from varve.spark.row_columns import DEFAULT_COLUMNS
+    from varve.spark.schema import row_schema
+
+    return spark.read.schema(row_schema(DEFAULT_COLUMNS)).parquet(str(path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What one query took. Processor time is of Spark, its Python workers, and Kafka."""
+
+    seconds: float
+    cpu_s: float
+
+
+def subjects(frames: Frames, query: Query) -> dict[str, Callable[[], Taken]]:
+    """The query over the frame of each; who has no frame is left out."""
+    return {name: partial(_ask, make, query) for name, make in frames.items() if make is not None}
+
+
+def _ask(make: Callable[[], "DataFrame"], query: Query) -> Taken:
+    cpu_s = descendants_cpu_seconds(os.getpid())
+    seconds = seconds_of(lambda: query(make()))
+    return Taken(seconds=seconds, cpu_s=descendants_cpu_seconds(os.getpid()) - cpu_s)
+
+
+def seconds_by_name(taken: Mapping[str, Sequence[Taken]]) -> dict[str, list[float]]:
+    return {name: [each.seconds for each in every] for name, every in taken.items()}
+
+
+def cpu_row(title: str, taken: Mapping[str, Sequence[Taken]], rows: int) -> Row:
+    """What the cores did for a million rows; tells more than time where others use them too."""
+    figures = {name: [each.cpu_s / rows * 1e6 for each in every] for name, every in taken.items()}
+    return figure_row(
+        f"{title}, processor time", "-", "s/M rows", figures, judge=PARQUET, is_lower_better=True
+    )
+
+
+def _texts(options: Mapping[str, object]) -> dict[str, Any]:
+    return {name: str(value) for name, value in options.items()}
+
+
+# --- the session --------------------------------------------------------------------------------
+
+
+def _kafka_fact(jars: list[Path]) -> str:
+    """Which Kafka, and which version of Spark's source for it."""
+    source = next(jar.stem for jar in jars if jar.name.startswith("spark-sql-kafka"))
+    return f"{kafka_version()} on the same cores, read by {source}"
+
+
+def _start(directory: Path, jars: list[Path]) -> "SparkSession":
+    """As `varve.spark.session` makes it; what is added is no matter of speed but of quiet."""
+    return varve.spark.session(
+        "varve bench",
+        master=f"local[{_CORES}]",
+        config={
+            "spark.jars": ",".join(map(str, jars)),
+            "spark.driver.memory": _DRIVER_MEMORY,
+            "spark.ui.enabled": False,
+            "spark.ui.showConsoleProgress": False,
+            "spark.log.level": "FATAL",  # a stream that is stopped in the middle is no error
+            "spark.sql.shuffle.partitions": _CORES,
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.warehouse.dir": str(directory / "warehouse"),
+            "spark.local.dir": str(directory / "local"),
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        },
+    )
+
+
+def _stop(spark: "SparkSession") -> None:
+    spark.stop()
+    with warnings.catch_warnings():
+        # The sockets to the JVM are closed by the garbage collector, which says so.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
