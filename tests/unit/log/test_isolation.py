@@ -90,7 +90,7 @@ def seen(log: LogReader, **how: Any) -> list[bytes | None]:
     return [record.value for record in log.read(isolation="read_committed", **how)]
 
 
-def scanned(log: LogReader, threads: int) -> list[bytes]:
+def scanned(log: LogReader, threads: int) -> list[bytes | None]:
     batches = log.scan(isolation="read_committed", columns=["value"], threads=threads)
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 
