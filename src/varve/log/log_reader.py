@@ -26,6 +26,7 @@ from varve.format.batch import RecordRun
 from varve.format.batch_header import HEADER_SIZE, decode_batch_header
 from varve.format.index_entry import AbortedTransaction
 from varve.format.record import Record
+from varve.log.batch_boundary import boundary_at
 from varve.log.isolation import READ_UNCOMMITTED, AbortedBatches, Isolation, is_committed_only
 from varve.log.key_lookup import KeyTail, history_of_key, newest_of_key
 from varve.log.segment_list import SegmentList
@@ -376,13 +377,21 @@ class LogReader(ABC):
         index = max(view.segments.floor(first), 0)
         while first < stop and index < len(view.segments):
             segment = view.segments[index]
-            reader = segment.reader(size=self._bound(segment))
-            position = reader.locate(first, segment.hint(first))
+            position = self._position_of(segment, first)
             if position is not None:
                 end = self._readable_end(view, index, stop)
                 return self._file_range(segment, position, end, max_bytes, min_one_batch)
             index += 1
         return None
+
+    def _position_of(self, segment: Segment, offset: Offset) -> FilePosition | None:
+        """Where the batch lies that holds `offset`, or the first behind it; None past the end."""
+        size = self._bound(segment)
+        if not self.allows_gaps:
+            position = boundary_at(segment, offset, size)
+            if position is not None and position < size:
+                return position
+        return segment.reader(size=size).locate(offset, segment.hint(offset))
 
     def _readable_end(self, view: LogView, index: int, stop: Offset) -> int:
         """Where in the file of segment `index` the batches end that readers may see."""
@@ -390,6 +399,10 @@ class LogReader(ABC):
         end = self._bound(segment)
         if index + 1 < len(view.segments) and view.segments[index + 1].base_offset <= stop:
             return end
+        if not self.allows_gaps:
+            boundary = boundary_at(segment, stop, end)
+            if boundary is not None:
+                return boundary
         try:
             at = segment.reader(size=end).locate(stop, segment.hint(stop))
         except CorruptSegmentError as error:
