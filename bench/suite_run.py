@@ -3,6 +3,7 @@
 What breaks is reported and the rest goes on: a run of an hour must not be lost to its last row.
 """
 
+import os
 import subprocess
 import sys
 import time
@@ -87,6 +88,7 @@ def _run(command: Sequence[str]) -> int:
 def _measured(title: str, make: RowMaker, context: Context) -> list[Row]:
     started = time.monotonic()
     context.say(title)
+    os.sync()  # what rows before it wrote is not written back while this one is measured
     neighbours = Neighbours()
     rows = make(context)
     share = neighbours.share()

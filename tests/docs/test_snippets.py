@@ -173,20 +173,14 @@ def test_the_demonstration_holds_all_its_checks_in_lines_of_a_terminal(tmp_path:
 
 
 def test_the_figures_in_the_readme_are_those_of_the_measurements() -> None:
-    """The first run is in the tables of the page about performance, the second in its pictures."""
     figures = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Figures")[2]
-    rows = re.findall(
-        r"^\|.*\| ([\d.]+) \| ([\d.]+) \|$", figures.partition("\n## ")[0], re.MULTILINE
-    )
+    ratios = re.findall(r"^\|.*\| ([\d.]+) \|$", figures.partition("\n## ")[0], re.MULTILINE)
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    pictures = (path.read_text() for path in sorted((ROOT / "docs" / "performance").glob("*.svg")))
 
-    in_tables = set(re.findall(r"\b(\d+(?:\.\d+)?)x", page))
-    in_pictures = set(re.findall(r">(\d+(?:\.\d+)?)x<", "".join(pictures)))
+    measured = set(re.findall(r"\b(\d+(?:\.\d+)?)x", page))
 
-    assert len(rows) > 5
-    assert [first for first, _ in rows if first not in in_tables] == []
-    assert [second for _, second in rows if second not in in_pictures] == []
+    assert len(ratios) > 5
+    assert [ratio for ratio in ratios if ratio not in measured] == []
 
 
 def test_the_map_in_the_readme_names_every_room() -> None:
