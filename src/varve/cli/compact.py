@@ -7,7 +7,7 @@ import typer
 from varve.cli.readable_values import shown_bytes, shown_count
 from varve.cli.render import Column, output_for
 from varve.cli.target import AtOption
-from varve.cli.topic_names import TopicArgument
+from varve.cli.topic_names import PartitionsOption, TopicArgument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +38,7 @@ def compact(
     topic: TopicArgument,
     *,
     at: AtOption = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; repeatable."),
-    ] = None,
+    partition: PartitionsOption = None,
     force: Annotated[
         bool,
         typer.Option(

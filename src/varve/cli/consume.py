@@ -12,7 +12,7 @@ from varve.cli.closed_output import let_go_of_stdout
 from varve.cli.interruption import Interruption
 from varve.cli.record_format import FORMAT_HELP
 from varve.cli.target import AtOption, parse_target
-from varve.cli.topic_names import TopicArgument, complete_group, complete_partition
+from varve.cli.topic_names import PartitionsOption, TopicArgument, complete_group
 
 if TYPE_CHECKING:
     from varve.cli.backend import Backend, Extent, TopicReader
@@ -57,16 +57,7 @@ def consume(
             help="Begin where this group stopped, and commit how far it came.",
         ),
     ] = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition",
-            "-p",
-            min=0,
-            autocompletion=complete_partition,
-            help="Only this one; repeatable.",
-        ),
-    ] = None,
+    partition: PartitionsOption = None,
     record_format: Annotated[
         str | None, typer.Option("--format", metavar="FORMAT", help=FORMAT_HELP)
     ] = None,

@@ -8,7 +8,7 @@ import typer
 from varve.cli.readable_values import NOTHING, shown_bytes, shown_duration, shown_time
 from varve.cli.render import Column, output_for
 from varve.cli.target import AtOption
-from varve.cli.topic_names import TopicArgument
+from varve.cli.topic_names import PartitionsOption, TopicArgument
 
 if TYPE_CHECKING:
     from varve.log.retention import RetentionPlan, SegmentDecision
@@ -49,10 +49,7 @@ def explain_retention(
     topic: TopicArgument,
     *,
     at: AtOption = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; repeatable."),
-    ] = None,
+    partition: PartitionsOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per partition and line.")
     ] = False,

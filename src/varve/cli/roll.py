@@ -7,7 +7,7 @@ import typer
 from varve.cli.readable_values import shown_bytes, shown_count
 from varve.cli.render import Column, output_for
 from varve.cli.target import AtOption
-from varve.cli.topic_names import TopicArgument
+from varve.cli.topic_names import PartitionsOption, TopicArgument
 
 _COLUMNS: Final = (
     Column(name="partition", is_number=True),
@@ -22,10 +22,7 @@ def roll(
     topic: TopicArgument,
     *,
     at: AtOption = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; repeatable."),
-    ] = None,
+    partition: PartitionsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Seal the active segments of a topic now, so that new records go into new ones.

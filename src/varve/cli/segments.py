@@ -12,7 +12,7 @@ from varve.cli.readable_values import NOTHING, shown_bytes, shown_duration, show
 from varve.cli.render import Column, output_for
 from varve.cli.segment_timeline import LEGEND, Timeline
 from varve.cli.target import AtOption
-from varve.cli.topic_names import TopicArgument, complete_partition
+from varve.cli.topic_names import PartitionsOption, TopicArgument
 
 if TYPE_CHECKING:
     from varve.log.log_reader import SegmentInfo
@@ -29,16 +29,7 @@ def segments(
     topic: TopicArgument,
     *,
     at: AtOption = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition",
-            "-p",
-            min=0,
-            help="Only this one; repeatable.",
-            autocompletion=complete_partition,
-        ),
-    ] = None,
+    partition: PartitionsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Show the segments of a topic: offsets, bytes, times, state, and why each will go.

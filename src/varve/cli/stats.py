@@ -8,7 +8,7 @@ import typer
 from varve.cli.readable_values import NOTHING, shown_bytes, shown_count, shown_time
 from varve.cli.render import Column, output_for, progress_bar
 from varve.cli.target import AtOption
-from varve.cli.topic_names import TopicArgument, complete_partition
+from varve.cli.topic_names import PartitionsOption, TopicArgument
 
 if TYPE_CHECKING:
     from varve.log.log_statistics import LogStatistics, SizeFigures
@@ -52,16 +52,7 @@ def stats(
     topic: TopicArgument,
     *,
     at: AtOption = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition",
-            "-p",
-            min=0,
-            help="Only this one; repeatable.",
-            autocompletion=complete_partition,
-        ),
-    ] = None,
+    partition: PartitionsOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object for each partition, and for all.")
     ] = False,

@@ -52,6 +52,16 @@ TopicsArgument = Annotated[
     list[str],
     typer.Argument(metavar="TOPIC", autocompletion=complete_topic, help="One or several names."),
 ]
+PartitionsOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--partition",
+        "-p",
+        min=0,
+        autocompletion=complete_partition,
+        help="Only this one; repeatable.",
+    ),
+]
 GroupArgument = Annotated[
     str, typer.Argument(metavar="GROUP", autocompletion=complete_group, help="Its name.")
 ]

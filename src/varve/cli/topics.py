@@ -9,7 +9,7 @@ from varve.cli.config_flags import ConfigOption, parse_config, shown_config
 from varve.cli.readable_values import shown_bytes, shown_count
 from varve.cli.render import Column, output_for
 from varve.cli.target import AtOption, parse_target
-from varve.cli.topic_names import TopicArgument, TopicsArgument, complete_partition
+from varve.cli.topic_names import PartitionsOption, TopicArgument, TopicsArgument
 
 if TYPE_CHECKING:
     from varve.cli.backend import Backend, PartitionFacts, TopicFacts
@@ -292,16 +292,7 @@ def trim_topic(
         ),
     ],
     at: AtOption = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition",
-            "-p",
-            min=0,
-            autocompletion=complete_partition,
-            help="Only this one; repeatable.",
-        ),
-    ] = None,
+    partition: PartitionsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")
     ] = False,

@@ -68,14 +68,7 @@ class CompactionSource:
 
     def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
         """Those with records in [start, stop), in the order they began."""
-        found: list[AbortedTransaction] = []
-        for index in range(max(self.segments.floor(start), 0), len(self.segments)):
-            collected = self.segments[index].transaction_index.collect(
-                fetch_start=start, upper_bound=stop
-            )
-            found += collected.transactions
-            if collected.is_complete:
-                break
+        found = self.segments.aborted_transactions(start, stop)
         return sorted(found, key=lambda transaction: transaction.first_offset)
 
 

@@ -359,16 +359,7 @@ class LogReader(ABC):
 
     def _aborted(self, start: int, stop: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in the range, as the segments' indexes know."""
-        view = self.view()
-        found: list[AbortedTransaction] = []
-        for index in range(max(view.segments.floor(Offset(start)), 0), len(view.segments)):
-            here = view.segments[index].transaction_index.collect(
-                fetch_start=Offset(start), upper_bound=Offset(stop)
-            )
-            found.extend(here.transactions)
-            if here.is_complete:
-                break
-        return found
+        return self.view().segments.aborted_transactions(Offset(start), Offset(stop))
 
     def _find_range(
         self, first: Offset, stop: Offset, max_bytes: int, min_one_batch: bool

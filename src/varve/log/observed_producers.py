@@ -1,17 +1,12 @@
 """The producers of a log as someone sees them who only reads its files."""
 
-from typing import Final
-
 from varve.errors import FormatError
-from varve.format.producer_snapshot import decode_producer_snapshot
 from varve.log.log_reader import LogView
-from varve.log.producer_snapshots import replay, snapshot_path
+from varve.log.producer_snapshots import read_snapshot, replay
 from varve.log.producer_state import ProducerStates
-from varve.quantities import INT64_MAX, MIB, Offset, TimestampMs
-from varve.storage.files import FileSystem, read_whole
+from varve.quantities import INT64_MAX, Offset, TimestampMs
+from varve.storage.files import FileSystem
 from varve.storage.recovery import find_files
-
-_SNAPSHOT_BYTES_MAX: Final = 256 * MIB
 
 
 def read_producers(
@@ -26,8 +21,7 @@ def read_producers(
         if not view.segments.first_offset <= offset <= view.high_watermark:
             continue
         try:
-            content = read_whole(fs, snapshot_path(directory, offset), limit=_SNAPSHOT_BYTES_MAX)
-            entries = decode_producer_snapshot(content)
+            entries = read_snapshot(fs, directory, offset)
         except (FormatError, FileNotFoundError):
             continue  # the one before it leads to the same, by a longer way
         states = ProducerStates.from_snapshot(entries, end_offset=offset, now_ms=now_ms)

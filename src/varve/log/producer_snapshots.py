@@ -15,7 +15,11 @@ from varve.format.batch_header import TRANSACTIONAL, advance_sequence
 from varve.format.control_record import ControlType, decode_control_key, decode_marker
 from varve.format.file_names import FileKind, segment_file_name
 from varve.format.index_entry import AbortedTransaction
-from varve.format.producer_snapshot import decode_producer_snapshot, encode_producer_snapshot
+from varve.format.producer_snapshot import (
+    ProducerSnapshotEntry,
+    decode_producer_snapshot,
+    encode_producer_snapshot,
+)
 from varve.log.producer_state import (
     BatchFacts,
     MarkerFacts,
@@ -30,7 +34,7 @@ from varve.storage.segment_reader import SegmentReader
 
 logger = logging.getLogger(__name__)
 
-SNAPSHOT_BYTES_MAX = 256 * MIB  # five million producers
+_SNAPSHOT_BYTES_MAX = 256 * MIB  # five million producers
 
 
 def snapshot_path(directory: str, offset: Offset) -> str:
@@ -77,6 +81,12 @@ def remove_snapshot(fs: FileSystem, directory: str, offset: Offset) -> None:
         return
 
 
+def read_snapshot(fs: FileSystem, directory: str, offset: Offset) -> list[ProducerSnapshotEntry]:
+    """What the snapshot at `offset` says. `FormatError` unless it is sound."""
+    path = snapshot_path(directory, offset)
+    return decode_producer_snapshot(read_whole(fs, path, limit=_SNAPSHOT_BYTES_MAX))
+
+
 def load_newest(
     fs: FileSystem,
     directory: str,
@@ -101,7 +111,7 @@ def load_newest(
         if offset < log_start:
             break
         try:
-            entries = decode_producer_snapshot(read_whole(fs, path, limit=SNAPSHOT_BYTES_MAX))
+            entries = read_snapshot(fs, directory, offset)
         except FormatError as error:
             logger.warning("removing producer snapshot %s: %s", path, error)
             fs.remove(path)

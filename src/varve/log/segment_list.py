@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
+from varve.format.index_entry import AbortedTransaction
 from varve.quantities import Offset
 from varve.storage.segment import Segment
 
@@ -48,6 +49,16 @@ class SegmentList:
         if index + 1 < len(self._bases):
             return self._bases[index + 1]
         return self._segments[index].next_offset
+
+    def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
+        """Those with records in [start, stop), as the segments' indexes have them."""
+        found: list[AbortedTransaction] = []
+        for segment in self._segments[max(self.floor(start), 0) :]:
+            here = segment.transaction_index.collect(fetch_start=start, upper_bound=stop)
+            found += here.transactions
+            if here.is_complete:
+                break
+        return found
 
     def plus(self, segment: Segment) -> "SegmentList":
         return SegmentList((*self._segments, segment))

@@ -6,7 +6,7 @@ they ended. What was aborted since is taken from the markers too: the index of t
 written to may lag behind.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -16,11 +16,10 @@ from varve.format.batch import BatchDecoder
 from varve.format.batch_header import CONTROL, TRANSACTIONAL
 from varve.format.control_record import ControlType, decode_control_key
 from varve.format.index_entry import AbortedTransaction
-from varve.format.producer_snapshot import ProducerSnapshotEntry, decode_producer_snapshot
-from varve.log.producer_snapshots import SNAPSHOT_BYTES_MAX, snapshot_path
+from varve.log.producer_snapshots import read_snapshot
 from varve.log.segment_list import SegmentList
 from varve.quantities import NO_OFFSET, Offset, ProducerId
-from varve.storage.files import FileSystem, read_whole
+from varve.storage.files import FileSystem
 from varve.storage.segment import Segment
 
 
@@ -50,26 +49,18 @@ def begin_tail(fs: FileSystem, directory: str, segments: SegmentList) -> Transac
     """What the newest snapshot says that lies at the beginning of a segment."""
     local = [segment for segment in segments if not segment.is_archived]
     for segment in reversed(local):
-        entries = _read_snapshot(fs, snapshot_path(directory, segment.base_offset))
-        if entries is not None:
-            return TransactionTail(
-                segment.base_offset,
-                segment.base_offset,
-                {
-                    entry.producer_id: entry.current_txn_first_offset
-                    for entry in entries
-                    if entry.current_txn_first_offset != NO_OFFSET
-                },
-            )
+        try:
+            entries = read_snapshot(fs, directory, segment.base_offset)
+        except (FileNotFoundError, FormatError):
+            continue  # derived: without it the walk begins earlier
+        began: dict[int, Offset] = {
+            entry.producer_id: entry.current_txn_first_offset
+            for entry in entries
+            if entry.current_txn_first_offset != NO_OFFSET
+        }
+        return TransactionTail(segment.base_offset, segment.base_offset, began)
     first = local[0].base_offset if local else segments.first_offset
     return TransactionTail(first, first)
-
-
-def _read_snapshot(fs: FileSystem, path: str) -> Iterable[ProducerSnapshotEntry] | None:
-    try:
-        return decode_producer_snapshot(read_whole(fs, path, limit=SNAPSHOT_BYTES_MAX))
-    except (FileNotFoundError, FormatError):
-        return None  # derived: without it the walk begins earlier
 
 
 def extend_tail(
