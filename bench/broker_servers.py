@@ -28,10 +28,16 @@ DISK: Final = "disk"
 
 _START_TIMEOUT_S: Final = 60.0
 _STOP_TIMEOUT_S: Final = 30.0
+_DELETE_TIMEOUT_S: Final = 120.0
 # Kafka's own start script gives its broker this heap.
 _KAFKA_HEAP: Final = ("-Xms1G", "-Xmx1G")
 # Files of a deleted topic go at once instead of after a minute: a run writes gigabytes.
 _ANY_TOPIC: Final = {"file.delete.delay.ms": "100"}
+# Kafka asks the broker and not the topic how long to keep them, and begins after half a minute.
+_KAFKA_DELETES_SOON: Final = {
+    "log.segment.delete.delay.ms": "100",
+    "log.initial.task.delay.ms": "1000",
+}
 
 _numbers = count()
 
@@ -45,6 +51,7 @@ class BrokerServer(Protocol):
 
     name: str
     port: int
+    data_directory: Path
 
     @property
     def pid(self) -> int: ...
@@ -74,6 +81,7 @@ class VarveServer:
     def __init__(self, directory: Path, *, command_prefix: Sequence[str] = ()) -> None:
         self.name = "Varve"
         self.port = free_port()
+        self.data_directory = directory / "data"
         self._directory = directory
         self._command_prefix = tuple(command_prefix)
         self._process: subprocess.Popen[bytes] | None = None
@@ -86,7 +94,7 @@ class VarveServer:
     def launch(self) -> None:
         assert self._process is None, "already started"
         self._directory.mkdir(parents=True, exist_ok=True)
-        where = ("--dir", str(self._directory / "data"), "--host", HOST, "--port", str(self.port))
+        where = ("--dir", str(self.data_directory), "--host", HOST, "--port", str(self.port))
         with open(self._directory / "console.log", "wb") as console:
             self._process = subprocess.Popen(
                 [*self._command_prefix, sys.executable, "-m", "varve", "serve", *where],
@@ -150,8 +158,9 @@ class KafkaServer:
             work_dir=directory,
             jvm_options=_KAFKA_HEAP,
             command_prefix=command_prefix,
-            properties=properties,
+            properties={**_KAFKA_DELETES_SOON, **(properties or {})},
         )
+        self.data_directory = directory / "data"
         self.port = self._broker.port
 
     @property
@@ -251,10 +260,16 @@ def create_topic(
 
 
 def delete_topic(server: BrokerServer, topic: str) -> None:
+    """Returns when its files are gone: a gigabyte takes half a second of whoever is next."""
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient(client_of(server))
     admin.delete_topics([topic])[topic].result(_START_TIMEOUT_S)
+    deadline = time.monotonic() + _DELETE_TIMEOUT_S
+    while any(server.data_directory.glob(f"{topic}-*")):
+        if time.monotonic() > deadline:
+            raise ServerFailedError(f"{server.name} did not delete {topic}\n{server.printed()}")
+        time.sleep(0.02)
 
 
 @contextmanager
