@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest import mock
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,8 @@ from wire.record_requests import produce_body
 
 SOURCE = Path(__file__).parents[2] / "src" / "varve"
 FIRST_FLEXIBLE = 9
-VERSIONS_WITH_NAMES = st.integers(3, 12)
+FIRST_WITH_TOPIC_ID = 13
+VERSIONS = st.integers(3, 13)
 
 
 def load_plain(path: str) -> ModuleType:
@@ -51,11 +53,14 @@ int32s = st.integers(-(2**31), 2**31 - 1)
 
 @st.composite
 def frames(draw: st.DrawFn) -> bytes:
-    """Produce requests for a few partitions, in any version that names topics."""
-    version = draw(VERSIONS_WITH_NAMES)
+    """Produce requests for a few partitions, in any version."""
+    version = draw(VERSIONS)
+    topics: st.SearchStrategy[str | UUID] = st.text(max_size=5)
+    if version >= FIRST_WITH_TOPIC_ID:
+        topics = st.uuids()
     parts = draw(
         st.lists(
-            st.tuples(st.text(max_size=5), int32s, st.none() | st.binary(max_size=200)),
+            st.tuples(topics, int32s, st.none() | st.binary(max_size=200)),
             min_size=1,
             max_size=draw(st.sampled_from([1, 1, 1, 2])),
         )
@@ -104,21 +109,30 @@ def test_what_is_found_is_what_the_long_way_reads(data: bytes) -> None:
         assert header[:3] == (0, version, correlation_id)
         assert request[:3] == (None, acks, timeout_ms)
         ((topic, number, records),) = request.parts
-        assert (topic, number) == (data[name_at:name_end].decode(), partition)
+        name = topic.bytes if isinstance(topic, UUID) else topic.encode()
+        assert (name, number) == (data[name_at:name_end], partition)
         assert bytes(records) == data[at:end]
 
 
 @given(
-    VERSIONS_WITH_NAMES,
+    VERSIONS,
     st.text(min_size=1, max_size=20),
+    st.uuids(),
     int32s,
     st.binary(min_size=1, max_size=300),
     st.none() | st.text(max_size=20),
     st.binary(max_size=9),
 )
 def test_every_usual_request_is_found_wherever_it_lies(
-    version: int, topic: str, partition: int, records: bytes, client_id: str | None, before: bytes
+    version: int,
+    name: str,
+    topic_id: UUID,
+    partition: int,
+    records: bytes,
+    client_id: str | None,
+    before: bytes,
 ) -> None:
+    topic = topic_id if version >= FIRST_WITH_TOPIC_ID else name
     frame = request_header(0, version, 7, client_id)
     frame += produce_body(version, [(topic, partition, records)])
     data = before + frame + before
@@ -127,7 +141,8 @@ def test_every_usual_request_is_found_wherever_it_lies(
 
     assert found is not None
     assert found[:4] == (version, 7, -1, 30_000)
-    assert data[found[4] : found[5]] == topic.encode()
+    expected = topic.bytes if isinstance(topic, UUID) else topic.encode()
+    assert data[found[4] : found[5]] == expected
     assert found[6] == partition
     assert data[found[7] : found[8]] == records
 

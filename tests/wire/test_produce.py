@@ -1,8 +1,10 @@
 """Produce, field by field: what is refused and how, what comes back, and what acks mean."""
 
 from collections.abc import Callable, Iterator
+from uuid import UUID
 
 import pytest
+from kafka.protocol.producer import ProduceResponse
 
 import varve
 from fakes.client_batches import NOW, client_batch, raw_batch, raw_record
@@ -10,7 +12,7 @@ from varve.format.compression import Codec
 from varve.protocol.api_catalog import API_CATALOG, ApiKey
 from varve.protocol.error_code import ErrorCode
 from varve.protocol.messages import encode_request
-from wire.raw_client import RawClient
+from wire.raw_client import RawClient, framed, request_header
 from wire.record_requests import produce, produce_body, receive_produced
 
 BATCH = bytes(client_batch(b"one", b"two", keys=[b"k", b"k"]))
@@ -329,6 +331,43 @@ def test_pipelined_batches_of_one_producer_are_taken_in_their_order(
     assert [answer.error_code for answer in answers] == [0] * 50
     assert [answer.base_offset for answer in answers] == list(range(0, 100, 2))
     assert broker.store.topic(topic).partition(0).end_offset == 100
+
+
+def test_requests_that_come_together_are_answered_in_their_order(
+    broker: varve.Broker, client: RawClient, make_topic: Callable[..., str]
+) -> None:
+    """By name and by id, small and large, for two partitions, with one that is refused."""
+    topic = make_topic(partitions=2)
+    topic_id = broker.store.topic(topic).topic_id
+    large = bytes(client_batch(b"x" * 150_000))
+    requests: list[tuple[int, str | UUID, int, bytes]] = [
+        (9, topic, 0, BATCH),
+        (13, topic_id, 0, BATCH),
+        (9, topic, 1, large),
+        (9, topic, 0, large),
+        (13, topic_id, 0, BATCH[:-1] + b"?"),
+        (13, topic_id, 0, large),
+        (9, topic, 1, BATCH),
+        (9, topic, 0, BATCH),
+    ]
+    sent = b""
+    for number, (version, name, partition, records) in enumerate(requests):
+        body = produce_body(version, [(name, partition, records)])
+        sent += framed(request_header(ApiKey.PRODUCE, version, number) + body)
+
+    client.send_bytes(sent)
+    answers = [_answer(client, number, requests[number][0]) for number in range(len(requests))]
+
+    refused = ErrorCode.corrupt_message
+    assert answers == [(0, 0), (0, 2), (0, 0), (0, 4), (refused, -1), (0, 5), (0, 1), (0, 6)]
+
+
+def _answer(client: RawClient, number: int, version: int) -> tuple[int, int]:
+    """The error code and the base offset in the next answer, which must be the one expected."""
+    correlation_id, body = client.receive(ApiKey.PRODUCE, version)
+    assert correlation_id == number
+    part = ProduceResponse.decode(body, version=version).responses[0].partition_responses[0]
+    return part.error_code, part.base_offset
 
 
 def test_producer_ids_are_given_once(broker: varve.Broker, client: RawClient) -> None:

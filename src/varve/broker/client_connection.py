@@ -15,6 +15,7 @@ import logging
 import socket
 import struct
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from varve.broker.answer import Answer
@@ -212,7 +213,8 @@ class ClientConnection:
                 return
             self._frame = None
             try:
-                self._handle(frame.view)
+                if not self._dispatcher.take_quickly(self, frame.view, 0, frame.size):
+                    self._handle(frame.view)
             finally:
                 self._dispatcher.memory.give_back(frame.size)
             if _API_KEY.unpack_from(frame.view)[0] == _PRODUCE:
@@ -354,6 +356,25 @@ class ClientConnection:
         answers.popleft()
         self._send_alone(frame)
         if self._backlog or self._frame is not None:
+            self._resume_later()
+        return True
+
+    def send_together(self, answers: Sequence[Answer], frames: bytes) -> bool:
+        """Send the frames of `answers`, if it is their turn; False: nothing was done.
+
+        In one call, for each may have to wake the client.
+        """
+        queue = self._answers
+        if self._closed or self._outbox or len(queue) < len(answers):
+            return False
+        if any(first is not second for first, second in zip(queue, answers, strict=False)):
+            return False
+        for _ in answers:
+            queue.popleft()
+        self._send_alone(frames)
+        if queue and queue[0].is_ready:
+            self.answered(queue[0])
+        elif self._backlog or self._frame is not None:
             self._resume_later()
         return True
 

@@ -4,14 +4,16 @@ A request for one partition that is as most are is looked over where it was rece
 compiled passes, and its batch copied behind the others of its log. When every socket had its
 turn, each log's group is appended at once, unless the log is being synced and all of the group
 needs the next sync: then it goes on growing until that begins. With fifty producers waiting for
-the disk, that is one write and one sync for dozens of records. Everything else takes the long
-way, through `handlers.produce`, which makes a log's group go first: order is kept.
+the disk, that is one write and one sync for dozens of records. A large batch is not copied: it is
+appended by itself, from where it was received. Everything else takes the long way, through
+`handlers.produce`, which makes a log's group go first: order is kept.
 """
 
 import logging
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Final
+from uuid import UUID
 
 from varve.broker.answer import Answer
 from varve.broker.client_connection import ClientConnection
@@ -28,6 +30,7 @@ from varve.log.append_checks import BatchGate
 from varve.log.batch_group import BatchGroup
 from varve.log.partition_log import PartitionLog
 from varve.protocol.error_code import ErrorCode
+from varve.protocol.produce_request import FIRST_WITH_TOPIC_ID
 from varve.protocol.produce_response import ProducedPart, SoleResponse, encode_produce_response
 from varve.protocol.request_header import RequestHeader
 from varve.protocol.sole_produce import find_sole_produce
@@ -38,6 +41,7 @@ logger = logging.getLogger(__name__)
 _PRODUCE: Final = 0
 _ACKS_ALL: Final = -1
 _GROUP_BYTES_MAX: Final = 1024 * 1024  # larger groups gain nothing and wait longer
+_LARGE_BATCH: Final = 96 * 1024  # from here on a copy costs more than a write of its own
 _LANES_MAX: Final = 4096  # names that are remembered; then all are forgotten
 _TIMEOUT_CHECK_S: Final = 0.25
 
@@ -54,10 +58,12 @@ class _Lane:
         "requests",
         "responses",
         "timeout_ms",
+        "topic_id",
     )
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: PartitionLog, topic_id: UUID) -> None:
         self.log = log
+        self.topic_id = topic_id
         self.gate = BatchGate(log.config)
         self.responses: dict[int, SoleResponse] = {}
         self.is_scheduled = False
@@ -72,9 +78,13 @@ class _Lane:
     def response_of(self, version: int) -> SoleResponse:
         response = self.responses.get(version)
         if response is None:
-            response = SoleResponse(version, self.log.topic, self.log.partition)
+            response = SoleResponse(version, self.topic_of(version), self.log.partition)
             self.responses[version] = response
         return response
+
+    def topic_of(self, version: int) -> str | UUID:
+        """What the topic is called in a response of that version."""
+        return self.topic_id if version >= FIRST_WITH_TOPIC_ID else self.log.topic
 
 
 class _SharedSync:
@@ -130,7 +140,9 @@ class ProduceLanes:
         self._syncs = syncs
         self._loop = loop
         self._clock = clock
+        # By name and by id, as requests have them; the lane of a log is the same in both.
         self._lanes: dict[tuple[bytes, int], _Lane] = {}
+        self._lanes_by_id: dict[tuple[bytes, int], _Lane] = {}
         self._by_log: dict[PartitionLog, _Lane] = {}
         self._waiting: list[_SharedSync] = []
         self._is_checking = False
@@ -144,7 +156,9 @@ class ProduceLanes:
         if sole is None:
             return False
         version, correlation_id, acks, timeout_ms, name_at, name_end, partition, at, stop = sole
-        lane = self._lane(bytes(data[name_at:name_end]), partition)
+        lane = self._lane(
+            bytes(data[name_at:name_end]), partition, is_id=version >= FIRST_WITH_TOPIC_ID
+        )
         if lane is None or not _ACKS_ALL <= acks <= 1:
             return False
         records = data[at:stop]
@@ -156,11 +170,19 @@ class ProduceLanes:
         survey = lane.gate.survey(records, self._now_ms)
         if survey is None:
             return False
+        is_large = len(records) >= _LARGE_BATCH
         group = lane.group
-        if not group.has_room_for(survey) or len(group.data) + len(records) > _GROUP_BYTES_MAX:
+        if lane.requests and (
+            is_large
+            or not group.has_room_for(survey)
+            or len(group.data) + len(records) > _GROUP_BYTES_MAX
+        ):
             self._append(lane)
             group = lane.group
-        group.add(records, survey)
+        if is_large:
+            lane.group = BatchGroup.alone(records, survey)
+        else:
+            group.add(records, survey)
         header = RequestHeader(_PRODUCE, version, correlation_id, None)
         answer = Answer(connection, header, 0, allows_next=True)
         connection.expect(answer)
@@ -169,7 +191,9 @@ class ProduceLanes:
             lane.is_patient = False
         if timeout_ms > lane.timeout_ms:  # noqa: PLR1730 (max() would be a call)
             lane.timeout_ms = timeout_ms
-        if not lane.is_scheduled:
+        if is_large:
+            self._append(lane)  # at once: what comes next is received where it lies
+        elif not lane.is_scheduled:
             lane.is_scheduled = True
             self._loop.call_soon(lambda: self._append_in_turn(lane))
         return True
@@ -180,29 +204,36 @@ class ProduceLanes:
         if lane is not None and lane.requests:
             self._append(lane)
 
-    def _lane(self, name: bytes, partition: int) -> _Lane | None:
+    def _lane(self, name: bytes, partition: int, *, is_id: bool) -> _Lane | None:
         """The lane of a log that is open; None where the long way has something to say."""
+        lanes = self._lanes_by_id if is_id else self._lanes
         key = (name, partition)
-        lane = self._lanes.get(key)
+        lane = lanes.get(key)
         if lane is not None:
             if not lane.log.is_closed:
                 return lane
-            del self._lanes[key]
+            del lanes[key]
             self._by_log.pop(lane.log, None)
         try:
-            log = self._table.log(str(name, "utf-8"), partition)
+            wanted = UUID(bytes=name) if is_id else str(name, "utf-8")
+            topic = self._table.topic(wanted)
+            log = self._table.log(wanted, partition)
         except (StorageError, UnicodeDecodeError):
             return None
-        if log is None or log.is_closed or log.topic in INTERNAL_TOPICS:
+        if topic is None or log is None or log.is_closed or log.topic in INTERNAL_TOPICS:
             return None
-        if len(self._lanes) >= _LANES_MAX:
+        if len(self._by_log) >= _LANES_MAX:
             self._forget_idle()
-        lane = self._lanes[key] = self._by_log[log] = _Lane(log)
+        lane = self._by_log.get(log)
+        if lane is None:
+            lane = self._by_log[log] = _Lane(log, topic.topic_id)
+        lanes[key] = lane
         return lane
 
     def _forget_idle(self) -> None:
-        self._lanes = {key: lane for key, lane in self._lanes.items() if lane.requests}
-        self._by_log = {lane.log: lane for lane in self._lanes.values()}
+        self._by_log = {log: lane for log, lane in self._by_log.items() if lane.requests}
+        self._lanes.clear()
+        self._lanes_by_id.clear()
 
     def _append_in_turn(self, lane: _Lane) -> None:
         lane.is_scheduled = False
@@ -268,15 +299,38 @@ def _accept_all(
     responses = lane.responses
     now_s = perf_counter()
     latencies_s: list[float] = []
-    for answer, base_offset in accepted:
+    pipelined: list[tuple[Answer, bytes]] = []  # of one connection, one behind the other
+    last = len(accepted) - 1
+    for index, (answer, base_offset) in enumerate(accepted):
         header = answer.header
         response = responses.get(header.api_version) or lane.response_of(header.api_version)
         frame = response.encode(header.correlation_id, base_offset, log_start)
-        if answer.connection.send_alone(answer, frame):
+        connection = answer.connection
+        if index < last and accepted[index + 1][0].connection is connection:
+            pipelined.append((answer, frame))
+        elif pipelined:
+            pipelined.append((answer, frame))
+            _send_pipelined(connection, pipelined, now_s, latencies_s)
+            pipelined = []
+        elif connection.send_alone(answer, frame):
             latencies_s.append(now_s - answer.started_s)
         else:
             answer.give_here((frame,))
     metrics.observe_all(_PRODUCE, latencies_s)
+
+
+def _send_pipelined(
+    connection: ClientConnection,
+    answered: list[tuple[Answer, bytes]],
+    now_s: float,
+    latencies_s: list[float],
+) -> None:
+    answers = [answer for answer, _ in answered]
+    if connection.send_together(answers, b"".join([frame for _, frame in answered])):
+        latencies_s.extend([now_s - answer.started_s for answer in answers])
+        return
+    for answer, frame in answered:
+        answer.give_here((frame,))
 
 
 def _refuse(
@@ -292,7 +346,7 @@ def _refuse(
         answer.abandon(f"produce without acks to {log.name} failed: {code.name}")
         return
     part = ProducedPart(
-        log.topic,
+        lane.topic_of(header.api_version),
         log.partition,
         code,
         record_errors=error.record_errors if isinstance(error, InvalidRecordError) else (),

@@ -1,8 +1,11 @@
 """Batches of several clients that go into a log together, in one write.
 
-Each was looked over when it came (`append_checks.BatchGate`) and copied behind the others. What
-is refused, or was stored before, is left out; the rest takes consecutive offsets.
+Each was looked over when it came (`append_checks.BatchGate`) and copied behind the others; a
+large one makes a group of its own and stays where it is. What is refused, or was stored before,
+is left out; the rest takes consecutive offsets.
 """
+
+from typing import Self
 
 from varve.format.batch_header import advance_sequence
 from varve.log.append_checks import BatchSurvey
@@ -32,18 +35,27 @@ def producer_facts(survey: BatchSurvey, base_offset: Offset) -> BatchFacts:
 class BatchGroup:
     """Batches in the order they came, and their bytes behind each other.
 
-    Invariant: no producer is in it twice, so that each may be held to its producer's state
-    before any of them is written. `record_count` and `max_timestamp` are those of all.
+    Invariant: of one producer there are only batches that follow each other in sequence, so that
+    all may be written where the first may. `record_count` and `max_timestamp` are those of all.
     """
 
-    __slots__ = ("_producers", "batches", "data", "max_timestamp", "record_count")
+    __slots__ = ("_next_of", "batches", "data", "max_timestamp", "record_count")
 
     def __init__(self) -> None:
-        self.data = bytearray()
+        self.data: bytearray | memoryview = bytearray()
         self.batches: list[GroupedBatch] = []
         self.record_count = 0
         self.max_timestamp = TimestampMs(-1)
-        self._producers: set[int] = set()
+        self._next_of: dict[int, tuple[int, int]] = {}  # producer -> epoch, sequence to come
+
+    @classmethod
+    def alone(cls, data: memoryview, survey: BatchSurvey) -> Self:
+        """A group that will have no other batch, with its bytes where they lie, not copied."""
+        assert not data.readonly
+        group = cls()
+        group._note(0, len(data), survey)
+        group.data = data
+        return group
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -51,18 +63,24 @@ class BatchGroup:
     @property
     def is_numbered(self) -> bool:
         """Whether any of it is of an idempotent producer."""
-        return bool(self._producers)
+        return bool(self._next_of)
 
     def has_room_for(self, survey: BatchSurvey) -> bool:
-        return survey[4] not in self._producers
+        """Whether it is of a producer that is not in it yet, or goes on where that stands."""
+        expected = self._next_of.get(survey[4])
+        return expected is None or expected == survey[5:7]
 
     def add(self, data: memoryview, survey: BatchSurvey) -> None:
+        joined = self.data
+        assert isinstance(joined, bytearray)
+        self._note(len(joined), len(data), survey)
+        joined += data
+
+    def _note(self, position: int, size: int, survey: BatchSurvey) -> None:
         producer_id = survey[4]
         if producer_id != NO_PRODUCER_ID:
-            self._producers.add(producer_id)
-        batch = self.data
-        self.batches.append((len(batch), len(data), survey))
-        batch += data
+            self._next_of[producer_id] = (survey[5], advance_sequence(survey[6], survey[0]))
+        self.batches.append((position, size, survey))
         self.record_count += survey[0]
         if survey[1] > self.max_timestamp:
             self.max_timestamp = TimestampMs(survey[1])

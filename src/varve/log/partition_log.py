@@ -20,6 +20,7 @@ from varve.format.compression import Codec
 from varve.format.record import Header, Record
 from varve.log.append_checks import (
     BatchBytes,
+    BatchSurvey,
     CheckedBatch,
     check_produced_batch,
     check_timestamp,
@@ -241,18 +242,25 @@ class PartitionLog(PublishableLog):
         known: dict[int, Offset | Exception] = {}
         if not group.is_numbered:
             return known
+        seen: set[int] = set()
         for index, (_, _, survey) in enumerate(group.batches):
-            facts = producer_facts(survey, self._end)
-            if facts.producer_id == NO_PRODUCER_ID:
+            # What goes on where its producer stands in the group may be written where that may.
+            if survey[4] == NO_PRODUCER_ID or survey[4] in seen:
                 continue
-            try:
-                duplicate = self._producers.check(facts, origin=AppendOrigin.CLIENT)
-            except VarveError as error:
-                known[index] = error
-                continue
-            if duplicate is not None:
-                known[index] = duplicate.first_offset
+            seen.add(survey[4])
+            answer = self._place_or_fault(survey)
+            if answer is not None:
+                known[index] = answer
         return known
+
+    def _place_or_fault(self, survey: BatchSurvey) -> Offset | Exception | None:
+        """Holds the lock. Where a numbered batch was stored before, why not; None: it may be."""
+        facts = producer_facts(survey, self._end)
+        try:
+            duplicate = self._producers.check(facts, origin=AppendOrigin.CLIENT)
+        except VarveError as error:
+            return error
+        return None if duplicate is None else duplicate.first_offset
 
     def _write_group(self, group: BatchGroup, now_ms: TimestampMs) -> bool:
         """Holds the lock. All of it in one write; False when that cannot be, or failed."""
@@ -302,13 +310,19 @@ class PartitionLog(PublishableLog):
             if self._failure is not None:
                 known[index] = self._failure
                 continue
+            is_numbered = survey[4] != NO_PRODUCER_ID
+            # Once more: one of the same producer before it may have been refused meanwhile.
+            answer = self._place_or_fault(survey) if is_numbered else None
+            if answer is not None:
+                known[index] = answer
+                continue
             part = data[position : position + size]
             try:
                 base = self._write(part, survey[0], TimestampMs(survey[1]), now_ms)
             except (OSError, VarveError) as error:
                 known[index] = error
                 continue
-            if survey[4] != NO_PRODUCER_ID:
+            if is_numbered:
                 self._producers.update(producer_facts(survey, base))
             known[index] = base
 

@@ -103,7 +103,7 @@ class SoleResponse:
 
     __slots__ = ("_body", "_head", "_size", "_tail")
 
-    def __init__(self, version: int, topic: str, partition: int) -> None:
+    def __init__(self, version: int, topic: str | UUID, partition: int) -> None:
         template = encode_produce_response(version, 0, [ProducedPart(topic, partition)])
         numbers = _PARTITION.pack(partition, 0, -1, -1)
         if version >= FIRST_WITH_LOG_START:

@@ -21,7 +21,9 @@ _BIT32 = cython.declare(cython.longlong, 0x100000000)
 _PRODUCE = cython.declare(cython.longlong, 0)
 _FIRST_VERSION = cython.declare(cython.longlong, 3)
 _FIRST_FLEXIBLE = cython.declare(cython.longlong, 9)
-_LAST_VERSION_WITH_NAMES = cython.declare(cython.longlong, 12)
+_FIRST_WITH_TOPIC_ID = cython.declare(cython.longlong, 13)
+_LAST_VERSION = cython.declare(cython.longlong, 13)
+_TOPIC_ID_SIZE = cython.declare(cython.longlong, 16)
 
 
 @cython.cfunc
@@ -87,7 +89,7 @@ def find_sole_produce(
 ) -> tuple | None:
     """What the frame ``data[start:end]`` asks for, if it is a request of this kind.
 
-    Returns (api version, correlation id, acks, timeout, start and end of the topic's name,
+    Returns (api version, correlation id, acks, timeout, start and end of the topic's name or id,
     partition, start and end of the records).
     """
     at: cython.Py_ssize_t = start
@@ -97,7 +99,7 @@ def find_sole_produce(
     if start < 0 or end > len(data) or end - start < 10 or _int16(data, at) != _PRODUCE:
         return None
     version = _int16(data, at + 2)
-    if version < _FIRST_VERSION or version > _LAST_VERSION_WITH_NAMES:
+    if version < _FIRST_VERSION or version > _LAST_VERSION:
         return None
     correlation_id: cython.longlong = _int32(data, at + 4)
     flexible = version >= _FIRST_FLEXIBLE
@@ -120,7 +122,10 @@ def find_sole_produce(
     size, at = _size(data, at + 6, end, of_array)  # topics
     if at < 0 or size != 1:
         return None
-    size, at = _size(data, at, end, of_string)
+    if version >= _FIRST_WITH_TOPIC_ID:
+        size = _TOPIC_ID_SIZE
+    else:
+        size, at = _size(data, at, end, of_string)
     if at < 0 or size < 1 or size > end - at:
         return None
     name_start: cython.Py_ssize_t = at

@@ -120,7 +120,8 @@ class BoundedIndex(EntryIndex):
     @property
     def is_full(self) -> bool:
         """Whether the segment must roll before the next entry. True of a sealed one."""
-        return not self.is_active or self.count >= self._max_count
+        file = self._file
+        return not file.is_active or len(file.entries) // self._ENTRY_SIZE >= self._max_count
 
     def extend(self, entries: bytes | bytearray | memoryview) -> None:
         """Add encoded entries that a kernel derived from the log, until it is full."""

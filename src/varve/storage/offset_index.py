@@ -16,7 +16,7 @@ from varve.format.index_entry import (
     decode_offset_entry,
     encode_offset_entry,
 )
-from varve.quantities import FilePosition, Offset
+from varve.quantities import INT32_MAX, FilePosition, Offset
 from varve.storage.entry_file import floor_slot
 from varve.storage.entry_index import BoundedIndex
 
@@ -50,13 +50,21 @@ class OffsetIndex(BoundedIndex):
 
         Raises `FormatError` when full, not beyond the last entry, or too far from the base.
         """
-        entry = OffsetEntry(relative_offset=offset - self.base_offset, position=position)
-        count = self.count
+        file = self._file
+        entries = file.entries
+        count = len(entries) // OFFSET_ENTRY_SIZE
         if count >= self._max_count:
             raise FormatError(f"{self.path} is full with {count} entries")
-        if count and offset <= self.last_offset:
-            raise FormatError(f"offset {offset} is not beyond the last entry's, {self.last_offset}")
-        self._file.append(encode_offset_entry(entry))
+        relative_offset = offset - self.base_offset
+        if count:
+            last_at = (count - 1) * OFFSET_ENTRY_SIZE
+            if relative_offset <= OFFSET_ENTRY.unpack_from(entries, last_at)[_RELATIVE_OFFSET]:
+                last_offset = self.last_offset
+                raise FormatError(f"offset {offset} is not beyond the last entry's, {last_offset}")
+        if 0 <= relative_offset <= INT32_MAX and 0 <= position <= INT32_MAX:
+            file.append(OFFSET_ENTRY.pack(relative_offset, position))
+        else:  # says what is wrong with it
+            encode_offset_entry(OffsetEntry(relative_offset=relative_offset, position=position))
 
     def lookup(self, offset: Offset) -> tuple[Offset, FilePosition]:
         """The last entry at or below `offset`; the start of the segment when there is none.

@@ -161,15 +161,120 @@ def test_a_gap_in_a_producers_sequence_refuses_that_batch_alone(fs: SimulatedFil
     assert values(log) == [b"a", b"b"]
 
 
-def test_a_producer_is_in_a_group_once() -> None:
-    group, gate = BatchGroup(), BatchGate(TopicConfig())
-    batch = memoryview(client_batch(b"a", producer_id=5, sequence=0))
-    survey = gate.survey(batch, TimestampMs(NOW))
+@pytest.mark.parametrize(
+    ("epoch", "sequence", "has_room"),
+    [(0, 2, True), (0, 0, False), (0, 1, False), (0, 3, False), (1, 2, False), (1, 0, False)],
+)
+def test_a_producers_next_batch_goes_into_a_group_only_where_it_goes_on(
+    epoch: int, sequence: int, has_room: bool
+) -> None:
+    log_gate = BatchGate(TopicConfig())
+    first = client_batch(b"a", b"b", producer_id=5, sequence=0)
+    second = client_batch(b"c", producer_id=5, producer_epoch=epoch, sequence=sequence)
+    group = BatchGroup()
+    survey = log_gate.survey(memoryview(first), TimestampMs(NOW))
+    assert survey is not None
+    group.add(memoryview(first), survey)
+
+    survey = log_gate.survey(memoryview(second), TimestampMs(NOW))
+
+    assert survey is not None
+    assert group.has_room_for(survey) is has_room
+
+
+def test_a_producers_sequence_starts_again_from_zero_in_a_group() -> None:
+    gate, group = BatchGate(TopicConfig()), BatchGroup()
+    last = memoryview(client_batch(b"a", producer_id=5, sequence=2**31 - 1))
+    survey = gate.survey(last, TimestampMs(NOW))
+    assert survey is not None
+    group.add(last, survey)
+
+    following = gate.survey(
+        memoryview(client_batch(b"b", producer_id=5, sequence=0)), TimestampMs(NOW)
+    )
+
+    assert following is not None
+    assert group.has_room_for(following)
+
+
+def test_batches_of_one_producer_go_in_together_and_are_remembered_each(
+    fs: SimulatedFileSystem,
+) -> None:
+    log = make(fs, durability="os")
+    batches = [client_batch(b"%d" % n, producer_id=5, sequence=n) for n in range(3)]
+
+    placed = log.append_group(group_of(log, *map(bytearray, batches)))
+    again = log.append_group(group_of(log, *map(bytearray, batches)))
+
+    assert placed == again == [0, 1, 2]
+    assert values(log) == [b"0", b"1", b"2"]
+
+
+def test_where_the_first_of_a_producer_is_refused_those_behind_it_are(
+    fs: SimulatedFileSystem,
+) -> None:
+    log = make(fs, durability="os")
+    log.append_group(group_of(log, client_batch(b"a", producer_id=5, sequence=0)))
+
+    placed = log.append_group(
+        group_of(
+            log,
+            client_batch(b"late", producer_id=5, sequence=7),
+            client_batch(b"other"),
+            client_batch(b"later", producer_id=5, sequence=8),
+        )
+    )
+
+    assert isinstance(placed[0], OutOfOrderSequenceError)
+    assert placed[1] == 1
+    assert isinstance(placed[2], OutOfOrderSequenceError)
+    assert values(log) == [b"a", b"other"]
+
+
+def test_a_retry_of_two_batches_with_a_new_one_behind_them_stores_the_new_one(
+    fs: SimulatedFileSystem,
+) -> None:
+    log = make(fs, durability="os")
+    batches = [client_batch(b"%d" % n, producer_id=5, sequence=n) for n in range(3)]
+    log.append_group(group_of(log, *map(bytearray, batches[:2])))
+
+    placed = log.append_group(group_of(log, *map(bytearray, batches)))
+
+    assert placed == [0, 1, 2]
+    assert values(log) == [b"0", b"1", b"2"]
+
+
+def test_after_a_failed_write_batches_of_one_producer_keep_their_order(
+    fs: SimulatedFileSystem,
+) -> None:
+    log = make(fs, durability="os")
+    log.append_group(group_of(log, client_batch(b"before", producer_id=5, sequence=0)))
+    batches = [client_batch(b"%d" % n, producer_id=5, sequence=n) for n in range(1, 4)]
+    group = group_of(log, *batches)
+    fs.fail_next("write_at", OSError(errno.EIO, "together"))
+    fs.fail_next("write_at", OSError(errno.EIO, "the first"))
+
+    placed = log.append_group(group)
+
+    assert isinstance(placed[0], OSError)
+    assert all(isinstance(answer, OutOfOrderSequenceError) for answer in placed[1:])
+    assert values(log) == [b"before"]
+
+
+def test_a_batch_alone_is_written_from_where_it_lies(fs: SimulatedFileSystem) -> None:
+    log = make(fs, durability="os")
+    log.append_group(group_of(log, client_batch(b"a")))
+    buffer = memoryview(client_batch(b"b", b"c"))
+    survey = BatchGate(log.config).survey(buffer, TimestampMs(NOW))
     assert survey is not None
 
-    group.add(batch, survey)
+    group = BatchGroup.alone(buffer, survey)
+    placed = log.append_group(group)
 
-    assert not group.has_room_for(survey)
+    assert group.data is buffer
+    assert placed == [1]
+    assert int.from_bytes(buffer[:8], "big") == 1
+    assert values(log) == [b"a", b"b", b"c"]
 
 
 def test_after_a_failed_write_each_batch_is_tried_by_itself(fs: SimulatedFileSystem) -> None:
