@@ -1,4 +1,9 @@
-"""What a connection still has to send: bytes, and ranges of files that never pass through us."""
+"""What a connection still has to send: bytes, and ranges of files.
+
+A large range never passes through us: the kernel sends it from the file. A small one, such as the
+one record that a consumer at the end of a log has waited for, is read and sent in one call with
+the bytes around it: that costs less than three calls do.
+"""
 
 import os
 import socket
@@ -8,6 +13,7 @@ from typing import Final
 from varve.log.log_reader import FileRange
 
 _SEND_ONCE_BYTES: Final = 4 * 1024 * 1024  # then others have their turn
+_JOINED_BYTES_MAX: Final = 16 * 1024
 _MORE: Final = getattr(socket, "MSG_MORE", 0)  # the rest of the frame follows at once
 
 Piece = bytes | FileRange
@@ -33,6 +39,8 @@ class Outbox:
         """Send what the socket takes now; return how many bytes. Raises `OSError`."""
         sent = 0
         pieces = self._pieces
+        if len(pieces) > 1 and not self._file_sent:
+            self._join_small()
         while pieces and sent < _SEND_ONCE_BYTES:
             piece = pieces[0]
             try:
@@ -49,6 +57,19 @@ class Outbox:
                 pieces[0] = memoryview(piece)[count:]
         return sent
 
+    def _join_small(self) -> None:
+        """Make one piece of the first ones, as far as they are small together."""
+        pieces = self._pieces
+        size = count = 0
+        for piece in pieces:
+            size += piece.length if isinstance(piece, FileRange) else len(piece)
+            if size > _JOINED_BYTES_MAX:
+                break
+            count += 1
+        if count > 1:
+            joined = b"".join([_content(pieces.popleft()) for _ in range(count)])
+            pieces.appendleft(joined)
+
     def _send_file(self, piece: FileRange) -> int:
         left = piece.length - self._file_sent
         count = os.sendfile(
@@ -58,11 +79,23 @@ class Outbox:
             min(left, _SEND_ONCE_BYTES),
         )
         if count == 0:
-            # Promised bytes are gone from the file; the client has the size already and cannot
-            # be told anything any more.
-            raise OSError(f"a segment file ends {left} bytes short")
+            raise _ends_short(left)
         self._file_sent += count
         if count == left:
             self._pieces.popleft()
             self._file_sent = 0
         return count
+
+
+def _content(piece: bytes | memoryview | FileRange) -> bytes | memoryview:
+    if not isinstance(piece, FileRange):
+        return piece
+    data = piece.file.read_at(piece.position, piece.length)
+    if len(data) < piece.length:
+        raise _ends_short(piece.length - len(data))
+    return data
+
+
+def _ends_short(missing: int) -> OSError:
+    """Promised bytes are gone from the file, and the client was told of them already."""
+    return OSError(f"a segment file ends {missing} bytes short")

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -113,3 +114,30 @@ def test_a_broken_connection_is_an_error(line: Line) -> None:
 
     with pytest.raises(OSError, match="Broken pipe"):
         line.outbox.send()
+
+
+def test_a_small_file_goes_out_in_one_call_with_what_is_around_it(
+    line: Line, tmp_path: Path
+) -> None:
+    sends = mock.Mock(side_effect=line.ours.send)
+    outbox = Outbox(mock.Mock(wraps=line.ours, send=sends))
+    outbox.add(b"head ")
+    outbox.add(file_range(tmp_path / "a", b"a small record", 2, 5))
+    outbox.add(b" tail")
+    outbox.add(file_range(tmp_path / "b", bytes(100_000), 0, 100_000))
+
+    outbox.send()
+    line.receive()
+
+    assert [bytes(call.args[0]) for call in sends.call_args_list] == [b"head small tail"]
+    assert line.received.startswith(b"head small tail\0")
+
+
+def test_a_small_file_that_ends_before_it_should_is_an_error_too(
+    line: Line, tmp_path: Path
+) -> None:
+    line.outbox.add(b"head")
+    line.outbox.add(file_range(tmp_path / "short", b"x" * 50, 0, 100))
+
+    with pytest.raises(OSError, match="50 bytes short"):
+        line.send_all()
