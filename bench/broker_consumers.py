@@ -40,6 +40,9 @@ def librdkafka_consume(server: BrokerServer, topic: str, work: Workload) -> Load
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "queued.max.messages.kbytes": 64 * 1024,
+            # With its queue full, which 100,000 messages do, it would fetch nothing for a second.
+            "queued.min.messages": 10_000_000,
+            "fetch.queue.backoff.ms": 5,
         }
     )
 
