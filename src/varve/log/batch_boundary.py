@@ -1,10 +1,10 @@
 """Where the batch lies that begins with an offset, by the index and a few headers.
 
 A consumer that reads on asks for the offset behind the last batch it was sent. The index names a
-batch near it; from there header leads to header. Nothing is read but headers, and nothing is
-believed that does not fit: the batch must be the one the index means, each must begin where the
-one before it ended, and one of them with the very offset that is looked for. Whoever gets None
-looks for it properly, over verified batches.
+batch near it, or a reader has left off there; from there header leads to header. Nothing is read
+but headers, and nothing is believed that does not fit: the batch must be the one the index means,
+each must begin where the one before it ended, and one of them with the very offset that is looked
+for. Whoever gets None looks for it properly, over verified batches.
 """
 
 from typing import Final
@@ -25,6 +25,9 @@ def boundary_at(segment: Segment, offset: Offset, size: int) -> FilePosition | N
     """
     last_offset, position = segment.hint(offset)
     expected = segment.base_offset if not position else None
+    known = segment.boundary_before(offset)
+    if known is not None and known[1] > position:
+        expected, position = known
     file = segment.file()
     for _ in range(_HEADERS_MAX):
         if position >= size:

@@ -393,6 +393,7 @@ class LogReader(ABC):
         if not self.allows_gaps:
             boundary = boundary_at(segment, stop, end)
             if boundary is not None:
+                segment.note_boundary(stop, boundary)
                 return boundary
         try:
             at = segment.reader(size=end).locate(stop, segment.hint(stop))

@@ -44,6 +44,7 @@ SEGMENT_KINDS: Final = (
 # Index entries reach the file in pieces this large, so that another process finds its way
 # through an active segment; every one would cost two system calls per few kilobytes of log.
 _UNFLUSHED_ENTRIES_MAX: Final = 128
+_BOUNDARIES_KEPT: Final = 8  # of readers at the end of the log
 _INDEX_STRETCH: Final = 32 * 1024  # small batches that come together: an entry for so many bytes
 
 _REWRITE_BYTES: Final = 1 * MIB
@@ -117,6 +118,7 @@ class Segment:
         self._distrusted_from: Offset | None = None
         self._is_index_full = file is not None and (offset_index.is_full or time_index.is_full)
         self._largest: tuple[TimestampMs, Offset] | None = None
+        self._boundaries: tuple[IndexHint, ...] = ()
         self._lock = threading.Lock()
 
     # --- opening -----------------------------------------------------------------------------
@@ -331,10 +333,12 @@ class Segment:
         max_timestamp: TimestampMs,
         record_count: int,
         max_timestamp_offset: Offset | None = None,
+        first_end: Offset | None = None,
     ) -> None:
         """Batches were written at the end: take them into indexes and facts.
 
         `max_timestamp_offset` ends the batch with the largest timestamp; None: the last one.
+        `first_end` is where the first of them ends, and the next begins; None: there is one.
         """
         position = FilePosition(self.size)
         state = self._state
@@ -346,7 +350,9 @@ class Segment:
                 next_offset - 1 if max_timestamp_offset is None else max_timestamp_offset
             )
         if state[tables.S_UNINDEXED] > self._limits.index_interval_bytes:
-            self._add_index_entry(Offset(next_offset - 1), position)
+            # An entry speaks of one batch, by its last offset: whoever reads it looks there.
+            indexed_end = next_offset if first_end is None else first_end
+            self._add_index_entry(Offset(indexed_end - 1), position)
         state[tables.S_UNINDEXED] += size
         state[tables.S_RECORD_COUNT] += record_count
         self.size = position + size
@@ -384,23 +390,25 @@ class Segment:
         assert self._file is not None, self.name
         assert not self._is_frozen, self.name
         write_all(self._file, self.size, joined)
-        end = newest_offset = self.next_offset
+        end = newest_offset = first_end = self.next_offset
         stretch = stretch_count = 0
         newest = NO_TIMESTAMP
         # The first batch of a segment is noted alone: its timestamp decides when to roll.
         stretch_max = 0 if self._state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN else _INDEX_STRETCH
         for size, record_count, max_timestamp in batches:
+            end = Offset(end + record_count)
+            if not stretch:
+                first_end = end
             stretch += size
             stretch_count += record_count
-            end = Offset(end + record_count)
             if max_timestamp > newest:
                 newest, newest_offset = max_timestamp, Offset(end - 1)
             if stretch >= stretch_max:
-                self._note_appended(stretch, end, newest, stretch_count, newest_offset)
+                self._note_appended(stretch, end, newest, stretch_count, newest_offset, first_end)
                 stretch = stretch_count = 0
                 stretch_max = _INDEX_STRETCH
         if stretch:
-            self._note_appended(stretch, end, newest, stretch_count, newest_offset)
+            self._note_appended(stretch, end, newest, stretch_count, newest_offset, first_end)
 
     def repair(self) -> None:
         """After a failed append: cut off what of it reached the file."""
@@ -526,6 +534,7 @@ class Segment:
         self.offset_index.truncate_to(next_offset)
         self.time_index.truncate_to(next_offset)
         self.transaction_index.truncate_to(next_offset)
+        self._boundaries = ()
         self.size = position
         self.next_offset = next_offset
         self._state = new_walk_state()
@@ -572,6 +581,7 @@ class Segment:
         file = self._fs.open_write(self.name)
         file.truncate_to(position)
         file.sync()
+        self._boundaries = ()
         self.size = position
         self.next_offset = next_offset
         self.needs_new_indexes = True
@@ -606,6 +616,23 @@ class Segment:
         except (FormatError, OSError):
             # Derived: an index that cannot be read only costs time.
             return self.base_offset, FilePosition(0)
+
+    def boundary_before(self, offset: Offset) -> tuple[Offset, FilePosition] | None:
+        """A batch that begins at or before `offset`: its first offset, and where it lies.
+
+        Of the places that readers were sent up to, who come back for what follows; None where
+        none is known.
+        """
+        known = [boundary for boundary in self._boundaries if boundary[0] <= offset]
+        return max(known) if known else None
+
+    def note_boundary(self, offset: Offset, position: FilePosition) -> None:
+        """Readers see what lies before `offset` now, and will be back for the batch there.
+
+        Kept for the active segment alone, which is read at its end.
+        """
+        if not self._is_frozen and (offset, position) not in self._boundaries:
+            self._boundaries = (*self._boundaries[1 - _BOUNDARIES_KEPT :], (offset, position))
 
     def batches_of(self, key: bytes, *, size: int) -> list[FilePosition] | None:
         """Where batches lie that may hold `key`, by the key index; None when it cannot tell.

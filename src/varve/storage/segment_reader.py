@@ -5,6 +5,7 @@ A batch is handed out only after its checksum was verified. Where the file is da
 walk says which offsets cannot be read and where it goes on, and skips nothing silently.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -138,14 +139,14 @@ class SegmentReader:
         while self.position < self._size:
             count, got = self._load(chunk_bytes, INT64_MAX)
             sound = self.decoder.sound_count()
-            for index in range(sound):
-                if self.decoder.field(index, tables.B_NEXT_OFFSET) > offset:
-                    self.next_offset = Offset(self.decoder.field(index, tables.B_BASE_OFFSET))
-                    position = FilePosition(
-                        self.chunk_position + self.decoder.field(index, tables.B_POSITION)
-                    )
-                    self._located = _Located(position, index, sound, count, got)
-                    return position
+            index = self._first_behind(offset, sound)
+            if index < sound:
+                self.next_offset = Offset(self.decoder.field(index, tables.B_BASE_OFFSET))
+                position = FilePosition(
+                    self.chunk_position + self.decoder.field(index, tables.B_POSITION)
+                )
+                self._located = _Located(position, index, sound, count, got)
+                return position
             if sound:
                 self._advance(sound)
             try:
@@ -157,6 +158,14 @@ class SegmentReader:
                     raise
                 self._go_on_behind_damage()
         return None
+
+    def _first_behind(self, offset: Offset, count: int) -> int:
+        """Which of the first `count` batches holds `offset` or lies behind it; `count`: none."""
+
+        def end_of(index: int) -> Offset:
+            return Offset(self.decoder.field(index, tables.B_NEXT_OFFSET))
+
+        return bisect_right(range(count), offset, key=end_of)
 
     def _again(self, located: "_Located", stop_offset: int) -> tuple[int, int, int, int]:
         """What `locate` has read and verified, as a step of `chunks`: first, sound, count, got."""
@@ -270,19 +279,20 @@ class SegmentReader:
         self.position, self.next_offset = following.position, following.base_offset
 
     def _start_at(self, hint: IndexHint, offset: Offset) -> None:
-        """Start where the index says, if the batch there ends with the offset it says.
+        """Start where the index says, if a batch is there that ends with the offset it says.
 
-        A batch that ends before `offset` need not be read at all, where the next one proves by
+        Or before it: Kafka up to 3.9 noted batches that came together by the last of them. A
+        batch that ends before `offset` need not be read at all, where the next one proves by
         its offset that it follows.
         """
         last_offset, position = hint
         header = self._header_at(position)
-        if header is None or header.last_offset != last_offset:
+        if header is None or not self._base_offset <= header.last_offset <= last_offset:
             return
         if header.base_offset < self._base_offset:
             return
         self.position, self.next_offset = position, header.base_offset
-        if last_offset < offset and self._is_dense:
+        if header.last_offset == last_offset < offset and self._is_dense:
             behind = self._header_at(FilePosition(position + header.size))
             if behind is not None and behind.base_offset == last_offset + 1:
                 self.position, self.next_offset = position + header.size, behind.base_offset

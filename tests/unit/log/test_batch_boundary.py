@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from unittest import mock
 
 import pytest
 
 import varve
+from fakes.client_batches import NOW, client_batch
 from varve.format.batch_header import HEADER_SIZE
+from varve.log.append_checks import BatchGate
 from varve.log.batch_boundary import boundary_at
+from varve.log.batch_group import BatchGroup
 from varve.log.partition_log import PartitionLog
-from varve.quantities import FilePosition, Offset
+from varve.quantities import FilePosition, Offset, TimestampMs
 from varve.storage.segment import Segment
 
 CONFIG = {"durability": "os", "index.interval.bytes": "300", "retention.ms": "-1"}
@@ -113,3 +117,78 @@ def test_ranges_for_sendfile_are_whole_batches_up_to_the_watermark(tmp_path: Pat
 
     assert read == whole
     assert offset == log.end_offset
+
+
+def produced(log: PartitionLog, *batches: bytearray) -> list[Offset | Exception]:
+    """As a broker appends what came together: in one write."""
+    group, gate = BatchGroup(), BatchGate(log.config)
+    for batch in batches:
+        survey = gate.survey(memoryview(batch), TimestampMs(NOW))
+        assert survey is not None
+        group.add(memoryview(batch), survey)
+    return log.append_group(group)
+
+
+def small_batches(random: Random) -> list[bytearray]:
+    sizes = [random.choice([1, 200, 1000]) for _ in range(random.randrange(1, 40))]
+    return [client_batch(*[bytes(size)] * random.randrange(1, 4)) for size in sizes]
+
+
+@pytest.mark.parametrize("interval", [300, 4096])
+def test_an_index_entry_speaks_of_the_batch_it_points_at(tmp_path: Path, interval: int) -> None:
+    """Also where batches that came together share one; or nobody could begin to read there."""
+    random = Random(interval)
+    with varve.open(tmp_path / "data") as store:
+        config = {"durability": "os", "index.interval.bytes": str(interval)}
+        log = store.create_topic("t", config=config).partition(0)
+        assert isinstance(log, PartitionLog)
+        for _ in range(30):
+            produced(log, *small_batches(random))
+        segment = log.view().segments.active
+        starts = true_boundaries(segment)
+        ends = dict(zip(sorted(starts.values()), sorted(starts)[1:], strict=False))
+
+        index = segment.offset_index
+        entries = [index.entry(slot) for slot in range(index.count)]
+
+    assert len(entries) > 10
+    assert [(ends[position] - 1, position) for _, position in entries] == entries
+
+
+def test_a_reader_at_the_end_of_the_log_reads_no_more_than_what_is_new(tmp_path: Path) -> None:
+    random = Random(5)
+    with varve.open(tmp_path / "data") as store:
+        log = store.create_topic("t", config={"durability": "os"}).partition(0)
+        assert isinstance(log, PartitionLog)
+        for _ in range(50):
+            produced(log, *small_batches(random))
+        segment = log.view().segments.active
+        offset = log.end_offset
+        assert log.read_range(offset - 1, max_bytes=1 << 20) is not None
+
+        for _ in range(20):
+            produced(log, client_batch(b"new"))
+            kind = type(segment.file())
+            with mock.patch.object(
+                kind, "read_at", autospec=True, side_effect=kind.read_at
+            ) as reads:
+                found = log.read_range(offset, max_bytes=1 << 20)
+            assert found is not None
+            assert found.position + found.length == segment.size
+            assert all(call.args[1] >= found.position for call in reads.call_args_list)
+            offset = log.end_offset
+
+
+def test_places_where_readers_left_off_are_forgotten_when_the_log_is_cut(tmp_path: Path) -> None:
+    with varve.open(tmp_path / "data") as store:
+        log = store.create_topic("t", config={"durability": "os"}).partition(0)
+        assert isinstance(log, PartitionLog)
+        for number in range(30):
+            produced(log, client_batch(b"%d" % number * 20))
+            log.read_range(number, max_bytes=1 << 20)
+        segment = log.view().segments.active
+        cut = true_boundaries(segment)[Offset(20)]
+
+        segment.truncate_to(FilePosition(cut), Offset(20))
+
+        assert segment.boundary_before(Offset(30)) is None
