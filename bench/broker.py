@@ -8,6 +8,7 @@ loopback, on free ports, and is stopped at the end.
 from collections.abc import Callable
 from functools import partial
 
+from bench.awake import kept_awake
 from bench.broker_consume_rows import consume_rows
 from bench.broker_durable_rows import durable_rows
 from bench.broker_latency_rows import latency_rows
@@ -25,22 +26,33 @@ from varve.quantities import KIB
 
 
 def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
-    """Each makes the rows of one kind of load; the servers stay up from the first to the last."""
+    """Each makes the rows of one kind of load; the servers stay up from the first to the last.
+
+    Cores are kept awake for those that do not wait for the disk: see `awake`.
+    """
     stage = Stage()
     return {
         "start": partial(start_rows, stage=stage),
-        "produce 1 KiB, wire": partial(wire_produce_rows, stage=stage, value_size=KIB),
-        "produce 100 B, wire": partial(wire_produce_rows, stage=stage, value_size=100),
-        "produce 1 KiB, librdkafka": partial(librdkafka_produce_rows, stage=stage, value_size=KIB),
-        "produce 100 B, librdkafka": partial(librdkafka_produce_rows, stage=stage, value_size=100),
-        "produce 1 KiB, Java": partial(java_produce_rows, stage=stage, value_size=KIB),
-        "produce 100 B, Java": partial(java_produce_rows, stage=stage, value_size=100),
-        "consume 1 KiB": partial(consume_rows, stage=stage, value_size=KIB),
-        "consume 100 B": partial(consume_rows, stage=stage, value_size=100),
-        "latency os": partial(latency_rows, stage=stage, durability=OS, is_judged=True),
+        "produce 1 KiB, wire": kept_awake(partial(wire_produce_rows, stage=stage, value_size=KIB)),
+        "produce 100 B, wire": kept_awake(partial(wire_produce_rows, stage=stage, value_size=100)),
+        "produce 1 KiB, librdkafka": kept_awake(
+            partial(librdkafka_produce_rows, stage=stage, value_size=KIB)
+        ),
+        "produce 100 B, librdkafka": kept_awake(
+            partial(librdkafka_produce_rows, stage=stage, value_size=100)
+        ),
+        "produce 1 KiB, Java": kept_awake(partial(java_produce_rows, stage=stage, value_size=KIB)),
+        "produce 100 B, Java": kept_awake(partial(java_produce_rows, stage=stage, value_size=100)),
+        "consume 1 KiB": kept_awake(partial(consume_rows, stage=stage, value_size=KIB)),
+        "consume 100 B": kept_awake(partial(consume_rows, stage=stage, value_size=100)),
+        "latency os": kept_awake(partial(latency_rows, stage=stage, durability=OS, is_judged=True)),
         "latency disk": partial(latency_rows, stage=stage, durability=DISK, is_judged=False),
-        "streams 1 KiB": partial(stream_rows, stage=stage, value_size=KIB, durability=OS),
-        "streams 100 B": partial(stream_rows, stage=stage, value_size=100, durability=OS),
+        "streams 1 KiB": kept_awake(
+            partial(stream_rows, stage=stage, value_size=KIB, durability=OS)
+        ),
+        "streams 100 B": kept_awake(
+            partial(stream_rows, stage=stage, value_size=100, durability=OS)
+        ),
         "streams disk 1 KiB": partial(stream_rows, stage=stage, value_size=KIB, durability=DISK),
         "streams disk 100 B": partial(stream_rows, stage=stage, value_size=100, durability=DISK),
         "50 connections": partial(durable_rows, stage=stage),

@@ -15,7 +15,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from bench.awake import cores_kept_awake
 from bench.figures import Figures, joined, read_figures
 from bench.machine import Neighbours, describe_machine, load_now
 from bench.measure import Context, Row
@@ -40,8 +39,6 @@ def measure_suite(suite: str, directory: Path, *, is_quick: bool, only: str) -> 
     rows: list[Row] = []
     broken: dict[str, str] = {}
     with ExitStack() as resources:
-        is_awake = resources.enter_context(cores_kept_awake())
-        machine["awake"] = "cores kept awake" if is_awake else "no: cores may fall asleep"
         context = Context(
             directory=directory, is_quick=is_quick, runs=RUNS, say=say, resources=resources
         )
