@@ -15,6 +15,7 @@ from varve.quantities import FilePosition, Offset
 from varve.storage.segment import Segment
 
 _HEADERS_MAX: Final = 6  # then reading a stretch at once is as quick
+_NEAR_BYTES: Final = 32 * 1024  # from the end of the log: an index would not lead any nearer
 
 
 def boundary_at(segment: Segment, offset: Offset, size: int) -> FilePosition | None:
@@ -23,11 +24,13 @@ def boundary_at(segment: Segment, offset: Offset, size: int) -> FilePosition | N
     `size` itself where the last of them ends before `offset`. None: this does not tell. Only for
     segments without gaps.
     """
-    last_offset, position = segment.hint(offset)
-    expected = segment.base_offset if not position else None
+    expected: Offset | None
     known = segment.boundary_before(offset)
-    if known is not None and known[1] > position:
-        expected, position = known
+    if known is not None and size - known[1] <= _NEAR_BYTES:
+        last_offset, (expected, position) = offset, known
+    else:
+        last_offset, position = segment.hint(offset)
+        expected = segment.base_offset if not position else None
     file = segment.file()
     for _ in range(_HEADERS_MAX):
         if position >= size:

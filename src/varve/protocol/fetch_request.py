@@ -22,6 +22,7 @@
 Flexible from version 12.
 """
 
+import struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -29,8 +30,8 @@ from varve.errors import FormatError
 from varve.protocol.wire_values import (
     read_count,
     read_exactly,
+    read_fields,
     read_int32,
-    read_int64,
     read_name,
     read_string,
     read_uuid,
@@ -43,6 +44,13 @@ FIRST_WITH_TOPIC_ID: Final = 13
 FIRST_WITH_SESSION: Final = 7
 _FIRST_WITH_REPLICA_TAG: Final = 15
 _REPLICA_STATE_TAG: Final = 1
+
+_LIMITS: Final = struct.Struct(">iiiB")
+_SESSION: Final = struct.Struct(">ii")
+_PARTITION_4: Final = struct.Struct(">iqi")
+_PARTITION_5: Final = struct.Struct(">iqqi")
+_PARTITION_9: Final = struct.Struct(">iiqqi")
+_PARTITION_12: Final = struct.Struct(">iiqiqi")
 
 NO_SESSION: Final = 0
 FULL_WITHOUT_SESSION: Final = -1  # the epoch that asks for no session, or ends one
@@ -79,14 +87,10 @@ def decode_fetch_request(version: int, body: memoryview) -> FetchRequest:
     replica_id = -1
     if version < _FIRST_WITH_REPLICA_TAG:
         replica_id, at = read_int32(body, at)
-    max_wait_ms, at = read_int32(body, at)
-    min_bytes, at = read_int32(body, at)
-    max_bytes, at = read_int32(body, at)
-    level, at = read_exactly(body, at, 1, "isolation level")
+    (max_wait_ms, min_bytes, max_bytes, level), at = read_fields(_LIMITS, body, at)
     session_id, session_epoch = NO_SESSION, FULL_WITHOUT_SESSION
     if version >= FIRST_WITH_SESSION:
-        session_id, at = read_int32(body, at)
-        session_epoch, at = read_int32(body, at)
+        (session_id, session_epoch), at = read_fields(_SESSION, body, at)
     parts, at = _read_topics(version, body, at)
     forgotten: list[tuple[str | UUID, int]] = []
     if version >= FIRST_WITH_SESSION:
@@ -104,7 +108,7 @@ def decode_fetch_request(version: int, body: memoryview) -> FetchRequest:
         max_wait_ms,
         min_bytes,
         max_bytes,
-        level[0],
+        level,
         session_id,
         session_epoch,
         parts,
@@ -119,8 +123,18 @@ def _read_topic(version: int, body: memoryview, at: int) -> tuple[str | UUID, in
     return read_name(body, at, is_flexible=version >= FIRST_FLEXIBLE)
 
 
+def _partition_layout(version: int) -> struct.Struct:
+    """The fields of a partition, in the order of the table above."""
+    if version >= 12:
+        return _PARTITION_12
+    if version >= 9:
+        return _PARTITION_9
+    return _PARTITION_5 if version >= 5 else _PARTITION_4
+
+
 def _read_topics(version: int, body: memoryview, at: int) -> tuple[list[FetchPartition], int]:
     is_flexible = version >= FIRST_FLEXIBLE
+    layout = _partition_layout(version)
     parts: list[FetchPartition] = []
     topic_count, at = read_count(body, at, is_flexible=is_flexible)
     for _ in range(topic_count):
@@ -128,15 +142,15 @@ def _read_topics(version: int, body: memoryview, at: int) -> tuple[list[FetchPar
         partition_count, at = read_count(body, at, is_flexible=is_flexible)
         for _ in range(partition_count):
             leader_epoch = last_fetched_epoch = -1
-            partition, at = read_int32(body, at)
-            if version >= 9:
-                leader_epoch, at = read_int32(body, at)
-            offset, at = read_int64(body, at)
+            fields, at = read_fields(layout, body, at)
             if version >= 12:
-                last_fetched_epoch, at = read_int32(body, at)
-            if version >= 5:
-                _, at = read_int64(body, at)
-            max_bytes, at = read_int32(body, at)
+                partition, leader_epoch, offset, last_fetched_epoch, _, max_bytes = fields
+            elif version >= 9:
+                partition, leader_epoch, offset, _, max_bytes = fields
+            elif version >= 5:
+                partition, offset, _, max_bytes = fields
+            else:
+                partition, offset, max_bytes = fields
             if is_flexible:
                 at = skip_tagged_fields(body, at)
             parts.append(

@@ -36,6 +36,16 @@ def _unpack(kind: struct.Struct, data: memoryview, position: int) -> tuple[int, 
         raise _too_short("integer", kind.size, data, position) from None
 
 
+def read_fields(
+    layout: struct.Struct, data: memoryview, position: int
+) -> tuple[tuple[int, ...], int]:
+    """Integers that follow each other, all at once."""
+    try:
+        return layout.unpack_from(data, position), position + layout.size
+    except struct.error:
+        raise _too_short("integers", layout.size, data, position) from None
+
+
 def read_varint(data: memoryview, position: int) -> tuple[int, int]:
     """An unsigned varint of at most five bytes."""
     value = 0

@@ -281,7 +281,7 @@ class SegmentReader:
     def _start_at(self, hint: IndexHint, offset: Offset) -> None:
         """Start where the index says, if a batch is there that ends with the offset it says.
 
-        Or before it: Kafka up to 3.9 noted batches that came together by the last of them. A
+        Or before it: Kafka once noted batches that came together by the last of them. A
         batch that ends before `offset` need not be read at all, where the next one proves by
         its offset that it follows.
         """

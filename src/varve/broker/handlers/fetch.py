@@ -278,11 +278,12 @@ class _FetchPlan:
         refused = self._refusal(log, part)
         if refused is not None:
             return self._error(part, refused)
+        stable = log.last_stable_offset if self._is_committed else None
         diverging = _diverging(log, part)
         if diverging is not None:
             self.is_urgent = True
-            return self._part(log, part, None, diverging)
-        return self._part(log, part, self._range(log, view, part))
+            return self._part(log, part, None, stable, diverging)
+        return self._part(log, part, self._range(log, view, part, stable), stable)
 
     def _add_error(self, part: FetchPartition, code: ErrorCode) -> None:
         self.parts.append(self._error(part, code))
@@ -303,8 +304,10 @@ class _FetchPlan:
             return ErrorCode.unsupported_compression_type
         return None
 
-    def _range(self, log: PartitionLog, view: LogView, part: FetchPartition) -> FileRange | None:
-        """The records to hand out. Raises `OffsetOutOfRangeError`."""
+    def _range(
+        self, log: PartitionLog, view: LogView, part: FetchPartition, stable: Offset | None
+    ) -> FileRange | None:
+        """The records to hand out, none behind `stable`. Raises `OffsetOutOfRangeError`."""
         offset = part.offset
         if not view.start <= offset <= max(view.high_watermark, log.end_offset):
             raise OffsetOutOfRangeError(Offset(offset), start=view.start, end=view.high_watermark)
@@ -316,9 +319,8 @@ class _FetchPlan:
         segment = view.segments[max(view.segments.floor(Offset(offset)), 0)]
         if segment.is_archived:
             return self._archived_range(log, part)
-        stop = log.last_stable_offset if self._is_committed else None
         found = log.read_range(
-            offset, max_bytes=max(limit, 0), min_one_batch=not self.size, stop=stop
+            offset, max_bytes=max(limit, 0), min_one_batch=not self.size, stop=stable
         )
         if found is not None:
             self.size += found.length
@@ -344,20 +346,19 @@ class _FetchPlan:
         log: PartitionLog,
         part: FetchPartition,
         records: FileRange | None,
+        stable: Offset | None,
         diverging: tuple[int, int] | None = None,
     ) -> FetchedPart:
         view = log.view()
         aborted = None
-        stable = view.high_watermark
-        if self._is_committed:
-            stable = log.last_stable_offset
+        if stable is not None:
             aborted = log.aborted_transactions(part.offset, stable) if records else ()
         return FetchedPart(
             part.topic,
             part.partition,
             0,
             view.high_watermark,
-            stable,
+            view.high_watermark if stable is None else stable,
             view.start,
             aborted,
             diverging,
