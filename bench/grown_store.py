@@ -1,5 +1,6 @@
 """Stores of a given shape, cleanly closed or left as a crash leaves them, and work on them."""
 
+import os
 import random
 import shutil
 import time
@@ -139,6 +140,7 @@ def recovery_ms(path: Path) -> float:
     """ms of opening a copy of a store that crashed; the copy is gone afterwards."""
     copy = path.with_name(f"{path.name}-copy")
     shutil.copytree(path, copy)
+    os.sync()  # or the first small file that is synced waits until all of the copy is written
     taken_ms = _opened_ms(copy)
     shutil.rmtree(copy)
     return taken_ms
