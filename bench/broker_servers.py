@@ -6,7 +6,6 @@ it, which is Kafka's default and `durability=os` here. "disk": once it is on the
 """
 
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Final, Protocol
 
 from bench.child import environment_of_an_installation
 from bench.kafka_wire import api_versions_frame
+from bench.peer_process import PeerProcess, ServerFailedError, end_of
 from bench.wire_load import HOST, ask, wait_for_topic
 from interop.kafka_peer import KafkaBroker, KafkaTools, KafkaUnavailableError, kafka_version
 
@@ -27,7 +27,6 @@ OS: Final = "os"
 DISK: Final = "disk"
 
 _START_TIMEOUT_S: Final = 60.0
-_STOP_TIMEOUT_S: Final = 30.0
 _DELETE_TIMEOUT_S: Final = 120.0
 # Kafka's own start script gives its broker this heap.
 _KAFKA_HEAP: Final = ("-Xms1G", "-Xmx1G")
@@ -40,10 +39,6 @@ _KAFKA_DELETES_SOON: Final = {
 }
 
 _numbers = count()
-
-
-class ServerFailedError(Exception):
-    """A server did not start or did not stop; the message holds what it printed."""
 
 
 class BrokerServer(Protocol):
@@ -75,69 +70,29 @@ class BrokerServer(Protocol):
         """The last of what it had to say."""
 
 
-class VarveServer:
-    """`varve serve` in an interpreter of its own."""
+class VarveServer(PeerProcess):
+    """`varve serve` in an interpreter of its own, without settings of this user or directory."""
 
     def __init__(self, directory: Path, *, command_prefix: Sequence[str] = ()) -> None:
         self.name = "Varve"
         self.port = free_port()
         self.data_directory = directory / "data"
-        self._directory = directory
-        self._command_prefix = tuple(command_prefix)
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, "not started"
-        return self._process.pid
-
-    def launch(self) -> None:
-        assert self._process is None, "already started"
-        self._directory.mkdir(parents=True, exist_ok=True)
         where = ("--dir", str(self.data_directory), "--host", HOST, "--port", str(self.port))
-        with open(self._directory / "console.log", "wb") as console:
-            self._process = subprocess.Popen(
-                [*self._command_prefix, sys.executable, "-m", "varve", "serve", *where],
-                stdin=subprocess.DEVNULL,
-                stdout=console,
-                stderr=subprocess.STDOUT,
-                # No settings of this user or directory.
-                cwd=self._directory,
-                env={
-                    key: value
-                    for key, value in environment_of_an_installation().items()
-                    if not key.startswith("VARVE_")
-                },
-            )
-
-    def stop(self) -> None:
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self._end(signal.SIGKILL)
+        super().__init__(
+            [*command_prefix, sys.executable, "-m", "varve", "serve", *where],
+            directory,
+            environment={
+                key: value
+                for key, value in environment_of_an_installation().items()
+                if not key.startswith("VARVE_")
+            },
+        )
 
     def label(self, durability: str) -> str:
         return self.name
 
     def topic_config(self, durability: str) -> Mapping[str, str]:
         return {**_ANY_TOPIC, "durability": durability}
-
-    def printed(self) -> str:
-        return end_of(self._directory / "console.log")
-
-    def _end(self, how: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise ServerFailedError(
-                f"varve serve did not stop in {_STOP_TIMEOUT_S:.0f} s\n{self.printed()}"
-            ) from None
 
 
 class KafkaServer:
@@ -294,8 +249,3 @@ def free_port() -> int:
 
 def remove_data(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
-
-
-def end_of(path: Path) -> str:
-    """The last of what a server printed."""
-    return path.read_text(errors="replace")[-4000:] if path.exists() else ""

@@ -1,24 +1,33 @@
-"""A peer's server as a process: started, asked until it answers, ended, started again."""
+"""A server as a process: started, asked until it answers, ended, started again."""
 
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
-
-from bench.broker_servers import ServerFailedError, end_of
 
 _START_TIMEOUT_S: Final = 120.0  # after a kill it may have gigabytes to read
 _STOP_TIMEOUT_S: Final = 30.0
 
 
+class ServerFailedError(Exception):
+    """A server did not start or did not stop; the message holds what it printed."""
+
+
 class PeerProcess:
     """One at a time runs; its data stays in `directory` when it ends."""
 
-    def __init__(self, command: Sequence[str], directory: Path) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        directory: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._command = tuple(command)
         self._directory = directory
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -37,6 +46,7 @@ class PeerProcess:
                 stdout=console,
                 stderr=subprocess.STDOUT,
                 cwd=self._directory,
+                env=self._environment,
             )
 
     def stop(self) -> None:
@@ -58,10 +68,12 @@ class PeerProcess:
             except OSError:
                 pass  # not listening yet
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise ServerFailedError(
-                    f"{self._command[-1]} did not start\n{end_of(self._directory / 'console.log')}"
-                )
+                raise ServerFailedError(f"{self._command[-1]} did not start\n{self.printed()}")
             time.sleep(0.002)
+
+    def printed(self) -> str:
+        """The last of what it had to say."""
+        return end_of(self._directory / "console.log")
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
@@ -73,4 +85,12 @@ class PeerProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise ServerFailedError(f"{self._command} did not stop") from None
+            raise ServerFailedError(
+                f"{' '.join(self._command)} did not stop in {_STOP_TIMEOUT_S:.0f} s\n"
+                f"{self.printed()}"
+            ) from None
+
+
+def end_of(path: Path) -> str:
+    """The last of what a server printed."""
+    return path.read_text(errors="replace")[-4000:] if path.exists() else ""

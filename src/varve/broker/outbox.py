@@ -10,7 +10,7 @@ import socket
 from collections import deque
 from typing import Final
 
-from varve.log.log_reader import FileRange
+from varve.log.file_range import FileRange
 
 _SEND_ONCE_BYTES: Final = 4 * 1024 * 1024  # then others have their turn
 _JOINED_BYTES_MAX: Final = 16 * 1024

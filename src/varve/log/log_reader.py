@@ -20,21 +20,17 @@ from varve.errors import (
     LogClosedError,
     OffsetOutOfRangeError,
 )
-from varve.format import kernel_tables as tables
-from varve.format import kernels
 from varve.format.batch import RecordRun
-from varve.format.batch_header import HEADER_SIZE, decode_batch_header
 from varve.format.index_entry import AbortedTransaction
 from varve.format.record import Record
-from varve.log.batch_boundary import boundary_at
+from varve.log.file_range import FileRange, find_range
 from varve.log.isolation import READ_UNCOMMITTED, AbortedBatches, Isolation, is_committed_only
 from varve.log.key_lookup import KeyTail, history_of_key, newest_of_key
 from varve.log.segment_list import SegmentList
+from varve.log.time_lookup import TimeLookup, TimeMatch
 from varve.quantities import MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
-from varve.storage.files import File
 from varve.storage.segment import Segment
 from varve.storage.segment_reader import SegmentReader
-from varve.storage.segment_times import is_true_entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,28 +66,6 @@ class SegmentInfo:
     first_timestamp_ms: TimestampMs | None
     last_timestamp_ms: TimestampMs | None
     path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileRange:
-    """Whole batches as they lie in a file, for sendfile. Holds the file open."""
-
-    file: File
-    position: FilePosition
-    length: int
-    base_offset: Offset
-
-    @property
-    def fd(self) -> int:
-        return self.file.fileno()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeMatch:
-    """A record found by time."""
-
-    offset: Offset
-    timestamp_ms: TimestampMs
 
 
 class LogReader(ABC):
@@ -351,7 +325,15 @@ class LogReader(ABC):
         watermark.
         """
         first, end = self._range(offset, stop)
-        return self._find_range(first, end, max_bytes, min_one_batch)
+        return find_range(
+            self.view(),
+            first,
+            end,
+            bound=self._bound,
+            allows_gaps=self.allows_gaps,
+            max_bytes=max_bytes,
+            min_one_batch=min_one_batch,
+        )
 
     def aborted_transactions(self, start: int, stop: int) -> list[tuple[int, Offset]]:
         """Producer id and first offset of each aborted transaction with records in the range."""
@@ -360,65 +342,6 @@ class LogReader(ABC):
     def _aborted(self, start: int, stop: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in the range, as the segments' indexes know."""
         return self.view().segments.aborted_transactions(Offset(start), Offset(stop))
-
-    def _find_range(
-        self, first: Offset, stop: Offset, max_bytes: int, min_one_batch: bool
-    ) -> FileRange | None:
-        view = self.view()
-        index = max(view.segments.floor(first), 0)
-        while first < stop and index < len(view.segments):
-            segment = view.segments[index]
-            position = self._position_of(segment, first)
-            if position is not None:
-                end = self._readable_end(view, index, stop)
-                return self._file_range(segment, position, end, max_bytes, min_one_batch)
-            index += 1
-        return None
-
-    def _position_of(self, segment: Segment, offset: Offset) -> FilePosition | None:
-        """Where the batch lies that holds `offset`, or the first behind it; None past the end."""
-        size = self._bound(segment)
-        if not self.allows_gaps:
-            position = boundary_at(segment, offset, size)
-            if position is not None and position < size:
-                return position
-        return segment.reader(size=size).locate(offset, segment.hint(offset))
-
-    def _readable_end(self, view: LogView, index: int, stop: Offset) -> int:
-        """Where in the file of segment `index` the batches end that readers may see."""
-        segment = view.segments[index]
-        end = self._bound(segment)
-        if index + 1 < len(view.segments) and view.segments[index + 1].base_offset <= stop:
-            return end
-        if not self.allows_gaps:
-            boundary = boundary_at(segment, stop, end)
-            if boundary is not None:
-                segment.note_boundary(stop, boundary)
-                return boundary
-        try:
-            at = segment.reader(size=end).locate(stop, segment.hint(stop))
-        except CorruptSegmentError as error:
-            return error.position  # the batch behind `stop` may be half-written
-        return end if at is None else at
-
-    def _file_range(
-        self,
-        segment: Segment,
-        position: FilePosition,
-        end: int,
-        max_bytes: int,
-        min_one_batch: bool,
-    ) -> FileRange | None:
-        file = segment.file()
-        header = decode_batch_header(file.read_at(position, HEADER_SIZE))
-        length = min(end - position, max_bytes)
-        if length < header.size:
-            if not min_one_batch or end - position < header.size:
-                return None
-            length = header.size
-        return FileRange(
-            file=file, position=position, length=length, base_offset=header.base_offset
-        )
 
     # --- times and keys ----------------------------------------------------------------------
 
@@ -436,92 +359,17 @@ class LogReader(ABC):
 
     def find_time(self, timestamp_ms: int) -> TimeMatch | None:
         """As `offset_for_time`, for a timestamp or MAX_TIMESTAMP, with the record's own time."""
-        view = self.view()
+        lookup = TimeLookup(self.view(), bound=self._bound, largest=self._largest)
         if timestamp_ms == MAX_TIMESTAMP:
-            return self._find_max_timestamp(view)
+            return lookup.largest()
         if timestamp_ms < 0:
             raise InvalidTimestampError(
                 f"timestamp {timestamp_ms} has no meaning; use -1, -2, -3 or 0 and up"
             )
-        target = TimestampMs(timestamp_ms)
-        for index, segment in enumerate(view.segments):
-            if view.segments.end_of(index) <= view.start:
-                continue
-            if self._largest(segment)[0] < target:
-                continue
-            match = self._first_at_time(view, segment, target)
-            if match is not None:
-                return match
-        return None
+        return lookup.first_at(TimestampMs(timestamp_ms))
 
     def _largest(self, segment: Segment) -> tuple[TimestampMs, Offset]:
         return segment.largest_timestamp
-
-    def _first_at_time(
-        self, view: LogView, segment: Segment, target: TimestampMs
-    ) -> TimeMatch | None:
-        try:
-            entry = segment.time_index.lookup(TimestampMs(target - 1))
-            near = entry[1] if is_true_entry(segment, entry) else segment.base_offset
-        except (FormatError, OSError):
-            near = segment.base_offset
-        start = max(near, segment.base_offset, view.start)
-        for run in self._timed_runs(view, segment, start, target):
-            row = kernels.first_row_at_time(run.table, run.start, run.end, target)
-            if row < run.end:
-                return _match(run, row)
-        return None
-
-    def _timed_runs(
-        self, view: LogView, segment: Segment, start: Offset, target: TimestampMs
-    ) -> Iterator[RecordRun]:
-        """The records of each batch that may hold one at `target` or later.
-
-        Control records have a place in time too: they count here, as they do in Kafka.
-        """
-        reader = segment.reader(size=self._bound(segment))
-        position = reader.locate(start, segment.hint(start))
-        if position is None:
-            return
-        decoder, stop = reader.decoder, view.high_watermark
-        for first, end in reader.chunks(
-            position, reader.next_offset, start_offset=start, stop_offset=stop
-        ):
-            for index in range(first, end):
-                if decoder.field(index, tables.B_MAX_TIMESTAMP) >= target:
-                    run = decoder.parse(index)
-                    run.start = kernels.first_row_at(run.table, run.start, run.end, start)
-                    run.end = kernels.first_row_at(run.table, run.start, run.end, stop)
-                    yield run
-
-    def _find_max_timestamp(self, view: LogView) -> TimeMatch | None:
-        best: TimeMatch | None = None
-        for index, segment in enumerate(view.segments):
-            if view.segments.end_of(index) <= view.start:
-                continue
-            if best is not None and self._largest(segment)[0] <= best.timestamp_ms:
-                continue
-            match = self._max_within(view, segment, best)
-            best = match if match is not None else best
-        return best
-
-    def _max_within(
-        self, view: LogView, segment: Segment, best: TimeMatch | None
-    ) -> TimeMatch | None:
-        largest = NO_TIMESTAMP if best is None else best.timestamp_ms
-        found: TimeMatch | None = None
-        timestamp, last_offset = self._largest(segment)
-        # The batch that holds the largest timestamp ends with `last_offset`.
-        start = view.start if timestamp == NO_TIMESTAMP else max(view.start, segment.base_offset)
-        for run in self._timed_runs(view, segment, start, TimestampMs(largest + 1)):
-            row = kernels.first_row_at_time(run.table, run.start, run.end, largest + 1)
-            while row < run.end:
-                found = _match(run, row)
-                largest = found.timestamp_ms
-                row = kernels.first_row_at_time(run.table, row + 1, run.end, largest + 1)
-            if largest >= timestamp and found is not None and found.offset <= last_offset:
-                break
-        return found
 
     def find(self, key: bytes) -> Record | None:
         """The newest record with that key; None when there is none. A tombstone counts.
@@ -682,14 +530,6 @@ def _with_next(error: CorruptSegmentError, following: Offset | None) -> CorruptS
         error.reason,
         first_offset=error.first_offset,
         next_offset=following,
-    )
-
-
-def _match(run: RecordRun, row: int) -> TimeMatch:
-    at = row * tables.RECORD_ROW
-    return TimeMatch(
-        offset=Offset(run.table[at + tables.R_OFFSET]),
-        timestamp_ms=TimestampMs(run.table[at + tables.R_TIMESTAMP]),
     )
 
 

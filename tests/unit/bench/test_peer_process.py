@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.broker_servers import ServerFailedError
-from bench.peer_process import PeerProcess
+from bench.peer_process import PeerProcess, ServerFailedError
 
 
 def _runs(pid: int) -> bool:

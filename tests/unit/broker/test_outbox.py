@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from varve.broker.outbox import Outbox
-from varve.log.log_reader import FileRange
+from varve.log.file_range import FileRange
 from varve.quantities import MIB, FilePosition, Offset
 from varve.storage.files import RealFileSystem
 

@@ -14,7 +14,8 @@ from varve.errors import ConfigError, InvalidTimestampError, OffsetOutOfRangeErr
 from varve.format.batch_header import decode_batch_header
 from varve.format.compression import Codec
 from varve.format.record import Record
-from varve.log.log_reader import EARLIEST, LATEST, MAX_TIMESTAMP, FileRange
+from varve.log.file_range import FileRange
+from varve.log.log_reader import EARLIEST, LATEST, MAX_TIMESTAMP
 from varve.log.partition_log import PartitionLog
 from varve.log.producer_state import MarkerFacts
 from varve.quantities import INT64_MAX, Offset, ProducerId, TimestampMs

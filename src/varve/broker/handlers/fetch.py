@@ -22,7 +22,8 @@ from varve.broker.log_watch import LogWatch
 from varve.broker.partition_table import PartitionTable
 from varve.errors import OffsetOutOfRangeError, StorageError, VarveError
 from varve.format.compression import Codec
-from varve.log.log_reader import FileRange, LogView
+from varve.log.file_range import FileRange
+from varve.log.log_reader import LogView
 from varve.log.partition_log import PartitionLog
 from varve.protocol.error_code import ErrorCode
 from varve.protocol.fetch_request import (

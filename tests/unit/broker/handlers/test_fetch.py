@@ -17,7 +17,7 @@ from varve.broker.handlers.fetch import FetchHandler
 from varve.broker.log_watch import LogWatch, ProgressWaiter
 from varve.broker.outbox import Piece
 from varve.broker.partition_table import PartitionTable
-from varve.log.log_reader import FileRange
+from varve.log.file_range import FileRange
 from varve.log.partition_log import PartitionLog
 from varve.log.store import Store, StoreSetup
 from varve.log.topic_config import TopicConfig
