@@ -11,7 +11,6 @@ from bench.broker_producers import wire_produce
 from bench.broker_servers import (
     OS,
     BrokerServer,
-    ServerFailedError,
     create_topic,
     is_running,
     new_topic,
@@ -20,6 +19,7 @@ from bench.broker_servers import (
 from bench.broker_stage import VARVE, Stage, figure_row
 from bench.kafka_wire import produce_error, produce_frames
 from bench.measure import Context, Row, measure_in_turns
+from bench.peer_process import ServerFailedError
 from bench.process_tree import tree_resident_mb
 from bench.wire_load import ask
 from bench.workload import fresh_path

@@ -10,7 +10,6 @@ from bench.broker_producers import BATCH_BYTES, ClientFailedError, Workload
 from bench.broker_servers import (
     OS,
     BrokerServer,
-    ServerFailedError,
     client_of,
     create_topic,
     delete_topic,
@@ -19,6 +18,7 @@ from bench.broker_servers import (
 from bench.kafka_wire import fetch_error, fetch_frame, produce_error, produce_frames
 from bench.nats_peer import NatsServer
 from bench.nats_wire import NatsError
+from bench.peer_process import ServerFailedError
 from bench.redis_peer import RedisServer
 from bench.redis_wire import RedisError
 from bench.stream_load import NatsPipeline, RedisPipeline, line_free_values

@@ -30,8 +30,6 @@ _ANSWER_BYTES: Final = 64 * KIB
 _PATIENCE_S: Final = 60.0  # then the server is taken for dead
 _COUNTED_PART: Final = 0.8
 _FIRST_BUFFER: Final = 2 * MIB
-_PIECE_BYTES: Final = 256 * KIB
-_LOW_WATER: Final = socket.SO_RCVLOWAT
 
 
 def connect(port: int) -> socket.socket:
@@ -98,11 +96,11 @@ def fetch_all(port: int, topic: str, *, records: int, max_bytes: int) -> int:
         while offset < records:
             connection.sendall(fetch_frame(topic, offset, max_bytes=max_bytes))
             view = memoryview(buffer)
-            _fill_in_large_pieces(connection, view[:4])
+            _fill(connection, view[:4])
             size = 4 + int.from_bytes(view[:4], "big")
             if size > len(buffer):
                 raise AnswerError(f"an answer of {size} bytes to a Fetch of {max_bytes}")
-            _fill_in_large_pieces(connection, view[4:size])
+            _fill(connection, view[4:size])
             batches = count_batches(fetched_records(view[:size], topic), offset)
             if batches.next_offset == offset:
                 raise AnswerError(f"Fetch at offset {offset} of {records} brought no whole batch")
@@ -200,21 +198,10 @@ def produce_acknowledgement(topic: str) -> Callable[[bytes], bool]:
     return is_acknowledged
 
 
-def _fill_in_large_pieces(connection: socket.socket, view: memoryview) -> None:
-    """As `_fill`, and sleep until much has come: being woken for each packet costs the server."""
-    while view:
-        connection.setsockopt(socket.SOL_SOCKET, _LOW_WATER, min(len(view), _PIECE_BYTES))
-        view = view[_receive(connection, view) :]
-
-
 def _fill(connection: socket.socket, view: memoryview) -> None:
     """Receive until `view` is full."""
     while view:
-        view = view[_receive(connection, view) :]
-
-
-def _receive(connection: socket.socket, view: memoryview) -> int:
-    count = connection.recv_into(view)
-    if not count:
-        raise ConnectionResetError(errno.ECONNRESET, "the server hung up")
-    return count
+        count = connection.recv_into(view)
+        if not count:
+            raise ConnectionResetError(errno.ECONNRESET, "the server hung up")
+        view = view[count:]
