@@ -279,20 +279,20 @@ class SegmentReader:
         self.position, self.next_offset = following.position, following.base_offset
 
     def _start_at(self, hint: IndexHint, offset: Offset) -> None:
-        """Start where the index says, if a batch is there that ends with the offset it says.
+        """Start where the index says, if the batch there ends with the very offset it says.
 
-        Or before it: Kafka once noted batches that came together by the last of them. A
-        batch that ends before `offset` need not be read at all, where the next one proves by
-        its offset that it follows.
+        Not before it: no checksum covers a batch's base offset, and this is what tells a rotten
+        one. A batch that ends before `offset` need not be read at all, where the next one proves
+        by its offset that it follows.
         """
         last_offset, position = hint
         header = self._header_at(position)
-        if header is None or not self._base_offset <= header.last_offset <= last_offset:
+        if header is None or header.last_offset != last_offset:
             return
         if header.base_offset < self._base_offset:
             return
         self.position, self.next_offset = position, header.base_offset
-        if header.last_offset == last_offset < offset and self._is_dense:
+        if last_offset < offset and self._is_dense:
             behind = self._header_at(FilePosition(position + header.size))
             if behind is not None and behind.base_offset == last_offset + 1:
                 self.position, self.next_offset = position + header.size, behind.base_offset

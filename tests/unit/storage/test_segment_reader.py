@@ -162,18 +162,6 @@ def test_a_hint_shortens_the_walk() -> None:
     assert reader.chunk_position == hint[1], "nothing before the hint was read"
 
 
-def test_a_hint_may_name_the_last_of_several_batches_that_begin_there() -> None:
-    """As Kafka noted them once: all of an append by its last offset."""
-    made = batches(100)
-    reader = reader_of(b"".join(made))
-    hint = (Offset(10 + 2 * 93 + 1), FilePosition(sum(len(batch) for batch in made[:90])))
-
-    position = reader.locate(Offset(10 + 2 * 95), hint)
-
-    assert position == sum(len(batch) for batch in made[:95])
-    assert reader.chunk_position == hint[1], "nothing before the hint was read"
-
-
 @pytest.mark.parametrize("last_offset", [10, 50, 2**40])
 @pytest.mark.parametrize("position", [1, 7, 61, 500, 10_000])
 def test_a_hint_that_points_nowhere_is_not_believed(last_offset: int, position: int) -> None:
