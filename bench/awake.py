@@ -14,12 +14,12 @@ of a virtual machine went from 7,500 syncs a second to 130.
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from bench.measure import Context, Row
+from bench.measure import Context, Row, RowMaker
 
 _CPU_LIMIT: Final = Path("/sys/fs/cgroup/cpu.max")
 # Arguments: the core, and the process to end with.
@@ -31,12 +31,8 @@ os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 while os.getppid() == parent:
     sum(range(100_000))
 """
-
-
 # All there are, before this process goes to one of them. See `pinning`.
 _CORES: Final = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-
-RowMaker = Callable[[Context], list[Row]]
 
 
 def kept_awake(make: RowMaker) -> RowMaker:

@@ -5,7 +5,6 @@ is far from its own limit; librdkafka and Java show what an application sees. Ev
 loopback, on free ports, and is stopped at the end.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from bench.awake import kept_awake
@@ -21,11 +20,11 @@ from bench.broker_produce_rows import (
 from bench.broker_servers import DISK, OS
 from bench.broker_stage import Stage
 from bench.broker_stream_rows import stream_rows
-from bench.measure import Context, Row
+from bench.measure import RowMaker
 from varve.quantities import KIB
 
 
-def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
+def row_makers() -> dict[str, RowMaker]:
     """Each makes the rows of one kind of load; the servers stay up from the first to the last.
 
     Cores are kept awake for those that do not wait for the disk: see `awake`.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.broker_servers import KafkaServer, find_kafka, running
 from bench.kafka_cleaner import CLEANER_PROPERTIES, Cleaning, KafkaCleaner
-from bench.measure import Context, Row, Stopwatch, Target, measure_row
+from bench.measure import Context, Row, RowMaker, Stopwatch, Target, measure_row
 from bench.observed_fs import UnsyncedFileSystem
 from bench.peers import PIECE_BYTES, new_file, read_seconds
 from bench.workload import OS, TOPIC, fresh_path, log_files, log_of
@@ -30,7 +30,7 @@ _UNIQUE_PART = 10  # one key in so many records
 _SEGMENT_BYTES = 128 * MIB
 
 
-def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
+def row_makers() -> dict[str, RowMaker]:
     """Each makes one row; Kafka runs from the first that needs it."""
     kafka = _Kafka()
     return {

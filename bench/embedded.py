@@ -4,16 +4,14 @@ Durability "os": an acknowledged record survives the death of the process. "disk
 power cut too. Rows that read do so from the page cache.
 """
 
-from collections.abc import Callable
-
 from bench.append_rows import append_many_rows, append_rows, append_to_disk_rows
-from bench.measure import Context, Row
+from bench.measure import RowMaker
 from bench.opening_rows import open_rows
 from bench.process_rows import import_rows, memory_rows
 from bench.read_rows import random_read_rows, read_rows, scan_large_rows, scan_small_rows
 
 
-def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
+def row_makers() -> dict[str, RowMaker]:
     """Each makes one row, or a few that come from one measurement."""
     return {
         "append_many": append_many_rows,

@@ -9,14 +9,12 @@ The unit of append, random read and scan is a record; of opening and of recovery
 partition, where those grow, and else the whole of it. Values are of 1 KiB, in batches of 64.
 """
 
-from collections.abc import Callable
-
 from bench.growth_rows import byte_rows, partition_rows, segment_rows
 from bench.growth_value_rows import value_rows
-from bench.measure import Context, Row
+from bench.measure import RowMaker
 
 
-def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
+def row_makers() -> dict[str, RowMaker]:
     """Each makes the rows of one thing that grows."""
     return {
         "bytes": byte_rows,

@@ -125,6 +125,9 @@ class Row:
         return self.varve.median >= self.target.bound
 
 
+RowMaker = Callable[[Context], list[Row]]  # of the rows of one kind of work
+
+
 def measure_in_turns(
     subjects: Mapping[str, Callable[[], Figure]], *, runs: int, warm_up: bool = True
 ) -> dict[str, list[Figure]]:

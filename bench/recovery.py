@@ -5,16 +5,15 @@ once a record that was acknowledged before the kill was read and a new one was a
 it wrote is in the page cache still, as after the death of a process, not of a machine.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from bench.broker_stage import Stage
-from bench.measure import Context, Row
+from bench.measure import RowMaker
 from bench.opening_rows import recover_rows
 from bench.restart_rows import restart_many_rows, restart_rows
 
 
-def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
+def row_makers() -> dict[str, RowMaker]:
     stage = Stage()
     return {
         "library": recover_rows,

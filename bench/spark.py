@@ -4,10 +4,9 @@ One session of two cores, as `varve.spark.session()` makes it, and one JVM for a
 is of a whole query, planning included. Kafka runs only while rows need it.
 """
 
-from collections.abc import Callable
 from functools import partial
 
-from bench.measure import Context, Row
+from bench.measure import RowMaker
 from bench.spark_job_rows import compact_rows, export_rows
 from bench.spark_query_rows import query_rows
 from bench.spark_scan_rows import scan_rows, window_rows
@@ -17,7 +16,7 @@ from bench.spark_trigger_rows import trigger_rows
 from varve.quantities import KIB
 
 
-def row_makers() -> dict[str, Callable[[Context], list[Row]]]:
+def row_makers() -> dict[str, RowMaker]:
     """Each makes the rows of one kind of query; session and logs stay from first to last."""
     stage = SparkStage()
     return {

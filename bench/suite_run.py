@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
@@ -17,14 +17,12 @@ from typing import Final
 
 from bench.figures import Figures, joined, read_figures
 from bench.machine import Neighbours, describe_machine, load_now
-from bench.measure import Context, Row
+from bench.measure import Context, Row, RowMaker
 from bench.peers import warm_memory
 from varve.quantities import GIB
 
 RUNS: Final = 3
 _STOP_TIMEOUT_S: Final = 90.0  # for a suite that was asked to end, with all its servers
-
-RowMaker = Callable[[Context], list[Row]]
 
 
 def measure_suite(suite: str, directory: Path, *, is_quick: bool, only: str) -> Figures:

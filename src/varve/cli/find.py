@@ -8,7 +8,7 @@ import typer
 
 from varve.cli.record_format import FORMAT_HELP
 from varve.cli.target import AtOption, parse_target
-from varve.cli.topic_names import TopicArgument, complete_partition
+from varve.cli.topic_names import TopicArgument, partitions_option
 
 if TYPE_CHECKING:
     from varve.cli.backend import TopicReader
@@ -25,16 +25,7 @@ def find(
     history: Annotated[
         bool, typer.Option("--history", help="Every record of the key, oldest first.")
     ] = False,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition",
-            "-p",
-            min=0,
-            autocompletion=complete_partition,
-            help="Only look here; repeatable.",
-        ),
-    ] = None,
+    partition: Annotated[list[int] | None, partitions_option("Only look here; repeatable.")] = None,
     record_format: Annotated[
         str | None, typer.Option("--format", metavar="FORMAT", help=FORMAT_HELP)
     ] = None,

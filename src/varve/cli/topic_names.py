@@ -8,7 +8,7 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -45,6 +45,11 @@ def complete_group(context: typer.Context, incomplete: str) -> list[str]:
     return _starting(incomplete, sorted(names))
 
 
+def partitions_option(text: str) -> Any:
+    """`--partition`, which may be given several times."""
+    return typer.Option("--partition", "-p", min=0, autocompletion=complete_partition, help=text)
+
+
 TopicArgument = Annotated[
     str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, help="Its name.")
 ]
@@ -52,16 +57,7 @@ TopicsArgument = Annotated[
     list[str],
     typer.Argument(metavar="TOPIC", autocompletion=complete_topic, help="One or several names."),
 ]
-PartitionsOption = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--partition",
-        "-p",
-        min=0,
-        autocompletion=complete_partition,
-        help="Only this one; repeatable.",
-    ),
-]
+PartitionsOption = Annotated[list[int] | None, partitions_option("Only this one; repeatable.")]
 GroupArgument = Annotated[
     str, typer.Argument(metavar="GROUP", autocompletion=complete_group, help="Its name.")
 ]
