@@ -1,1 +1,1 @@
-"""Measures Varve beside the limits of the machine and beside its peers. Run by script/bench."""
+"""Measures Cordwood beside the limits of the machine and beside its peers. Run by script/bench."""

@@ -22,7 +22,7 @@ from bench.figures import Figures, read_figures, write_figures
 from bench.plots import draw_plots
 from bench.report import render_machine, render_notes, render_summary, render_tables
 from bench.suite_run import RUNS, measure_suite, measure_suites
-from varve.quantities import GIB
+from cordwood.quantities import GIB
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITES = (
@@ -65,7 +65,7 @@ def _measure(options: argparse.Namespace) -> Figures:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="script/bench", description="Measures Varve.")
+    parser = argparse.ArgumentParser(prog="script/bench", description="Measures Cordwood.")
     parser.add_argument("suite", nargs="?", choices=(*SUITES, ALL), default=SUITES[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, rough figures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures and samples")

@@ -25,8 +25,8 @@ from bench.peers import (
     write_seconds,
 )
 from bench.workload import DISK, OS, Values, fresh_path, make_values, new_log
-from varve.log.partition_log import PartitionLog
-from varve.quantities import KIB, MIB
+from cordwood.log.partition_log import PartitionLog
+from cordwood.quantities import KIB, MIB
 
 _THREADS = 64
 
@@ -91,7 +91,7 @@ def _sqlite_rate(context: Context, values: Values, total_bytes: int) -> Callable
 def append_rows(context: Context) -> list[Row]:
     value, count = bytes(100), context.pick(60_000, 30_000)
 
-    def varve() -> Latency:
+    def cordwood() -> Latency:
         with new_log(context.directory, OS) as log:
             return latency_of([partial(log.append, value)] * count)
 
@@ -101,7 +101,7 @@ def append_rows(context: Context) -> list[Row]:
 
     figures = measure_in_turns(
         {
-            "Varve": varve,
+            "Cordwood": cordwood,
             "os.write": lambda: write_latency(context.directory / "plain", value, count),
             SQLITE: sqlite,
         },
@@ -115,7 +115,7 @@ def append_rows(context: Context) -> list[Row]:
 def append_to_disk_rows(context: Context) -> list[Row]:
     value, seconds = bytes(100), 0.5 if context.is_quick else 2.0
 
-    def varve() -> float:
+    def cordwood() -> float:
         with new_log(context.directory, DISK) as log:
             return _threaded_rate(log, value, seconds)
 
@@ -130,7 +130,7 @@ def append_to_disk_rows(context: Context) -> list[Row]:
     return [
         measure_row(
             f"append of one 100 B value, {_THREADS} threads",
-            varve,
+            cordwood,
             runs=context.runs,
             durability="disk",
             unit="records/s",

@@ -21,7 +21,7 @@ from bench.broker_servers import DISK, OS
 from bench.broker_stage import Stage
 from bench.broker_stream_rows import stream_rows
 from bench.measure import RowMaker
-from varve.quantities import KIB
+from cordwood.quantities import KIB
 
 
 def row_makers() -> dict[str, RowMaker]:

@@ -10,7 +10,7 @@ from bench.broker_producers import Workload, wire_produce
 from bench.broker_servers import OS, BrokerServer, new_topic
 from bench.broker_stage import Load, Stage, cpu_rows, load_row, measure_loads
 from bench.measure import Context, Row
-from varve.quantities import KIB, MIB
+from cordwood.quantities import KIB, MIB
 
 CONSUME_RATIO = 1.0  # to Kafka
 

@@ -9,8 +9,8 @@ from bench.broker_servers import BrokerServer, client_of
 from bench.broker_stage import Load, timed
 from bench.process_tree import tree_cpu_seconds
 from bench.wire_load import HOST, fetch_all
+from cordwood.quantities import MIB
 from interop.kafka_peer import KafkaTools
-from varve.quantities import MIB
 
 # Java's and librdkafka's default for one partition.
 FETCH_BYTES: Final = 1 * MIB

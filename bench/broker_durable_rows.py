@@ -9,7 +9,7 @@ from typing import Final
 
 from bench import nats_wire
 from bench.broker_servers import DISK, BrokerServer, new_topic
-from bench.broker_stage import VARVE, Load, Stage, cpu_rows, figure_row
+from bench.broker_stage import CORDWOOD, Load, Stage, cpu_rows, figure_row
 from bench.broker_stream_rows import nats_running, redis_running
 from bench.kafka_wire import AnswerError, produce_frames
 from bench.measure import Context, Row, measure_in_turns
@@ -19,7 +19,7 @@ from bench.process_tree import tree_cpu_seconds
 from bench.redis_peer import RedisServer
 from bench.redis_wire import STREAM, is_added, is_refused, xadd
 from bench.wire_load import closed_loop, closed_loop_over, produce_acknowledgement
-from varve.quantities import KIB
+from cordwood.quantities import KIB
 
 KAFKA_RATIO = 5.0
 REDIS_RATIO = 1.0
@@ -52,7 +52,7 @@ def durable_rows(context: Context, stage: Stage) -> list[Row]:
     rates = {name: [load.records_per_s for load in each] for name, each in loads.items()}
     title = f"{_CONNECTIONS} connections, one 1 KiB record at a time"
     note = f"one partition, acks=all, the next record once the last is acknowledged; {seconds} s"
-    beside_redis = {n: values for n, values in rates.items() if n in (VARVE, redis, nats)}
+    beside_redis = {n: values for n, values in rates.items() if n in (CORDWOOD, redis, nats)}
     rates = {name: values for name, values in rates.items() if name not in (redis, nats)}
     return [
         figure_row(

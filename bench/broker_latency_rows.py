@@ -11,7 +11,7 @@ from bench.broker_producers import ClientFailedError
 from bench.broker_servers import BrokerServer, client_of, new_topic
 from bench.broker_stage import Load, Stage, cpu_rows, figure_row, timed
 from bench.measure import Context, Latency, Row, measure_in_turns
-from varve.quantities import KIB
+from cordwood.quantities import KIB
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message

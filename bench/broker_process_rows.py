@@ -16,14 +16,14 @@ from bench.broker_servers import (
     new_topic,
     wait_until_serving,
 )
-from bench.broker_stage import VARVE, Stage, figure_row
+from bench.broker_stage import CORDWOOD, Stage, figure_row
 from bench.kafka_wire import produce_error, produce_frames
 from bench.measure import Context, Row, measure_in_turns
 from bench.peer_process import ServerFailedError
 from bench.process_tree import tree_resident_mb
 from bench.wire_load import ask
 from bench.workload import fresh_path
-from varve.quantities import KIB
+from cordwood.quantities import KIB
 
 START_RATIO = 5.0
 IDLE_MEMORY_RATIO = 3.0
@@ -53,7 +53,7 @@ def start_rows(context: Context, stage: Stage) -> list[Row]:
         runs=context.runs,
         warm_up=not context.is_quick,
     )
-    judge = next((s.label(OS) for s in servers if s.name != VARVE), None)
+    judge = next((s.label(OS) for s in servers if s.name != CORDWOOD), None)
     rows = [
         figure_row(
             "start to first acknowledged record",

@@ -16,7 +16,7 @@ from bench.broker_stage import Load, Stage, cpu_rows, load_row, measure_loads
 from bench.measure import Context, Row
 from bench.null_server import NULL
 from bench.wire_load import pipeline_produce
-from varve.quantities import KIB, MIB
+from cordwood.quantities import KIB, MIB
 
 PRODUCE_RATIO = 1.0  # to Kafka
 

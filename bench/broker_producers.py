@@ -15,8 +15,8 @@ from bench.broker_stage import Load, timed
 from bench.kafka_wire import ProduceFrame, produce_frames
 from bench.process_tree import tree_cpu_seconds
 from bench.wire_load import HOST, pipeline_produce
+from cordwood.quantities import KIB, MIB
 from interop.kafka_peer import KafkaTools
-from varve.quantities import KIB, MIB
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message

@@ -1,4 +1,4 @@
-"""Servers of Kafka's protocol as processes under load: Varve's and Apache Kafka's.
+"""Servers of Kafka's protocol as processes under load: Cordwood's and Apache Kafka's.
 
 Durability means the same for both. "os": a record is acknowledged once the operating system has
 it, which is Kafka's default and `durability=os` here. "disk": once it is on the disk, which is
@@ -70,21 +70,21 @@ class BrokerServer(Protocol):
         """The last of what it had to say."""
 
 
-class VarveServer(PeerProcess):
-    """`varve serve` in an interpreter of its own, without settings of this user or directory."""
+class CordwoodServer(PeerProcess):
+    """`cordwood serve` in an interpreter of its own, without settings of this user or directory."""
 
     def __init__(self, directory: Path, *, command_prefix: Sequence[str] = ()) -> None:
-        self.name = "Varve"
+        self.name = "Cordwood"
         self.port = free_port()
         self.data_directory = directory / "data"
         where = ("--dir", str(self.data_directory), "--host", HOST, "--port", str(self.port))
         super().__init__(
-            [*command_prefix, sys.executable, "-m", "varve", "serve", *where],
+            [*command_prefix, sys.executable, "-m", "cordwood", "serve", *where],
             directory,
             environment={
                 key: value
                 for key, value in environment_of_an_installation().items()
-                if not key.startswith("VARVE_")
+                if not key.startswith("CORDWOOD_")
             },
         )
 

@@ -10,8 +10,8 @@ from typing import Final, Protocol
 from bench.broker_servers import (
     OS,
     BrokerServer,
+    CordwoodServer,
     KafkaServer,
-    VarveServer,
     find_kafka,
     free_port,
     new_topic,
@@ -26,10 +26,10 @@ from bench.process_tree import tree_cpu_seconds
 from bench.redis_peer import RedisUnavailableError, redis_version
 from bench.wire_load import fetch_all, pipeline_produce
 from bench.workload import fresh_path
+from cordwood.quantities import KIB, MIB
 from interop.kafka_peer import KafkaTools, KafkaUnavailableError, kafka_version
-from varve.quantities import KIB, MIB
 
-VARVE: Final = "Varve"
+CORDWOOD: Final = "Cordwood"
 
 _WARM_UP_S: Final = 15.0
 _WARM_UP_QUICK_S: Final = 4.0
@@ -122,10 +122,10 @@ class Stage:
         }
 
     def new_servers(self, directory: Path) -> list[BrokerServer]:
-        """Varve, and Kafka where there is one, neither started; their data below `directory`."""
+        """Cordwood, and Kafka where there is one, neither started; their data below `directory`."""
         prefix = self.command_prefix
         servers: list[BrokerServer] = [
-            VarveServer(fresh_path(directory, "varve"), command_prefix=prefix)
+            CordwoodServer(fresh_path(directory, "cordwood"), command_prefix=prefix)
         ]
         if self._kafka is not None:
             path = fresh_path(directory, "kafka")
@@ -133,7 +133,7 @@ class Stage:
         return servers
 
     def servers(self, context: Context) -> list[BrokerServer]:
-        """The same running servers at each call, Varve first."""
+        """The same running servers at each call, Cordwood first."""
         self.set_up(context)
         if not self._servers:
             for server in self.new_servers(context.directory):
@@ -144,7 +144,7 @@ class Stage:
 
     def judge(self, durability: str) -> str | None:
         """What Kafka is called in a row of that durability; None where there is none."""
-        names = [s.label(durability) for s in self._servers if s.name != VARVE]
+        names = [s.label(durability) for s in self._servers if s.name != CORDWOOD]
         return names[0] if names else None
 
     def null_port(self, context: Context) -> int:
@@ -208,7 +208,7 @@ def measure_loads(
     warm_up: bool = True,
     peers: Mapping[str, Callable[[], Load]] | None = None,
 ) -> dict[str, list[Load]]:
-    """Loads by what the server is called in the row, Varve's first."""
+    """Loads by what the server is called in the row, Cordwood's first."""
     subjects: dict[str, Callable[[], Load]] = {
         server.label(durability): partial(load, server) for server in servers
     }
@@ -226,14 +226,14 @@ def figure_row(
     is_lower_better: bool = False,
     note: str = "",
 ) -> Row:
-    """Figures by name, Varve's among them, judged by the ratio to `judge` where that is there."""
-    others = {name: samples(name, values) for name, values in figures.items() if name != VARVE}
+    """Figures by name, Cordwood's among them, judged by the ratio to `judge` if it is there."""
+    others = {name: samples(name, values) for name, values in figures.items() if name != CORDWOOD}
     judging = None if judge is None else others.pop(judge, None)
     return Row(
         title=title,
         durability=durability,
         unit=unit,
-        varve=samples(VARVE, figures[VARVE]),
+        cordwood=samples(CORDWOOD, figures[CORDWOOD]),
         limit=judging,
         peers=tuple(others.values()),
         target=None if judging is None or ratio is None else Target(bound=ratio, is_ratio=True),
@@ -264,7 +264,7 @@ def cpu_rows(title: str, durability: str, loads: Mapping[str, Sequence[Load]]) -
         for name, each in loads.items()
     }
     figures = {name: values for name, values in known.items() if values}
-    if VARVE not in figures:
+    if CORDWOOD not in figures:
         return []
     return [
         figure_row(

@@ -1,6 +1,6 @@
-"""Varve beside NATS JetStream and Redis Streams: producing at both levels, and reading back.
+"""Cordwood beside NATS JetStream and Redis Streams: producing at both levels, and reading back.
 
-Each server is given what its own protocol allows. Varve: batches of 256 KiB, five in flight on
+Each server is given what its own protocol allows. Cordwood: batches of 256 KiB, five in flight on
 one connection. NATS and Redis, which know no batches: 8 connections with 512 messages each in
 flight. What an acknowledgement means is equal in a row.
 """
@@ -14,7 +14,7 @@ from bench.broker_consumers import wire_consume
 from bench.broker_produce_rows import size_name, workload
 from bench.broker_producers import Workload, wire_produce
 from bench.broker_servers import DISK, OS, BrokerServer, new_topic
-from bench.broker_stage import VARVE, Load, Stage, cpu_rows, figure_row, load_row, timed
+from bench.broker_stage import CORDWOOD, Load, Stage, cpu_rows, figure_row, load_row, timed
 from bench.measure import Context, Row, measure_in_turns
 from bench.nats_peer import NatsServer
 from bench.process_tree import tree_resident_mb
@@ -29,7 +29,7 @@ from bench.stream_load import (
     redis_consume,
 )
 from bench.workload import fresh_path
-from varve.quantities import KIB, MIB
+from cordwood.quantities import KIB, MIB
 
 STREAM_RATIO = 1.0  # to NATS
 
@@ -56,7 +56,7 @@ def stream_rows(context: Context, stage: Stage, value_size: int, durability: str
     more = Workload(value_size=value_size, records=work.records * (4 if value_size >= KIB else 8))
     (server, *_) = stage.servers(context)
     with ExitStack() as resources:
-        subjects = {VARVE: resources.enter_context(_varve(server, durability, more))}
+        subjects = {CORDWOOD: resources.enter_context(_cordwood(server, durability, more))}
         if "NATS" not in stage.absent:
             nats = resources.enter_context(nats_running(context, stage, durability))
             # A sync for each message: as many as fit into a few seconds.
@@ -85,7 +85,7 @@ def _rows(
     title = _TITLE[durability].format(size_name(work.value_size))
     judge = next((name for name in subjects if name.startswith("NATS")), None)
     note = (
-        f"{work.records:,} records, of Varve more; NATS and Redis on {CONNECTIONS} connections, "
+        f"{work.records:,} records, of Cordwood more; NATS and Redis on {CONNECTIONS} connections, "
         f"{IN_FLIGHT} in flight on each"
     )
     rows = [
@@ -116,7 +116,7 @@ def _memory_rows(subjects: dict[str, _Subject], work: Workload) -> list[Row]:
     found = {name: tree_resident_mb(subject.pid) for name, subject in subjects.items()}
     memory = {name: [used_mb] for name, used_mb in found.items() if used_mb is not None}
     title = f"memory with {work.value_bytes // MIB} MiB or more kept, beside NATS and Redis"
-    note = "resident size; Varve's after all rows before this one"
+    note = "resident size; Cordwood's after all rows before this one"
     return [figure_row(title, OS, "MB", memory, is_lower_better=True, note=note)] if memory else []
 
 
@@ -172,7 +172,7 @@ def _running(server: NatsServer | RedisServer) -> Iterator[None]:
 
 
 @contextmanager
-def _varve(server: BrokerServer, durability: str, work: Workload) -> Iterator[_Subject]:
+def _cordwood(server: BrokerServer, durability: str, work: Workload) -> Iterator[_Subject]:
     topics = ExitStack()
     names: list[str] = []
 

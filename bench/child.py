@@ -19,8 +19,8 @@ from pathlib import Path
 
 from bench.measure import Stopwatch
 from bench.workload import OS, TOPIC, log_files, log_of, make_values
-from varve.log.store import Store, StoreSetup
-from varve.quantities import KIB, MIB
+from cordwood.log.store import Store, StoreSetup
+from cordwood.quantities import KIB, MIB
 
 ROOT = Path(__file__).resolve().parent.parent
 _VALUE_BYTES = KIB

@@ -20,11 +20,11 @@ from bench.measure import Context, Row, RowMaker, Stopwatch, Target, measure_row
 from bench.observed_fs import UnsyncedFileSystem
 from bench.peers import PIECE_BYTES, new_file, read_seconds
 from bench.workload import OS, TOPIC, fresh_path, log_files, log_of
+from cordwood.format.compression import Codec
+from cordwood.log.compaction_run import CompactionOutcome
+from cordwood.log.store import Store, StoreSetup
+from cordwood.quantities import KIB, MIB
 from interop.kafka_peer import KafkaUnavailableError, kafka_version
-from varve.format.compression import Codec
-from varve.log.compaction_run import CompactionOutcome
-from varve.log.store import Store, StoreSetup
-from varve.quantities import KIB, MIB
 
 _UNIQUE_PART = 10  # one key in so many records
 _SEGMENT_BYTES = 128 * MIB

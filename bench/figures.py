@@ -63,8 +63,8 @@ def read_figures(path: Path) -> Figures:
 def _json_of(row: Row) -> dict[str, object]:
     """The row's fields, and what a reader would compute from them."""
     return asdict(row) | {
-        "median": row.varve.median,
-        "spread": row.varve.spread,
+        "median": row.cordwood.median,
+        "spread": row.cordwood.spread,
         "ratios": {other.name: row.ratio_to(other) for other in row.beside},
         "is_reached": None if row.is_disturbed else row.is_reached,
         "is_disturbed": row.is_disturbed,
@@ -77,7 +77,7 @@ def _row_of(found: Mapping[str, Any]) -> Row:
         title=found["title"],
         durability=found["durability"],
         unit=found["unit"],
-        varve=_samples_of(found["varve"]),
+        cordwood=_samples_of(found["cordwood"]),
         limit=None if limit is None else _samples_of(limit),
         peers=tuple(_samples_of(peer) for peer in found["peers"]),
         target=None if target is None else Target(**target),

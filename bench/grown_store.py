@@ -15,9 +15,9 @@ from typing import Final
 from bench.measure import seconds_of
 from bench.observed_fs import UnsyncedFileSystem
 from bench.workload import OS, TOPIC, fresh_path
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store, StoreSetup
-from varve.quantities import KIB
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store, StoreSetup
+from cordwood.quantities import KIB
 
 PER_BATCH: Final = 64
 VALUE_BYTES: Final = KIB

@@ -22,7 +22,7 @@ from bench.grown_store import (
     scan_us,
 )
 from bench.measure import Context, Line, Row, Target, measure_in_turns, samples
-from varve.quantities import MIB
+from cordwood.quantities import MIB
 
 GROWTH_MAX: Final = 3.0  # log 1000 / log 10
 
@@ -157,7 +157,7 @@ def growth_row(
         title=title,
         durability=durability,
         unit="times",
-        varve=samples("Varve", grown),
+        cordwood=samples("Cordwood", grown),
         target=Target(bound=GROWTH_MAX),
         is_lower_better=True,
         note=f"{unit}: {told}",

@@ -14,8 +14,8 @@ from typing import Final
 from bench.growth_rows import growth_row
 from bench.measure import Context, Row, measure_in_turns, seconds_of
 from bench.workload import OS, Values, make_values, new_log, opened, prepare_log
-from varve.log.partition_log import PartitionLog
-from varve.quantities import KIB, MIB
+from cordwood.log.partition_log import PartitionLog
+from cordwood.quantities import KIB, MIB
 
 _SIZES: Final = (16, 128, KIB, 8 * KIB, 64 * KIB, 512 * KIB, MIB)
 _CONFIG: Final = {**OS, "max.message.bytes": 2 * MIB}  # by default a little less than the largest

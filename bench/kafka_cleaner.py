@@ -16,9 +16,9 @@ from typing import Final
 from bench.broker_servers import KafkaServer, client_of
 from bench.kafka_wire import ProduceFrame, produce_frame
 from bench.wire_load import pipeline_produce, wait_for_topic
-from varve.format.batch_builder import BatchStyle, build_batches
-from varve.format.batch_header import LOG_OVERHEAD, decode_batch_header
-from varve.quantities import KIB, MIB, TimestampMs
+from cordwood.format.batch_builder import BatchStyle, build_batches
+from cordwood.format.batch_header import LOG_OVERHEAD, decode_batch_header
+from cordwood.quantities import KIB, MIB, TimestampMs
 
 # How often the cleaner looks for work: by default 15 s, and a run would wait for it.
 CLEANER_PROPERTIES: Final = {"log.cleaner.backoff.ms": "100"}

@@ -25,9 +25,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from varve.format.batch_builder import BatchStyle, build_batches
-from varve.format.batch_header import LOG_OVERHEAD
-from varve.quantities import TimestampMs
+from cordwood.format.batch_builder import BatchStyle, build_batches
+from cordwood.format.batch_header import LOG_OVERHEAD
+from cordwood.quantities import TimestampMs
 
 PRODUCE_VERSION: Final = 10
 FETCH_VERSION: Final = 11

@@ -23,7 +23,7 @@ from bench.redis_peer import RedisServer
 from bench.redis_wire import RedisError
 from bench.stream_load import NatsPipeline, RedisPipeline, line_free_values
 from bench.wire_load import ask, pipeline_produce
-from varve.quantities import KIB
+from cordwood.quantities import KIB
 
 _LOADED_S: Final = 0.3  # of writing that nobody waits for, until the kill
 _RESTART_TIMEOUT_S: Final = 120.0
@@ -64,7 +64,7 @@ def _under_load(produce: Callable[[], object]) -> Iterator[None]:
 
 
 class KilledBroker:
-    """Varve or Kafka: one topic, `work` in its first partition, a record in each other."""
+    """Cordwood or Kafka: one topic, `work` in its first partition, a record in each other."""
 
     def __init__(self, server: BrokerServer, work: Workload, *, partitions: int = 1) -> None:
         self._server = server

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from bench.process_tree import descendants_cpu_seconds
-from varve.format import kernels
-from varve.quantities import GIB
+from cordwood.format import kernels
+from cordwood.quantities import GIB
 
 
 def describe_machine(directory: Path) -> dict[str, str]:

@@ -83,7 +83,7 @@ class Row:
         str  # what an acknowledged record survives: "disk", "os", or "-" where none is written
     )
     unit: str
-    varve: Samples
+    cordwood: Samples
     limit: Samples | None = None
     peers: tuple[Samples, ...] = ()
     target: Target | None = None
@@ -94,7 +94,7 @@ class Row:
 
     @property
     def beside(self) -> list[Samples]:
-        """All that was measured beside Varve, the limit first."""
+        """All that was measured beside Cordwood, the limit first."""
         return [*([] if self.limit is None else [self.limit]), *self.peers]
 
     @property
@@ -103,11 +103,11 @@ class Row:
         return self.others_share is not None and self.others_share > DISTURBED_SHARE
 
     def ratio_to(self, other: Samples) -> float:
-        """How many times better Varve is; below 1 the other is ahead.
+        """How many times better Cordwood is; below 1 the other is ahead.
 
         The median over pairs of samples that were taken one after the other.
         """
-        pairs = list(zip(self.varve.values, other.values, strict=False))
+        pairs = list(zip(self.cordwood.values, other.values, strict=False))
         if self.is_lower_better:
             pairs = [(theirs, ours) for ours, theirs in pairs]
         return median(better / worse if worse else 0.0 for better, worse in pairs)
@@ -121,8 +121,8 @@ class Row:
             assert self.limit is not None, self.title
             return self.ratio_to(self.limit) >= self.target.bound
         if self.is_lower_better:
-            return self.varve.median < self.target.bound
-        return self.varve.median >= self.target.bound
+            return self.cordwood.median < self.target.bound
+        return self.cordwood.median >= self.target.bound
 
 
 RowMaker = Callable[[Context], list[Row]]  # of the rows of one kind of work
@@ -148,7 +148,7 @@ def samples(name: str, values: Sequence[float]) -> Samples:
 
 def measure_row(
     title: str,
-    varve: Callable[[], float],
+    cordwood: Callable[[], float],
     *,
     runs: int,
     durability: str,
@@ -160,7 +160,7 @@ def measure_row(
     note: str = "",
 ) -> Row:
     """A row whose subjects each return one figure, in `unit`."""
-    subjects: dict[str, Callable[[], float]] = {"Varve": varve}
+    subjects: dict[str, Callable[[], float]] = {"Cordwood": cordwood}
     if limit is not None:
         subjects[limit[0]] = limit[1]
     subjects |= peers or {}
@@ -172,7 +172,7 @@ def measure_row(
         title=title,
         durability=durability,
         unit=unit,
-        varve=figures["Varve"],
+        cordwood=figures["Cordwood"],
         limit=None if limit is None else figures[limit[0]],
         peers=tuple(figures[name] for name in peers or {}),
         target=target,
@@ -248,9 +248,9 @@ def latency_rows(
             title=f"{title}, {percentile}",
             durability=durability,
             unit="µs",
-            varve=columns["Varve"],
+            cordwood=columns["Cordwood"],
             limit=columns[limit],
-            peers=tuple(s for name, s in columns.items() if name not in ("Varve", limit)),
+            peers=tuple(s for name, s in columns.items() if name not in ("Cordwood", limit)),
             target=None if bound is None else Target(bound=bound),
             is_lower_better=True,
             note=note,

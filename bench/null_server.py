@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.wire_load import HOST, connect
-from varve.quantities import MIB
+from cordwood.quantities import MIB
 
 ROOT = Path(__file__).resolve().parent.parent
 NULL: Final = "no log, answers at once"

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass, field
 
-from varve.storage.files import RealFile, RealFileSystem
+from cordwood.storage.files import RealFile, RealFileSystem
 
 
 @dataclass(slots=True)

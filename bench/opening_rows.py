@@ -9,8 +9,8 @@ from bench.measure import Context, Row, Stopwatch, Target, measure_row, samples,
 from bench.observed_fs import CountingFileSystem
 from bench.peers import read_seconds
 from bench.workload import Values, fresh_path, log_files, log_of, make_values, prepare_log
-from varve.log.store import Store, StoreSetup
-from varve.quantities import KIB, MIB
+from cordwood.log.store import Store, StoreSetup
+from cordwood.quantities import KIB, MIB
 
 _BATCH_BYTES = 512 * KIB  # recovery may begin with one batch that was synced, and looks at headers
 
@@ -22,7 +22,7 @@ def open_rows(context: Context) -> list[Row]:
     count = len(log_files(path))
     assert count == 1000, count
 
-    def varve() -> float:
+    def cordwood() -> float:
         with Stopwatch() as watch:
             store = Store([str(path)], StoreSetup())
         assert log_of(store).end_offset == 1000 * 100
@@ -31,7 +31,7 @@ def open_rows(context: Context) -> list[Row]:
 
     row = measure_row(
         "open of 1,000 segments, cleanly closed",
-        varve,
+        cordwood,
         runs=context.runs,
         durability="-",
         unit="s",
@@ -87,7 +87,7 @@ def recover_rows(context: Context) -> list[Row]:
             title="recovery after a kill, synced bytes re-read",
             durability="os",
             unit="KiB",
-            varve=samples("Varve", read_below),
+            cordwood=samples("Cordwood", read_below),
             target=Target(bound=_BATCH_BYTES / KIB),
             is_lower_better=True,
             note=f"of 64 MiB below the recovery point; in all, {twice} were read",
@@ -101,7 +101,7 @@ def _recovery_row(title: str, figures: list[tuple[float, float]], target: Target
         title=title,
         durability="os",
         unit="GB/s",
-        varve=samples("Varve", [ours for ours, _ in figures]),
+        cordwood=samples("Cordwood", [ours for ours, _ in figures]),
         limit=samples("read + crc32c", [theirs for _, theirs in figures]),
         target=target,
         note=note if target else f"{note}; opening syncs what it found, so the disk decides",

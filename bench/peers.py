@@ -1,4 +1,4 @@
-"""What Varve is measured beside: bare system calls, and SQLite as the embedded peer."""
+"""What Cordwood is measured beside: bare system calls, and SQLite as the embedded peer."""
 
 import os
 import sqlite3
@@ -13,7 +13,7 @@ from pathlib import Path
 import crc32c
 
 from bench.measure import Latency, Stopwatch, latency_of
-from varve.quantities import MIB
+from cordwood.quantities import MIB
 
 PIECE_BYTES = MIB
 SQLITE = "SQLite WAL"

@@ -1,7 +1,7 @@
 """Pictures of a run, as SVG: ratios as bars, times as bars, growth as lines.
 
-A bar of a ratio is how many times better Varve is than what it was measured beside, on a
-logarithmic scale: to the right of 1 Varve is ahead, to the left the other. A bar of a time is
+A bar of a ratio is how many times better Cordwood is than what it was measured beside, on a
+logarithmic scale: to the right of 1 Cordwood is ahead, to the left the other. A bar of a time is
 that time: shorter is better. A line is what a unit of work costs as something grows; flat is what
 it should be.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # By a word in the name of what was beside; what has none of them is a limit of the machine.
 _COLOURS: Final = {
-    "Varve": "#1f6f43",
+    "Cordwood": "#1f6f43",
     "Kafka": "#3d3d3d",
     "NATS": "#2f7f8f",
     "Redis": "#c9302c",
@@ -100,7 +100,7 @@ def _ratio_chart(name: str, rows: Sequence[Row]) -> Chart:
 
 
 def _time_bars(row: Row) -> Iterator[Bar]:
-    for figure in (row.varve, *row.beside):
+    for figure in (row.cordwood, *row.beside):
         if figure.median > 0:
             yield Bar(
                 title=_title(row),

@@ -5,7 +5,7 @@ import shutil
 from bench.child import import_seconds, measure_memory
 from bench.measure import Context, Row, Target, measure_row, samples
 from bench.workload import fresh_path
-from varve.quantities import GIB
+from cordwood.quantities import GIB
 
 
 def memory_rows(context: Context) -> list[Row]:
@@ -18,7 +18,7 @@ def memory_rows(context: Context) -> list[Row]:
             title=f"peak memory, append and scan of {total_bytes // GIB} GiB",
             durability="os",
             unit="MB",
-            varve=samples("Varve", [used.peak_mb]),
+            cordwood=samples("Cordwood", [used.peak_mb]),
             target=Target(bound=400.0),
             is_lower_better=True,
             note=(
@@ -45,6 +45,10 @@ def import_rows(context: Context) -> list[Row]:
         )
 
     return [
-        row("import varve", "import varve", Target(bound=0.2)),
-        row("import varve, and all that varve.open needs", "import varve; varve.open", None),
+        row("import cordwood", "import cordwood", Target(bound=0.2)),
+        row(
+            "import cordwood, and all that cordwood.open needs",
+            "import cordwood; cordwood.open",
+            None,
+        ),
     ]

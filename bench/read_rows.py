@@ -19,8 +19,8 @@ from bench.measure import (
 )
 from bench.peers import SQLITE, SqliteLog, pread_latency, read_seconds
 from bench.workload import Values, fresh_path, log_files, make_values, opened, prepare_log
-from varve.log.partition_log import PartitionLog
-from varve.quantities import KIB, MIB
+from cordwood.log.partition_log import PartitionLog
+from cordwood.quantities import KIB, MIB
 
 
 def scan_large_rows(context: Context) -> list[Row]:
@@ -136,12 +136,12 @@ def random_read_rows(context: Context) -> list[Row]:
         segment_count = len(log.segments())
         assert segment_count == 100, segment_count
 
-        def varve() -> Latency:
+        def cordwood() -> Latency:
             return latency_of([partial(_read_one, log, offset) for offset in offsets])
 
         figures = measure_in_turns(
             {
-                "Varve": varve,
+                "Cordwood": cordwood,
                 "os.pread at a known place": lambda: pread_latency(first, positions, KIB),
                 SQLITE: lambda: latency_of([partial(peer.read, o) for o in offsets]),
             },

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from bench.figures import Figures
 from bench.measure import DISTURBED_SHARE, Row, Samples, Target
 
-_HEADINGS = ("row", "durability", "Varve", "beside it", "ratio", "target", "others", "")
+_HEADINGS = ("row", "durability", "Cordwood", "beside it", "ratio", "target", "others", "")
 
 
 def render_machine(figures: Figures, *, runs: int) -> str:
     facts = dict(figures.machine) | {
-        "runs": f"{runs} after a warm-up; median, ± half the spread; ratio above 1: Varve ahead"
+        "runs": f"{runs} after a warm-up; median, ± half the spread; ratio above 1: Cordwood ahead"
     }
     return "\n".join(f"{name + ':':10}{fact}" for name, fact in facts.items())
 
@@ -68,7 +68,7 @@ def _lines(row: Row) -> list[tuple[str, ...]]:
         (
             row.title,
             row.durability,
-            _figure(row.varve, row.unit),
+            _figure(row.cordwood, row.unit),
             "" if first is None else f"{first.name}: {_figure(first, row.unit)}",
             "" if first is None else _ratio(row.ratio_to(first)),
             _target(row),

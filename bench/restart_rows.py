@@ -14,7 +14,7 @@ from bench.broker_stream_rows import nats_running, redis_running
 from bench.killed_servers import KilledBroker, KilledNats, KilledRedis, KilledServer
 from bench.measure import Context, Row, measure_in_turns
 from bench.workload import fresh_path
-from varve.quantities import KIB, MIB
+from cordwood.quantities import KIB, MIB
 
 RESTART_RATIO: Final = 1.0  # to Kafka
 

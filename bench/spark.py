@@ -1,6 +1,6 @@
 """Spark over the log, beside Parquet files, Spark's own Kafka source and its rate source.
 
-One session of two cores, as `varve.spark.session()` makes it, and one JVM for all rows. A figure
+One session of two cores, as `cordwood.spark.session()` makes it, and one JVM for all rows. A figure
 is of a whole query, planning included. Kafka runs only while rows need it.
 """
 
@@ -13,7 +13,7 @@ from bench.spark_scan_rows import scan_rows, window_rows
 from bench.spark_sink_rows import sink_rows
 from bench.spark_stage import SparkStage
 from bench.spark_trigger_rows import trigger_rows
-from varve.quantities import KIB
+from cordwood.quantities import KIB
 
 
 def row_makers() -> dict[str, RowMaker]:

@@ -9,11 +9,11 @@ from bench.broker_stage import figure_row
 from bench.measure import Context, Row, measure_in_turns, seconds_of
 from bench.spark_log import LogShape, SparkLog
 from bench.spark_scan_rows import describe, shape_of
-from bench.spark_stage import VARVE, SparkStage, parquet_frame
+from bench.spark_stage import CORDWOOD, SparkStage, parquet_frame
 from bench.workload import TOPIC, fresh_path
-from varve.log.compaction_run import CompactionOutcome
-from varve.log.store import Store, StoreSetup
-from varve.quantities import KIB
+from cordwood.log.compaction_run import CompactionOutcome
+from cordwood.log.store import Store, StoreSetup
+from cordwood.quantities import KIB
 
 _CLEANER: Final = "the store's cleaner, 1 thread"
 _COPY: Final = "Parquet to Parquet by Spark"
@@ -32,7 +32,7 @@ def compact_rows(context: Context, stage: SparkStage) -> list[Row]:
     log = stage.log(context, shape)
     seconds = measure_in_turns(
         {
-            VARVE: lambda: _compacted_by_spark(context, stage, log),
+            CORDWOOD: lambda: _compacted_by_spark(context, stage, log),
             _CLEANER: lambda: _compacted_by_store(context, log),
         },
         runs=context.runs,
@@ -55,7 +55,7 @@ def export_rows(context: Context, stage: SparkStage) -> list[Row]:
     table = stage.table(context, log)
     seconds = measure_in_turns(
         {
-            VARVE: lambda: _exported(context, stage, log),
+            CORDWOOD: lambda: _exported(context, stage, log),
             _COPY: lambda: _copied_table(context, stage, table),
         },
         runs=context.runs,
@@ -73,8 +73,8 @@ def export_rows(context: Context, stage: SparkStage) -> list[Row]:
 
 
 def _compacted_by_spark(context: Context, stage: SparkStage, log: SparkLog) -> float:
-    from varve.spark.jobs.compact import CompactOptions, run_compact
-    from varve.spark.jobs.compact_plan import CompactionScope
+    from cordwood.spark.jobs.compact import CompactOptions, run_compact
+    from cordwood.spark.jobs.compact_plan import CompactionScope
 
     path = copied_log(context, log)
     spark = stage.spark(context)
@@ -112,8 +112,8 @@ def copied_log(context: Context, log: SparkLog) -> Path:
 
 
 def _exported(context: Context, stage: SparkStage, log: SparkLog) -> float:
-    from varve.spark.jobs.export import ExportOptions, run_export
-    from varve.spark.jobs.lake_target import LakeTarget, TableFormat
+    from cordwood.spark.jobs.export import ExportOptions, run_export
+    from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat
 
     path = fresh_path(context.directory, "export")
     target = LakeTarget(format=TableFormat.PARQUET, table=str(path))

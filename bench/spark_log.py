@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 
 from bench.observed_fs import UnsyncedFileSystem
 from bench.workload import OS, TOPIC, fresh_path
-from varve.format.batch_builder import BatchStyle
-from varve.format.column_batches import ChosenPlaces, ColumnBatches, RecordColumns
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store, StoreSetup
-from varve.quantities import MIB, TimestampMs
+from cordwood.format.batch_builder import BatchStyle
+from cordwood.format.column_batches import ChosenPlaces, ColumnBatches, RecordColumns
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store, StoreSetup
+from cordwood.quantities import MIB, TimestampMs
 
 PARTITIONS: Final = 2  # one for each core
 DAY_MS: Final = 24 * 60 * 60 * 1000

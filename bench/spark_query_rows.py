@@ -8,18 +8,18 @@ from bench.measure import Context, Row, measure_in_turns
 from bench.spark_log import SparkLog
 from bench.spark_scan_rows import WINDOW_PART, describe, shape_of
 from bench.spark_stage import (
+    CORDWOOD,
     KAFKA,
     PARQUET,
-    VARVE,
     Frames,
     Query,
     SparkStage,
+    cordwood_reader,
     kafka_reader,
     parquet_frame,
     seconds_by_name,
     subjects,
     to_noop,
-    varve_reader,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def query_rows(context: Context, stage: SparkStage) -> list[Row]:
-    """Each over Varve with the option that serves it, over Parquet, and over Kafka."""
+    """Each over Cordwood with the option that serves it, over Parquet, and over Kafka."""
     spark, log = stage.spark(context), stage.log(context, shape_of(context, 100))
     table = stage.table(context, log)
     about = describe(log)
@@ -87,7 +87,7 @@ def _frames(
     spark: "SparkSession", log: SparkLog, table: "Path", servers: str | None, **options: object
 ) -> Frames:
     return {
-        VARVE: varve_reader(spark, path=log.path, **options).load,
+        CORDWOOD: cordwood_reader(spark, path=log.path, **options).load,
         PARQUET: partial(parquet_frame, spark, table),
         KAFKA: None if servers is None else kafka_reader(spark, servers).load,
     }
@@ -101,7 +101,7 @@ def _window_frames(
     condition = f"timestamp >= timestamp_millis({start_ms}) AND "
     condition += f"timestamp < timestamp_millis({end_ms})"
     return {
-        VARVE: varve_reader(spark, path=log.path, **times).load,
+        CORDWOOD: cordwood_reader(spark, path=log.path, **times).load,
         PARQUET: lambda: parquet_frame(spark, table).where(condition),
         KAFKA: None if servers is None else kafka_reader(spark, servers, **times).load,
     }
@@ -118,7 +118,7 @@ def _key_frames(spark: "SparkSession", log: SparkLog, table: "Path", servers: st
             return kafka_rows().where(condition)
 
     return {
-        VARVE: varve_reader(spark, path=log.path, key=key).load,
+        CORDWOOD: cordwood_reader(spark, path=log.path, key=key).load,
         PARQUET: lambda: parquet_frame(spark, table).where(condition),
         KAFKA: kafka,
     }

@@ -7,20 +7,20 @@ from bench.broker_stage import figure_row
 from bench.measure import Context, Row, measure_in_turns
 from bench.spark_log import LogShape, SparkLog
 from bench.spark_stage import (
+    CORDWOOD,
     KAFKA,
     PARQUET,
-    VARVE,
     Frames,
     SparkStage,
+    cordwood_reader,
     cpu_row,
     kafka_reader,
     parquet_frame,
     seconds_by_name,
     subjects,
     to_noop,
-    varve_reader,
 )
-from varve.quantities import KIB
+from cordwood.quantities import KIB
 
 _OF_PARQUET: Final = 0.8
 _OF_KAFKA: Final = 3.0
@@ -44,7 +44,7 @@ def scan_rows(context: Context, stage: SparkStage, value_size: int) -> list[Row]
     table = stage.table(context, log)
     with stage.kafka(context, log) as servers:
         frames: Frames = {
-            VARVE: varve_reader(spark, path=log.path).load,
+            CORDWOOD: cordwood_reader(spark, path=log.path).load,
             PARQUET: partial(parquet_frame, spark, table),
             KAFKA: None if servers is None else kafka_reader(spark, servers).load,
         }
@@ -83,11 +83,13 @@ def window_rows(context: Context, stage: SparkStage) -> list[Row]:
     shape = LogShape(value_size=100, rows=rows, keys=rows // 10, name="window")
     spark, log = stage.spark(context), stage.log(context, shape)
     start_ms, end_ms = log.window_ms(WINDOW_PART)
-    window = varve_reader(spark, path=log.path, startingTimestamp=start_ms, endingTimestamp=end_ms)
-    whole = varve_reader(spark, path=log.path)
+    window = cordwood_reader(
+        spark, path=log.path, startingTimestamp=start_ms, endingTimestamp=end_ms
+    )
+    whole = cordwood_reader(spark, path=log.path)
     full_scan = "full scan"
     taken = measure_in_turns(
-        subjects({VARVE: window.load, full_scan: whole.load}, to_noop), runs=context.runs
+        subjects({CORDWOOD: window.load, full_scan: whole.load}, to_noop), runs=context.runs
     )
     stage.drop(log)
     return [

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Final
 
 from bench.broker_stage import figure_row
 from bench.measure import Context, Row, measure_in_turns, seconds_of
-from bench.spark_stage import PARQUET, VARVE, SparkStage
+from bench.spark_stage import CORDWOOD, PARQUET, SparkStage
 from bench.workload import OS, TOPIC, fresh_path
-from varve.log.store import Store, StoreSetup
-from varve.quantities import KIB
+from cordwood.log.store import Store, StoreSetup
+from cordwood.quantities import KIB
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def sink_rows(context: Context, stage: SparkStage, value_size: int) -> list[Row]
     rows = _cached(spark, value_size, count)
     seconds = measure_in_turns(
         {
-            VARVE: lambda: _into_store(context, rows, count),
+            CORDWOOD: lambda: _into_store(context, rows, count),
             PARQUET: lambda: _into_parquet(context, rows, "uncompressed"),
             _SNAPPY: lambda: _into_parquet(context, rows, "snappy"),
         },
@@ -73,7 +73,7 @@ def _into_store(context: Context, rows: "DataFrame", count: int) -> float:
     path = fresh_path(context.directory, "sink")
     with Store([str(path)], StoreSetup(has_housekeeping=False)) as store:
         store.create_topic(TOPIC, partitions=_PARTITIONS, config=OS)
-    writer = rows.write.format("varve").mode("append").option("topic", TOPIC)
+    writer = rows.write.format("cordwood").mode("append").option("topic", TOPIC)
     seconds = seconds_of(lambda: writer.save(str(path)))
     _check(path, count)
     shutil.rmtree(path)

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import varve.spark
+import cordwood.spark
 from bench.broker_servers import ROOT, BrokerServer, KafkaServer, find_kafka, running
 from bench.broker_stage import figure_row
 from bench.measure import Context, Row, seconds_of
@@ -30,7 +30,7 @@ from interop.spark_kafka import find_jars
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-VARVE: Final = "Varve"
+CORDWOOD: Final = "Cordwood"
 PARQUET: Final = "Parquet"
 KAFKA: Final = "Spark's Kafka source"
 
@@ -107,7 +107,7 @@ class SparkStage:
         """The rows of the log as Parquet files, uncompressed, otherwise as Spark writes them."""
         if log.path not in self._tables:
             path = fresh_path(context.directory, "parquet")
-            rows = varve_reader(self.spark(context)).load(str(log.path))
+            rows = cordwood_reader(self.spark(context)).load(str(log.path))
             rows.write.option("compression", "uncompressed").parquet(str(path))
             self._tables[log.path] = path
         return self._tables[log.path]
@@ -134,8 +134,8 @@ class SparkStage:
 # --- the same rows through each -----------------------------------------------------------------
 
 
-def varve_reader(spark: "SparkSession", **options: object) -> "DataFrameReader":
-    return spark.read.format("varve").options(subscribe=TOPIC, **_texts(options))
+def cordwood_reader(spark: "SparkSession", **options: object) -> "DataFrameReader":
+    return spark.read.format("cordwood").options(subscribe=TOPIC, **_texts(options))
 
 
 def kafka_reader(spark: "SparkSession", servers: str, **options: object) -> "DataFrameReader":
@@ -145,8 +145,8 @@ def kafka_reader(spark: "SparkSession", servers: str, **options: object) -> "Dat
 
 def parquet_frame(spark: "SparkSession", path: Path) -> "DataFrame":
     """Its schema is given: Spark would else look it up with a job of its own."""
-    from varve.spark.row_columns import DEFAULT_COLUMNS
-    from varve.spark.schema import row_schema
+    from cordwood.spark.row_columns import DEFAULT_COLUMNS
+    from cordwood.spark.schema import row_schema
 
     return spark.read.schema(row_schema(DEFAULT_COLUMNS)).parquet(str(path))
 
@@ -196,9 +196,9 @@ def _kafka_fact(jars: list[Path]) -> str:
 
 
 def _start(directory: Path, jars: list[Path]) -> "SparkSession":
-    """As `varve.spark.session` makes it; what is added is no matter of speed but of quiet."""
-    return varve.spark.session(
-        "varve bench",
+    """As `cordwood.spark.session` makes it; what is added is no matter of speed but of quiet."""
+    return cordwood.spark.session(
+        "cordwood bench",
         master=f"local[{_CORES}]",
         config={
             "spark.jars": ",".join(map(str, jars)),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bench.broker_stage import figure_row
 from bench.measure import Context, Row, Target, measure_in_turns, samples
 from bench.spark_log import LogShape
-from bench.spark_stage import KAFKA, VARVE, SparkStage
+from bench.spark_stage import CORDWOOD, KAFKA, SparkStage
 from bench.workload import TOPIC, fresh_path
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ def trigger_rows(context: Context, stage: SparkStage) -> list[Row]:
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": str(_ROWS),
     }
-    ours = spark.readStream.format("varve").options(**options).load(str(log.path))
+    ours = spark.readStream.format("cordwood").options(**options).load(str(log.path))
     rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", _ROWS).load()
     with stage.kafka(context, log) as servers:
-        streams = {VARVE: ours, RATE: rate}
+        streams = {CORDWOOD: ours, RATE: rate}
         if servers is not None:
             reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
             streams[KAFKA] = reader.options(**options).load()
@@ -54,7 +54,7 @@ def trigger_rows(context: Context, stage: SparkStage) -> list[Row]:
     title = f"streaming trigger of {_ROWS} rows"
     note = f"median of {triggers} triggers to noop, one behind the other, checkpoint on disk"
     above = [
-        our_ms - rate_ms for our_ms, rate_ms in zip(figures[VARVE], figures[RATE], strict=True)
+        our_ms - rate_ms for our_ms, rate_ms in zip(figures[CORDWOOD], figures[RATE], strict=True)
     ]
     return [
         figure_row(
@@ -70,7 +70,7 @@ def trigger_rows(context: Context, stage: SparkStage) -> list[Row]:
             title=f"{title}, above the rate source's",
             durability="-",
             unit="ms",
-            varve=samples(VARVE, above),
+            cordwood=samples(CORDWOOD, above),
             target=Target(bound=_ABOVE_RATE_MS),
             is_lower_better=True,
             note="rate-micro-batch, which has rows for every trigger, as ours",

@@ -32,7 +32,7 @@ from bench.redis_wire import (
     xread,
 )
 from bench.wire_load import connect
-from varve.quantities import KIB, MIB
+from cordwood.quantities import KIB, MIB
 
 CONNECTIONS: Final = 8
 IN_FLIGHT: Final = 512  # messages on each connection

@@ -19,7 +19,7 @@ from bench.figures import Figures, joined, read_figures
 from bench.machine import Neighbours, describe_machine, load_now
 from bench.measure import Context, Row, RowMaker
 from bench.peers import warm_memory
-from varve.quantities import GIB
+from cordwood.quantities import GIB
 
 RUNS: Final = 3
 _STOP_TIMEOUT_S: Final = 90.0  # for a suite that was asked to end, with all its servers

@@ -22,7 +22,7 @@ from bench.kafka_wire import (
     fetched_records,
     produce_error_position,
 )
-from varve.quantities import KIB, MIB
+from cordwood.quantities import KIB, MIB
 
 HOST: Final = "127.0.0.1"
 _IN_FLIGHT: Final = 5  # what Kafka's clients allow on one connection

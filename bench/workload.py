@@ -10,10 +10,10 @@ from pathlib import Path
 
 from bench.observed_fs import UnsyncedFileSystem
 from bench.peers import PIECE_BYTES
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store, StoreSetup
-from varve.quantities import MIB
-from varve.storage.files import FileSystem, RealFileSystem
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store, StoreSetup
+from cordwood.quantities import MIB
+from cordwood.storage.files import FileSystem, RealFileSystem
 
 TOPIC = "bench"
 OS = {"durability": "os"}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from varve.protocol.api_catalog import API_CATALOG
+from cordwood.protocol.api_catalog import API_CATALOG
 
 UNSERVED = {
     "transactions": (24, 25, 26, 28, 61, 65, 66),

@@ -1,4 +1,4 @@
-"""Set up ``.venv``: the locked packages, varve itself in editable form, and the kernels compiled.
+"""Set up ``.venv``: the locked packages, cordwood in editable form, and compiled kernels.
 
 Called by script/bootstrap with any Python 3.11 or newer; uses nothing but the standard library. A
 step leaves a stamp of what it was made from only after it is finished, so a second run is quick and
@@ -31,7 +31,7 @@ def main() -> int:
             create_venv()
             version = venv_version()
         install_locked(f"{version} {sys.platform} {os.uname().machine}")
-        install_varve()
+        install_cordwood()
         return build_kernels()
 
 
@@ -81,18 +81,18 @@ def install_locked(environment: str) -> None:
             pip("install", "--require-hashes", "--requirement", LOCK)
 
 
-def install_varve() -> None:
+def install_cordwood() -> None:
     sources = [ROOT / "pyproject.toml", ROOT / "setup.py", Path(__file__)]
-    with step("varve", digest(sources, str(ROOT))) as is_due:
+    with step("cordwood", digest(sources, str(ROOT))) as is_due:
         if is_due:
-            say("installing varve in editable form")
+            say("installing cordwood in editable form")
             options = ("--no-deps", "--no-build-isolation", "--editable", ROOT)
-            pip("install", *options, environment={"VARVE_CC": "none"})
+            pip("install", *options, environment={"CORDWOOD_CC": "none"})
 
 
 def build_kernels() -> int:
     status = run_kernel_build()
-    if status == PLAIN_STATUS and os.environ.get("VARVE_CC", "") in ("", "zig"):
+    if status == PLAIN_STATUS and os.environ.get("CORDWOOD_CC", "") in ("", "zig"):
         try:
             install_zig()
         except SystemExit:
@@ -121,7 +121,7 @@ def run_kernel_build() -> int:
 @contextmanager
 def step(name: str, made_from: str) -> Iterator[bool]:
     """Yields whether the step is due; stamps it when the body ends without an error."""
-    stamp = VENV / f"varve-{name}.stamp"
+    stamp = VENV / f"cordwood-{name}.stamp"
     is_due = not stamp.exists() or stamp.read_text() != made_from
     yield is_due
     if is_due:

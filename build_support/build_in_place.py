@@ -72,7 +72,7 @@ def build(names: list[str]) -> set[Path]:
     RECORD.parent.mkdir(exist_ok=True)
     built = set()
     with tempfile.TemporaryDirectory(prefix="kernels-", dir=RECORD.parent) as work:
-        command = KernelBuild(Distribution({"name": "varve", "package_dir": {"": "src"}}))
+        command = KernelBuild(Distribution({"name": "cordwood", "package_dir": {"": "src"}}))
         command.distribution.ext_modules = [
             extension for extension in kernel_extensions() if extension.name in names
         ]

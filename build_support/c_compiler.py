@@ -1,6 +1,6 @@
 """Which C compiler builds the kernels: the system's, else the `ziglang` package, else none.
 
-``VARVE_CC`` overrules the search: ``zig`` for the wheel, ``none`` for no compiler, or a command.
+``CORDWOOD_CC`` overrules the search: ``zig`` for the wheel, ``none`` for no compiler, or a command.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 ZIG_REQUIREMENT = "ziglang>=0.13,<1"
 
 _SYSTEM_COMPILERS = ("cc", "gcc", "clang")
-_PROBE = "#include <Python.h>\nint varve_probe(void) { return PY_MAJOR_VERSION; }\n"
+_PROBE = "#include <Python.h>\nint cordwood_probe(void) { return PY_MAJOR_VERSION; }\n"
 _PROBE_TIMEOUT_S = 300  # the first run of zig builds the C library's stubs
 
 
@@ -57,7 +57,7 @@ def find_compiler() -> Compiler | None:
 
 def zig_could_help() -> bool:
     """True where only the `ziglang` wheel stands between this machine and compiled kernels."""
-    if (os.environ.get("VARVE_CC") or "zig") != "zig":
+    if (os.environ.get("CORDWOOD_CC") or "zig") != "zig":
         return False
     return not is_zig_installed() and find_compiler() is None
 
@@ -72,7 +72,7 @@ def describe_candidates() -> str:
 
 
 def _candidates() -> list[tuple[str, tuple[str, ...]]]:
-    override = os.environ.get("VARVE_CC", "")
+    override = os.environ.get("CORDWOOD_CC", "")
     if override == "none":
         return []
     # Zig tunes for the machine at hand unless told otherwise, and a wheel may travel.
@@ -89,7 +89,7 @@ def _candidates() -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _can_build(compiler: Compiler) -> bool:
-    with tempfile.TemporaryDirectory(prefix="varve-probe-") as directory:
+    with tempfile.TemporaryDirectory(prefix="cordwood-probe-") as directory:
         source, product = Path(directory, "probe.c"), Path(directory, "probe.o")
         library = Path(directory, "probe.so")
         source.write_text(_PROBE)

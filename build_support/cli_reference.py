@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 import typer  # noqa: E402
 
-from varve.cli.app import app  # noqa: E402
+from cordwood.cli.app import app  # noqa: E402
 
 REFERENCE = ROOT / "docs" / "cli.md"
 
@@ -26,8 +26,8 @@ _HEAD = """\
 
 <!-- made by build_support/cli_reference.py from the commands themselves -->
 
-One command, `varve`, works on a data directory and on a running broker alike: `--at ./data` or
-`--at localhost:9092`, or `VARVE_AT` in the environment, else `./data` where that is a directory.
+One command, `cordwood`, works on a data directory and on a running broker alike: `--at ./data` or
+`--at localhost:9092`, or `CORDWOOD_AT` in the environment, else `./data` where that is a directory.
 Several data directories of one store, and several brokers of one cluster, are joined by commas.
 
 People see tables, and colours and progress bars on a terminal; programs give `--json` and get an
@@ -40,10 +40,10 @@ object per line. Data goes to standard output, everything else to standard error
 | 2 | the command line or a setting is wrong |
 | 130, 143 | interrupted, or ended by SIGTERM |
 
-`varve --help` lists the commands, `varve COMMAND --help` tells about one. `--debug`, anywhere on
-the line, shows where an error came from. `varve --install-completion` has the shell (bash, zsh,
-fish) complete commands, options, topics, partitions, groups and configuration keys;
-`varve --show-completion` prints the script instead.
+`cordwood --help` lists the commands, `cordwood COMMAND --help` describes one. `--debug`, anywhere
+on the line, shows where an error came from. `cordwood --install-completion` has the shell (bash,
+zsh, fish) complete commands, options, topics, partitions, groups and configuration keys;
+`cordwood --show-completion` prints the script instead.
 
 """
 _EXAMPLES = re.compile(r"^\s*Examples?:\s*$", re.MULTILINE)
@@ -91,7 +91,7 @@ def is_group(command: Any) -> bool:
 
 
 def anchor(path: tuple[str, ...]) -> str:
-    return "varve-" + "-".join(path)
+    return "cordwood-" + "-".join(path)
 
 
 def summary(command: Any) -> str:
@@ -101,7 +101,7 @@ def summary(command: Any) -> str:
 
 def section(path: tuple[str, ...], command: Any) -> str:
     text, examples = split_help(command)
-    lines = [f"## varve {' '.join(path)}", "", text, "", "```", usage(path, command), "```", ""]
+    lines = [f"## cordwood {' '.join(path)}", "", text, "", "```", usage(path, command), "```", ""]
     arguments = [p for p in command.params if is_argument(p) and not p.hidden]
     options = [p for p in command.params if not is_argument(p) and not p.hidden]
     if arguments:
@@ -137,7 +137,7 @@ def paragraphs(text: str) -> str:
 
 
 def usage(path: tuple[str, ...], command: Any) -> str:
-    words = ["varve", *path]
+    words = ["cordwood", *path]
     if any(not is_argument(p) for p in command.params):
         words.append("[OPTIONS]")
     for parameter in command.params:

@@ -16,12 +16,12 @@ sys.path.insert(0, str(ROOT / "src"))
 from api_table import api_table, unserved_table  # noqa: E402
 from client_table import client_table  # noqa: E402
 
-from varve.broker.broker_config import BROKER_KEYS, BrokerConfig  # noqa: E402
-from varve.broker.store_config import STORE_KEYS, StoreConfig  # noqa: E402
-from varve.broker.topic_defaults import TOPIC_DEFAULTS  # noqa: E402
-from varve.log.config_key import ConfigKey, ConfigKind  # noqa: E402
-from varve.log.topic_config import CONFIG_KEYS, TopicConfig  # noqa: E402
-from varve.quantities import INT32_MAX, INT64_MAX  # noqa: E402
+from cordwood.broker.broker_config import BROKER_KEYS, BrokerConfig  # noqa: E402
+from cordwood.broker.store_config import STORE_KEYS, StoreConfig  # noqa: E402
+from cordwood.broker.topic_defaults import TOPIC_DEFAULTS  # noqa: E402
+from cordwood.log.config_key import ConfigKey, ConfigKind  # noqa: E402
+from cordwood.log.topic_config import CONFIG_KEYS, TopicConfig  # noqa: E402
+from cordwood.quantities import INT32_MAX, INT64_MAX  # noqa: E402
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 BROKER = ROOT / "docs" / "broker.md"
@@ -78,7 +78,7 @@ def key_table(keys: Iterable[ConfigKey]) -> str:
 
 
 def row(key: ConfigKey) -> str:
-    name = f"`{key.name}`" + (" (ours)" if key.since_varve else "")
+    name = f"`{key.name}`" + (" (ours)" if key.since_cordwood else "")
     default = f"`{key.default_text}`{in_units(key)}" if key.default_text else "empty"
     accepts = key.rule.removeprefix("must be ").replace("|", "\\|")
     accepts = accepts.replace(str(INT32_MAX), "2^31-1")
@@ -104,9 +104,9 @@ def topic_default_table() -> str:
 
 def metrics_table() -> str:
     """Every metric a broker can have: an empty one has them all, without samples."""
-    from varve.broker.metrics import BrokerMetrics
-    from varve.broker.observed_broker import ObservedBroker
-    from varve.broker.request_metrics import RequestMetrics
+    from cordwood.broker.metrics import BrokerMetrics
+    from cordwood.broker.observed_broker import ObservedBroker
+    from cordwood.broker.request_metrics import RequestMetrics
 
     with tempfile.TemporaryDirectory() as directory:
         store = StoreConfig(log_dirs=(directory,)).open(TopicConfig())

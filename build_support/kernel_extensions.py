@@ -1,7 +1,7 @@
 """The kernels as extension modules: Cython to C, C to a shared object beside the source.
 
-The list of kernels is ``[tool.varve] kernels`` in pyproject.toml. Each is ordinary Python that also
-runs uncompiled, so a machine that cannot compile still gets a working package, with a warning.
+The list of kernels is ``[tool.cordwood] kernels`` in pyproject.toml. Each is ordinary Python that
+also runs uncompiled, so a machine that cannot compile still gets a working package, with a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DIRECTIVES = {
 
 def kernel_names() -> list[str]:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    names: list[str] = settings["tool"]["varve"]["kernels"]
+    names: list[str] = settings["tool"]["cordwood"]["kernels"]
     return names
 
 
@@ -90,4 +90,4 @@ class KernelBuild(build_ext):
         for extension in self.extensions:  # left by an earlier build, it would hide the source
             Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
         self.extensions = []
-        warnings.warn(f"varve's kernels stay plain Python, slow: {reason}", stacklevel=2)
+        warnings.warn(f"cordwood's kernels stay plain Python, slow: {reason}", stacklevel=2)

@@ -17,8 +17,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NoReturn
 
-import varve
+import cordwood
 from demo.broker_process import BrokerFailedError, BrokerProcess
+from demo.cordwood_command import CommandFailedError
 from demo.demo_plan import ACCOUNTS, PAYMENTS, QUICK, DemoFiles, DemoPlan
 from demo.next_steps import next_steps
 from demo.payment_events import PaymentStream
@@ -37,14 +38,13 @@ from demo.stages.producing import produce
 from demo.stages.querying import query
 from demo.stages.serving import serve
 from demo.store_watch import StoreWatch
-from demo.varve_command import CommandFailedError
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 INTERRUPTED: Final = 130
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 STAGES: Final[tuple[tuple[str, str, Callable[[Scene], None]], ...]] = (
-    ("Broker", "varve serve, a process of its own, on a fresh directory", serve),
+    ("Broker", "cordwood serve, a process of its own, on a fresh directory", serve),
     ("Produce", "six hours of card payments, by librdkafka with acks=all", produce),
     ("Consumer group", "two ordinary Kafka consumers share four partitions", read_as_group),
     ("Spark stream", "Structured Streaming totals what each merchant earns", follow),
@@ -59,7 +59,9 @@ def run(plan: DemoPlan, files: DemoFiles, *, with_spark: bool) -> int:
     """All stages; whatever happens, nothing that was started is left running."""
     recording = Recording()
     screen = Screen(recording, sys.stdout)
-    screen.headline(f"varve {varve.__version__}: a demonstration, in {_shown(files.directory)}")
+    screen.headline(
+        f"cordwood {cordwood.__version__}: a demonstration, in {_shown(files.directory)}"
+    )
     with ExitStack() as open_things:
         scene = Scene(
             plan=plan,

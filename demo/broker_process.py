@@ -1,4 +1,4 @@
-"""A broker as a process of its own: `varve serve`, started, stopped and killed."""
+"""A broker as a process of its own: `cordwood serve`, started, stopped and killed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class BrokerProcess:
 
     def command(self) -> list[str]:
         """What is run, but for the Python in front."""
-        return ["varve", "serve", "--dir", str(self.store), "--port", str(self.port)]
+        return ["cordwood", "serve", "--dir", str(self.store), "--port", str(self.port)]
 
     def start(self) -> BrokerStart:
         """Start, and return once clients are answered."""
@@ -71,7 +71,7 @@ class BrokerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                cwd=self.log.parent,  # not where a varve.toml of the user's may be
+                cwd=self.log.parent,  # not where a cordwood.toml of the user's may be
                 env=_environment(),
                 start_new_session=True,
             )
@@ -146,5 +146,5 @@ def _environment() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("VARVE_") or name in {"VARVE_CC", "VARVE_PYTHON"}
+        if not name.startswith("CORDWOOD_") or name in {"CORDWOOD_CC", "CORDWOOD_PYTHON"}
     }

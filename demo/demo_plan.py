@@ -80,4 +80,4 @@ class DemoFiles:
     @property
     def mark(self) -> Path:
         """Says that the directory is a run's, and may be replaced by the next one."""
-        return self.directory / ".varve-demo"
+        return self.directory / ".cordwood-demo"

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import varve
-from varve.errors import CorruptSegmentError, DirectoryLockedError, OffsetOutOfRangeError
+import cordwood
+from cordwood.errors import CorruptSegmentError, DirectoryLockedError, OffsetOutOfRangeError
 
 NINE_O_CLOCK = datetime.now(UTC).replace(hour=9, minute=0, second=0, microsecond=0) - timedelta(2)
 WRITER_THREADS = 4
@@ -54,7 +54,7 @@ class Report:
 # --- one process ------------------------------------------------------------------------------
 
 
-def append_and_roll(store: varve.Store, report: Report) -> None:
+def append_and_roll(store: cordwood.Store, report: Report) -> None:
     report.title("1  Append, and let segments roll")
     orders = store.create_topic("orders", config={"segment.records": 250})
     report.say('create_topic("orders", config={"segment.records": 250})')
@@ -79,8 +79,8 @@ def append_and_roll(store: varve.Store, report: Report) -> None:
     report.check("segments were sealed by record count", len(log.segments()) > 3)
 
 
-def order_event(number: int) -> varve.Record:
-    return varve.Record(
+def order_event(number: int) -> cordwood.Record:
+    return cordwood.Record(
         value=b"paid %d" % number,
         key=b"order:%d" % (number % 50),
         timestamp_ms=at_minute(number),
@@ -91,11 +91,11 @@ def at_minute(minute: int) -> int:
     return int((NINE_O_CLOCK + timedelta(minutes=minute)).timestamp() * 1000)
 
 
-def offsets(log: varve.LogReader) -> list[int | None]:
+def offsets(log: cordwood.LogReader) -> list[int | None]:
     return [record.offset for record in log.read()]
 
 
-def segments_table(log: varve.LogReader, report: Report) -> None:
+def segments_table(log: cordwood.LogReader, report: Report) -> None:
     report.say(f"{'file':<26} {'offsets':>14} {'bytes':>8}  state")
     for segment in log.segments():
         span = f"[{segment.base_offset}, {segment.next_offset})"
@@ -103,7 +103,7 @@ def segments_table(log: varve.LogReader, report: Report) -> None:
         report.say(f"{name:<26} {span:>14} {segment.size_bytes:>8}  {segment.state}")
 
 
-def read_back(store: varve.Store, report: Report) -> None:
+def read_back(store: cordwood.Store, report: Report) -> None:
     report.title("2  Read by offset, by time, by key")
     log = store.topic("orders").partition(0)
 
@@ -138,7 +138,7 @@ def read_back(store: varve.Store, report: Report) -> None:
         report.check("reading past the end is refused", False)
 
 
-def follow(store: varve.Store, report: Report) -> None:
+def follow(store: cordwood.Store, report: Report) -> None:
     report.title("3  Follow the end while another thread appends")
     clicks = store.create_topic("clicks")
     log = clicks.partition(0)
@@ -160,7 +160,7 @@ def follow(store: varve.Store, report: Report) -> None:
     report.check("it saw every record once, in order", seen == [b"click %d" % n for n in range(20)])
 
 
-def scan(store: varve.Store, report: Report) -> None:
+def scan(store: cordwood.Store, report: Report) -> None:
     report.title("4  Scan to Arrow")
     log = store.topic("orders").partition(0)
     batches = list(log.scan(columns=["offset", "key", "value"]))
@@ -170,7 +170,7 @@ def scan(store: varve.Store, report: Report) -> None:
     report.check("as many rows as records", rows == 1000)
 
 
-def commit(store: varve.Store, report: Report) -> None:
+def commit(store: cordwood.Store, report: Report) -> None:
     report.title("5  A consumer group commits how far it came")
     billing = store.group("billing")
     billing.commit({("orders", 0): 400})
@@ -183,11 +183,11 @@ def commit(store: varve.Store, report: Report) -> None:
 def read_only(directory: Path, report: Report) -> None:
     report.title("6  One writer, any number of readers")
     try:
-        varve.open(directory)
+        cordwood.open(directory)
     except DirectoryLockedError as error:
         report.say("a second writer is refused; the message names the owner:")
         report.say(f"  in use by {error.owner}")
-    with varve.open(directory, read_only=True) as reader:
+    with cordwood.open(directory, read_only=True) as reader:
         log = reader.topic("orders").partition(0)
         report.check("a reader beside the writer sees it all", len(offsets(log)) == 1000)
 
@@ -197,7 +197,7 @@ def read_only(directory: Path, report: Report) -> None:
 
 def write_until_killed(directory: Path) -> None:
     """Append from several threads; tell the parent each offset once it is acknowledged."""
-    store = varve.open(directory)
+    store = cordwood.open(directory)
     topic = store.create_topic(WRITER_TOPIC, config={"durability": "disk", "segment.records": 500})
 
     def run(thread: int) -> None:
@@ -223,7 +223,7 @@ def kill_a_writer(directory: Path, report: Report) -> None:
     report.check("the child died by the signal", status == -signal.SIGKILL)
     report.check("it had acknowledged something", len(acknowledged) > 0)
 
-    with varve.open(directory) as store:
+    with cordwood.open(directory) as store:
         log = store.topic(WRITER_TOPIC).partition(0)
         found = [(record.offset, record.value) for record in log.read()]
         there = dict(found)
@@ -262,14 +262,14 @@ def acknowledged_before_the_kill(directory: Path) -> tuple[dict[int, str], int]:
 
 def flip_a_byte(directory: Path, report: Report) -> None:
     report.title("8  Flip one byte on the disk")
-    with varve.open(directory) as store:
+    with cordwood.open(directory) as store:
         segment = store.topic("orders").partition(0).segments()[1]
     path = Path(segment.path)
     position = segment.size_bytes // 4
     flip(path, position)
     report.say(f"byte {position} of {path.name} is not what it was")
 
-    with varve.open(directory) as store:
+    with cordwood.open(directory) as store:
         log = store.topic("orders").partition(0)
         readable: list[int | None] = []
         damage: CorruptSegmentError | None = None
@@ -292,7 +292,7 @@ def flip_a_byte(directory: Path, report: Report) -> None:
         report.check("the file was not touched", path.stat().st_size == segment.size_bytes)
 
     flip(path, position)
-    with varve.open(directory, read_only=True) as reader:
+    with cordwood.open(directory, read_only=True) as reader:
         log_again = reader.topic("orders").partition(0)
         report.check("flipped back, all is well again", len(offsets(log_again)) == 1000)
 
@@ -311,9 +311,9 @@ def flip(path: Path, position: int) -> None:
 def run(directory: Path) -> int:
     report = Report()
     started = time.monotonic()
-    print(f"varve {varve.__version__}: a segmented commit log in your own process")
-    with varve.open(directory) as store:
-        steps: list[Callable[[varve.Store, Report], None]] = [
+    print(f"cordwood {cordwood.__version__}: a segmented commit log in your own process")
+    with cordwood.open(directory) as store:
+        steps: list[Callable[[cordwood.Store, Report], None]] = [
             append_and_roll,
             read_back,
             follow,
@@ -345,7 +345,7 @@ def main() -> int:
         status = run(arguments.keep)
         print(f"The files are in {arguments.keep}.")
         return status
-    with tempfile.TemporaryDirectory(prefix="varve-demo-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="cordwood-demo-") as temporary:
         return run(Path(temporary))
 
 

@@ -23,37 +23,37 @@ class NextStep:
 
 def next_steps(scene: Scene, root: Path) -> list[NextStep]:
     """Paths are relative to where the user is."""
-    varve = _typed(Path(sys.executable).parent / "varve")
+    cordwood = _typed(Path(sys.executable).parent / "cordwood")
     store = _typed(scene.files.store)
     accounts = [key for key, value in scene.tally.accounts.items() if value is not None]
     account = accounts[0].decode() if accounts else "a-000000"
     steps = [
         NextStep(
-            command=f"{varve} topics list --at {store}",
+            command=f"{cordwood} topics list --at {store}",
             shows="the topics, and what was set for them",
         ),
         NextStep(
-            command=f"{varve} segments {PAYMENTS} --at {store}",
+            command=f"{cordwood} segments {PAYMENTS} --at {store}",
             shows="the segments, where each is and why it will go",
         ),
         NextStep(
-            command=f"{varve} consume {PAYMENTS} --at {store} --from -10m -n 5",
+            command=f"{cordwood} consume {PAYMENTS} --at {store} --from -10m -n 5",
             shows="the first events of the last ten minutes",
         ),
         NextStep(
-            command=f"{varve} find {ACCOUNTS} {account} --at {store}",
+            command=f"{cordwood} find {ACCOUNTS} {account} --at {store}",
             shows="the newest value of an account, by its key",
         ),
         NextStep(
-            command=f"{varve} groups describe {GROUP} --at {store}",
+            command=f"{cordwood} groups describe {GROUP} --at {store}",
             shows="how far the consumer group came",
         ),
         NextStep(
-            command=f"{varve} verify --at {store}",
+            command=f"{cordwood} verify --at {store}",
             shows="whether every checksum, record and index is sound",
         ),
         NextStep(
-            command=f"{varve} serve --dir {store}",
+            command=f"{cordwood} serve --dir {store}",
             shows="a broker on port 9092, for Kafka clients of yours",
             goes_on=True,
         ),

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-import varve
+import cordwood
 from demo.next_steps import NextStep
 from demo.recording import ACTIVE, ARCHIVED, COMPACTED, DELETED, SEALED, Recording
 from demo.run_charts import TimeAxis, progress_chart, rates, segments_chart, throughput_chart
@@ -89,8 +89,8 @@ def render_report(recording: Recording, steps: Sequence[NextStep]) -> str:
     parts = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>Varve: a demonstration</title><style>{_STYLE}</style></head><body><main>",
-        f"<h1>Varve: {held} of {len(recording.checks)} promises held</h1>",
+        f"<title>Cordwood: a demonstration</title><style>{_STYLE}</style></head><body><main>",
+        f"<h1>Cordwood: {held} of {len(recording.checks)} promises held</h1>",
         f"<p>{escape(_circumstances(recording))}</p>",
         _numbers(recording),
         _section(
@@ -123,7 +123,7 @@ def _circumstances(recording: Recording) -> str:
     cores = os.cpu_count() or 1
     python = platform.python_version()
     return (
-        f"Version {varve.__version__}, {now}, Python {python} on {platform.system()}, "
+        f"Version {cordwood.__version__}, {now}, Python {python} on {platform.system()}, "
         f"{cores} cores for the broker"
         f"{', its clients and Spark' if recording.streamed else ' and its clients'}."
     )

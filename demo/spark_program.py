@@ -71,10 +71,10 @@ class SparkProgram:
         spark.stop()
 
     def _session(self) -> SparkSession:
-        import varve.spark
+        import cordwood.spark
 
-        return varve.spark.session(
-            "varve demo",
+        return cordwood.spark.session(
+            "cordwood demo",
             master="local[2]",
             config={
                 "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
@@ -91,7 +91,7 @@ class SparkProgram:
         )
 
     def _events(self, reader: Any) -> DataFrame:
-        source = reader.format("varve").option("subscribe", self._topic)
+        source = reader.format("cordwood").option("subscribe", self._topic)
         events: DataFrame = source.option("columns", "value").load(self._store)
         return events
 

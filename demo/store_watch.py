@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import varve
+import cordwood
+from cordwood.errors import CordwoodError
 from demo.recording import ACTIVE, ARCHIVED, COMPACTED, SEALED, Recording, SegmentKey
-from varve.errors import VarveError
 
 _INTERVAL_S: Final = 0.2
 _LOOKS_PER_LISTING: Final = 2  # opening the store costs more than counting
@@ -45,7 +45,7 @@ class StoreWatch:
         self._recording.count()
         try:
             self._recording.see_segments(self._seen())
-        except (VarveError, OSError):
+        except (CordwoodError, OSError):
             return  # files are being put in place or taken away this moment: the next look tells
 
     def _run(self) -> None:
@@ -60,7 +60,7 @@ class StoreWatch:
     def _seen(self) -> dict[SegmentKey, tuple[str, int, int]]:
         """Opened anew each time, so that what compaction replaced is seen."""
         seen: dict[SegmentKey, tuple[str, int, int]] = {}
-        with varve.open(self._store, read_only=True) as store:
+        with cordwood.open(self._store, read_only=True) as store:
             for name in self._topics:
                 for log in store.topic(name).partitions:
                     cleaned = self._cleaned.get((name, log.partition), 0)

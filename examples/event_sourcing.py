@@ -15,8 +15,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import varve
-from varve.errors import UnexpectedOffsetError
+import cordwood
+from cordwood.errors import UnexpectedOffsetError
 
 
 class InsufficientFundsError(Exception):
@@ -30,7 +30,7 @@ class Balances:
     next_offset: int = 0
     by_account: Counter[str] = field(default_factory=Counter)
 
-    def catch_up(self, log: varve.LogReader) -> None:
+    def catch_up(self, log: cordwood.LogReader) -> None:
         for record in log.read(self.next_offset):
             assert record.value is not None
             assert record.offset is not None
@@ -42,7 +42,7 @@ class Balances:
 class Bank:
     """Decides on commands by the view, and records what happened in the log."""
 
-    def __init__(self, topic: varve.Topic[varve.PartitionLog]) -> None:
+    def __init__(self, topic: cordwood.Topic[cordwood.PartitionLog]) -> None:
         self._topic = topic
         self._log = topic.partition(0)
         self.balances = Balances()
@@ -75,7 +75,7 @@ def _event(account: str, amount: int) -> bytes:
 
 
 def main(directory: Path) -> dict[str, int]:
-    with varve.open(directory) as store:
+    with cordwood.open(directory) as store:
         # Events are kept for ever: a view can always be built anew from all of them.
         topic = store.create_topic("accounts", config={"retention.ms": -1})
         bank = Bank(topic)
@@ -90,7 +90,7 @@ def main(directory: Path) -> dict[str, int]:
         live = dict(bank.balances.by_account)
 
     # The view was in memory only and is gone. The log is not.
-    with varve.open(directory) as store:
+    with cordwood.open(directory) as store:
         rebuilt = Balances()
         rebuilt.catch_up(store.topic("accounts").partition(0))
     assert dict(rebuilt.by_account) == live

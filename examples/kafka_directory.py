@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-import varve
-from varve.errors import VarveError
+import cordwood
+from cordwood.errors import CordwoodError
 
 SAMPLE = Path(__file__).resolve().parents[1] / "tests" / "golden" / "kafka-4.3" / "data"
 
 
-def show_partitions(store: varve.ReadOnlyStore) -> None:
+def show_partitions(store: cordwood.ReadOnlyStore) -> None:
     print(f"{'partition':<20}{'offsets':>12}{'segments':>10}{'bytes':>12}")
     for name in store.topics():
         for number, log in enumerate(store.topic(name).partitions):
@@ -29,13 +29,13 @@ def show_partitions(store: varve.ReadOnlyStore) -> None:
             print(f"{f'{name}-{number}':<20}{offsets:>12}{counts}")
 
 
-def show_groups(store: varve.ReadOnlyStore) -> None:
+def show_groups(store: cordwood.ReadOnlyStore) -> None:
     for name in store.groups():
         places = sorted(store.group(name).committed().items())
         print(f"group {name}:", ", ".join(f"{topic}-{n} at {at}" for (topic, n), at in places))
 
 
-def show_records(store: varve.ReadOnlyStore, name: str, count: int = 3) -> None:
+def show_records(store: cordwood.ReadOnlyStore, name: str, count: int = 3) -> None:
     logs = store.topic(name).partitions
     batches = [batch for log in logs for batch in log.scan(isolation="read_committed")]
     if not batches:
@@ -48,7 +48,7 @@ def show_records(store: varve.ReadOnlyStore, name: str, count: int = 3) -> None:
 
 
 def main(directory: Path, topic: str | None) -> None:
-    with varve.open(directory, read_only=True) as store:
+    with cordwood.open(directory, read_only=True) as store:
         show_partitions(store)
         show_groups(store)
         if topic is not None:
@@ -59,5 +59,5 @@ if __name__ == "__main__":
     given = sys.argv[1:] or [str(SAMPLE), "plain"]
     try:
         main(Path(given[0]), given[1] if len(given) > 1 else None)
-    except VarveError as error:
+    except CordwoodError as error:
         sys.exit(f"kafka_directory: {error}")

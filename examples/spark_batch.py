@@ -16,8 +16,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-import varve
-import varve.spark
+import cordwood
+import cordwood.spark
 
 MERCHANTS = ("bakery", "florist", "garage")
 MIDNIGHT_MS = 1_767_225_600_000  # 2026-01-01, UTC
@@ -27,7 +27,7 @@ HOUR_MS = 3_600_000
 def write_a_day(directory: Path) -> None:
     """One payment each minute. Old segments go by their age: here they are to stay."""
     config = {"segment.records": 40, "retention.ms": -1, "key.index": "true"}
-    with varve.open(directory) as store:
+    with cordwood.open(directory) as store:
         topic = store.create_topic("payments", partitions=3, config=config)
         for minute in range(24 * 60):
             payment = {"merchant": MERCHANTS[minute % 3], "cents": 100 + minute % 7}
@@ -43,7 +43,7 @@ def write_a_day(directory: Path) -> None:
 
 def payments(spark: SparkSession, directory: Path, **options: object) -> DataFrame:
     """Rows have the columns of Spark's Kafka source; the value is JSON of ours."""
-    reader = spark.read.format("varve").option("subscribe", "payments")
+    reader = spark.read.format("cordwood").option("subscribe", "payments")
     for name, value in options.items():
         reader = reader.option(name, str(value))
     rows = reader.load(str(directory))
@@ -53,7 +53,7 @@ def payments(spark: SparkSession, directory: Path, **options: object) -> DataFra
 
 def main(directory: Path) -> None:
     write_a_day(directory)
-    spark = varve.spark.session("payments", master="local[2]")
+    spark = cordwood.spark.session("payments", master="local[2]")
     try:
         totals = payments(spark, directory).groupBy("event.merchant").agg(sql.sum("event.cents"))
         print("all day:", dict(sorted(map(tuple, totals.collect()))))

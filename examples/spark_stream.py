@@ -17,12 +17,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-import varve
-import varve.spark
+import cordwood
+import cordwood.spark
 
 
 def pay(directory: Path, *payments: tuple[str, int]) -> None:
-    with varve.open(directory) as store:
+    with cordwood.open(directory) as store:
         for merchant, cents in payments:
             event = json.dumps({"merchant": merchant, "cents": cents})
             store.topic("payments").append(event.encode(), key=merchant.encode())
@@ -42,10 +42,10 @@ def totals(payments: DataFrame) -> DataFrame:
 def run_until_caught_up(spark: SparkSession, directory: Path) -> None:
     def append_changes(changed: DataFrame, number: int) -> None:
         """A batch that Spark repeats after a crash is known by its number, and written once."""
-        sink = changed.write.format("varve").mode("append").option("topic", "totals")
+        sink = changed.write.format("cordwood").mode("append").option("topic", "totals")
         sink.option("applicationId", "totals").option("batchNumber", number).save(str(directory))
 
-    source = spark.readStream.format("varve").option("subscribe", "payments")
+    source = spark.readStream.format("cordwood").option("subscribe", "payments")
     rows = source.option("startingOffsets", "earliest").load(str(directory))
     # Spark lets a Python sink only append. Totals change, and so go through foreachBatch.
     query = totals(rows).writeStream.outputMode("update").foreachBatch(append_changes)
@@ -55,18 +55,18 @@ def run_until_caught_up(spark: SparkSession, directory: Path) -> None:
 
 def show(directory: Path) -> None:
     """The newest record of each key is the table; compaction takes away the others."""
-    with varve.open(directory, read_only=True) as store:
+    with cordwood.open(directory, read_only=True) as store:
         records = store.topic("totals").partition(0).read()
         current = {(record.key or b"").decode(): int(record.value or 0) for record in records}
     print(dict(sorted(current.items())))
 
 
 def main(directory: Path) -> None:
-    with varve.open(directory) as store:
+    with cordwood.open(directory) as store:
         store.create_topic("payments", partitions=2)
         store.create_topic("totals", config={"cleanup.policy": "compact"})
     config = {"spark.sql.shuffle.partitions": 2}
-    spark = varve.spark.session("totals", master="local[2]", config=config)
+    spark = cordwood.spark.session("totals", master="local[2]", config=config)
     try:
         pay(directory, ("bakery", 250), ("florist", 1500), ("bakery", 100))
         run_until_caught_up(spark, directory)

@@ -2,8 +2,9 @@
 
     pytest examples/test_payments.py
 
-`varve_broker` comes with `pip install 'varve[broker]'`; there is nothing to configure and nothing
-to clean up. The code under test is an ordinary client, here confluent-kafka, and knows no Varve.
+`cordwood_broker` comes with `pip install 'cordwood[broker]'`; there is nothing to configure and
+nothing to clean up. The code under test is an ordinary client, here confluent-kafka; it knows no
+Cordwood.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
-import varve
+import cordwood
 
 # --- the application ---------------------------------------------------------------------------
 
@@ -53,26 +54,28 @@ def settle(bootstrap_servers: str, expected: int) -> Counter[str]:
 # --- its tests -----------------------------------------------------------------------------------
 
 
-@pytest.mark.varve_broker(topics={"payments": 3})
-def test_payments_of_a_merchant_stay_in_order(varve_broker: varve.Broker) -> None:
+@pytest.mark.cordwood_broker(topics={"payments": 3})
+def test_payments_of_a_merchant_stay_in_order(cordwood_broker: cordwood.Broker) -> None:
     payments = [("bakery", 250), ("bakery", 320), ("florist", 1500), ("bakery", 120)]
 
-    publish_payments(varve_broker.bootstrap_servers, payments)
+    publish_payments(cordwood_broker.bootstrap_servers, payments)
 
-    stored = [r for log in varve_broker.store.topic("payments").partitions for r in log.read()]
+    stored = [r for log in cordwood_broker.store.topic("payments").partitions for r in log.read()]
     cents = [json.loads(r.value or b"{}")["cents"] for r in stored if r.key == b"bakery"]
     assert cents == [250, 320, 120]
 
 
-@pytest.mark.varve_broker(topics={"payments": 3})
-def test_a_payment_is_settled_once_although_the_broker_crashes(varve_broker: varve.Broker) -> None:
-    publish_payments(varve_broker.bootstrap_servers, [("bakery", 250), ("florist", 1500)])
-    first = settle(varve_broker.bootstrap_servers, expected=2)
+@pytest.mark.cordwood_broker(topics={"payments": 3})
+def test_a_payment_is_settled_once_although_the_broker_crashes(
+    cordwood_broker: cordwood.Broker,
+) -> None:
+    publish_payments(cordwood_broker.bootstrap_servers, [("bakery", 250), ("florist", 1500)])
+    first = settle(cordwood_broker.bootstrap_servers, expected=2)
 
-    varve_broker.kill()
-    varve_broker.start()
-    publish_payments(varve_broker.bootstrap_servers, [("bakery", 100)])
-    second = settle(varve_broker.bootstrap_servers, expected=1)
+    cordwood_broker.kill()
+    cordwood_broker.start()
+    publish_payments(cordwood_broker.bootstrap_servers, [("bakery", 100)])
+    second = settle(cordwood_broker.bootstrap_servers, expected=1)
 
     assert first == {"bakery": 250, "florist": 1500}
     assert second == {"bakery": 100}

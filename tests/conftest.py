@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, settings
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 KERNELS: tuple[str, ...] = tuple(
-    tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["varve"]["kernels"]
+    tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cordwood"]["kernels"]
 )
 
 # On a shared two-core machine a slow example says nothing about the code, so there is no deadline.

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-import varve
+import cordwood
 from demo.demo_plan import PAYMENTS
 from demo.quantities_shown import shown_bytes, shown_s
 from demo.recording import ARCHIVED
 from demo.scene import Scene
 
 if TYPE_CHECKING:
-    from varve.log.partition_log import PartitionLog
-    from varve.log.topic import Topic
+    from cordwood.log.partition_log import PartitionLog
+    from cordwood.log.topic import Topic
 
 _READ_TIMEOUT_S: Final = 60.0
 
@@ -22,7 +22,7 @@ def archive(scene: Scene) -> None:
     took_s = scene.broker.stop()
     scene.screen.say(f"the broker stops in order, in {shown_s(took_s)}; we open its directory")
     url = scene.files.archive.absolute().as_uri()
-    with varve.open(scene.files.store) as store:
+    with cordwood.open(scene.files.store) as store:
         local_bytes = sum(log.size_bytes for log in store.topic(PAYMENTS).partitions)
         topic = store.alter_topic(
             PAYMENTS,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import varve
+import cordwood
+from demo.cordwood_command import run_cordwood
 from demo.demo_plan import ACCOUNTS
 from demo.quantities_shown import shown_bytes, shown_s
 from demo.scene import Scene
-from demo.varve_command import run_varve
 
 _Place = tuple[int, int]  # partition, offset
 _Size = tuple[int, int, int]  # records, segments, bytes
@@ -22,8 +22,8 @@ def compact(scene: Scene) -> None:
     newest, before = _looked_at(scene)
 
     command = ("compact", ACCOUNTS, "--at", scene.broker.address)
-    scene.screen.command(f"varve {' '.join(command)}")
-    results = run_varve(*command)
+    scene.screen.command(f"cordwood {' '.join(command)}")
+    results = run_cordwood(*command)
     took_s = sum(float(found["seconds"]) for found in results)
 
     kept, after = _looked_at(scene)
@@ -64,7 +64,7 @@ def _looked_at(scene: Scene) -> tuple[dict[bytes, tuple[_Place, bytes | None]], 
     """From the files, beside the broker: the newest record of each key, and how much there is."""
     newest: dict[bytes, tuple[_Place, bytes | None]] = {}
     records = 0
-    with varve.open(scene.files.store, read_only=True) as reader:
+    with cordwood.open(scene.files.store, read_only=True) as reader:
         logs = reader.topic(ACCOUNTS).partitions
         for log in logs:
             for record in log.read():

@@ -42,7 +42,7 @@ def _wait_until_ready(scene: Scene, spark: SparkProcess) -> None:
     ready = spark.answer("ready", 0.0)
     scene.screen.say(
         f"Spark {ready['version']} was ready {shown_s(ready['seconds'])} after we started it "
-        'behind our back; format("varve") reads the directory, not the broker'
+        'behind our back; format("cordwood") reads the directory, not the broker'
     )
 
 

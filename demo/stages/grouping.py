@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import varve
+import cordwood
 from demo.demo_plan import GROUP, PAYMENTS
 from demo.group_member import GroupMember, SeenOffsets
 from demo.scene import Scene
@@ -31,7 +31,7 @@ def read_as_group(scene: Scene) -> None:
 
 def _read(scene: Scene, first: GroupMember, second: GroupMember, seen: SeenOffsets) -> None:
     screen, everything = scene.screen, set(range(scene.plan.payment_partitions))
-    with varve.open(scene.files.store, read_only=True) as reader:
+    with cordwood.open(scene.files.store, read_only=True) as reader:
         logs = reader.topic(PAYMENTS).partitions
 
         def lag() -> int:
@@ -76,7 +76,7 @@ def _read(scene: Scene, first: GroupMember, second: GroupMember, seen: SeenOffse
 def _check_progress(
     scene: Scene, members: tuple[GroupMember, GroupMember], seen: SeenOffsets
 ) -> None:
-    with varve.open(scene.files.store, read_only=True) as reader:
+    with cordwood.open(scene.files.store, read_only=True) as reader:
         group = reader.group(GROUP)
         committed = {
             partition: group.committed(PAYMENTS, partition)

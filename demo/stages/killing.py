@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-import varve
+import cordwood
+from demo.cordwood_command import run_cordwood
 from demo.demo_plan import PAYMENTS
 from demo.quantities_shown import shown_s
 from demo.scene import Scene
-from demo.varve_command import run_varve
 
 _SETTLE_S: Final = 0.3
 
@@ -102,7 +102,7 @@ def _check_all(scene: Scene, first_event: int, starts: dict[int, int], outcome: 
     produced = producer.produced - first_event
     count = 0
     order: dict[int, list[int]] = {}
-    with varve.open(scene.files.store, read_only=True) as reader:
+    with cordwood.open(scene.files.store, read_only=True) as reader:
         for log in reader.topic(PAYMENTS).partitions:
             numbers = [_number(record) for record in log.read(starts[log.partition])]
             order[log.partition] = numbers
@@ -121,8 +121,8 @@ def _check_all(scene: Scene, first_event: int, starts: dict[int, int], outcome: 
 
 def _verify(scene: Scene) -> None:
     command = ("verify", "--at", scene.broker.address)
-    scene.screen.command(f"varve {' '.join(command)}")
-    summary = run_varve(*command)[-1]
+    scene.screen.command(f"cordwood {' '.join(command)}")
+    summary = run_cordwood(*command)[-1]
     scene.screen.check(
         f"every checksum, record and index on the local disk is sound: "
         f"{summary['segments']} segments, {summary['records']:,} records",
@@ -131,14 +131,14 @@ def _verify(scene: Scene) -> None:
 
 
 def _ends(scene: Scene) -> dict[int, int]:
-    with varve.open(scene.files.store, read_only=True) as reader:
+    with cordwood.open(scene.files.store, read_only=True) as reader:
         return {log.partition: log.high_watermark for log in reader.topic(PAYMENTS).partitions}
 
 
 def _events_on_disk(scene: Scene, starts: dict[int, int]) -> Placed:
     """Read from the files, with no broker: the events from `starts` on."""
     found: Placed = {}
-    with varve.open(scene.files.store, read_only=True) as reader:
+    with cordwood.open(scene.files.store, read_only=True) as reader:
         for log in reader.topic(PAYMENTS).partitions:
             for record in log.read(starts[log.partition]):
                 assert record.offset is not None
@@ -146,6 +146,6 @@ def _events_on_disk(scene: Scene, starts: dict[int, int]) -> Placed:
     return found
 
 
-def _number(record: varve.Record) -> int:
+def _number(record: cordwood.Record) -> int:
     number: int = json.loads(record.value or b"")["event"]
     return number

@@ -7,7 +7,7 @@ import time
 from itertools import pairwise
 from typing import Final
 
-import varve
+import cordwood
 from demo.demo_plan import PAYMENTS
 from demo.recording import ACTIVE
 from demo.scene import Scene
@@ -63,7 +63,7 @@ def _active(scene: Scene) -> int:
 def _find_by_time(scene: Scene) -> None:
     """Beside the broker, from its files: what the time index says against reading everything."""
     hour_ago_ms = int(time.time() * 1000) - _HOUR_MS
-    with varve.open(scene.files.store, read_only=True) as reader:
+    with cordwood.open(scene.files.store, read_only=True) as reader:
         log = reader.topic(PAYMENTS).partition(0)
         found = log.offset_for_time(hour_ago_ms)
         times = [(record.offset, record.timestamp_ms or 0) for record in log.read()]

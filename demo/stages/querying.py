@@ -6,7 +6,7 @@ import json
 import time
 from typing import Final
 
-import varve
+import cordwood
 from demo.demo_plan import PAYMENTS
 from demo.payment_events import Tally
 from demo.quantities_shown import shown_s
@@ -56,7 +56,7 @@ def _check_stream(scene: Scene, counted: Totals) -> None:
 
 def _arrow_totals(scene: Scene) -> Totals:
     tally = Tally()
-    with varve.open(scene.files.store, read_only=True) as reader:
+    with cordwood.open(scene.files.store, read_only=True) as reader:
         for log in reader.topic(PAYMENTS).partitions:
             for batch in log.scan(columns=["value"]):
                 for value in batch.to_pydict()["value"]:

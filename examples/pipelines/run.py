@@ -19,17 +19,17 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-import varve
-from varve.spark.java_home import find_java_home
+import cordwood
+from cordwood.spark.java_home import find_java_home
 
 HERE = Path(__file__).resolve().parent
-EXAMPLE_HOME = "/srv/varve"
+EXAMPLE_HOME = "/srv/cordwood"
 
 
 def main(work: Path) -> None:
     project = prepare(work)
     data = work / "data"
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.create_topic("orders", partitions=2)
         store.create_topic("large-orders")
     for first in (0, 6):
@@ -50,7 +50,7 @@ def prepare(work: Path) -> Path:
 
 
 def place_orders(data: Path, first: int) -> None:
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         for number in range(first, first + 6):
             customer = ("ada", "bob", "eve")[number % 3]
             order = {"id": number, "customer": customer, "amount": 30.0 * (number + 1)}
@@ -83,7 +83,7 @@ def show(work: Path, data: Path) -> None:
     spending = pq.read_table(warehouse / "spending").to_pylist()
     shown = {row["customer"]: row["spent"] for row in spending}
     print(f"table spending: {dict(sorted(shown.items()))}")
-    with varve.open(data, read_only=True) as store:
+    with cordwood.open(data, read_only=True) as store:
         records = list(store.topic("large-orders").partition(0).read())
     ids = sorted(json.loads(record.value or b"{}")["id"] for record in records)
     print(f"topic large-orders: {len(ids)} records, ids {ids}")

@@ -12,6 +12,17 @@ from copy import copy
 from random import Random
 from typing import cast
 
+from cordwood.errors import LogClosedError, StorageError
+from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
+from cordwood.format.record import Record
+from cordwood.log.append_checks import BatchGate
+from cordwood.log.batch_group import BatchGroup
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.read_only_store import ReadOnlyStore
+from cordwood.log.store import Store, StoreSetup
+from cordwood.log.topic_config import TopicConfig
+from cordwood.quantities import MIB, ProducerId
+from cordwood.storage.flusher import InlineFlusher
 from crash.history import (
     BrokenPromise,
     Content,
@@ -23,17 +34,6 @@ from crash.history import (
 )
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.errors import LogClosedError, StorageError
-from varve.format.batch_builder import BatchStyle, ProducerStamp, build_batch
-from varve.format.record import Record
-from varve.log.append_checks import BatchGate
-from varve.log.batch_group import BatchGroup
-from varve.log.partition_log import PartitionLog
-from varve.log.read_only_store import ReadOnlyStore
-from varve.log.store import Store, StoreSetup
-from varve.log.topic_config import TopicConfig
-from varve.quantities import MIB, ProducerId
-from varve.storage.flusher import InlineFlusher
 
 DATA = "/data"
 REFUSALS = (OSError, StorageError, LogClosedError)

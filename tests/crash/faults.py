@@ -106,7 +106,7 @@ def run_calls(scripts: list[str], variants: int) -> int:
 
 
 def run_kills(count: int) -> int:
-    with tempfile.TemporaryDirectory(prefix="varve-kills-") as directory:
+    with tempfile.TemporaryDirectory(prefix="cordwood-kills-") as directory:
         return kill_many(Path(directory), count, show=lambda text: print(text, flush=True))
 
 

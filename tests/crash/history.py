@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from varve.errors import CorruptSegmentError
-from varve.log.log_reader import LogReader
-from varve.log.store import Store
+from cordwood.errors import CorruptSegmentError
+from cordwood.log.log_reader import LogReader
+from cordwood.log.store import Store
 
 Content = tuple[bytes | None, bytes | None]  # key, value
 Place = tuple[str, int]

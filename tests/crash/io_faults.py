@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from cordwood.errors import UnknownPartitionError, UnknownTopicError
 from crash.client import REFUSALS, Client, open_store
 from crash.history import BrokenPromise, check_store, settle
 from crash.power_cut import CHANGING
 from crash.scripts import SCRIPTS, directories_of
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import Fault, ShortWrite, SimulatedFileSystem
-from varve.errors import UnknownPartitionError, UnknownTopicError
 
 _NAMING: Final = ("create", "link", "make_directory", "map_words", "rename", "open_write")
 _OPENING: Final = (

@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn
 
-import varve
+import cordwood
+from cordwood.errors import UnknownTopicError
+from cordwood.log.log_reader import LogReader
+from cordwood.log.partition_log import PartitionLog
 from crash.history import BrokenPromise
-from varve.errors import UnknownTopicError
-from varve.log.log_reader import LogReader
-from varve.log.partition_log import PartitionLog
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 2
@@ -56,7 +56,7 @@ def name_of(value: bytes) -> Name:
 
 
 def write_until_killed(directory: str, told: int, round_number: int) -> NoReturn:
-    store = varve.open(directory)
+    store = cordwood.open(directory)
     if TOPIC not in store.topics():
         store.create_topic(TOPIC, partitions=PARTITIONS, config=CONFIG)
 
@@ -89,7 +89,7 @@ def write_until_killed(directory: str, told: int, round_number: int) -> NoReturn
 def read_until_idle(directory: str, told: int) -> NoReturn:
     """Tell of every record a reader may see; end when nothing new came for a while."""
     idle_since, positions = time.monotonic(), dict.fromkeys(range(PARTITIONS), 0)
-    with varve.open(directory, read_only=True) as store:
+    with cordwood.open(directory, read_only=True) as store:
         while time.monotonic() - idle_since < 0.15:
             try:
                 logs = store.topic(TOPIC).partitions
@@ -198,7 +198,7 @@ def check(directory: str, told: Told, *, read_only: bool) -> None:
         if told.acknowledged:
             raise BrokenPromise("the directory is gone")
         return
-    store = varve.open(directory, read_only=True) if read_only else varve.open(directory)
+    store = cordwood.open(directory, read_only=True) if read_only else cordwood.open(directory)
     with store:
         if TOPIC not in store.topics():
             if told.acknowledged:
@@ -207,7 +207,7 @@ def check(directory: str, told: Told, *, read_only: bool) -> None:
         found: dict[Place, Name] = {}
         for log in store.topic(TOPIC).partitions:
             _collect(log, found)
-        if not read_only and isinstance(store, varve.Store) and store.damages():
+        if not read_only and isinstance(store, cordwood.Store) and store.damages():
             raise BrokenPromise(f"damage where nothing rotted: {store.damages()}")
     for what, promised in (("acknowledged", told.acknowledged), ("seen", told.seen)):
         for place, name in promised.items():

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from cordwood.errors import CorruptSegmentError
+from cordwood.format.batch import BatchDecoder
+from cordwood.log.log_reader import LogReader
+from cordwood.log.read_only_store import ReadOnlyStore
+from cordwood.log.store import Store
+from cordwood.log.topic_config import TopicConfig
+from cordwood.quantities import Offset
+from cordwood.storage.files import write_all
 from crash.client import DATA, Client, open_store
 from crash.history import BrokenPromise, Content, read_all
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.errors import CorruptSegmentError
-from varve.format.batch import BatchDecoder
-from varve.log.log_reader import LogReader
-from varve.log.read_only_store import ReadOnlyStore
-from varve.log.store import Store
-from varve.log.topic_config import TopicConfig
-from varve.quantities import Offset
-from varve.storage.files import write_all
 
 Image = dict[str, bytes]
 Place = tuple[str, int]

@@ -6,11 +6,11 @@ from typing import Final
 
 import pytest
 
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store
 from crash.client import open_store
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store
 
 pytestmark = pytest.mark.faults
 

@@ -17,13 +17,13 @@ from typing import Final
 
 import pytest
 
+from cordwood.clock import SystemClock
+from cordwood.errors import DiskFullError
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store, StoreSetup
+from cordwood.quantities import MIB
+from cordwood.storage.files import FileSystem, RealFileSystem
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.clock import SystemClock
-from varve.errors import DiskFullError
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store, StoreSetup
-from varve.quantities import MIB
-from varve.storage.files import FileSystem, RealFileSystem
 
 pytestmark = pytest.mark.faults
 

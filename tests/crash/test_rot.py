@@ -12,6 +12,12 @@ from typing import Final
 
 import pytest
 
+from cordwood.errors import CorruptSegmentError, StorageError
+from cordwood.format import batch
+from cordwood.log.read_only_log import ReadOnlyLog
+from cordwood.log.read_only_store import ReadOnlyStore
+from cordwood.log.topic_config import TopicConfig
+from cordwood.storage.handle_cache import HandleCache
 from crash.client import DATA, Client, open_store
 from crash.history import read_all
 from crash.rot import (
@@ -29,12 +35,6 @@ from crash.rot import (
 )
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.errors import CorruptSegmentError, StorageError
-from varve.format import batch
-from varve.log.read_only_log import ReadOnlyLog
-from varve.log.read_only_store import ReadOnlyStore
-from varve.log.topic_config import TopicConfig
-from varve.storage.handle_cache import HandleCache
 
 pytestmark = pytest.mark.faults
 
@@ -192,7 +192,7 @@ def test_damage_is_named_by_file_position_and_offsets() -> None:
 
 def test_without_any_sound_catalog_a_store_refuses_and_a_reader_reads() -> None:
     told = sample(is_clean=True)
-    catalogs = [path for path in told.image if "/varve-topics" in path]
+    catalogs = [path for path in told.image if "/cordwood-topics" in path]
     image = dict(told.image)
     for path in catalogs:
         image = flipped(image, path, 8 * 70)

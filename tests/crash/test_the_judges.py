@@ -7,15 +7,15 @@ from random import Random
 
 import pytest
 
+from cordwood.format.batch import BatchDecoder
+from cordwood.log.durable_log import DurableLog
+from cordwood.storage.segment import Segment
 from crash.client import Client
 from crash.io_faults import CallFault, all_faults, run_fault
 from crash.power_cut import run_seed
 from crash.rot import run_flip
 from crash.scripts import SCRIPTS
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.format.batch import BatchDecoder
-from varve.log.durable_log import DurableLog
-from varve.storage.segment import Segment
 
 pytestmark = pytest.mark.faults
 

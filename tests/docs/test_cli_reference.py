@@ -43,8 +43,8 @@ def test_every_command_says_what_it_does_with_an_example(
 
     assert text
     assert examples
-    assert all(f"varve {' '.join(path)}" in example for example in examples)
-    assert f"\n## varve {' '.join(path)}\n" in REFERENCE.REFERENCE.read_text(encoding="utf-8")
+    assert all(f"cordwood {' '.join(path)}" in example for example in examples)
+    assert f"\n## cordwood {' '.join(path)}\n" in REFERENCE.REFERENCE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(p) for p, _ in COMMANDS])

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 import typer
 
-from varve.cli.app import app
+from cordwood.cli.app import app
 
 from .test_snippets import DOCUMENTS, ROOT, name_of
 
 _SHELL = re.compile(r"^```sh[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^```.*?^```[ \t]*$", re.MULTILINE | re.DOTALL)
-_SPAN = re.compile(r"`(varve [^`]+)`")
-_COMMAND = re.compile(r"(?:^|\| |\$ )(varve [a-z-].*)")
+_SPAN = re.compile(r"`(cordwood [^`]+)`")
+_COMMAND = re.compile(r"(?:^|\| |\$ )(cordwood [a-z-].*)")
 
 
 def shown_commands(document: Path) -> Iterator[str]:
-    """What follows `varve` on a line for the shell, and in a span of code."""
+    """What follows `cordwood` on a line for the shell, and in a span of code."""
     text = document.read_text(encoding="utf-8")
     for block in _SHELL.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
@@ -55,7 +55,7 @@ def test_commands_that_a_document_shows_are_there(document: Path) -> None:
 
 def test_extras_that_documents_name_are_there() -> None:
     texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
-    named = re.findall(r"(?:\bvarve|'\.)\[([a-z,]+)\]", "\n".join(texts))
+    named = re.findall(r"(?:\bcordwood|'\.)\[([a-z,]+)\]", "\n".join(texts))
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

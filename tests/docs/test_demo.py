@@ -84,7 +84,7 @@ def test_a_quick_run_holds_its_checks_draws_its_page_and_leaves_data_to_try(tmp_
     assert len(commands) >= 5
     for words in commands:
         outcome = subprocess.run(
-            [sys.executable, "-m", "varve", *words[1:]],
+            [sys.executable, "-m", "cordwood", *words[1:]],
             cwd=ROOT,
             capture_output=True,
             text=True,

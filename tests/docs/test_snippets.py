@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -91,7 +91,7 @@ def test_the_blocks_of_a_document_run(
     namespace: dict[str, object] = {"__name__": "__main__"}
 
     for block in code_blocks(document):
-        with varve.Broker("data") if "broker" in block.words else nullcontext() as broker:
+        with cordwood.Broker("data") if "broker" in block.words else nullcontext() as broker:
             address = ADDRESS if broker is None else broker.bootstrap_servers
             run_block(document, block, block.code.replace(ADDRESS, address), namespace)
 
@@ -147,7 +147,7 @@ def test_source_files_that_a_document_names_exist(document: Path) -> None:
     missing = [
         name
         for name in named
-        if not any((top / name).exists() for top in (ROOT, ROOT / "src/varve"))
+        if not any((top / name).exists() for top in (ROOT, ROOT / "src/cordwood"))
     ]
 
     assert sorted(missing) == []
@@ -189,7 +189,7 @@ def test_the_map_in_the_readme_names_every_room() -> None:
 
     rooms = {
         f"{path.name}/" if path.is_dir() else path.name
-        for path in (ROOT / "src" / "varve").iterdir()
+        for path in (ROOT / "src" / "cordwood").iterdir()
         if (path.suffix == ".py" or path.is_dir()) and not path.name.startswith("__")
     }
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from random import Random
 
+from cordwood.archive.archives import StoreArchives
+from cordwood.archive.object_store import LocalObjects, ObjectStore
+from cordwood.archive.segment_cache import CACHE_BYTES, SegmentCache
+from cordwood.log.log_reader import LogReader
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store, StoreSetup
+from cordwood.log.topic_config import TopicConfig
+from cordwood.storage.files import FileSystem
+from cordwood.storage.flusher import InlineFlusher
 from fakes.failing_objects import FailingObjects
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, TOPIC
-from varve.archive.archives import StoreArchives
-from varve.archive.object_store import LocalObjects, ObjectStore
-from varve.archive.segment_cache import CACHE_BYTES, SegmentCache
-from varve.log.log_reader import LogReader
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store, StoreSetup
-from varve.log.topic_config import TopicConfig
-from varve.storage.files import FileSystem
-from varve.storage.flusher import InlineFlusher
 
 ARCHIVE = "/archive"
 URL = f"file://{ARCHIVE}"

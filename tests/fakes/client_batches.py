@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import crc32c
 
-from varve.format.batch_header import (
+from cordwood.format.batch_header import (
     CRC_START,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -16,9 +16,9 @@ from varve.format.batch_header import (
     BatchHeader,
     encode_batch_header,
 )
-from varve.format.compression import Codec, compress
-from varve.format.control_record import ControlType, EndTransactionMarker, encode_marker
-from varve.quantities import LeaderEpoch, Offset, ProducerId, TimestampMs
+from cordwood.format.compression import Codec, compress
+from cordwood.format.control_record import ControlType, EndTransactionMarker, encode_marker
+from cordwood.quantities import LeaderEpoch, Offset, ProducerId, TimestampMs
 
 NOW = 1_700_000_000_000
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import varve
-from varve.cli.app import main
+import cordwood
+from cordwood.cli.app import main
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Ran:
 
 
 class CommandLine:
-    """Runs ``varve ...``; `at` is added to each command where it is set."""
+    """Runs ``cordwood ...``; `at` is added to each command where it is set."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class CommandTarget:
 class StoreLease:
     """A store for the time of a `with`."""
 
-    def __init__(self, store: varve.Store, *, closes: bool) -> None:
+    def __init__(self, store: cordwood.Store, *, closes: bool) -> None:
         self._store = store
         self._closes = closes
 
-    def __enter__(self) -> varve.Store:
+    def __enter__(self) -> cordwood.Store:
         return self._store
 
     def __exit__(self, *_: object) -> None:

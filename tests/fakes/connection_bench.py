@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from varve.broker.answer import Answer
-from varve.broker.client_connection import ClientConnection
-from varve.broker.dispatch import Dispatcher
-from varve.broker.event_loop import EventLoop
-from varve.broker.handlers.api_versions import unsupported_version_response
-from varve.broker.memory_budget import MemoryBudget
-from varve.broker.request import Deferred, RequestContext, Response, Route, RunsOn
-from varve.broker.request_metrics import RequestMetrics
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.messages import Fields, encode_request
+from cordwood.broker.answer import Answer
+from cordwood.broker.client_connection import ClientConnection
+from cordwood.broker.dispatch import Dispatcher
+from cordwood.broker.event_loop import EventLoop
+from cordwood.broker.handlers.api_versions import unsupported_version_response
+from cordwood.broker.memory_budget import MemoryBudget
+from cordwood.broker.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.request_metrics import RequestMetrics
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields, encode_request
 
 TURNS = 20
 

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from cordwood.broker.groups.assignors import Assignment
+from cordwood.broker.groups.consumer_group import ConsumerGroup, GroupSurroundings, HeartbeatAnswer
+from cordwood.broker.groups.consumer_group_config import ConsumerGroupConfig
+from cordwood.broker.groups.consumer_groups import ConsumerGroups
+from cordwood.broker.groups.consumer_heartbeat import ConsumerHeartbeat
+from cordwood.protocol.error_code import ErrorCode
 from fakes.listed_topics import ListedTopics
 from fakes.manual_clock import ManualClock
 from fakes.manual_scheduler import ManualScheduler
 from fakes.memory_group_log import MemoryGroupLog
-from varve.broker.groups.assignors import Assignment
-from varve.broker.groups.consumer_group import ConsumerGroup, GroupSurroundings, HeartbeatAnswer
-from varve.broker.groups.consumer_group_config import ConsumerGroupConfig
-from varve.broker.groups.consumer_groups import ConsumerGroups
-from varve.broker.groups.consumer_heartbeat import ConsumerHeartbeat
-from varve.protocol.error_code import ErrorCode
 
 REBALANCE_TIMEOUT_MS = 30_000
 

@@ -10,32 +10,32 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any
 
-from fakes.manual_clock import ManualClock
-from fakes.manual_scheduler import ManualScheduler
-from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import open_store
-from varve.broker.cluster_identity import ClusterIdentity
-from varve.broker.groups.coordinator import GroupCoordinator
-from varve.broker.groups.group_config import GroupConfig
-from varve.broker.groups.group_loader import ConsumerGroupRestorer, GroupLoader
-from varve.broker.groups.group_log import Done, append_error
-from varve.broker.handlers.group_admin import GroupAdminHandler
-from varve.broker.handlers.group_membership import GroupMembershipHandler
-from varve.broker.handlers.group_offsets import GroupOffsetsHandler
-from varve.broker.request import Deferred, RequestContext, Response, Route
-from varve.errors import VarveError
-from varve.log.committed_offsets import GroupRecord
-from varve.log.store import Store
-from varve.protocol.api_catalog import API_CATALOG, ApiKey
-from varve.protocol.error_code import ErrorCode
-from varve.protocol.messages import (
+from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.groups.coordinator import GroupCoordinator
+from cordwood.broker.groups.group_config import GroupConfig
+from cordwood.broker.groups.group_loader import ConsumerGroupRestorer, GroupLoader
+from cordwood.broker.groups.group_log import Done, append_error
+from cordwood.broker.handlers.group_admin import GroupAdminHandler
+from cordwood.broker.handlers.group_membership import GroupMembershipHandler
+from cordwood.broker.handlers.group_offsets import GroupOffsetsHandler
+from cordwood.broker.request import Deferred, RequestContext, Response, Route
+from cordwood.errors import CordwoodError
+from cordwood.log.committed_offsets import GroupRecord
+from cordwood.log.store import Store
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.messages import (
     Fields,
     decode_request,
     decode_response,
     encode_request,
     encode_response,
 )
-from varve.protocol.request_header import RequestHeader
+from cordwood.protocol.request_header import RequestHeader
+from fakes.manual_clock import ManualClock
+from fakes.manual_scheduler import ManualScheduler
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import open_store
 
 IDENTITY = ClusterIdentity(node_id=7, cluster_id="c", host="broker.example", port=9092)
 
@@ -91,7 +91,7 @@ class StoreGroupLog:
             self._store.ensure_offsets_topic(partitions=self._partitions)
             offsets = self._store.committed_offsets
             offsets.append(offsets.partition_of(group_id), records)
-        except (VarveError, OSError) as error:
+        except (CordwoodError, OSError) as error:
             return append_error(error)
         return ErrorCode.none
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from varve.archive.object_store import ObjectInfo, ObjectStore
-from varve.storage.files import Buffer
+from cordwood.archive.object_store import ObjectInfo, ObjectStore
+from cordwood.storage.files import Buffer
 
 
 class ProcessKilled(BaseException):

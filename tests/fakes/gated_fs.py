@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from varve.storage.files import Buffer, RealFile, RealFileSystem
+from cordwood.storage.files import Buffer, RealFile, RealFileSystem
 
 _TIMEOUT_S = 60.0
 

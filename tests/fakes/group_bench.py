@@ -6,20 +6,20 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from fakes.manual_clock import ManualClock
-from fakes.manual_scheduler import ManualScheduler
-from fakes.memory_group_log import MemoryGroupLog
-from varve.broker.groups.classic_group import ClassicGroup
-from varve.broker.groups.classic_member import JoinRequest, SyncRequest
-from varve.broker.groups.group_config import GroupConfig
-from varve.broker.groups.metadata_budget import MetadataBudget
-from varve.broker.request import Deferred
-from varve.format.group_metadata import (
+from cordwood.broker.groups.classic_group import ClassicGroup
+from cordwood.broker.groups.classic_member import JoinRequest, SyncRequest
+from cordwood.broker.groups.group_config import GroupConfig
+from cordwood.broker.groups.metadata_budget import MetadataBudget
+from cordwood.broker.request import Deferred
+from cordwood.format.group_metadata import (
     GroupMetadata,
     decode_group_metadata,
     encode_group_metadata,
 )
-from varve.protocol.error_code import ErrorCode
+from cordwood.protocol.error_code import ErrorCode
+from fakes.manual_clock import ManualClock
+from fakes.manual_scheduler import ManualScheduler
+from fakes.memory_group_log import MemoryGroupLog
 
 GROUP = "billing"
 SESSION_MS = 10_000

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any, Protocol
 
-from varve.broker.broker_config import BrokerConfig
-from varve.broker.cluster_identity import ClusterIdentity
-from varve.broker.request import Deferred, RequestContext, Route
-from varve.protocol.api_catalog import API_CATALOG, ApiKey
-from varve.protocol.messages import (
+from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.request import Deferred, RequestContext, Route
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.messages import (
     Fields,
     decode_request,
     decode_response,
     encode_request,
     encode_response,
 )
-from varve.protocol.request_header import RequestHeader
+from cordwood.protocol.request_header import RequestHeader
 
 IDENTITY = ClusterIdentity(node_id=7, cluster_id="cluster", host="broker.example", port=9092)
 CONFIG = BrokerConfig(node_id=7, num_partitions=2)

@@ -1,6 +1,6 @@
 """A clock that stands still until a test moves it."""
 
-from varve.quantities import TimestampMs
+from cordwood.quantities import TimestampMs
 
 START_MS = 1_700_000_000_000
 

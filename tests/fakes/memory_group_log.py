@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from cordwood.log.committed_offsets import GroupRecord
+from cordwood.protocol.error_code import ErrorCode
 from fakes.manual_scheduler import ManualScheduler
-from varve.log.committed_offsets import GroupRecord
-from varve.protocol.error_code import ErrorCode
 
 Done = Callable[[ErrorCode], None]
 

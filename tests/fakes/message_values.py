@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from varve.protocol.api_catalog import API_CATALOG, Api
-from varve.protocol.message_schema import FieldSchema
-from varve.protocol.schemas import MESSAGE_SCHEMAS
+from cordwood.protocol.api_catalog import API_CATALOG, Api
+from cordwood.protocol.message_schema import FieldSchema
+from cordwood.protocol.schemas import MESSAGE_SCHEMAS
 
 # Every API that is not read by hand.
 APIS: Final = [api for api in API_CATALOG.values() if api.key in MESSAGE_SCHEMAS]

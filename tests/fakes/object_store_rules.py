@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from varve.archive.object_store import PIECE_BYTES, ObjectStore, get
-from varve.errors import LimitExceededError
+from cordwood.archive.object_store import PIECE_BYTES, ObjectStore, get
+from cordwood.errors import LimitExceededError
 
 
 class ObjectStoreRules:

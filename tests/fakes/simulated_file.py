@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cordwood.storage.files import WORD_SIZE, Buffer
 from fakes.simulated_disk import Change, FileNode
-from varve.storage.files import WORD_SIZE, Buffer
 
 if TYPE_CHECKING:
     from fakes.simulated_fs import SimulatedFileSystem

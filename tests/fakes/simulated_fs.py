@@ -22,6 +22,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from cordwood.clock import Clock
+from cordwood.errors import DirectoryLockedError, TruncatedInputError
+from cordwood.format.file_names import LOCK
+from cordwood.storage.files import WORD_SIZE, DirectoryEntry
 from fakes.manual_clock import ManualClock
 from fakes.simulated_disk import ROOT, Change, Disk, FileNode, NameChange
 from fakes.simulated_file import (
@@ -31,10 +35,6 @@ from fakes.simulated_file import (
     SimulatedWordMap,
     os_error,
 )
-from varve.clock import Clock
-from varve.errors import DirectoryLockedError, TruncatedInputError
-from varve.format.file_names import LOCK
-from varve.storage.files import WORD_SIZE, DirectoryEntry
 
 __all__ = ["Fault", "ShortWrite", "SimulatedFileSystem"]
 

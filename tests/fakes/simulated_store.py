@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store, StoreSetup
+from cordwood.log.topic_config import TopicConfig
+from cordwood.storage.flusher import InlineFlusher, Syncable
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store, StoreSetup
-from varve.log.topic_config import TopicConfig
-from varve.storage.flusher import InlineFlusher, Syncable
 
 DATA = "/data"
 TOPIC = "events"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
-from fuzz.target import target
-from varve.format.index_entry import AbortedTransaction
-from varve.log.publication import PublicationId
-from varve.log.store_change import (
+from cordwood.format.index_entry import AbortedTransaction
+from cordwood.log.publication import PublicationId
+from cordwood.log.store_change import (
     ChangeAnswer,
     ChangeRequest,
     CommitGroup,
@@ -23,15 +22,16 @@ from varve.log.store_change import (
     render_answer,
     render_request,
 )
-from varve.log.topic_change import AlterTopic, CreateTopic, DeleteTopic, ForgetGroup, TrimTopic
-from varve.log.upkeep_change import (
+from cordwood.log.topic_change import AlterTopic, CreateTopic, DeleteTopic, ForgetGroup, TrimTopic
+from cordwood.log.upkeep_change import (
     ArchiveTopics,
     CompactTopic,
     RestoreTopic,
     RollTopic,
     SnapshotStore,
 )
-from varve.quantities import Offset, ProducerId, TimestampMs
+from cordwood.quantities import Offset, ProducerId, TimestampMs
+from fuzz.target import target
 
 _ID: Final = uuid.UUID(int=2**100 + 7)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from varve.errors import FormatError
+from cordwood.errors import FormatError
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,11 @@ from typing import Final
 
 from crc32c import crc32c
 
-from fakes.manual_clock import START_MS, ManualClock
-from fakes.simulated_fs import SimulatedFileSystem
-from fuzz.target import target
-from varve.errors import CorruptSegmentError, FormatError, LogError
-from varve.format.batch import BatchDecoder
-from varve.format.batch_builder import BatchStyle, ProducerStamp, build_batch, seal
-from varve.format.batch_header import HEADER_SIZE
-from varve.format.checkpoint_text import (
+from cordwood.errors import CorruptSegmentError, FormatError, LogError
+from cordwood.format.batch import BatchDecoder
+from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch, seal
+from cordwood.format.batch_header import HEADER_SIZE
+from cordwood.format.checkpoint_text import (
     EpochEntry,
     decode_text,
     parse_epoch_checkpoint,
@@ -27,28 +24,28 @@ from varve.format.checkpoint_text import (
     render_epoch_checkpoint,
     render_offset_checkpoint,
 )
-from varve.format.compression import Codec, compress, decompress
-from varve.format.consumer_subscription import subscribed_topics
-from varve.format.control_record import (
+from cordwood.format.compression import Codec, compress, decompress
+from cordwood.format.consumer_subscription import subscribed_topics
+from cordwood.format.control_record import (
     ControlType,
     EndTransactionMarker,
     decode_control_key,
     decode_marker,
     encode_marker,
 )
-from varve.format.file_names import (
+from cordwood.format.file_names import (
     parse_directory_name,
     parse_segment_file_name,
     partition_directory_name,
     segment_file_name,
 )
-from varve.format.group_metadata import (
+from cordwood.format.group_metadata import (
     GroupMetadata,
     MemberMetadata,
     decode_group_metadata,
     encode_group_metadata,
 )
-from varve.format.group_offsets import (
+from cordwood.format.group_offsets import (
     OffsetKey,
     OffsetValue,
     decode_group_key,
@@ -56,7 +53,7 @@ from varve.format.group_offsets import (
     encode_offset_key,
     encode_offset_value,
 )
-from varve.format.meta_properties import (
+from cordwood.format.meta_properties import (
     MetaProperties,
     parse_clean_shutdown,
     parse_meta_properties,
@@ -65,21 +62,21 @@ from varve.format.meta_properties import (
     render_meta_properties,
     render_properties,
 )
-from varve.format.partition_metadata import (
+from cordwood.format.partition_metadata import (
     new_topic_id,
     parse_partition_metadata,
     render_partition_metadata,
 )
-from varve.format.producer_snapshot import (
+from cordwood.format.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,
 )
-from varve.format.record import Record
-from varve.log.append_checks import check_produced_batch
-from varve.log.topic_catalog import Catalog, TopicEntry, parse_catalog, render_catalog
-from varve.log.topic_config import TopicConfig
-from varve.quantities import (
+from cordwood.format.record import Record
+from cordwood.log.append_checks import check_produced_batch
+from cordwood.log.topic_catalog import Catalog, TopicEntry, parse_catalog, render_catalog
+from cordwood.log.topic_config import TopicConfig
+from cordwood.quantities import (
     KIB,
     MIB,
     FilePosition,
@@ -88,11 +85,14 @@ from varve.quantities import (
     ProducerId,
     TimestampMs,
 )
-from varve.storage.high_watermark_file import HighWatermarkFile
-from varve.storage.offset_index import OffsetIndex
-from varve.storage.segment_reader import SegmentReader
-from varve.storage.time_index import TimeIndex
-from varve.storage.transaction_index import TransactionIndex
+from cordwood.storage.high_watermark_file import HighWatermarkFile
+from cordwood.storage.offset_index import OffsetIndex
+from cordwood.storage.segment_reader import SegmentReader
+from cordwood.storage.time_index import TimeIndex
+from cordwood.storage.transaction_index import TransactionIndex
+from fakes.manual_clock import START_MS, ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from fuzz.target import target
 
 NOW = TimestampMs(START_MS)
 DECOMPRESSED_MAX: Final = 256 * KIB
@@ -399,7 +399,7 @@ def transaction_index(data: bytes) -> None:
     index.sanity_check()
 
 
-@target(bytes(72), b"varvehw\x01" + struct.pack("<8q", 5, ~5, 0, ~0, 5, ~5, 4, ~4))
+@target(bytes(72), b"cordwhw\x01" + struct.pack("<8q", 5, ~5, 0, ~0, 5, ~5, 4, ~4))
 def high_watermark(data: bytes) -> None:
     fs = SimulatedFileSystem(clock=ManualClock())
     fs.make_directory("/p")

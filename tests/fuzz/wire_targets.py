@@ -10,16 +10,16 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from cordwood.errors import FormatError
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.fetch_request import decode_fetch_request
+from cordwood.protocol.messages import Fields, decode_request, encode_request
+from cordwood.protocol.produce_request import decode_produce_request
+from cordwood.protocol.request_header import decode_request_header, skip_header_tags
+from cordwood.protocol.schemas import MESSAGE_SCHEMAS
+from cordwood.protocol.sole_produce import find_sole_produce
 from fakes.client_batches import client_batch
 from fuzz.target import target
-from varve.errors import FormatError
-from varve.protocol.api_catalog import API_CATALOG, ApiKey
-from varve.protocol.fetch_request import decode_fetch_request
-from varve.protocol.messages import Fields, decode_request, encode_request
-from varve.protocol.produce_request import decode_produce_request
-from varve.protocol.request_header import decode_request_header, skip_header_tags
-from varve.protocol.schemas import MESSAGE_SCHEMAS
-from varve.protocol.sole_produce import find_sole_produce
 
 APIS: Final = [api for api in API_CATALOG.values() if api.key in MESSAGE_SCHEMAS]
 BATCH: Final = bytes(client_batch(b"one", b"two", keys=[b"k", None]))

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-import varve
-from varve.format.group_offsets import (
+import cordwood
+from cordwood.format.group_offsets import (
     OffsetKey,
     decode_group_key,
     decode_offset_value,
@@ -17,7 +17,7 @@ DATA = Path(__file__).parent / "kafka-4.3" / "data"
 
 def test_keys_and_values_of_kafka_are_ours() -> None:
     count = 0
-    with varve.open(DATA, read_only=True) as store:
+    with cordwood.open(DATA, read_only=True) as store:
         for log in store.topic("__consumer_offsets").partitions:
             for record in log.read():
                 key = decode_group_key(record.key or b"")
@@ -31,7 +31,7 @@ def test_keys_and_values_of_kafka_are_ours() -> None:
 
 
 def test_the_table_is_what_kafka_s_groups_committed_last() -> None:
-    with varve.open(DATA, read_only=True) as store:
+    with cordwood.open(DATA, read_only=True) as store:
         assert store.groups() == ["billing", "shipping", "versand-ü"]
         detail = store.group("billing").details()["plain", 0]
         assert (detail.offset, detail.metadata, detail.leader_epoch) == (17, "note", -1)

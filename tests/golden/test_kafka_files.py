@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-import varve
-from varve import PartitionLog, ReadOnlyStore, Record
-from varve.format.batch_header import decode_batch_header, stamp
-from varve.format.checkpoint_text import (
+import cordwood
+from cordwood import PartitionLog, ReadOnlyStore, Record
+from cordwood.format.batch_header import decode_batch_header, stamp
+from cordwood.format.checkpoint_text import (
     parse_epoch_checkpoint,
     parse_offset_checkpoint,
     render_epoch_checkpoint,
     render_offset_checkpoint,
 )
-from varve.format.index_entry import (
+from cordwood.format.index_entry import (
     ABORTED_ENTRY_SIZE,
     OFFSET_ENTRY_SIZE,
     TIME_ENTRY_SIZE,
@@ -29,10 +29,10 @@ from varve.format.index_entry import (
     decode_time_entry,
     encode_aborted_transaction,
 )
-from varve.format.meta_properties import parse_clean_shutdown, parse_meta_properties
-from varve.format.partition_metadata import parse_partition_metadata, render_partition_metadata
-from varve.format.producer_snapshot import decode_producer_snapshot, encode_producer_snapshot
-from varve.quantities import NO_LEADER_EPOCH, Offset
+from cordwood.format.meta_properties import parse_clean_shutdown, parse_meta_properties
+from cordwood.format.partition_metadata import parse_partition_metadata, render_partition_metadata
+from cordwood.format.producer_snapshot import decode_producer_snapshot, encode_producer_snapshot
+from cordwood.quantities import NO_LEADER_EPOCH, Offset
 
 HERE = Path(__file__).parent / "kafka-4.3"
 DATA = HERE / "data"
@@ -66,7 +66,7 @@ def files(suffix: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[ReadOnlyStore]:
-    with varve.open(DATA, read_only=True) as opened:
+    with cordwood.open(DATA, read_only=True) as opened:
         yield opened
 
 
@@ -159,7 +159,7 @@ def test_committed_records_of_a_kafka_directory_are_those_outside_of_aborted_tra
         for rows in EXPECTED["aborted"].values()
         for _, first, last, _ in rows
     ]
-    with varve.open(DATA, read_only=True) as store:
+    with cordwood.open(DATA, read_only=True) as store:
         log = store.topic("transactions").partition(0)
         stable = log.last_stable_offset
 
@@ -246,7 +246,7 @@ def test_the_directory_says_whose_it_is_and_that_it_was_stopped_in_order() -> No
 def test_the_directory_can_be_written_on(tmp_path: Path) -> None:
     shutil.copytree(DATA, tmp_path / "data")
 
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         assert store.damages() == []
         for expected in PARTITIONS:
             topic, number = store.topic(expected["topic"]), expected["partition"]
@@ -261,7 +261,7 @@ def test_nothing_is_deleted_whose_retention_is_not_known(tmp_path: Path) -> None
     """The records are old; how long Kafka was to keep them is not written in its files."""
     shutil.copytree(DATA, tmp_path / "data")
 
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         store.maintain()
 
         for expected in PARTITIONS:
@@ -278,7 +278,7 @@ def test_the_same_batches_make_the_same_files(tmp_path: Path, topic: str) -> Non
     """Byte for byte: the log, both indexes, the producer snapshots, the leader epochs."""
     theirs = DATA / f"{topic}-0"
 
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = store.create_topic(topic, config=KEPT).partition(0)
         assert isinstance(log, PartitionLog)
         for batch in batches_of(theirs / "00000000000000000000.log"):

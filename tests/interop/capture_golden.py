@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from cordwood import Record
 from interop.kafka_peer import QUICK_START, KafkaBroker, KafkaTools, kafka_version
 from interop.kafka_sample import BROKER, GROUPS, KafkaTruth, ask_kafka, write_kafka_topics
 from interop.segment_dump import parse_dump
-from varve import Record
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "kafka-4.3"
 RECORDS = 20

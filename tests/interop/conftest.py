@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
 from interop.java_tools import JavaTools, save_loaded_classes
 from interop.kafka_peer import (
     QUICK_START,
@@ -43,15 +43,15 @@ def quick_jvm(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> tu
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[varve.Broker]:
+def broker() -> Iterator[cordwood.Broker]:
     """The broker that is judged: one for the tests of a module, each with topics of its own."""
     # Records dated long ago stay, however slow the machine is.
-    with varve.Broker(config={"log.retention.ms": -1}) as running:
+    with cordwood.Broker(config={"log.retention.ms": -1}) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def tools(kafka: KafkaTools, quick_jvm: tuple[str, ...], broker: varve.Broker) -> JavaTools:
+def tools(kafka: KafkaTools, quick_jvm: tuple[str, ...], broker: cordwood.Broker) -> JavaTools:
     """Kafka's tools, pointed at `broker`."""
     return JavaTools(kafka, broker.bootstrap_servers, jvm_options=quick_jvm)
 

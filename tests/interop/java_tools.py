@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-import varve
+import cordwood
 from interop.kafka_peer import KafkaFailedError, KafkaTools
 
 _TOOLS = "org.apache.kafka.tools"
@@ -194,7 +194,7 @@ def _event(line: str) -> dict[str, Any]:
 
 def save_loaded_classes(kafka: KafkaTools, archive: Path) -> tuple[str, ...]:
     """JVM options with which tools start in half the time: from an archive of loaded classes."""
-    with varve.Broker() as broker:
+    with cordwood.Broker() as broker:
         broker.create_topic("t").append(b"value")
         quick = (*QUICK_TOOL, f"-XX:ArchiveClassesAtExit={archive}")
         read_one = ("--topic", "t", "--from-beginning", "--max-messages", "1")

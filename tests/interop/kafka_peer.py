@@ -72,10 +72,10 @@ class KafkaTools:
 
     @classmethod
     def find(cls) -> Self:
-        """Java from JAVA_HOME or the PATH; jars from VARVE_KAFKA_LIBS or the user's cache."""
+        """Java from JAVA_HOME or the PATH; jars from CORDWOOD_KAFKA_LIBS or the user's cache."""
         cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        standard = Path(cache, "varve", f"kafka-{kafka_version()}", "libs")
-        libraries = Path(os.environ.get("VARVE_KAFKA_LIBS") or standard).expanduser()
+        standard = Path(cache, "cordwood", f"kafka-{kafka_version()}", "libs")
+        libraries = Path(os.environ.get("CORDWOOD_KAFKA_LIBS") or standard).expanduser()
         if not any(libraries.glob("kafka-clients-*.jar")):
             raise KafkaUnavailableError(f"Kafka's jars are not in {libraries}: run script/interop")
         return cls(java=_find_java(), libraries=libraries)

@@ -1,7 +1,7 @@
 """Topics that a real Kafka broker writes for its clients, and what Kafka says is in them.
 
 The clients are kafka-python and aiokafka; what their consumers read back is the truth that
-Varve's view of the same directory is held against.
+Cordwood's view of the same directory is held against.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.structs import OffsetAndMetadata
 
-from varve import Record
+from cordwood import Record
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 HEADERS = [("source", b"web"), ("empty", b""), ("größe", b"\x00\xff")]

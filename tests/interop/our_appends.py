@@ -1,4 +1,4 @@
-"""What Varve appends to a directory that Kafka made, in this process or in one to be killed."""
+"""What Cordwood appends to a directory that Kafka made, in this process or in one to be killed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import sys
 import time
 from pathlib import Path
 
-import varve
+import cordwood
+from cordwood import Record, Store
 from fakes.client_batches import client_batch
 from interop.kafka_sample import CODECS, KafkaTruth, Place
 from interop.sample_store import end_transaction, varied_records, writable
-from varve import Record, Store
 
 Plan = dict[Place, list[Record]]
 
 _PRODUCER_ID = 9_000_000  # far from what the broker hands out
-_COMMITTED = {("plain", 0): (41, "by varve")}
+_COMMITTED = {("plain", 0): (41, "by cordwood")}
 _TORN = b"\x00\x00\x00\x00\x00\x00\x00\x63 the beginning of a batch that never ended"
 
 
@@ -56,7 +56,7 @@ def append_transactions(store: Store) -> list[bytes]:
     now_ms = int(time.time() * 1000)
     for sequence, is_abort in enumerate((False, True)):
         data = client_batch(
-            b"aborted by varve" if is_abort else b"committed by varve",
+            b"aborted by cordwood" if is_abort else b"committed by cordwood",
             timestamps=[now_ms],
             producer_id=_PRODUCER_ID,
             producer_epoch=0,
@@ -65,7 +65,7 @@ def append_transactions(store: Store) -> list[bytes]:
         )
         log.append_batch(data)
         end_transaction(log, _PRODUCER_ID, is_abort=is_abort, at_ms=now_ms)
-    return [b"committed by varve"]
+    return [b"committed by cordwood"]
 
 
 def append_and_be_killed(directory: Path, plan: Plan) -> None:
@@ -94,7 +94,7 @@ def append_and_be_killed(directory: Path, plan: Plan) -> None:
 def append_for_ever() -> None:
     """The other process: append what comes on stdin, say so, and wait for the end."""
     directory, plan = pickle.load(sys.stdin.buffer)
-    store = varve.open(directory)
+    store = cordwood.open(directory)
     append_plan(store, plan)
     print("appended", flush=True)
     while True:

@@ -1,4 +1,4 @@
-"""A store written by Varve that has something of everything, and what ought to be in it.
+"""A store written by Cordwood that has something of everything, and what ought to be in it.
 
 Keys, values and header names are plain ASCII, because Kafka's dump tool prints them as text.
 """
@@ -9,11 +9,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import varve
+import cordwood
+from cordwood import PartitionLog, Record, Store
+from cordwood.log.producer_state import MarkerFacts
+from cordwood.quantities import Offset, ProducerId, TimestampMs
 from fakes.client_batches import client_batch, marker_batch
-from varve import PartitionLog, Record, Store
-from varve.log.producer_state import MarkerFacts
-from varve.quantities import Offset, ProducerId, TimestampMs
 
 CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 SMALL = {"internal.segment.bytes": "3000", "index.interval.bytes": "300"}
@@ -47,7 +47,7 @@ class SampleStore:
 def write_sample_store(path: Path) -> SampleStore:
     """Write the store, close it in order, and say what is in it."""
     sample = SampleStore(path, int(time.time() * 1000) - 600_000)
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         for codec in CODECS:
             _write_with_codec(store, sample, codec)
         _write_singly(store, sample)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import varve.spark
+import cordwood.spark
 from interop.kafka_peer import KafkaUnavailableError
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ _POM = Path(__file__).with_name("spark") / "pom.xml"
 
 
 def find_jars() -> list[Path]:
-    """The jars from VARVE_SPARK_KAFKA_LIBS or the user's cache."""
+    """The jars from CORDWOOD_SPARK_KAFKA_LIBS or the user's cache."""
     match = re.search(r"<spark\.version>([^<]+)<", _POM.read_text())
     assert match is not None, _POM
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    standard = Path(cache, "varve", f"spark-kafka-{match[1]}", "libs")
-    libraries = Path(os.environ.get("VARVE_SPARK_KAFKA_LIBS") or standard).expanduser()
+    standard = Path(cache, "cordwood", f"spark-kafka-{match[1]}", "libs")
+    libraries = Path(os.environ.get("CORDWOOD_SPARK_KAFKA_LIBS") or standard).expanduser()
     jars = sorted(libraries.glob("*.jar"))
     if not any(jar.name.startswith("spark-sql-kafka-") for jar in jars):
         raise KafkaUnavailableError(
@@ -45,8 +45,8 @@ def open_session(jars: list[Path], home: Path) -> Iterator[SparkSession]:
 
     if SparkContext._gateway is not None:
         raise KafkaUnavailableError("Spark runs in this process already, without the Kafka source")
-    session = varve.spark.session(
-        "varve interop",
+    session = cordwood.spark.session(
+        "cordwood interop",
         master="local[2]",
         config={
             "spark.jars": ",".join(map(str, jars)),

@@ -1,4 +1,4 @@
-"""Kafka reads what Varve compacted: its dump tool finds nothing wrong, its broker serves it."""
+"""Kafka reads what Cordwood compacted: its dump tool finds nothing wrong, its broker serves it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood import Record, Store
 from fakes.client_batches import client_batch
 from interop.kafka_peer import QUICK_START, KafkaBroker, KafkaTools
 from interop.kafka_sample import BROKER, KafkaDirectories, ask_kafka
 from interop.sample_store import CODECS, SMALL, end_transaction, writable
 from interop.segment_dump import Dump, parse_dump
-from varve import Record, Store
 
 COMPACT = {**SMALL, "cleanup.policy": "compact", "file.delete.delay.ms": "0"}
 DELETED = "compacted-deletes"
@@ -28,7 +28,7 @@ class CompactedStore:
         self.path = path
         self.records: dict[str, list[Record]] = {}
         started_ms = int(time.time() * 1000) - 600_000
-        with varve.open(path) as store:
+        with cordwood.open(path) as store:
             for codec in CODECS:
                 self._write(store, f"compacted-{codec}", codec, started_ms)
             self._write_deletes(store, started_ms)
@@ -162,14 +162,14 @@ def test_kafka_checks_the_indexes_and_finds_no_mismatch(
     assert [line for line in printed if line and line not in harmless | dumping] == []
 
 
-def test_a_broker_serves_what_varve_left_of_its_own_topics(
+def test_a_broker_serves_what_cordwood_left_of_its_own_topics(
     kafka: KafkaTools, kafka_directories: KafkaDirectories, tmp_path: Path
 ) -> None:
     directory = tmp_path / "data"
     shutil.copytree(kafka_directories.stopped, directory)
     truth = kafka_directories.truth
     left: dict[tuple[str, int], list[Record]] = {}
-    with varve.open(directory) as store:
+    with cordwood.open(directory) as store:
         for topic in truth.topics:
             store.alter_topic(topic, config={"cleanup.policy": "compact"})
             for result in store.compact(topic, force=True):

@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.format.batch_header import decode_batch_header
+from cordwood.format.compression import Codec
 from interop.java_tools import JavaTools
-from varve.format.batch_header import decode_batch_header
-from varve.format.compression import Codec
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 LETTERS = [b"a", b"b", b"c", b"d"]
 both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
-def stored(broker: varve.Broker, topic: str, partition: int = 0) -> list[varve.Record]:
+def stored(broker: cordwood.Broker, topic: str, partition: int = 0) -> list[cordwood.Record]:
     return list(broker.store.topic(topic).partition(partition).read())
 
 
-def fill(broker: varve.Broker, topic: str, values: list[bytes]) -> None:
+def fill(broker: cordwood.Broker, topic: str, values: list[bytes]) -> None:
     broker.create_topic(topic).append_many([(None, value) for value in values])
 
 
-def stored_codecs(broker: varve.Broker, topic: str) -> set[str]:
+def stored_codecs(broker: cordwood.Broker, topic: str) -> set[str]:
     content = Path(broker.data_dir, f"{topic}-0", "00000000000000000000.log").read_bytes()
     codecs, position = set(), 0
     while position < len(content):
@@ -36,7 +36,7 @@ def stored_codecs(broker: varve.Broker, topic: str) -> set[str]:
 
 
 def test_keys_headers_and_tombstones_of_the_producer_are_stored_and_come_back(
-    broker: varve.Broker, tools: JavaTools
+    broker: cordwood.Broker, tools: JavaTools
 ) -> None:
     broker.create_topic("letters")
     parsing = ("parse.key=true", "parse.headers=true", "null.marker=NULL")
@@ -67,7 +67,7 @@ def test_keys_headers_and_tombstones_of_the_producer_are_stored_and_come_back(
 
 
 def test_what_is_compressed_with_any_codec_is_kept_so_and_read_by_a_pattern_of_topics(
-    broker: varve.Broker, tools: JavaTools
+    broker: cordwood.Broker, tools: JavaTools
 ) -> None:
     for codec in CODECS:
         broker.create_topic(f"codec-{codec}")
@@ -90,7 +90,7 @@ def test_what_is_compressed_with_any_codec_is_kept_so_and_read_by_a_pattern_of_t
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_a_topic_is_made_for_a_producer_that_asks_for_it(
-    broker: varve.Broker, tools: JavaTools, acks: str
+    broker: cordwood.Broker, tools: JavaTools, acks: str
 ) -> None:
     topic = f"new-{acks}"
 
@@ -108,7 +108,7 @@ def test_a_topic_is_made_for_a_producer_that_asks_for_it(
 
 @both_protocols
 def test_a_group_goes_on_where_it_stopped(
-    broker: varve.Broker, tools: JavaTools, protocol: str
+    broker: cordwood.Broker, tools: JavaTools, protocol: str
 ) -> None:
     topic = f"read-by-{protocol}"
     fill(broker, topic, LETTERS)
@@ -128,7 +128,9 @@ def test_a_group_goes_on_where_it_stopped(
     assert (rest, broker.store.group(protocol).committed(topic, 0)) == (["d"], 4)
 
 
-def test_reading_begins_at_an_offset_of_a_partition(broker: varve.Broker, tools: JavaTools) -> None:
+def test_reading_begins_at_an_offset_of_a_partition(
+    broker: cordwood.Broker, tools: JavaTools
+) -> None:
     topic = broker.create_topic("places", partitions=2)
     topic.append_many([(None, value) for value in LETTERS], partition=1)
 
@@ -141,7 +143,7 @@ def test_reading_begins_at_an_offset_of_a_partition(broker: varve.Broker, tools:
 
 
 def test_a_record_beyond_the_topics_limit_is_refused_and_the_producer_told(
-    broker: varve.Broker, tools: JavaTools
+    broker: cordwood.Broker, tools: JavaTools
 ) -> None:
     broker.create_topic("short", config={"max.message.bytes": 1000})
 
@@ -155,7 +157,7 @@ def test_a_record_beyond_the_topics_limit_is_refused_and_the_producer_told(
 
 @both_protocols
 def test_kafka_reads_the_records_of_our_group_coordinator(
-    broker: varve.Broker, tools: JavaTools, protocol: str
+    broker: cordwood.Broker, tools: JavaTools, protocol: str
 ) -> None:
     topic, group = f"kept-{protocol}", f"keeper-{protocol}"
     fill(broker, topic, LETTERS)

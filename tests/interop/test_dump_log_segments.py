@@ -1,4 +1,4 @@
-"""Kafka's DumpLogSegments reads every file Varve wrote and has nothing to complain of."""
+"""Kafka's DumpLogSegments reads every file Cordwood wrote and has nothing to complain of."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from cordwood import Record
 from interop.kafka_peer import KafkaTools
 from interop.sample_store import CODECS, COORDINATOR_EPOCH, SampleStore, write_sample_store
 from interop.segment_dump import Dump, DumpedRecord, parse_dump
-from varve import Record
 
 
 @pytest.fixture(scope="module")

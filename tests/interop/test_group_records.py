@@ -7,11 +7,9 @@ from pathlib import Path
 
 from kafka import KafkaConsumer, KafkaProducer
 
-import varve
-from fakes.coordinator_bench import CoordinatorBench
-from interop.kafka_peer import KafkaTools, StartBroker
-from varve.format.group_metadata import decode_group_metadata, encode_group_metadata
-from varve.format.group_offsets import (
+import cordwood
+from cordwood.format.group_metadata import decode_group_metadata, encode_group_metadata
+from cordwood.format.group_offsets import (
     GroupMetadataKey,
     OffsetKey,
     decode_group_key,
@@ -20,10 +18,12 @@ from varve.format.group_offsets import (
     encode_offset_key,
     encode_offset_value,
 )
+from fakes.coordinator_bench import CoordinatorBench
+from interop.kafka_peer import KafkaTools, StartBroker
 
 
 def group_records(directory: Path) -> list[tuple[bytes, bytes | None]]:
-    with varve.open(directory, read_only=True) as store:
+    with cordwood.open(directory, read_only=True) as store:
         topic = store.topic("__consumer_offsets")
         return [
             (record.key, record.value)
@@ -91,7 +91,7 @@ def test_kafka_s_tool_prints_the_groups_we_save(kafka: KafkaTools, tmp_path: Pat
     bench = CoordinatorBench()
     member = bench.stable()
     [record] = bench.store.topic("__consumer_offsets").partition(0).read()
-    with varve.open(tmp_path / "ours") as store:
+    with cordwood.open(tmp_path / "ours") as store:
         store.ensure_offsets_topic().append(record.value, key=record.key, partition=0)
     log = next(iter((tmp_path / "ours").glob("__consumer_offsets-*/*.log")))
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-import varve
+import cordwood
 from interop.java_tools import JavaTools, RunningTool
 
 BASE_MS = 1_760_000_000_000
@@ -23,7 +23,7 @@ def iso(time_ms: int) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.000")
 
 
-def fill(broker: varve.Broker, topic: str) -> None:
+def fill(broker: cordwood.Broker, topic: str) -> None:
     """Two partitions, of ten records and of four, an hour apart from each other."""
     made = broker.create_topic(topic, partitions=2)
     for partition, count in enumerate((10, 4)):
@@ -39,7 +39,7 @@ def read_all(tools: JavaTools, topic: str, group: str, protocol: str) -> None:
     )  # fmt: skip
 
 
-def committed(broker: varve.Broker, group: str, topic: str) -> list[int | None]:
+def committed(broker: cordwood.Broker, group: str, topic: str) -> list[int | None]:
     return [broker.store.group(group).committed(topic, partition) for partition in range(2)]
 
 
@@ -61,7 +61,7 @@ def wait_until(is_true: Callable[[], bool], what: str) -> None:
 
 @both_protocols
 def test_a_group_that_has_read_is_listed_and_described_without_lag(
-    broker: varve.Broker, tools: JavaTools, protocol: str
+    broker: cordwood.Broker, tools: JavaTools, protocol: str
 ) -> None:
     topic, group = f"seen-{protocol}", f"reader-{protocol}"
     fill(broker, topic)
@@ -89,7 +89,7 @@ def test_a_group_that_has_read_is_listed_and_described_without_lag(
 
 @both_protocols
 def test_offsets_of_a_group_are_reset_by_every_measure(
-    broker: varve.Broker, tools: JavaTools, protocol: str
+    broker: cordwood.Broker, tools: JavaTools, protocol: str
 ) -> None:
     topic, group = f"reset-{protocol}", f"again-{protocol}"
     fill(broker, topic)
@@ -117,7 +117,7 @@ def test_offsets_of_a_group_are_reset_by_every_measure(
 
 
 def test_a_dry_run_of_a_reset_changes_nothing_and_may_make_a_group_when_it_is_done(
-    broker: varve.Broker, tools: JavaTools
+    broker: cordwood.Broker, tools: JavaTools
 ) -> None:
     fill(broker, "planned")
     reset = ("--reset-offsets", "--group", "planner", "--topic", "planned", "--to-latest")
@@ -133,7 +133,7 @@ def test_a_dry_run_of_a_reset_changes_nothing_and_may_make_a_group_when_it_is_do
 
 @both_protocols
 def test_offsets_of_a_group_are_deleted_and_then_the_group(
-    broker: varve.Broker, tools: JavaTools, protocol: str
+    broker: cordwood.Broker, tools: JavaTools, protocol: str
 ) -> None:
     topic, group = f"dropped-{protocol}", f"gone-{protocol}"
     fill(broker, topic)
@@ -157,7 +157,7 @@ def test_offsets_of_a_group_are_deleted_and_then_the_group(
 
 @both_protocols
 def test_members_share_the_partitions_and_hold_the_group(
-    broker: varve.Broker, tools: JavaTools, protocol: str
+    broker: cordwood.Broker, tools: JavaTools, protocol: str
 ) -> None:
     topic, group = f"shared-{protocol}", f"team-{protocol}"
     fill(broker, topic)

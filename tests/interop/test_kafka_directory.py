@@ -1,4 +1,4 @@
-"""Varve opens a directory that a real Kafka broker wrote and sees in it what Kafka sees."""
+"""Cordwood opens a directory that a real Kafka broker wrote and sees in it what Kafka sees."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
-import varve
+import cordwood
+from cordwood import PartitionLog, ReadOnlyStore, Record
+from cordwood.errors import DirectoryLockedError
+from cordwood.format.batch_header import decode_batch_header, stamp
+from cordwood.format.partition_metadata import encode_topic_id
+from cordwood.quantities import NO_LEADER_EPOCH, Offset
 from interop.kafka_peer import KafkaFailedError, StartBroker
 from interop.kafka_sample import CODECS, GROUPS, KafkaDirectories, KafkaTruth
-from varve import PartitionLog, ReadOnlyStore, Record
-from varve.errors import DirectoryLockedError
-from varve.format.batch_header import decode_batch_header, stamp
-from varve.format.partition_metadata import encode_topic_id
-from varve.quantities import NO_LEADER_EPOCH, Offset
 
 
 @pytest.fixture(params=["live", "killed", "stopped"])
 def store(
     request: pytest.FixtureRequest, kafka_directories: KafkaDirectories
 ) -> Iterator[ReadOnlyStore]:
-    with varve.open(kafka_directories.in_state(request.param), read_only=True) as opened:
+    with cordwood.open(kafka_directories.in_state(request.param), read_only=True) as opened:
         yield opened
 
 
@@ -128,7 +128,7 @@ def test_a_reader_follows_what_clients_send_to_the_broker(
     kafka_directories: KafkaDirectories,
 ) -> None:
     producer = KafkaProducer(bootstrap_servers=kafka_directories.servers)
-    with varve.open(kafka_directories.live, read_only=True) as store:
+    with cordwood.open(kafka_directories.live, read_only=True) as store:
         log = store.topic("plain").partition(2)
         following = log.follow(log.end_offset, idle_timeout_ms=20_000)
         try:
@@ -144,16 +144,16 @@ def test_a_directory_that_a_broker_holds_cannot_be_opened_for_writing(
     kafka_directories: KafkaDirectories,
 ) -> None:
     with pytest.raises(DirectoryLockedError):
-        varve.open(kafka_directories.live)
+        cordwood.open(kafka_directories.live)
 
 
-def test_a_broker_does_not_start_on_a_directory_that_varve_holds(
+def test_a_broker_does_not_start_on_a_directory_that_cordwood_holds(
     kafka_directories: KafkaDirectories, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     shutil.copytree(kafka_directories.stopped, tmp_path / "held")
 
     with (
-        varve.open(tmp_path / "held"),
+        cordwood.open(tmp_path / "held"),
         pytest.raises(KafkaFailedError, match="ended while starting"),
     ):
         start_broker(tmp_path / "held")
@@ -185,7 +185,7 @@ def test_the_same_batches_make_the_same_files(
     theirs = kafka_directories.stopped / f"{topic}-0"
     config = {"segment.bytes": "1MiB", "index.interval.bytes": "300", "retention.ms": "-1"}
 
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = store.create_topic(topic, config=config).partition(0)
         assert isinstance(log, PartitionLog)
         for batch in batches_of(theirs):
@@ -207,7 +207,7 @@ def test_a_directory_left_by_a_broker_can_be_written_on(
     truth = kafka_directories.truth
     shutil.copytree(kafka_directories.in_state(state), tmp_path / "adopted")
 
-    with varve.open(tmp_path / "adopted") as store:
+    with cordwood.open(tmp_path / "adopted") as store:
         assert store.damages() == []
         assert store.topics() == truth.topics
         for (topic, number), expected in truth.records.items():
@@ -216,7 +216,7 @@ def test_a_directory_left_by_a_broker_can_be_written_on(
             read = [plain(record) for record in store.topic(topic).partition(number).read()]
             assert read[:-1] == expected, topic
             assert read[-1].value == b"ours"
-    with varve.open(tmp_path / "adopted", read_only=True) as again:
+    with cordwood.open(tmp_path / "adopted", read_only=True) as again:
         for (topic, number), expected in truth.records.items():
             read = [plain(record) for record in again.topic(topic).partition(number).read()]
             assert read[:-1] == expected, topic

@@ -1,4 +1,4 @@
-"""A real Kafka broker opens a directory that Varve wrote to, and serves it to its clients."""
+"""A real Kafka broker opens a directory that Cordwood wrote to, and serves it to its clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
-import varve
+import cordwood
 from interop.kafka_peer import QUICK_START, KafkaBroker, KafkaTools
 from interop.kafka_sample import BROKER, KafkaDirectories, KafkaTruth, ask_kafka
 from interop.our_appends import append_and_be_killed, append_plan, append_transactions, plan_appends
@@ -72,12 +72,12 @@ def truth(kafka_directories: KafkaDirectories) -> KafkaTruth:
     return kafka_directories.truth
 
 
-def test_a_broker_serves_what_varve_appended_and_closed(
+def test_a_broker_serves_what_cordwood_appended_and_closed(
     kafka: KafkaTools, directory: Path, truth: KafkaTruth
 ) -> None:
     plan = plan_appends(truth)
     times: dict[tuple[str, int], list[tuple[int, int | None]]] = {}
-    with varve.open(directory) as store:
+    with cordwood.open(directory) as store:
         append_plan(store, plan)
         committed = append_transactions(store)
         for topic, number in plan:
@@ -91,7 +91,7 @@ def test_a_broker_serves_what_varve_appended_and_closed(
         servers = broker.bootstrap_servers
         asked = {place: [ms for ms, _ in answers] for place, answers in times.items()}
         found = ask_kafka(servers, truth.records, extra_times=asked)
-        assert committed_offset(servers, "billing", ("plain", 0)) == (41, "by varve")
+        assert committed_offset(servers, "billing", ("plain", 0)) == (41, "by cordwood")
         assert committed_offset(servers, "shipping", ("plain", 0)) == (29, "")
         place = TopicPartition("transactions", 0)
         values = asyncio.run(read_committed(servers, place, truth.ends[place], end))
@@ -107,7 +107,7 @@ def test_a_broker_serves_what_varve_appended_and_closed(
         assert [(ms, by_time[ms]) for ms, _ in answers] == answers, at
 
 
-def test_a_broker_serves_what_varve_appended_before_it_was_killed(
+def test_a_broker_serves_what_cordwood_appended_before_it_was_killed(
     kafka: KafkaTools, directory: Path, truth: KafkaTruth
 ) -> None:
     plan = plan_appends(truth)
@@ -117,6 +117,6 @@ def test_a_broker_serves_what_varve_appended_before_it_was_killed(
         found = ask_kafka(broker.bootstrap_servers, truth.records)
         committed = committed_offset(broker.bootstrap_servers, "billing", ("plain", 0))
 
-    assert committed == (41, "by varve")
+    assert committed == (41, "by cordwood")
     for place, before in truth.records.items():
         assert found.records[place] == before + plan.get(place, []), place

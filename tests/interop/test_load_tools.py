@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
 from interop.java_tools import QUICK_TOOL, JavaTools
 from interop.kafka_peer import KafkaTools
 
@@ -18,7 +18,7 @@ def events(lines: list[str]) -> list[dict[str, object]]:
 
 
 def test_the_performance_tools_send_and_read_every_record(
-    broker: varve.Broker, tools: JavaTools
+    broker: cordwood.Broker, tools: JavaTools
 ) -> None:
     """The producer is idempotent and waits for all acknowledgements: both are its defaults."""
     broker.create_topic("load", partitions=3)
@@ -39,7 +39,7 @@ def test_the_performance_tools_send_and_read_every_record(
 
 
 def test_the_verifiable_clients_see_each_record_once_and_in_order(
-    broker: varve.Broker, tools: JavaTools
+    broker: cordwood.Broker, tools: JavaTools
 ) -> None:
     broker.create_topic("verified")
 
@@ -65,7 +65,7 @@ def test_the_verifiable_clients_see_each_record_once_and_in_order(
 
 
 def test_each_record_comes_back_before_the_next_is_sent(
-    broker: varve.Broker, tools: JavaTools
+    broker: cordwood.Broker, tools: JavaTools
 ) -> None:
     printed = tools.run(
         "e2e-latency", "--topic", "latency", "--num-records", "200", "--record-size", "100",
@@ -86,7 +86,7 @@ def test_what_compaction_leaves_is_the_last_value_of_every_key(
         "log.cleaner.min.cleanable.ratio": 0.01,
         "log.cleaner.backoff.ms": 0,
     }
-    with varve.Broker(config=often) as broker:
+    with cordwood.Broker(config=often) as broker:
         tools = JavaTools(
             kafka,
             broker.bootstrap_servers,

@@ -18,7 +18,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.structs import OffsetAndMetadata
 
-import varve
+import cordwood
 from interop.java_tools import JavaTools, ToolRun
 from interop.kafka_peer import QUICK_START, KafkaBroker, KafkaTools
 
@@ -149,7 +149,7 @@ def pair(
     peer = KafkaBroker(
         kafka, log_dirs=[root / "logs"], work_dir=root / "broker", jvm_options=QUICK_START
     )
-    with peer, varve.Broker(root / "ours") as broker:
+    with peer, cordwood.Broker(root / "ours") as broker:
         theirs = JavaTools(kafka, peer.bootstrap_servers, jvm_options=quick_jvm)
         ours = JavaTools(kafka, broker.bootstrap_servers, jvm_options=quick_jvm)
         for tools in (theirs, ours):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import varve
+import cordwood
 from interop.kafka_peer import KafkaUnavailableError
 from interop.spark_kafka import find_jars, open_session
 
@@ -30,7 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         pytest.skip(str(error))
 
 
-def fill(broker: varve.Broker, topic: str, count: int, *, start: int = 0) -> None:
+def fill(broker: cordwood.Broker, topic: str, count: int, *, start: int = 0) -> None:
     """Records a second apart, in turn to each partition."""
     made = broker.store.find_topic(topic) or broker.create_topic(topic, partitions=2)
     for n in range(start, start + count):
@@ -43,7 +43,7 @@ def fill(broker: varve.Broker, topic: str, count: int, *, start: int = 0) -> Non
         )
 
 
-def read(spark: SparkSession, broker: varve.Broker, topic: str, **options: Any) -> DataFrame:
+def read(spark: SparkSession, broker: cordwood.Broker, topic: str, **options: Any) -> DataFrame:
     reader = spark.read.format("kafka").option("subscribe", topic)
     return reader.option("kafka.bootstrap.servers", broker.bootstrap_servers).load(
         **{name: str(value) for name, value in options.items()}
@@ -61,12 +61,12 @@ def values(*numbers: int) -> list[str]:
     return [f"value {n}" for n in numbers]
 
 
-def stored(broker: varve.Broker, topic: str) -> list[varve.Record]:
+def stored(broker: cordwood.Broker, topic: str) -> list[cordwood.Record]:
     return [r for log in broker.store.topic(topic).partitions for r in log.read()]
 
 
 def test_every_column_of_a_batch_is_what_was_appended(
-    spark: SparkSession, broker: varve.Broker
+    spark: SparkSession, broker: cordwood.Broker
 ) -> None:
     fill(broker, "columns", 12)
 
@@ -89,7 +89,7 @@ def test_every_column_of_a_batch_is_what_was_appended(
 
 
 def test_a_batch_may_be_cut_by_offsets_and_by_times(
-    spark: SparkSession, broker: varve.Broker
+    spark: SparkSession, broker: cordwood.Broker
 ) -> None:
     fill(broker, "cuts", 12)
     # Partition 0 has the even numbers, partition 1 the odd ones.
@@ -109,7 +109,7 @@ def test_a_batch_may_be_cut_by_offsets_and_by_times(
 
 
 def stream(
-    spark: SparkSession, broker: varve.Broker, topic: str, work: Path, **options: Any
+    spark: SparkSession, broker: cordwood.Broker, topic: str, work: Path, **options: Any
 ) -> list[str]:
     """Run a query to the end of the topic; all that it and those before it have read."""
     reader = spark.readStream.format("kafka").option("subscribe", topic)
@@ -129,7 +129,7 @@ def stream(
 def test_a_stream_goes_on_from_its_checkpoint_after_a_restart_of_everything(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with varve.Broker() as broker:
+    with cordwood.Broker() as broker:
         fill(broker, "events", 10)
         first = stream(spark, broker, "events", tmp_path, maxOffsetsPerTrigger=3)
         fill(broker, "events", 4, start=10)
@@ -143,7 +143,7 @@ def test_a_stream_goes_on_from_its_checkpoint_after_a_restart_of_everything(
 
 
 def test_a_stream_says_when_records_it_had_not_read_are_gone(
-    spark: SparkSession, broker: varve.Broker, tmp_path: Path
+    spark: SparkSession, broker: cordwood.Broker, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException
 
@@ -160,7 +160,7 @@ def test_a_stream_says_when_records_it_had_not_read_are_gone(
 
 
 def test_the_sink_writes_rows_to_the_topic_and_partition_they_name(
-    spark: SparkSession, broker: varve.Broker
+    spark: SparkSession, broker: cordwood.Broker
 ) -> None:
     broker.create_topic("north", partitions=2)
     broker.create_topic("south", partitions=2)
@@ -187,7 +187,7 @@ def test_the_sink_writes_rows_to_the_topic_and_partition_they_name(
 
 
 def test_a_stream_moves_records_from_one_topic_to_another(
-    spark: SparkSession, broker: varve.Broker, tmp_path: Path
+    spark: SparkSession, broker: cordwood.Broker, tmp_path: Path
 ) -> None:
     fill(broker, "inward", 50)
     servers = ("kafka.bootstrap.servers", broker.bootstrap_servers)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.broker.broker_config import BROKER_KEYS
+from cordwood.format.partition_metadata import encode_topic_id
+from cordwood.log.topic_config import CONFIG_KEYS
+from cordwood.protocol.api_catalog import API_CATALOG
 from interop.java_tools import JavaTools
-from varve.broker.broker_config import BROKER_KEYS
-from varve.format.partition_metadata import encode_topic_id
-from varve.log.topic_config import CONFIG_KEYS
-from varve.protocol.api_catalog import API_CATALOG
 
 BASE_MS = 1_760_000_000_000
 ENTRY = re.compile(r"  ([a-z.0-9]+)=(.*) sensitive=false synonyms=\{(.*)\}")
@@ -25,7 +25,7 @@ def entries(lines: list[str]) -> dict[str, str]:
 
 
 def test_a_topic_is_created_described_enlarged_and_deleted(
-    broker: varve.Broker, tools: JavaTools
+    broker: cordwood.Broker, tools: JavaTools
 ) -> None:
     config = {"cleanup.policy": "compact,delete", "retention.ms": "3600000"}
     given = [word for key, value in config.items() for word in ("--config", f"{key}={value}")]
@@ -57,7 +57,7 @@ def test_a_topic_is_created_described_enlarged_and_deleted(
     assert "orders" not in broker.store.topics()
 
 
-def test_a_topic_that_is_there_is_left_as_it_is(broker: varve.Broker, tools: JavaTools) -> None:
+def test_a_topic_that_is_there_is_left_as_it_is(broker: cordwood.Broker, tools: JavaTools) -> None:
     topic_id = broker.create_topic("taken", partitions=3).topic_id
 
     again = tools.run("topics", "--create", "--if-not-exists", "--topic", "taken")
@@ -71,7 +71,7 @@ def test_a_topic_that_is_there_is_left_as_it_is(broker: varve.Broker, tools: Jav
 
 
 def test_the_configuration_of_a_topic_is_shown_set_and_put_back(
-    broker: varve.Broker, tools: JavaTools
+    broker: cordwood.Broker, tools: JavaTools
 ) -> None:
     broker.create_topic("settings", config={"flush.ms": 5000})
     topic = ("--entity-type", "topics", "--entity-name", "settings")
@@ -92,7 +92,7 @@ def test_the_configuration_of_a_topic_is_shown_set_and_put_back(
 
 @pytest.mark.parametrize(("key", "value"), [("retention.ms", "soon"), ("no.such.key", "1")])
 def test_what_cannot_be_set_is_refused_with_the_reason(
-    broker: varve.Broker, tools: JavaTools, key: str, value: str
+    broker: cordwood.Broker, tools: JavaTools, key: str, value: str
 ) -> None:
     topic = f"steady-{key}"
     broker.create_topic(topic)
@@ -118,7 +118,7 @@ def test_the_configuration_of_the_broker_is_shown_and_cannot_be_changed(tools: J
     assert "InvalidRequestException: cannot be changed while the broker runs" in refused.printed
 
 
-def test_offsets_are_found_by_place_and_by_time(broker: varve.Broker, tools: JavaTools) -> None:
+def test_offsets_are_found_by_place_and_by_time(broker: cordwood.Broker, tools: JavaTools) -> None:
     topic = broker.create_topic("times", partitions=2)
     for second, value in enumerate([b"0", b"3", b"1", b"2"]):
         at_ms = BASE_MS + int(value) * 1000
@@ -136,7 +136,7 @@ def test_offsets_are_found_by_place_and_by_time(broker: varve.Broker, tools: Jav
 
 
 def test_records_are_deleted_up_to_an_offset(
-    broker: varve.Broker, tools: JavaTools, tmp_path: Path
+    broker: cordwood.Broker, tools: JavaTools, tmp_path: Path
 ) -> None:
     topic = broker.create_topic("shortened", partitions=2)
     for partition in range(2):
@@ -161,7 +161,7 @@ def test_records_are_deleted_up_to_an_offset(
 
 
 def test_the_size_of_partitions_is_that_of_their_files(
-    broker: varve.Broker, tools: JavaTools
+    broker: cordwood.Broker, tools: JavaTools
 ) -> None:
     topic = broker.create_topic("sized", partitions=2)
     topic.append_many([(None, b"x" * 1000)] * 10, partition=1)
@@ -177,7 +177,7 @@ def test_the_size_of_partitions_is_that_of_their_files(
 
 
 def test_the_cluster_says_what_it_is_and_what_it_speaks(
-    broker: varve.Broker, tools: JavaTools
+    broker: cordwood.Broker, tools: JavaTools
 ) -> None:
     versions = tools.run("broker-api-versions")
     cluster_id = tools.run("cluster", "cluster-id")
@@ -197,7 +197,7 @@ def test_the_cluster_says_what_it_is_and_what_it_speaks(
 
 
 def test_kafkas_own_check_of_what_a_broker_can_do_passes(
-    broker: varve.Broker, tools: JavaTools
+    broker: cordwood.Broker, tools: JavaTools
 ) -> None:
     broker.create_topic("compatibility")
     can = ("offsets-for-times", "cluster-id", "create-topics", "describe-configs",

@@ -8,14 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from cordwood.format.compression import Codec
+from cordwood.log.compaction_run import CompactionOutcome
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store
 from fakes.client_batches import NOW, client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC, log_of, new_log, open_store
-from varve.format.compression import Codec
-from varve.log.compaction_run import CompactionOutcome
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store
 
 RETENTION_MS = 60_000
 

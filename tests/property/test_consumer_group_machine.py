@@ -16,14 +16,14 @@ from hypothesis.stateful import (
     rule,
 )
 
+from cordwood.broker.error_codes import RefusedError
+from cordwood.broker.groups.assignors import ASSIGNORS
+from cordwood.broker.groups.consumer_group_config import ConsumerGroupConfig
+from cordwood.broker.groups.consumer_heartbeat import ConsumerHeartbeat
+from cordwood.broker.groups.consumer_member import AWAY_EPOCH
+from cordwood.protocol.error_code import ErrorCode
 from fakes.consumer_client import ConsumerClient, GroupHouse
 from fakes.listed_topics import ListedTopics
-from varve.broker.error_codes import RefusedError
-from varve.broker.groups.assignors import ASSIGNORS
-from varve.broker.groups.consumer_group_config import ConsumerGroupConfig
-from varve.broker.groups.consumer_heartbeat import ConsumerHeartbeat
-from varve.broker.groups.consumer_member import AWAY_EPOCH
-from varve.protocol.error_code import ErrorCode
 
 NAMES = ("orders", "payments", "audits")
 PARTITIONS_MAX = 9

@@ -10,8 +10,8 @@ from crc32c import crc32c
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from varve.errors import FormatError, LimitExceededError
-from varve.format.checkpoint_text import (
+from cordwood.errors import FormatError, LimitExceededError
+from cordwood.format.checkpoint_text import (
     EpochEntry,
     decode_text,
     parse_epoch_checkpoint,
@@ -19,8 +19,8 @@ from varve.format.checkpoint_text import (
     render_epoch_checkpoint,
     render_offset_checkpoint,
 )
-from varve.format.compression import Codec, compress, decompress
-from varve.format.control_record import (
+from cordwood.format.compression import Codec, compress, decompress
+from cordwood.format.control_record import (
     ControlType,
     EndTransactionMarker,
     decode_control_key,
@@ -28,7 +28,7 @@ from varve.format.control_record import (
     encode_control_key,
     encode_marker,
 )
-from varve.format.file_names import (
+from cordwood.format.file_names import (
     CLEANED,
     DELETED,
     NO_SUFFIX,
@@ -44,7 +44,7 @@ from varve.format.file_names import (
     partition_directory_name,
     segment_file_name,
 )
-from varve.format.index_entry import (
+from cordwood.format.index_entry import (
     AbortedTransaction,
     OffsetEntry,
     TimeEntry,
@@ -55,7 +55,7 @@ from varve.format.index_entry import (
     encode_offset_entry,
     encode_time_entry,
 )
-from varve.format.meta_properties import (
+from cordwood.format.meta_properties import (
     MetaProperties,
     parse_clean_shutdown,
     parse_meta_properties,
@@ -64,19 +64,19 @@ from varve.format.meta_properties import (
     render_meta_properties,
     render_properties,
 )
-from varve.format.partition_metadata import (
+from cordwood.format.partition_metadata import (
     decode_topic_id,
     encode_topic_id,
     parse_partition_metadata,
     render_partition_metadata,
 )
-from varve.format.producer_snapshot import (
+from cordwood.format.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,
 )
-from varve.format.zstd_frame import walk_zstd_frame
-from varve.quantities import (
+from cordwood.format.zstd_frame import walk_zstd_frame
+from cordwood.quantities import (
     INT32_MAX,
     INT64_MAX,
     FilePosition,

@@ -11,12 +11,12 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from cordwood.broker.groups.classic_group import ClassicGroup
+from cordwood.broker.groups.classic_membership import ClassicState
+from cordwood.broker.groups.group_config import GroupConfig
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
 from fakes.coordinator_bench import CoordinatorBench, Pending
-from varve.broker.groups.classic_group import ClassicGroup
-from varve.broker.groups.classic_membership import ClassicState
-from varve.broker.groups.group_config import GroupConfig
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.error_code import ErrorCode
 
 GROUP = "billing"
 CLIENTS = 4

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.format import kernel_tables as tables
+from cordwood.format import kernels as compiled
+from cordwood.format.record import Record
+from cordwood.quantities import INT32_MAX, INT64_MAX
 from fakes.client_batches import client_batch, raw_batch, raw_record
-from varve.format import kernel_tables as tables
-from varve.format import kernels as compiled
-from varve.format.record import Record
-from varve.quantities import INT32_MAX, INT64_MAX
 
 pytestmark = pytest.mark.skipif(
     not compiled.COMPILED, reason="the kernels are not compiled: there is nothing to compare"
 )
 
-SOURCE = Path(__file__).parents[2] / "src" / "varve" / "format" / "kernels.py"
+SOURCE = Path(__file__).parents[2] / "src" / "cordwood" / "format" / "kernels.py"
 
 
 def load_plain() -> ModuleType:

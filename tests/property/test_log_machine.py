@@ -19,14 +19,14 @@ from hypothesis.stateful import (
     rule,
 )
 
+from cordwood.errors import CorruptSegmentError, OffsetOutOfRangeError
+from cordwood.format.record import Record
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store
 from fakes.client_batches import NOW, client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import log_of, new_log, open_store
-from varve.errors import CorruptSegmentError, OffsetOutOfRangeError
-from varve.format.record import Record
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store
 
 KEYS = (b"a", b"b", None)
 PRODUCERS = (7, 8)

@@ -1,7 +1,7 @@
 """Other implementations of the record batch judge ours: they read what we write, we read theirs.
 
 kafka-python's is plain Python, aiokafka's is compiled; neither shares code with the other or with
-Varve. kafka-python needs a library for snappy that the project does not, so that pair is left out.
+Cordwood. kafka-python needs a library for snappy that the project does not, so that pair is absent.
 """
 
 from collections.abc import Callable
@@ -14,16 +14,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from varve.format.batch import BatchDecoder, decode_batch
-from varve.format.batch_builder import BatchStyle, ProducerStamp, build_batch, build_batches
-from varve.format.batch_header import (
+from cordwood.format.batch import BatchDecoder, decode_batch
+from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch, build_batches
+from cordwood.format.batch_header import (
     CRC_START,
     TRANSACTIONAL,
     decode_batch_header,
 )
-from varve.format.compression import Codec
-from varve.format.record import Record
-from varve.quantities import INT32_MAX, INT64_MAX, MIB, ProducerId, TimestampMs
+from cordwood.format.compression import Codec
+from cordwood.format.record import Record
+from cordwood.quantities import INT32_MAX, INT64_MAX, MIB, ProducerId, TimestampMs
 
 NOW_MS = TimestampMs(1_760_000_000_000)
 MAGIC_POSITION = 16  # base offset, length and leader epoch lie before it; brokers stamp them

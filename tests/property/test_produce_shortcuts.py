@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.errors import FormatError, LogError
+from cordwood.format import kernels
+from cordwood.log.append_checks import BatchGate, check_produced_batch
+from cordwood.log.topic_config import TopicConfig
+from cordwood.protocol import sole_produce
+from cordwood.protocol.produce_request import decode_produce_request
+from cordwood.protocol.request_header import decode_request_header, skip_header_tags
+from cordwood.quantities import TimestampMs
 from fakes.client_batches import NOW, client_batch, raw_batch, raw_record
-from varve.errors import FormatError, LogError
-from varve.format import kernels
-from varve.log.append_checks import BatchGate, check_produced_batch
-from varve.log.topic_config import TopicConfig
-from varve.protocol import sole_produce
-from varve.protocol.produce_request import decode_produce_request
-from varve.protocol.request_header import decode_request_header, skip_header_tags
-from varve.quantities import TimestampMs
 from wire.raw_client import request_header
 from wire.record_requests import produce_body
 
-SOURCE = Path(__file__).parents[2] / "src" / "varve"
+SOURCE = Path(__file__).parents[2] / "src" / "cordwood"
 FIRST_FLEXIBLE = 9
 FIRST_WITH_TOPIC_ID = 13
 VERSIONS = st.integers(3, 13)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.archive.archive_store import open_archive
+from cordwood.archive.object_store import ArrowObjects, ObjectStore
+from cordwood.log.log_reader import LogReader
 from fakes.object_store_rules import ObjectStoreRules
-from varve.archive.archive_store import open_archive
-from varve.archive.object_store import ArrowObjects, ObjectStore
-from varve.log.log_reader import LogReader
 
 CONFIG: dict[str, object] = {
     "segment.records": 50,
@@ -39,7 +39,7 @@ def numbers(end: int) -> list[bytes]:
 
 def fill(path: Path, url: str, count: int = 220) -> None:
     """A topic of one partition whose offset n holds n, at timestamp n."""
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         topic = store.create_topic(
             "orders", config={**CONFIG, "archive.url": url, "durability": "os"}
         )
@@ -55,7 +55,7 @@ def fill(path: Path, url: str, count: int = 220) -> None:
 def test_a_log_is_read_across_s3_and_disk(tmp_path: Path, s3_url: str) -> None:
     fill(tmp_path / "data", s3_url)
 
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = store.topic("orders").partition(0)
 
         assert (log.start_offset, log.local_start_offset) == (0, 200)
@@ -67,7 +67,7 @@ def test_a_log_is_read_across_s3_and_disk(tmp_path: Path, s3_url: str) -> None:
 def test_readers_need_no_writer_and_no_disk(tmp_path: Path, s3_url: str) -> None:
     fill(tmp_path / "data", s3_url)
 
-    with varve.open(tmp_path / "data", read_only=True) as reader:
+    with cordwood.open(tmp_path / "data", read_only=True) as reader:
         assert values(reader.topic("orders").partition(0)) == numbers(220)
     with open_archive(s3_url) as archive:
         assert archive.topics() == ["orders"]
@@ -77,7 +77,7 @@ def test_readers_need_no_writer_and_no_disk(tmp_path: Path, s3_url: str) -> None
 def test_a_lost_store_is_restored(tmp_path: Path, s3_url: str) -> None:
     fill(tmp_path / "data", s3_url)
 
-    with varve.open(tmp_path / "new") as store:
+    with cordwood.open(tmp_path / "new") as store:
         topic = store.restore_topic("orders", s3_url)
 
         assert values(topic.partition(0)) == numbers(200)
@@ -96,15 +96,15 @@ def test_a_lost_store_is_restored_to_a_point_in_time(
 ) -> None:
     fill(tmp_path / "data", s3_url)
 
-    with varve.open(tmp_path / "new") as store:
+    with cordwood.open(tmp_path / "new") as store:
         topic = store.restore_topic("orders", s3_url, to_timestamp_ms=timestamp_ms)
 
         assert values(topic.partition(0)) == numbers(min(timestamp_ms + 1, 200))
 
 
 KILLED_COPIER = """
-import sys, varve
-store = varve.open(sys.argv[1])
+import sys, cordwood
+store = cordwood.open(sys.argv[1])
 log = store.topic("orders").partition(0)
 print("begin", flush=True)
 store.archive_now()
@@ -119,7 +119,7 @@ def test_a_copier_killed_on_its_way_is_finished_by_the_next(
     tmp_path: Path, s3_url: str, objects_seen: int
 ) -> None:
     path = tmp_path / "data"
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         topic = store.create_topic("orders", config={**CONFIG, "archive.url": s3_url})
         for number in range(0, 420, 10):
             topic.append_many([(None, b"%d" % n) for n in range(number, number + 10)])
@@ -133,7 +133,7 @@ def test_a_copier_killed_on_its_way_is_finished_by_the_next(
             assert copier.poll() is None
         copier.send_signal(signal.SIGKILL)
 
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         for status in store.archive_now():
             assert status.last_error is None, status
         store.maintain()
@@ -148,7 +148,7 @@ def test_a_copier_killed_on_its_way_is_finished_by_the_next(
 @pytest.mark.slow
 def test_an_unreachable_store_is_an_error_in_the_status(tmp_path: Path) -> None:
     url = "s3://bucket/dir?endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic(
             "orders", config={**CONFIG, "archive.url": url, "segment.records": 1}
         )

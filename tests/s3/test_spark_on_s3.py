@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import varve
+import cordwood
 
 from .test_archive_on_s3 import CONFIG, fill
 
@@ -28,7 +28,7 @@ def run_job(endpoint: str, *arguments: object) -> dict[str, Any]:
     """A job as people run it, with the settings of the store in its environment."""
     finished = subprocess.run(
         [
-            sys.executable, "-m", "varve", "spark", *map(str, arguments), "--json",
+            sys.executable, "-m", "cordwood", "spark", *map(str, arguments), "--json",
             "--master", "local[2]", "--conf", "spark.ui.enabled=false",
             "--conf", "spark.driver.bindAddress=127.0.0.1",
         ],
@@ -64,7 +64,7 @@ def test_a_table_in_s3_has_each_offset_once(
     tmp_path: Path, s3_url: str, s3_endpoint: str, kind: str
 ) -> None:
     data = tmp_path / "data"
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         topic = store.create_topic("orders", config=CONFIG)
         topic.append_many([(None, b"%d" % n) for n in range(100)])
     bucket = f"s3://{urlsplit(s3_url).netloc}"
@@ -79,7 +79,7 @@ def test_a_table_in_s3_has_each_offset_once(
     arguments = ("export", "orders", "--at", data, "--format", kind, *table)
 
     first = run_job(s3_endpoint, *arguments)
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.topic("orders").append(b"100")
     second = run_job(s3_endpoint, *arguments)
 

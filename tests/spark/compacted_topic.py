@@ -5,19 +5,19 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import varve
+import cordwood
+from cordwood.format.compression import Codec
+from cordwood.library import open_writer
+from cordwood.log.change_inbox import inbox_directory
+from cordwood.log.cleaner import CleanerConfig
+from cordwood.log.compaction_run import CompactionRun
+from cordwood.log.compaction_walk import RunSettings
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.producer_state import MarkerFacts
+from cordwood.log.store import Store
+from cordwood.log.topic_config import TopicConfig
+from cordwood.quantities import MIB, Offset, ProducerId, TimestampMs
 from fakes.client_batches import client_batch, marker_batch
-from varve.format.compression import Codec
-from varve.library import open_writer
-from varve.log.change_inbox import inbox_directory
-from varve.log.cleaner import CleanerConfig
-from varve.log.compaction_run import CompactionRun
-from varve.log.compaction_walk import RunSettings
-from varve.log.partition_log import PartitionLog
-from varve.log.producer_state import MarkerFacts
-from varve.log.store import Store
-from varve.log.topic_config import TopicConfig
-from varve.quantities import MIB, Offset, ProducerId, TimestampMs
 
 TOPIC = "users"
 NOW = 1_700_000_000_000
@@ -160,7 +160,7 @@ def cleaner_checkpoint(path: Path) -> str:
 
 
 def records_of(path: Path) -> list[tuple[int, int | None, bytes | None, bytes | None]]:
-    with varve.open(path, read_only=True) as store:
+    with cordwood.open(path, read_only=True) as store:
         return [
             (log.partition, record.offset, record.key, record.value)
             for log in store.topic(TOPIC).partitions

@@ -24,12 +24,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """A local session of two cores, as `varve.spark.session` makes it."""
-    import varve.spark
+    """A local session of two cores, as `cordwood.spark.session` makes it."""
+    import cordwood.spark
 
     home = tmp_path_factory.mktemp("spark")
-    session = varve.spark.session(
-        "varve tests",
+    session = cordwood.spark.session(
+        "cordwood tests",
         master="local[2]",
         config={
             "spark.ui.enabled": False,

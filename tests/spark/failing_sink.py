@@ -15,9 +15,9 @@ from pyspark.sql.datasource import DataSource
 
 
 def failing_sink(moment: str, batch: int, *, killed_pid: int | None = None) -> type[DataSource]:
-    """The source `varve-failing`, which fails at that moment of that batch, or kills a process."""
-    from varve.spark.source import VarveDataSource
-    from varve.spark.store_writer import StoreStreamWriter
+    """The source `cordwood-failing`, which fails at a moment of a batch, or kills a process."""
+    from cordwood.spark.source import CordwoodDataSource
+    from cordwood.spark.store_writer import StoreStreamWriter
 
     def fail() -> None:
         import os
@@ -37,13 +37,13 @@ def failing_sink(moment: str, batch: int, *, killed_pid: int | None = None) -> t
             if batchId == batch and moment == "published":
                 fail()
 
-    class FailingSink(VarveDataSource):
+    class FailingSink(CordwoodDataSource):
         @classmethod
         def name(cls) -> str:
-            return "varve-failing"
+            return "cordwood-failing"
 
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
-            writer: Any = VarveDataSource.streamWriter(self, schema, overwrite)
+            writer: Any = CordwoodDataSource.streamWriter(self, schema, overwrite)
             return FailingWriter(writer._options, writer._columns)
 
     return FailingSink

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import varve
-from varve.format.record import Record
-from varve.log.change_inbox import inbox_directory
+import cordwood
+from cordwood.format.record import Record
+from cordwood.log.change_inbox import inbox_directory
 
 
 def records(path: Path, topic: str = "orders") -> dict[int, list[Record]]:
     """All records of a topic by partition, as any reader sees them."""
-    with varve.open(path, read_only=True) as store:
+    with cordwood.open(path, read_only=True) as store:
         return {
             log.partition: list(log.read(log.start_offset)) for log in store.topic(topic).partitions
         }

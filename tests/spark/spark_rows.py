@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from varve.format.record import Record
+from cordwood.format.record import Record
 
 Row = tuple[Any, ...]  # topic, partition, offset, timestamp in ms, key, value
 

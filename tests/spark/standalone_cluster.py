@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from varve.spark.java_home import find_java_home
+from cordwood.spark.java_home import find_java_home
 
 _STARTED_S = 120.0
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-import varve
-from varve.spark.jobs.lake_target import LakeTarget, TableFormat
+import cordwood
+from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat
 
 from .compacted_topic import (
     NOW,
@@ -52,7 +52,7 @@ def start_job(cluster: StandaloneCluster, *arguments: object) -> subprocess.Pope
     conf = [text for key, value in _CONF.items() for text in ("--conf", f"{key}={value}")]
     return subprocess.Popen(
         [
-            sys.executable, "-m", "varve", "spark", *map(str, arguments),
+            sys.executable, "-m", "cordwood", "spark", *map(str, arguments),
             "--master", cluster.url, "--json", *conf,
         ],
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
@@ -114,7 +114,7 @@ def test_an_export_survives_the_death_of_a_worker_and_has_each_offset_once(
     cluster: StandaloneCluster, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
-    with varve.open(data, config={"durability": "os"}) as store:
+    with cordwood.open(data, config={"durability": "os"}) as store:
         topic = store.create_topic("orders", partitions=24)
         for number in range(24):
             pairs = [(b"key-%d" % n, b"value-%d" % n) for n in range(200)]
@@ -125,7 +125,7 @@ def test_an_export_survives_the_death_of_a_worker_and_has_each_offset_once(
     job = start_job(
         cluster, "export", "orders", "--format", "delta", "--table", table, "--at", data
     )
-    wait_for(lambda: any(table.glob("varve/*/*.parquet")), job)
+    wait_for(lambda: any(table.glob("cordwood/*/*.parquet")), job)
     cluster.kill_worker()
     report = finish(job)
     cluster.add_worker("a third")

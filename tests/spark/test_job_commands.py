@@ -1,4 +1,4 @@
-"""``varve spark``: the jobs as people run them."""
+"""``cordwood spark``: the jobs as people run them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import varve
-from varve.cli.app import main
+import cordwood
+from cordwood.cli.app import main
 
 TOPIC = "users"
 
@@ -20,7 +20,7 @@ TOPIC = "users"
 def data(tmp_path: Path) -> Path:
     path = tmp_path / "data"
     config = {"cleanup.policy": "compact", "internal.segment.bytes": 4000, "durability": "os"}
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         topic = store.create_topic(TOPIC, config=config)
         for n in range(120):
             topic.append(b'{"n": %d}' % n, key=b"key-%d" % (n % 7))
@@ -90,7 +90,7 @@ def test_ingest_and_replay_write_topics(
 
     assert (taken, replayed) == (0, 0)
     assert json.loads(out)["totals"]["records"] == 1
-    with varve.open(data, read_only=True) as store:
+    with cordwood.open(data, read_only=True) as store:
         assert [r.value for r in store.topic("again").partition(0).read()] == [b'{"id":2}']
 
 
@@ -135,7 +135,7 @@ def test_what_goes_wrong_in_a_task_is_said_in_a_sentence(
     [
         ("pyspark.sql", ("stats", TOPIC)),
         ("pyspark.sql", ("export", TOPIC, "--table", "t")),
-        ("varve.spark.jobs.compact", ("compact",)),
+        ("cordwood.spark.jobs.compact", ("compact",)),
     ],
 )
 def test_without_spark_a_job_says_what_to_install(
@@ -146,7 +146,7 @@ def test_without_spark_a_job_says_what_to_install(
     code, _, err = run("spark", *arguments, "--at", data)
 
     assert code == 2
-    assert "pip install 'varve[spark]'" in err
+    assert "pip install 'cordwood[spark]'" in err
 
 
 def test_without_java_a_job_says_what_to_install(

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import varve
+import cordwood
+from cordwood.errors import ConfigError
+from cordwood.library import request_change
+from cordwood.log.store_change import ChangeAnswer
+from cordwood.quantities import TimestampMs
+from cordwood.spark.jobs import compact
+from cordwood.spark.jobs.compact import CompactOptions, run_compact
+from cordwood.spark.jobs.compact_plan import CompactionScope, plan_job
 from fakes.client_batches import client_batch
-from varve.errors import ConfigError
-from varve.library import request_change
-from varve.log.store_change import ChangeAnswer
-from varve.quantities import TimestampMs
-from varve.spark.jobs import compact
-from varve.spark.jobs.compact import CompactOptions, run_compact
-from varve.spark.jobs.compact_plan import CompactionScope, plan_job
 
 from .compacted_topic import (
     CONFIG,
@@ -123,7 +123,7 @@ def test_where_the_store_is_open_its_owner_puts_the_segments_in_place(
     shutil.copytree(data, same)
     compact_locally(same, now_ms=NOW)
 
-    with varve.open(data) as owner:
+    with cordwood.open(data) as owner:
         log = owner.topic(TOPIC).partition(0)
         before = log.size_bytes
         report = run_compact(spark, options(data))

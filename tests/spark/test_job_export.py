@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import varve
-from varve.errors import ConfigError, TableChangedError
-from varve.spark.jobs.export import ExportOptions, run_export, table_and_tail, transform
-from varve.spark.jobs.json_values import parse_schema
-from varve.spark.jobs.lake_target import LakeTarget, TableFormat, read_files
-from varve.spark.jobs.topic_span import plan_span
+import cordwood
+from cordwood.errors import ConfigError, TableChangedError
+from cordwood.spark.jobs.export import ExportOptions, run_export, table_and_tail, transform
+from cordwood.spark.jobs.json_values import parse_schema
+from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat, read_files
+from cordwood.spark.jobs.topic_span import plan_span
 
 TOPIC = "orders"
 FORMATS = list(TableFormat)
@@ -30,14 +30,14 @@ def target(tmp_path: Path, kind: TableFormat) -> LakeTarget:
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     path = tmp_path / "data"
-    with varve.open(path, config={"durability": "os"}) as store:
+    with cordwood.open(path, config={"durability": "os"}) as store:
         store.create_topic(TOPIC, partitions=2)
     append(path, 0, 30)
     return path
 
 
 def append(path: Path, start: int, stop: int) -> None:
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         topic = store.topic(TOPIC)
         for number in range(start, stop):
             topic.append(
@@ -71,7 +71,7 @@ def plain(df: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def log_rows(spark: SparkSession, data: Path) -> list[tuple[Any, ...]]:
-    reader = spark.read.format("varve").option("subscribe", TOPIC)
+    reader = spark.read.format("cordwood").option("subscribe", TOPIC)
     return plain(reader.option("includeHeaders", True).load(str(data)))
 
 
@@ -193,7 +193,7 @@ def mixed(tmp_path: Path) -> Path:
         b"[1, 2]",
         b'{"id": 2, "more": true}',
     ]
-    with varve.open(path, config={"durability": "os"}) as store:
+    with cordwood.open(path, config={"durability": "os"}) as store:
         topic = store.create_topic(TOPIC)
         for value in values:
             topic.append(value, key=b"k")
@@ -258,7 +258,7 @@ def test_a_run_killed_between_the_two_commits_rejects_nothing_twice(
         patched.setattr(home, "commit", die)
         with pytest.raises(KeyboardInterrupt):
             run_export(spark, options(mixed, to, value_schema=schema))
-    with varve.open(mixed) as store:
+    with cordwood.open(mixed) as store:
         store.topic(TOPIC).append(b"again not", key=b"k")
     run_export(spark, options(mixed, to, value_schema=schema))
 
@@ -275,7 +275,7 @@ def test_a_schema_can_be_inferred_and_stays_that_of_the_table(
     to = target(tmp_path, TableFormat.PARQUET)
 
     run_export(spark, options(data, to, value_schema="infer"))
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.topic(TOPIC).append(b'{"id": 99, "new": 1}', partition=0)
     run_export(spark, options(data, to, value_schema="infer"))
 
@@ -309,7 +309,7 @@ def test_a_topic_made_anew_does_not_go_into_the_table_of_the_old_one(
 ) -> None:
     to = target(tmp_path, TableFormat.PARQUET)
     run_export(spark, options(data, to))
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.delete_topic(TOPIC)
         store.create_topic(TOPIC, partitions=2)
     append(data, 0, 4)
@@ -323,7 +323,7 @@ def test_a_table_keeps_the_schema_it_was_made_with(
 ) -> None:
     to = target(tmp_path, TableFormat.PARQUET)
     run_export(spark, options(mixed, to, value_schema="id BIGINT"))
-    with varve.open(mixed) as store:
+    with cordwood.open(mixed) as store:
         store.topic(TOPIC).append(b"{}")
 
     with pytest.raises(ConfigError, match="was made with another one"):
@@ -366,7 +366,7 @@ def test_the_state_is_what_a_query_can_start_from(
 
     state = to.open().load()
     assert state is not None
-    reader = spark.read.format("varve").option("subscribe", TOPIC)
+    reader = spark.read.format("cordwood").option("subscribe", TOPIC)
     tail = reader.option("startingOffsets", state.starting_offsets()).load(str(data))
 
     assert sorted(json.loads(bytes(row["value"]))["id"] for row in tail.collect()) == [30, 31, 32]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import varve
-from varve.errors import ConfigError
-from varve.spark.jobs.ingest import IngestColumns, IngestOptions, run_ingest
-from varve.spark.jobs.topic_target import TopicTarget
+import cordwood
+from cordwood.errors import ConfigError
+from cordwood.spark.jobs.ingest import IngestColumns, IngestOptions, run_ingest
+from cordwood.spark.jobs.topic_target import TopicTarget
 
 TOPIC = "events"
 
@@ -20,7 +20,7 @@ TOPIC = "events"
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     path = tmp_path / "data"
-    with varve.open(path, config={"durability": "os"}):
+    with cordwood.open(path, config={"durability": "os"}):
         pass
     return path
 
@@ -51,7 +51,7 @@ def options(data: Path, path: Path | None, **rest: Any) -> IngestOptions:
 
 
 def records(data: Path) -> list[tuple[bytes | None, bytes | None]]:
-    with varve.open(data, read_only=True) as store:
+    with cordwood.open(data, read_only=True) as store:
         found = [r for log in store.topic(TOPIC).partitions for r in log.read()]
     return sorted((record.key or b"", record.value or b"") for record in found)
 
@@ -85,7 +85,7 @@ def test_key_value_time_headers_and_partition_are_expressions(
 
     run_ingest(spark, options(data, source, columns=columns))
 
-    with varve.open(data, read_only=True) as store:
+    with cordwood.open(data, read_only=True) as store:
         found = list(store.topic(TOPIC).partition(1).read())
     assert [
         (record.key, record.value, record.timestamp_ms, record.headers) for record in found
@@ -162,7 +162,7 @@ def test_a_table_by_jdbc_is_taken_once_under_the_name_of_the_run(
 
 
 def test_another_topic_is_a_source_too(spark: SparkSession, data: Path, tmp_path: Path) -> None:
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.create_topic("first").append(b"1", key=b"a")
 
     report = run_ingest(
@@ -170,7 +170,7 @@ def test_another_topic_is_a_source_too(spark: SparkSession, data: Path, tmp_path
         options(
             data,
             data,
-            source="varve",
+            source="cordwood",
             options={"subscribe": "first", "startingOffsets": "earliest"},
             columns=IngestColumns(key="key", value="value"),
             checkpoint=str(tmp_path / "checkpoint"),
@@ -193,7 +193,7 @@ def test_a_dry_run_shows_the_columns_and_writes_nothing(
         {"column": "key", "type": "string"},
         {"column": "timestamp", "type": "timestamp"},
     ]
-    with varve.open(data, read_only=True) as store:
+    with cordwood.open(data, read_only=True) as store:
         assert store.topics() == []
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import varve
-from varve.errors import ConfigError
-from varve.spark.jobs.lake_target import LakeTarget, TableFormat, read_files
-from varve.spark.jobs.materialize import MaterializeOptions, run_materialize
+import cordwood
+from cordwood.errors import ConfigError
+from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat, read_files
+from cordwood.spark.jobs.materialize import MaterializeOptions, run_materialize
 
 TOPIC = "accounts"
 
@@ -26,7 +26,7 @@ def target(tmp_path: Path, kind: TableFormat, name: str = "state") -> LakeTarget
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     path = tmp_path / "data"
-    with varve.open(path, config={"durability": "os"}) as store:
+    with cordwood.open(path, config={"durability": "os"}) as store:
         store.create_topic(TOPIC, partitions=2)
     return path
 
@@ -34,7 +34,7 @@ def data(tmp_path: Path) -> Path:
 def append(path: Path, seed: int, count: int = 60) -> None:
     """Updates and tombstones of few keys, and a record without one."""
     chosen = random.Random(seed)
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         topic = store.topic(TOPIC)
         for number in range(count):
             value = None if chosen.random() < 0.25 else b'{"n": %d}' % number
@@ -45,7 +45,7 @@ def append(path: Path, seed: int, count: int = 60) -> None:
 def expected(path: Path) -> dict[bytes, bytes]:
     """The state that a loop over the log comes to."""
     state: dict[bytes, bytes] = {}
-    with varve.open(path, read_only=True) as store:
+    with cordwood.open(path, read_only=True) as store:
         for log in store.topic(TOPIC).partitions:
             for record in log.read():
                 if record.key is None:
@@ -106,7 +106,7 @@ def test_a_run_touches_only_the_parts_that_its_keys_fall_into(
     table = to.open(replaces=True)
     table.load()
     before = set(table.files())
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.topic(TOPIC).append(b"new", key=b"one key")
 
     run_materialize(spark, options(data, to))
@@ -208,7 +208,7 @@ def test_a_topic_that_was_made_anew_takes_a_rebuild_and_nothing_of_the_old_one_s
     to = target(tmp_path, kind)
     append(data, seed=10)
     run_materialize(spark, options(data, to))
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.delete_topic(TOPIC)
         store.create_topic(TOPIC, partitions=2).append(b"1", key=b"of the new one")
 
@@ -225,7 +225,7 @@ def test_a_rebuild_from_an_empty_topic_leaves_an_empty_table(
     to = target(tmp_path, TableFormat.PARQUET)
     append(data, seed=11)
     run_materialize(spark, options(data, to))
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.delete_topic(TOPIC)
         store.create_topic(TOPIC, partitions=2)
 
@@ -240,10 +240,10 @@ def test_a_state_that_is_all_deleted_is_an_empty_table(
     spark: SparkSession, data: Path, tmp_path: Path
 ) -> None:
     to = target(tmp_path, TableFormat.PARQUET)
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.topic(TOPIC).append(b"1", key=b"a")
     run_materialize(spark, options(data, to))
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.topic(TOPIC).append(None, key=b"a")
 
     run_materialize(spark, options(data, to))
@@ -259,12 +259,12 @@ def test_values_are_decoded_beside_their_bytes(
     spark: SparkSession, data: Path, tmp_path: Path
 ) -> None:
     to = target(tmp_path, TableFormat.PARQUET)
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.topic(TOPIC).append(b'{"n": 7}', key=b"a")
         store.topic(TOPIC).append(b"seven", key=b"b")
 
     run_materialize(spark, options(data, to, value_schema="n INT"))
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.topic(TOPIC).append(b'{"n": 8}', key=b"a")
     run_materialize(spark, options(data, to))
     run_materialize(spark, options(data, to, is_rebuild=True))  # keeps the schema of the table
@@ -278,7 +278,7 @@ def test_a_table_is_made_of_one_topic(spark: SparkSession, data: Path, tmp_path:
     to = target(tmp_path, TableFormat.PARQUET)
     append(data, seed=6, count=3)
     run_materialize(spark, options(data, to))
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.create_topic("others")
 
     with pytest.raises(ConfigError, match="is made of accounts"):

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import varve
-from varve.errors import ConfigError
-from varve.spark.jobs.lake_target import LakeTarget, TableFormat
-from varve.spark.jobs.replay import ReplayOptions, run_replay
-from varve.spark.jobs.topic_target import TopicTarget
+import cordwood
+from cordwood.errors import ConfigError
+from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat
+from cordwood.spark.jobs.replay import ReplayOptions, run_replay
+from cordwood.spark.jobs.topic_target import TopicTarget
 
 TOPIC = "orders"
 NOW = 1_700_000_000_000
@@ -21,7 +21,7 @@ NOW = 1_700_000_000_000
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     path = tmp_path / "data"
-    with varve.open(path, config={"durability": "os"}) as store:
+    with cordwood.open(path, config={"durability": "os"}) as store:
         topic = store.create_topic(TOPIC, partitions=2)
         for n in range(20):
             topic.append(
@@ -40,7 +40,7 @@ def options(data: Path, into: TopicTarget | LakeTarget | None = None, **rest: An
 
 
 def values(data: Path, topic: str = "again") -> dict[int, list[bytes | None]]:
-    with varve.open(data, read_only=True) as store:
+    with cordwood.open(data, read_only=True) as store:
         return {
             log.partition: [record.value for record in log.read()]
             for log in store.topic(topic).partitions
@@ -57,7 +57,7 @@ def test_a_range_of_time_is_replayed_with_all_that_a_record_has(
     assert report.totals["outcome"] == "done"
     assert report.totals["records"] == 4
     assert values(data) == {0: [b"value-6", b"value-8"], 1: [b"value-5", b"value-7"]}
-    with varve.open(data, read_only=True) as store:
+    with cordwood.open(data, read_only=True) as store:
         record = next(iter(store.topic("again").partition(0).read()))
     assert (record.key, record.timestamp_ms, record.headers) == (
         b"key-0",
@@ -72,7 +72,7 @@ def test_the_same_replay_is_done_once_also_when_the_topic_has_grown(
     chosen = options(data, where="CAST(key AS STRING) = 'key-1'")
 
     first = run_replay(spark, chosen)
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.topic(TOPIC).append(b"later", key=b"key-1")
     again = run_replay(spark, chosen)
     other = run_replay(spark, options(data, where=chosen.where, run_id="second"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import varve
-from varve.spark.jobs.stats import StatsOptions, run_stats
+import cordwood
+from cordwood.spark.jobs.stats import StatsOptions, run_stats
 
 TOPIC = "orders"
 HOUR_MS = 3_600_000
@@ -19,7 +19,7 @@ START = 1_699_999_200_000  # 2023-11-14 22:00 UTC
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     path = tmp_path / "data"
-    with varve.open(path, config={"durability": "os"}) as store:
+    with cordwood.open(path, config={"durability": "os"}) as store:
         topic = store.create_topic(TOPIC, partitions=2)
         for key, value, after_ms in [
             (b"a", b"12345", 0),

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import varve
-from varve.errors import ConfigError
-from varve.spark.jobs.verify import VerifyOptions, plan_checks, run_verify
+import cordwood
+from cordwood.errors import ConfigError
+from cordwood.spark.jobs.verify import VerifyOptions, plan_checks, run_verify
 
 TOPIC = "orders"
 
@@ -24,7 +24,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "file.delete.delay.ms": 0,
         "durability": "os",
     }
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         topic = store.create_topic(TOPIC, partitions=2, config=config)
         for n in range(300):
             topic.append(
@@ -64,7 +64,7 @@ def test_a_sound_store_has_no_problems_and_every_record_is_counted(
     report = run_verify(spark, options(sound))
 
     assert report.problems == ()
-    with varve.open(sound, read_only=True) as store:
+    with cordwood.open(sound, read_only=True) as store:
         expected = {
             (log.topic, log.partition): sum(1 for _ in log.read())
             for name in store.topics()
@@ -104,7 +104,7 @@ def test_a_missing_index_is_no_problem(spark: SparkSession, data: Path) -> None:
 
 
 def test_a_store_is_checked_while_it_is_written(spark: SparkSession, data: Path) -> None:
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.topic(TOPIC).append(b"being written", partition=0)
 
         report = run_verify(spark, options(data, TOPIC))

@@ -22,17 +22,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import varve
+import cordwood
+from cordwood.quantities import TimestampMs
+from cordwood.spark.jobs.compact import CompactOptions, run_compact
+from cordwood.spark.jobs.compact_plan import CompactionScope
+from cordwood.spark.jobs.export import ExportOptions, run_export
+from cordwood.spark.jobs.ingest import IngestColumns, IngestOptions, run_ingest
+from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat, read_files
+from cordwood.spark.jobs.materialize import MaterializeOptions, run_materialize
+from cordwood.spark.jobs.topic_target import TopicTarget
 from spark.compacted_topic import NOW, compact_locally, fill, records_of, staged
 from spark.sink_stores import leftovers, values
-from varve.quantities import TimestampMs
-from varve.spark.jobs.compact import CompactOptions, run_compact
-from varve.spark.jobs.compact_plan import CompactionScope
-from varve.spark.jobs.export import ExportOptions, run_export
-from varve.spark.jobs.ingest import IngestColumns, IngestOptions, run_ingest
-from varve.spark.jobs.lake_target import LakeTarget, TableFormat, read_files
-from varve.spark.jobs.materialize import MaterializeOptions, run_materialize
-from varve.spark.jobs.topic_target import TopicTarget
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -80,7 +80,7 @@ def kill_job(*arguments: object, when: Callable[[], bool]) -> None:
     """Start a job as people do, and kill it as soon as that is so."""
     conf = [text for key, value in CONF.items() for text in ("--conf", f"{key}={value}")]
     master = ("--master", "local[2]")
-    with started("-m", "varve", "spark", *arguments, *master, *conf) as process:
+    with started("-m", "cordwood", "spark", *arguments, *master, *conf) as process:
         wait(process, when)
 
 
@@ -108,13 +108,13 @@ def until_quiet(read: Callable[[], Any]) -> Any:
 
 COPY = """
 import json, sys
-import varve.spark
+import cordwood.spark
 
 path, checkpoint, conf = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-spark = varve.spark.session("to be killed", master="local[2]", config=conf)
-reader = spark.readStream.format("varve").option("subscribe", "orders")
+spark = cordwood.spark.session("to be killed", master="local[2]", config=conf)
+reader = spark.readStream.format("cordwood").option("subscribe", "orders")
 reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 40)
-writer = reader.load(path).select("key", "value").writeStream.format("varve")
+writer = reader.load(path).select("key", "value").writeStream.format("cordwood")
 writer = writer.option("topic", "copy").option("checkpointLocation", checkpoint)
 writer.start(path).awaitTermination()
 """
@@ -124,7 +124,7 @@ def test_a_stream_between_topics_that_is_killed_in_mid_batch_copies_each_record_
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path, checkpoint = tmp_path / "store", tmp_path / "checkpoint"
-    with varve.open(path, config={"durability": "os"}) as store:
+    with cordwood.open(path, config={"durability": "os"}) as store:
         store.create_topic("copy", partitions=3)
         topic = store.create_topic("orders", partitions=2)
         topic.append_many([(b"k%d" % n, b"%d" % n) for n in range(400)], partition=0)
@@ -134,10 +134,10 @@ def test_a_stream_between_topics_that_is_killed_in_mid_batch_copies_each_record_
             # Its offsets are written down, and it is not: it is under way.
             wait(process, (checkpoint / "offsets" / str(batch)).exists)
     until_quiet(lambda: leftovers(path))
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         store.topic("orders").append_many([(b"k", b"%d" % n) for n in range(400, 450)], partition=1)
-    reader = spark.readStream.format("varve").option("subscribe", "orders")
-    writer = reader.load(str(path)).select("key", "value").writeStream.format("varve")
+    reader = spark.readStream.format("cordwood").option("subscribe", "orders")
+    writer = reader.load(str(path)).select("key", "value").writeStream.format("cordwood")
     query = (
         writer.options(topic="copy", checkpointLocation=str(checkpoint))
         .trigger(availableNow=True)
@@ -184,7 +184,7 @@ def exported(to: LakeTarget) -> int:
 
 def orders(tmp_path: Path, count: int) -> Path:
     data = tmp_path / "data"
-    with varve.open(data, config={"durability": "os"}) as store:
+    with cordwood.open(data, config={"durability": "os"}) as store:
         topic = store.create_topic("orders", partitions=2)
         for partition in range(2):
             pairs = [(b"key-%d" % (n % 20), b"%d" % n) for n in range(count // 2)]
@@ -241,7 +241,7 @@ def test_an_ingestion_that_is_killed_is_written_once_by_the_next(
     for part in range(4):
         lines = [json.dumps({"id": n}) for n in range(part * 500, part * 500 + 500)]
         (source / f"{part}.json").write_text("\n".join(lines))
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.create_topic("events", partitions=2)
 
     kill_job(

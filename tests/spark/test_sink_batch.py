@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.log.topic import partition_for
 from spark.sink_stores import leftovers, records, values
-from varve.log.topic import partition_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    with varve.open(tmp_path / "store") as store:
+    with cordwood.open(tmp_path / "store") as store:
         store.create_topic("orders", partitions=3)
     return tmp_path / "store"
 
 
 def writing(frame: DataFrame, **options: object) -> DataFrameWriter:
-    writer = frame.write.format("varve").mode("append")
+    writer = frame.write.format("cordwood").mode("append")
     for name, value in options.items():
         writer = writer.option(name, str(value))
     return writer
@@ -102,7 +102,7 @@ def test_topics_are_created_where_the_option_says_how(spark: SparkSession, tmp_p
 
     writing(frame, partitions=2).save(str(path))
 
-    with varve.open(path, read_only=True) as store:
+    with cordwood.open(path, read_only=True) as store:
         assert store.topics() == ["topic-1", "topic-2"]
         assert store.topic("topic-1").partition_count == 2
     assert len(values(path, "topic-1")) == 10
@@ -112,7 +112,7 @@ def test_topics_are_created_where_the_option_says_how(spark: SparkSession, tmp_p
 def test_a_store_that_is_open_elsewhere_is_written_by_its_owner(
     spark: SparkSession, path: Path
 ) -> None:
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         store.topic("orders").append(b"before", partition=0)
         stop, appended = threading.Event(), [0]
 
@@ -196,7 +196,7 @@ def test_a_log_is_not_overwritten(spark: SparkSession, path: Path) -> None:
 
 
 def test_a_compacted_topic_needs_keys(spark: SparkSession, path: Path) -> None:
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         store.create_topic("state", config={"cleanup.policy": "compact"})
 
     with pytest.raises(Exception, match="compacted"):
@@ -209,7 +209,7 @@ def test_what_is_read_can_be_written_as_it_is(
     spark: SparkSession, path: Path, tmp_path: Path
 ) -> None:
     writing(numbers(spark, 500), topic="orders").save(str(path))
-    frame = spark.read.format("varve").option("subscribe", "orders").load(str(path))
+    frame = spark.read.format("cordwood").option("subscribe", "orders").load(str(path))
 
     writing(frame, partitions=3).save(str(tmp_path / "copy"))
 

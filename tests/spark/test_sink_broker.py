@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import varve
-from varve.errors import ConfigError, StorageError
-from varve.log.topic import partition_for
-from varve.spark.broker_writer import producer_settings, send_rows
-from varve.spark.sink_columns import SinkColumns
-from varve.spark.sink_options import SinkOptions
+import cordwood
+from cordwood.errors import ConfigError, StorageError
+from cordwood.log.topic import partition_for
+from cordwood.spark.broker_writer import producer_settings, send_rows
+from cordwood.spark.sink_columns import SinkColumns
+from cordwood.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from varve.format.record import Record
+    from cordwood.format.record import Record
 
 
-def records(broker: varve.Broker, topic: str) -> dict[int, list[Record]]:
-    with varve.open(broker.data_dir, read_only=True) as store:
+def records(broker: cordwood.Broker, topic: str) -> dict[int, list[Record]]:
+    with cordwood.open(broker.data_dir, read_only=True) as store:
         return {log.partition: list(log.read(0)) for log in store.topic(topic).partitions}
 
 
@@ -38,13 +38,13 @@ def test_rows_of_a_batch_and_of_a_stream_arrive(spark: SparkSession, tmp_path: P
         "timestamp_millis(1700000000000 + id) AS timestamp",
         "array(named_struct('key', 'h', 'value', cast('x' AS binary))) AS headers",
     )
-    with varve.Broker() as broker:
+    with cordwood.Broker() as broker:
         broker.create_topic("orders", partitions=3)
         broker.create_topic("lines", partitions=1)
         address = {"kafka.bootstrap.servers": broker.bootstrap_servers}
 
-        frame.write.format("varve").options(topic="orders", **address).mode("append").save()
-        stream = spark.readStream.text(str(lines)).writeStream.format("varve")
+        frame.write.format("cordwood").options(topic="orders", **address).mode("append").save()
+        stream = spark.readStream.text(str(lines)).writeStream.format("cordwood")
         stream.options(
             topic="lines", checkpointLocation=str(tmp_path / "check"), **address
         ).trigger(availableNow=True).start().awaitTermination()
@@ -66,7 +66,7 @@ def test_crc32_puts_keys_where_librdkafka_does_by_default(spark: SparkSession) -
 
     keys = [f"key {number}" for number in range(60)]
     frame = spark.createDataFrame([(key, key) for key in keys], "key STRING, value STRING")
-    with varve.Broker() as broker:
+    with cordwood.Broker() as broker:
         for topic in ("librdkafka", "by-broker", "by-path"):
             broker.create_topic(topic, partitions=5)
         address = {"kafka.bootstrap.servers": broker.bootstrap_servers}
@@ -76,7 +76,7 @@ def test_crc32_puts_keys_where_librdkafka_does_by_default(spark: SparkSession) -
         assert producer.flush(60) == 0
 
         for topic, where in (("by-broker", address), ("by-path", {"path": broker.data_dir})):
-            sink = frame.write.format("varve").options(partitioner="crc32", topic=topic, **where)
+            sink = frame.write.format("cordwood").options(partitioner="crc32", topic=topic, **where)
             sink.mode("append").save()
 
         found = {topic: placed(broker, topic) for topic in ("librdkafka", "by-broker", "by-path")}
@@ -84,7 +84,7 @@ def test_crc32_puts_keys_where_librdkafka_does_by_default(spark: SparkSession) -
     assert found["by-path"] == found["by-broker"] == found["librdkafka"]
 
 
-def placed(broker: varve.Broker, topic: str) -> dict[bytes | None, int]:
+def placed(broker: cordwood.Broker, topic: str) -> dict[bytes | None, int]:
     """The partition of each key."""
     logs = records(broker, topic)
     return {record.key: partition for partition, log in logs.items() for record in log}
@@ -124,7 +124,7 @@ def test_without_the_client_library_the_error_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
 
-    with pytest.raises(ConfigError, match=r"pip install 'varve\[kafka\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'cordwood\[kafka\]'"):
         send_rows([], options(), SinkColumns(value=0))
 
 
@@ -134,7 +134,7 @@ def test_rows_written_to_the_directory_of_a_running_broker_reach_its_clients(
     from confluent_kafka import Consumer
 
     frame = spark.range(0, 300, 1, 2).selectExpr("cast(id AS string) AS value")
-    with varve.Broker(topics={"orders": 2}) as broker:
+    with cordwood.Broker(topics={"orders": 2}) as broker:
         consumer = Consumer(
             {
                 "bootstrap.servers": broker.bootstrap_servers,
@@ -144,7 +144,7 @@ def test_rows_written_to_the_directory_of_a_running_broker_reach_its_clients(
         )
         consumer.subscribe(["orders"])
         try:
-            writer = frame.write.format("varve").option("topic", "orders").mode("append")
+            writer = frame.write.format("cordwood").option("topic", "orders").mode("append")
             writer.save(broker.data_dir)
             found: list[int] = []
             deadline_s = time.monotonic() + 60

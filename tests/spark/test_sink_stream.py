@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import varve
+import cordwood
 from spark.failing_sink import failing_sink
 from spark.sink_stores import leftovers, records, values
 
@@ -32,7 +32,7 @@ class Stream:
         self.store = directory / "store"
         self.expected: list[bytes] = []
         self.input.mkdir()
-        with varve.open(self.store) as store:
+        with cordwood.open(self.store) as store:
             store.create_topic("lines", partitions=3)
 
     def add_file(self, name: str, count: int = 40) -> None:
@@ -42,7 +42,7 @@ class Stream:
         os.utime(self.input / name, (len(self.expected) * 10 + 1,) * 2)
         self.expected += [line.encode() for line in lines]
 
-    def start(self, source: str = "varve", **options: object) -> StreamingQuery:
+    def start(self, source: str = "cordwood", **options: object) -> StreamingQuery:
         frame = self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.input))
         writer = frame.repartition(2).writeStream.format(source).trigger(availableNow=True)
         settings = {"topic": "lines", "path": self.store, "checkpointLocation": self.checkpoint}
@@ -50,7 +50,7 @@ class Stream:
             writer = writer.option(name, str(value))
         return writer.start()
 
-    def run(self, source: str = "varve", **options: object) -> None:
+    def run(self, source: str = "cordwood", **options: object) -> None:
         query = self.start(source, **options)
         try:
             query.awaitTermination()
@@ -83,7 +83,7 @@ def test_a_stream_goes_on_where_it_ended(stream: Stream) -> None:
     stream.run()
 
     stream.check()
-    with varve.open(stream.store) as store:
+    with cordwood.open(stream.store) as store:
         [(application, number)] = store.applications().items()
         assert application.startswith("stream ")
         assert number == 2
@@ -108,7 +108,7 @@ def test_a_batch_that_fails_on_the_way_is_there_once_after_a_restart(
     stream.add_file("b")
 
     with pytest.raises(Exception, match=f"failed once it was {moment}"):
-        stream.run("varve-failing")
+        stream.run("cordwood-failing")
 
     stream.add_file("c")
     stream.run()
@@ -137,14 +137,14 @@ def test_a_stream_may_be_given_a_name_that_outlives_its_checkpoint(stream: Strea
 
 
 def test_readers_see_whole_batches_or_nothing(stream: Stream) -> None:
-    from varve.log.published_ends import whole_ends
+    from cordwood.log.published_ends import whole_ends
 
     for name in "abcd":
         stream.add_file(name, 60)
     seen: set[int] = set()
 
     query = stream.start()
-    with varve.open(stream.store, read_only=True) as store:
+    with cordwood.open(stream.store, read_only=True) as store:
         while query.isActive:
             seen.add(sum(whole_ends(store, ["lines"]).values()))
         query.awaitTermination()
@@ -165,7 +165,7 @@ def test_keyless_rows_of_small_batches_do_not_all_go_to_one_partition(stream: St
 
 KILLED = """
 import sys
-import varve.spark
+import cordwood.spark
 from pathlib import Path
 from spark.failing_sink import failing_sink
 from spark.test_sink_stream import Stream
@@ -173,13 +173,13 @@ from spark.test_sink_stream import Stream
 directory, moment = Path(sys.argv[1]), sys.argv[2]
 config = {"spark.ui.enabled": False, "spark.log.level": "OFF",
           "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-spark = varve.spark.session("to be killed", master="local[2]", config=config)
+spark = cordwood.spark.session("to be killed", master="local[2]", config=config)
 pid = spark._jvm.java.lang.ProcessHandle.current().pid()
 spark.dataSource.register(failing_sink(moment, 1, killed_pid=pid))
 stream = Stream.__new__(Stream)
 stream.spark, stream.input = spark, directory / "input"
 stream.checkpoint, stream.store = directory / "checkpoint", directory / "store"
-stream.run("varve-failing")
+stream.run("cordwood-failing")
 """
 
 

@@ -1,4 +1,4 @@
-"""`spark.read.format("varve")`: every option, on a real session; rows are what was appended."""
+"""`spark.read.format("cordwood")`: every option, on a real session; rows are what was appended."""
 
 import json
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import varve
-from varve.log.store import Store
+import cordwood
+from cordwood.log.store import Store
 
 from .spark_rows import Row, expected, rows
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KAFKA = Path(__file__).parents[1] / "golden" / "kafka-4.3"
 RECORDS = [
-    varve.Record(b"v%d" % n, b"k%d" % (n % 4), (("h", b"%d" % n),) if n % 2 else (), 1000 + n)
+    cordwood.Record(b"v%d" % n, b"k%d" % (n % 4), (("h", b"%d" % n),) if n % 2 else (), 1000 + n)
     for n in range(40)
 ]
 
@@ -26,7 +26,7 @@ RECORDS = [
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A store that stays open for writing: topic a in two partitions of 40, topic b with one."""
     config = {"retention.ms": "-1", "segment.records": "10", "key.index": "true"}
-    with varve.open(tmp_path_factory.mktemp("store")) as opened:
+    with cordwood.open(tmp_path_factory.mktemp("store")) as opened:
         topic = opened.create_topic("a", partitions=2, config=config)
         for part in range(0, 40, 5):
             topic.append_many(RECORDS[part : part + 5], partition=0)
@@ -41,7 +41,7 @@ def read(spark: "SparkSession", path: object, **options: object) -> "DataFrame":
         {} if {"assign", "subscribePattern", "subscribe"} & set(options) else {"subscribe": "a"}
     )
     texts = {name: str(value) for name, value in {**choice, **options}.items()}
-    return spark.read.format("varve").options(**texts).load(str(path))
+    return spark.read.format("cordwood").options(**texts).load(str(path))
 
 
 def test_rows_are_what_was_appended_and_the_source_needs_no_registration(
@@ -62,9 +62,9 @@ def test_rows_are_what_was_appended_and_the_source_needs_no_registration(
 
 
 def test_registering_by_hand_works_too(spark: "SparkSession", store: Store) -> None:
-    import varve.spark
+    import cordwood.spark
 
-    varve.spark.register(spark)
+    cordwood.spark.register(spark)
 
     assert read(spark, store.path, subscribe="b").count() == 1
 
@@ -89,7 +89,9 @@ def test_columns_leave_out_what_is_not_needed(spark: "SparkSession", store: Stor
 
 
 def test_a_schema_written_by_the_user_does_the_same(spark: "SparkSession", store: Store) -> None:
-    reader = spark.read.format("varve").option("subscribe", "a").schema("value binary, offset long")
+    reader = (
+        spark.read.format("cordwood").option("subscribe", "a").schema("value binary, offset long")
+    )
 
     assert reader.load(store.path).count() == 80
 
@@ -223,7 +225,7 @@ def test_bad_options_fail_with_a_message_that_names_them(
 def test_a_schema_of_other_types_is_refused(spark: "SparkSession", store: Store) -> None:
     from pyspark.errors import AnalysisException
 
-    reader = spark.read.format("varve").option("subscribe", "a").schema("value string")
+    reader = spark.read.format("cordwood").option("subscribe", "a").schema("value string")
 
     with pytest.raises(AnalysisException, match="schema = value string"):
         reader.load(store.path).count()
@@ -232,7 +234,7 @@ def test_a_schema_of_other_types_is_refused(spark: "SparkSession", store: Store)
 def test_a_frame_is_a_snapshot_and_the_next_load_sees_more(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic("a")
         topic.append(b"1")
         frame = read(spark, tmp_path)
@@ -245,7 +247,7 @@ def test_a_frame_is_a_snapshot_and_the_next_load_sees_more(
 
 def test_sql_reads_a_log_as_a_view(spark: "SparkSession", store: Store) -> None:
     spark.sql(
-        "CREATE OR REPLACE TEMPORARY VIEW a_log USING varve "
+        "CREATE OR REPLACE TEMPORARY VIEW a_log USING cordwood "
         f"OPTIONS (path '{store.path}', subscribe 'a', columns 'partition,offset')"
     )
 
@@ -256,11 +258,11 @@ def test_sql_reads_a_log_as_a_view(spark: "SparkSession", store: Store) -> None:
 
 def test_several_data_directories_are_one_store(spark: "SparkSession", tmp_path: Path) -> None:
     directories = [str(tmp_path / "one"), str(tmp_path / "two")]
-    with varve.open(directories[0], data_dirs=directories[1:]) as store:
+    with cordwood.open(directories[0], data_dirs=directories[1:]) as store:
         store.create_topic("a", partitions=4).append_many([(None, b"v")] * 4, partition=3)
         store.topic("a").append(b"v", partition=2)
 
-        frame = spark.read.format("varve").option("subscribe", "a").load(directories)
+        frame = spark.read.format("cordwood").option("subscribe", "a").load(directories)
 
         assert {row[1] for row in rows(frame)} == {2, 3}
 
@@ -287,7 +289,7 @@ def test_a_directory_that_kafka_wrote_is_a_table(spark: "SparkSession", scheme: 
 
 def test_what_was_aborted_is_left_out_on_request(spark: "SparkSession") -> None:
     level = {"kafka.isolation.level": "read_committed"}
-    with varve.open(KAFKA / "data", read_only=True) as store:
+    with cordwood.open(KAFKA / "data", read_only=True) as store:
         log = store.topic("transactions").partition(0)
         committed = expected(log.read(isolation="read_committed"), "transactions")
         everything = expected(log.read(), "transactions")
@@ -306,7 +308,7 @@ def _latin(texts: list[str | None]) -> list[bytes | None]:
 def test_the_archive_of_a_topic_is_a_table(spark: "SparkSession", tmp_path: Path) -> None:
     url = f"file://{tmp_path / 'archive'}"
     config = {"archive.url": url, "segment.records": "10", "local.retention.bytes": "0"}
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         topic = store.create_topic("a", config={**config, "file.delete.delay.ms": "0"})
         for n in range(35):
             topic.append(b"v%d" % n, key=b"k%d" % n)

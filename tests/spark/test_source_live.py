@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import varve
-from varve.log.store import Store
+import cordwood
+from cordwood.log.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +52,7 @@ class Writer(threading.Thread):
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[tuple[Store, Writer]]:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         store.create_topic(
             "deleted", config={**CONFIG, "segment.records": "400", "retention.segments": "12"}
         )
@@ -134,7 +134,7 @@ class LiveStream:
         options = {"subscribe": "deleted,compacted", "startingOffsets": "earliest"}
         # What a run has lost is lost to all that come after it.
         options["failOnDataLoss"] = "false" if self.losses else "true"
-        frame = self._spark.readStream.format("varve").options(**options).load(self._path)
+        frame = self._spark.readStream.format("cordwood").options(**options).load(self._path)
         writer = frame.writeStream.foreachBatch(self._keep).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(self._checkpoint)).start()
         try:
@@ -163,5 +163,5 @@ def _read(
     spark: "SparkSession", store: Store, topic: str, **options: str
 ) -> list[tuple[int, bytes, bytes]]:
     given = {"subscribe": topic, "columns": "offset,key,value", "minPartitions": "3", **options}
-    rows = spark.read.format("varve").options(**given).load(store.path).collect()
+    rows = spark.read.format("cordwood").options(**given).load(store.path).collect()
     return sorted((row[0], bytes(row[1]), bytes(row[2])) for row in rows)

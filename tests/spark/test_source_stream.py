@@ -1,4 +1,4 @@
-"""`spark.readStream.format("varve")` on a real session: each record once, whatever happens.
+"""`spark.readStream.format("cordwood")` on a real session: each record once, whatever happens.
 
 Most rules of a stream are tested without Spark, in `unit/spark/test_source_stream_driver.py`.
 Here is what only Spark can show: checkpoints, restarts, triggers, limits, progress.
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import varve
-from varve.log.store import Store
+import cordwood
+from cordwood.log.store import Store
 
 from .spark_rows import Row, expected, rows
 
@@ -28,7 +28,7 @@ DEADLINE_S = 120
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with varve.open(tmp_path / "data") as opened:
+    with cordwood.open(tmp_path / "data") as opened:
         yield opened
 
 
@@ -45,7 +45,7 @@ class Stream:
 
     def start(self, *, is_endless: bool = False) -> "StreamingQuery":
         texts = {name: str(value) for name, value in self.options.items()}
-        frame = self._spark.readStream.format("varve").options(**texts).load(self._path)
+        frame = self._spark.readStream.format("cordwood").options(**texts).load(self._path)
         writer = frame.writeStream.foreachBatch(self._keep).option(
             "checkpointLocation", str(self.checkpoint)
         )

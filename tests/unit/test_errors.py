@@ -5,13 +5,13 @@ import pickle
 
 import pytest
 
-from varve import errors
-from varve.errors import VarveError
-from varve.quantities import Offset
+from cordwood import errors
+from cordwood.errors import CordwoodError
+from cordwood.quantities import Offset
 
 # An error, and what its message must name.
-EXAMPLES: list[tuple[VarveError, tuple[str, ...]]] = [
-    (errors.VarveError("something"), ("something",)),
+EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
+    (errors.CordwoodError("something"), ("something",)),
     (
         errors.ConfigError("segment.bytes", 12, "must be more"),
         ("segment.bytes = 12: must be more",),
@@ -102,7 +102,7 @@ EXAMPLES: list[tuple[VarveError, tuple[str, ...]]] = [
 ]
 
 
-def every_class(root: type[VarveError] = VarveError) -> set[type[VarveError]]:
+def every_class(root: type[CordwoodError] = CordwoodError) -> set[type[CordwoodError]]:
     return {root}.union(
         *(every_class(subclass) for subclass in root.__subclasses__()),
     )
@@ -115,7 +115,7 @@ def test_every_error_has_an_example_here() -> None:
 
 
 @pytest.mark.parametrize("error", [error for error, _ in EXAMPLES], ids=lambda e: type(e).__name__)
-def test_an_error_survives_pickling_with_its_facts(error: VarveError) -> None:
+def test_an_error_survives_pickling_with_its_facts(error: CordwoodError) -> None:
     moved = pickle.loads(pickle.dumps(error))
 
     assert type(moved) is type(error)
@@ -126,7 +126,7 @@ def test_an_error_survives_pickling_with_its_facts(error: VarveError) -> None:
 @pytest.mark.parametrize(
     ("error", "facts"), EXAMPLES, ids=[type(error).__name__ for error, _ in EXAMPLES]
 )
-def test_an_errors_message_names_its_facts(error: VarveError, facts: tuple[str, ...]) -> None:
+def test_an_errors_message_names_its_facts(error: CordwoodError, facts: tuple[str, ...]) -> None:
     message = str(error)
 
     assert all(fact in message for fact in facts), message

@@ -16,6 +16,6 @@ def test_each_module_in_pure_python_mode_is_listed_for_compilation() -> None:
         if "cython: language_level" in path.read_text(encoding="utf-8")[:200]
     }
 
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["varve"]["kernels"]
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cordwood"]["kernels"]
 
     assert written == set(listed)

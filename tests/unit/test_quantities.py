@@ -2,7 +2,7 @@
 
 import pytest
 
-from varve.quantities import GIB, KIB, MIB, parse_duration_ms, parse_size
+from cordwood.quantities import GIB, KIB, MIB, parse_duration_ms, parse_size
 
 
 @pytest.mark.parametrize(

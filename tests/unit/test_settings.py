@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from varve.errors import ConfigError
-from varve.settings import (
+from cordwood.errors import ConfigError
+from cordwood.settings import (
     SETTING_KEYS,
     Assignment,
     Settings,
@@ -73,10 +73,10 @@ def test_without_anything_every_value_is_the_default(workplace: Path) -> None:
 
 
 def test_flags_win_over_environment_over_file_over_default(workplace: Path) -> None:
-    (workplace / "varve.toml").write_text(
+    (workplace / "cordwood.toml").write_text(
         "port = 1\nnum.partitions = 1\nfetch.max.bytes = '1MiB'\n"
     )
-    environment = {"VARVE_PORT": "2", "VARVE_NUM_PARTITIONS": "2"}
+    environment = {"CORDWOOD_PORT": "2", "CORDWOOD_NUM_PARTITIONS": "2"}
 
     settings = load_settings(environment=environment, flags=[Assignment("port", "3", "--port")])
 
@@ -85,8 +85,8 @@ def test_flags_win_over_environment_over_file_over_default(workplace: Path) -> N
     assert settings.broker.fetch_max_bytes == 1024 * 1024
     assert settings.broker.host == "127.0.0.1"
     assert source_of(settings, "port") == "--port"
-    assert source_of(settings, "num.partitions") == "VARVE_NUM_PARTITIONS"
-    assert source_of(settings, "fetch.max.bytes") == "varve.toml"
+    assert source_of(settings, "num.partitions") == "CORDWOOD_NUM_PARTITIONS"
+    assert source_of(settings, "fetch.max.bytes") == "cordwood.toml"
     assert source_of(settings, "host") == "default"
 
 
@@ -97,7 +97,7 @@ def test_the_last_of_several_flags_for_a_key_counts(workplace: Path) -> None:
 
 
 def test_tables_and_dotted_names_mean_the_same_in_a_file(workplace: Path) -> None:
-    (workplace / "varve.toml").write_text(
+    (workplace / "cordwood.toml").write_text(
         '"log.retention.ms" = "7d"\nmetrics.port = 0\n'
         '[log]\ndirs = ["a", "b"]\nsegment.bytes = 1048576\n[log.cleaner]\nthreads = 2\n'
     )
@@ -112,10 +112,10 @@ def test_tables_and_dotted_names_mean_the_same_in_a_file(workplace: Path) -> Non
 
 
 def test_a_file_is_named_by_the_flag_or_by_the_environment(workplace: Path) -> None:
-    (workplace / "varve.toml").write_text("port = 1\n")
+    (workplace / "cordwood.toml").write_text("port = 1\n")
     (workplace / "one.toml").write_text("port = 2\n")
     (workplace / "two.properties").write_text("port=3\n")
-    environment = {"VARVE_CONFIG": "one.toml"}
+    environment = {"CORDWOOD_CONFIG": "one.toml"}
 
     by_environment = load_settings(environment=environment)
     by_flag = load_settings(environment=environment, file=Path("two.properties"))
@@ -135,14 +135,14 @@ def test_every_key_can_be_set_in_the_environment_under_a_name_of_its_own(workpla
 
     assert len(set(names)) == len(names)
     assert settings.broker == settings_from({}).broker
-    assert source_of(settings, "log.retention.ms") == "VARVE_LOG_RETENTION_MS"
+    assert source_of(settings, "log.retention.ms") == "CORDWOOD_LOG_RETENTION_MS"
 
 
 def test_settings_from_a_mapping_read_no_file_and_no_environment(
     workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (workplace / "varve.toml").write_text("port = 1\n")
-    monkeypatch.setenv("VARVE_PORT", "2")
+    (workplace / "cordwood.toml").write_text("port = 1\n")
+    monkeypatch.setenv("CORDWOOD_PORT", "2")
 
     settings = settings_from({"num.partitions": 3})
 
@@ -170,12 +170,12 @@ def test_the_finest_unit_counts_as_in_kafka(
 
 
 def test_a_coarse_unit_in_the_environment_wins_over_a_fine_one_in_the_file(workplace: Path) -> None:
-    (workplace / "varve.toml").write_text("log.retention.ms = 5\n")
+    (workplace / "cordwood.toml").write_text("log.retention.ms = 5\n")
 
-    settings = load_settings(environment={"VARVE_LOG_RETENTION_HOURS": "1"})
+    settings = load_settings(environment={"CORDWOOD_LOG_RETENTION_HOURS": "1"})
 
     assert settings.topic_defaults.retention_ms == 3_600_000
-    assert source_of(settings, "log.retention.ms") == "VARVE_LOG_RETENTION_HOURS"
+    assert source_of(settings, "log.retention.ms") == "CORDWOOD_LOG_RETENTION_HOURS"
 
 
 def test_kafkas_other_names_are_understood() -> None:
@@ -229,7 +229,7 @@ def test_the_file_that_kafka_ships_works_as_it_is(workplace: Path) -> None:
         ("authorizer.class.name", "there is no TLS, authentication or authorisation"),
         ("listener.name.outside.sasl.enabled.mechanisms", "there is no TLS"),
         ("remote.log.storage.system.enable", "set log.archive.url"),
-        ("xyzzy", "`varve config show` lists all of them"),
+        ("xyzzy", "`cordwood config show` lists all of them"),
     ],
 )
 def test_an_unknown_key_is_refused_with_what_was_probably_meant(name: str, reason: str) -> None:
@@ -244,17 +244,26 @@ def test_an_unknown_key_is_refused_with_what_was_probably_meant(name: str, reaso
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"VARVE_PORT": "many"}, "port = many: must be 0 to 65535 .from VARVE_PORT."),
-        ({"VARVE_PROT": "1"}, "prot = 1: is no such key; did you mean port"),
-        ({"VARVE_LOG_RETENTION_HOURS": "x"}, "log.retention.hours = x: .*VARVE_LOG_RETENTION_H"),
-        ({"VARVE_LISTENERS": "SSL://:1"}, "listeners = SSL://:1: only PLAINTEXT .*VARVE_LISTENERS"),
-        ({"VARVE_LOG_SEGMENT_BYTES": "1"}, "log.segment.bytes = 1: must be 1 MiB .*SEGMENT_BYTES"),
+        ({"CORDWOOD_PORT": "many"}, "port = many: must be 0 to 65535 .from CORDWOOD_PORT."),
+        ({"CORDWOOD_PROT": "1"}, "prot = 1: is no such key; did you mean port"),
+        (
+            {"CORDWOOD_LOG_RETENTION_HOURS": "x"},
+            "log.retention.hours = x: .*CORDWOOD_LOG_RETENTION_H",
+        ),
+        (
+            {"CORDWOOD_LISTENERS": "SSL://:1"},
+            "listeners = SSL://:1: only PLAINTEXT .*CORDWOOD_LISTENERS",
+        ),
+        (
+            {"CORDWOOD_LOG_SEGMENT_BYTES": "1"},
+            "log.segment.bytes = 1: must be 1 MiB .*SEGMENT_BYTES",
+        ),
         (
             {
-                "VARVE_LOG_CLEANER_MIN_COMPACTION_LAG_MS": "9",
-                "VARVE_LOG_CLEANER_MAX_COMPACTION_LAG_MS": "5",
+                "CORDWOOD_LOG_CLEANER_MIN_COMPACTION_LAG_MS": "9",
+                "CORDWOOD_LOG_CLEANER_MAX_COMPACTION_LAG_MS": "5",
             },
-            "min.compaction.lag.ms = 9: .*VARVE_LOG_CLEANER_MIN",
+            "min.compaction.lag.ms = 9: .*CORDWOOD_LOG_CLEANER_MIN",
         ),
     ],
 )
@@ -265,13 +274,13 @@ def test_an_error_says_where_the_value_came_from(
         load_settings(environment=environment)
 
 
-def test_variables_of_a_kubernetes_service_named_varve_are_passed_over(workplace: Path) -> None:
+def test_variables_of_a_kubernetes_service_named_cordwood_are_passed_over(workplace: Path) -> None:
     environment = {
-        "VARVE_PORT": "tcp://10.96.0.1:9092",
-        "VARVE_PORT_9092_TCP": "tcp://10.96.0.1:9092",
-        "VARVE_PORT_9092_TCP_ADDR": "10.96.0.1",
-        "VARVE_SERVICE_HOST": "10.96.0.1",
-        "VARVE_SERVICE_PORT_KAFKA": "9092",
+        "CORDWOOD_PORT": "tcp://10.96.0.1:9092",
+        "CORDWOOD_PORT_9092_TCP": "tcp://10.96.0.1:9092",
+        "CORDWOOD_PORT_9092_TCP_ADDR": "10.96.0.1",
+        "CORDWOOD_SERVICE_HOST": "10.96.0.1",
+        "CORDWOOD_SERVICE_PORT_KAFKA": "9092",
         "UNRELATED": "x",
     }
 

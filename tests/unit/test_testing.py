@@ -9,14 +9,14 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-import varve
-from varve.errors import ConfigError, DirectoryLockedError, LogClosedError
-from varve.testing import Broker
+import cordwood
+from cordwood.errors import ConfigError, DirectoryLockedError, LogClosedError
+from cordwood.testing import Broker
 
 pytest_plugins = ["pytester"]
 
 # By its module, whether or not an installation has registered it under its name.
-PLUGIN = ("-p", "no:varve", "-p", "varve.pytest_plugin")
+PLUGIN = ("-p", "no:cordwood", "-p", "cordwood.pytest_plugin")
 
 
 def produce(broker: Broker, topic: str, *values: bytes) -> None:
@@ -51,7 +51,7 @@ def topic_names(broker: Broker) -> set[str]:
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    with varve.Broker(topics=["orders"]) as running:
+    with cordwood.Broker(topics=["orders"]) as running:
         yield running
 
 
@@ -71,7 +71,7 @@ def test_clients_and_the_store_see_the_same_records(broker: Broker) -> None:
 
 
 def test_topics_are_there_from_the_start_and_when_created() -> None:
-    with varve.Broker(topics={"orders": 3}) as broker:
+    with cordwood.Broker(topics={"orders": 3}) as broker:
         broker.create_topic("more", config={"retention.ms": "1h"})
 
         assert topic_names(broker) == {"orders", "more"}
@@ -79,7 +79,7 @@ def test_topics_are_there_from_the_start_and_when_created() -> None:
 
 
 def test_a_temporary_directory_goes_with_its_broker() -> None:
-    broker = varve.Broker().start()
+    broker = cordwood.Broker().start()
     directory = Path(broker.data_dir)
     assert directory.is_dir()
 
@@ -91,9 +91,9 @@ def test_a_temporary_directory_goes_with_its_broker() -> None:
 
 
 def test_a_directory_of_ones_own_stays_and_can_be_served_again(tmp_path: Path) -> None:
-    with varve.Broker(tmp_path / "data", topics=["orders"]) as broker:
+    with cordwood.Broker(tmp_path / "data", topics=["orders"]) as broker:
         produce(broker, "orders", b"kept")
-    with varve.Broker(tmp_path / "data") as broker:
+    with cordwood.Broker(tmp_path / "data") as broker:
         assert consume(broker, "orders", 1) == [b"kept"]
 
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
@@ -106,11 +106,11 @@ def test_appends_are_on_the_disk_in_a_directory_of_ones_own_and_quick_in_a_tempo
         with broker:
             return broker.create_topic("orders").config.durability
 
-    assert durability_of(varve.Broker()) == "os"
-    assert durability_of(varve.Broker(tmp_path / "a")) == "disk"
-    assert durability_of(varve.Broker(durability="disk")) == "disk"
-    assert durability_of(varve.Broker(tmp_path / "b", durability="os")) == "os"
-    assert durability_of(varve.Broker(config={"log.durability": "disk"})) == "disk"
+    assert durability_of(cordwood.Broker()) == "os"
+    assert durability_of(cordwood.Broker(tmp_path / "a")) == "disk"
+    assert durability_of(cordwood.Broker(durability="disk")) == "disk"
+    assert durability_of(cordwood.Broker(tmp_path / "b", durability="os")) == "os"
+    assert durability_of(cordwood.Broker(config={"log.durability": "disk"})) == "disk"
 
 
 def test_a_restart_keeps_the_address_the_records_and_the_groups(broker: Broker) -> None:
@@ -136,7 +136,7 @@ def test_a_killed_broker_recovers_what_was_acknowledged(broker: Broker) -> None:
 
 
 def test_several_run_side_by_side() -> None:
-    with varve.Broker(topics=["a"]) as first, varve.Broker(topics=["b"]) as second:
+    with cordwood.Broker(topics=["a"]) as first, cordwood.Broker(topics=["b"]) as second:
         produce(first, "a", b"first")
         produce(second, "b", b"second")
 
@@ -146,7 +146,7 @@ def test_several_run_side_by_side() -> None:
 
 
 def test_starting_and_stopping_can_be_repeated() -> None:
-    broker = varve.Broker()
+    broker = cordwood.Broker()
     broker.stop()
     assert broker.start() is broker
     assert broker.start() is broker
@@ -159,7 +159,7 @@ def test_starting_and_stopping_can_be_repeated() -> None:
 
 
 def test_it_can_be_told_like_any_broker() -> None:
-    with varve.Broker(config={"num.partitions": 4, "log.retention.ms": "1h"}) as broker:
+    with cordwood.Broker(config={"num.partitions": 4, "log.retention.ms": "1h"}) as broker:
         produce(broker, "made-on-demand", b"x")
 
         topic = broker.store.topic("made-on-demand")
@@ -169,52 +169,52 @@ def test_it_can_be_told_like_any_broker() -> None:
 
 def test_a_wrong_key_is_refused_before_anything_is_started() -> None:
     with pytest.raises(ConfigError, match=r"did you mean num\.partitions"):
-        varve.Broker(config={"num.partition": 4})
+        cordwood.Broker(config={"num.partition": 4})
     with pytest.raises(TypeError, match="topics must be names"):
-        varve.Broker(topics="orders")
+        cordwood.Broker(topics="orders")
 
 
 def test_neither_files_nor_the_environment_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "varve.toml").write_text("nonsense = 1\n")
+    (tmp_path / "cordwood.toml").write_text("nonsense = 1\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VARVE_PORT", "1")
+    monkeypatch.setenv("CORDWOOD_PORT", "1")
 
-    with varve.Broker() as broker:
+    with cordwood.Broker() as broker:
         assert broker.port != 1
 
 
 def test_a_port_that_is_taken_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        broker = varve.Broker(tmp_path, port=taken.getsockname()[1])
+        broker = cordwood.Broker(tmp_path, port=taken.getsockname()[1])
 
         with pytest.raises(ConfigError, match="cannot be listened on"):
             broker.start()
 
-    varve.open(tmp_path).close()
+    cordwood.open(tmp_path).close()
 
 
 def test_a_directory_that_is_in_use_is_refused(tmp_path: Path) -> None:
-    with varve.open(tmp_path), pytest.raises(DirectoryLockedError):
-        varve.Broker(tmp_path).start()
+    with cordwood.open(tmp_path), pytest.raises(DirectoryLockedError):
+        cordwood.Broker(tmp_path).start()
 
 
 def test_no_thread_and_no_socket_outlives_it() -> None:
     before = set(threading.enumerate())
 
-    with varve.Broker(topics=["orders"], config={"metrics.port": 0}) as broker:
+    with cordwood.Broker(topics=["orders"], config={"metrics.port": 0}) as broker:
         produce(broker, "orders", b"x")
         port = broker.port
 
-    left = [t.name for t in set(threading.enumerate()) - before if t.name.startswith("varve")]
+    left = [t.name for t in set(threading.enumerate()) - before if t.name.startswith("cordwood")]
     assert left == []
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=30)
 
 
 def test_a_broker_that_listens_everywhere_is_reached_on_loopback() -> None:
-    with varve.Broker(config={"host": "0.0.0.0", "advertised.host": "127.0.0.1"}) as broker:
+    with cordwood.Broker(config={"host": "0.0.0.0", "advertised.host": "127.0.0.1"}) as broker:
         assert broker.bootstrap_servers.startswith("127.0.0.1:")
         assert topic_names(broker) == set()
 
@@ -227,22 +227,23 @@ def test_the_fixtures_give_brokers_to_tests(pytester: pytest.Pytester) -> None:
         """
         import pytest
 
-        def test_a_broker_of_its_own(varve_broker):
-            assert varve_broker.store.topics() == []
+        def test_a_broker_of_its_own(cordwood_broker):
+            assert cordwood_broker.store.topics() == []
 
-        @pytest.mark.varve_broker(topics={"orders": 3}, config={"num.partitions": 2})
-        def test_as_the_marker_says(varve_broker):
-            assert varve_broker.store.topic("orders").partition_count == 3
+        @pytest.mark.cordwood_broker(topics={"orders": 3}, config={"num.partitions": 2})
+        def test_as_the_marker_says(cordwood_broker):
+            assert cordwood_broker.store.topic("orders").partition_count == 3
 
-        def test_one_for_all(varve_broker_session):
-            varve_broker_session.create_topic("mine")
+        def test_one_for_all(cordwood_broker_session):
+            cordwood_broker_session.create_topic("mine")
 
-        def test_the_same_for_all(varve_broker_session, varve_broker):
-            assert varve_broker_session.store.topics() == ["mine"]
-            assert varve_broker.port != varve_broker_session.port
+        def test_the_same_for_all(cordwood_broker_session, cordwood_broker):
+            assert cordwood_broker_session.store.topics() == ["mine"]
+            assert cordwood_broker.port != cordwood_broker_session.port
 
-        def test_as_many_as_wanted(varve_broker_factory, tmp_path):
-            first, second = varve_broker_factory(), varve_broker_factory(tmp_path, topics=["a"])
+        def test_as_many_as_wanted(cordwood_broker_factory, tmp_path):
+            first = cordwood_broker_factory()
+            second = cordwood_broker_factory(tmp_path, topics=["a"])
             assert first.is_running
             assert second.store.topics() == ["a"]
         """
@@ -259,8 +260,8 @@ def test_the_plugin_costs_nothing_where_no_broker_is_used(pytester: pytest.Pytes
         import sys
 
         def test_nothing_is_loaded():
-            assert not [name for name in sys.modules if name.startswith("varve.broker")]
-            assert "varve.log.store" not in sys.modules
+            assert not [name for name in sys.modules if name.startswith("cordwood.broker")]
+            assert "cordwood.log.store" not in sys.modules
         """
     )
 

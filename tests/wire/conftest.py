@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
 
 # Nothing here depends on how long a member may be silent, so let it be short where it may.
 CONFIG = {
@@ -40,9 +40,9 @@ def collected() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[varve.Broker]:
+def broker() -> Iterator[cordwood.Broker]:
     """A running broker that tests share: whoever stops, fills or breaks one makes its own."""
-    with varve.Broker(config=CONFIG) as running:
+    with cordwood.Broker(config=CONFIG) as running:
         yield running
 
 
@@ -59,7 +59,7 @@ def names(request: pytest.FixtureRequest, numbers: Iterator[int]) -> Iterator[st
 
 
 @pytest.fixture
-def make_topic(broker: varve.Broker, names: Iterator[str]) -> MakeTopic:
+def make_topic(broker: cordwood.Broker, names: Iterator[str]) -> MakeTopic:
     """Creates a topic that only this test knows: `make_topic(partitions=3, retention_ms=1)`."""
 
     def make(*, partitions: int = 1, **config: object) -> str:

@@ -5,8 +5,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Self
 
-from varve.protocol.api_catalog import API_CATALOG, ApiKey
-from varve.protocol.messages import Fields, decode_response, encode_request
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.messages import Fields, decode_response, encode_request
 
 TIMEOUT_S = 60.0
 

@@ -8,8 +8,8 @@ from uuid import UUID
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from varve.format.batch import BatchDecoder
-from varve.protocol.api_catalog import ApiKey
+from cordwood.format.batch import BatchDecoder
+from cordwood.protocol.api_catalog import ApiKey
 from wire.raw_client import RawClient
 
 NO_SESSION = 0

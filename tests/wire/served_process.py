@@ -1,4 +1,4 @@
-"""`varve serve` as a process of its own, to be stopped, killed and started again."""
+"""`cordwood serve` as a process of its own, to be stopped, killed and started again."""
 
 import json
 import os
@@ -38,11 +38,13 @@ class ServedProcess:
         """Returns once clients are answered."""
         self._starts += 1
         reports = self.directory.with_name(f"{self.directory.name}-{self._starts}.log")
-        command = [sys.executable, "-m", "varve", "serve", "--dir", str(self.directory)]
+        command = [sys.executable, "-m", "cordwood", "serve", "--dir", str(self.directory)]
         command += ["--port", str(self._port), "--log-format", "json"]
         for setting in self._settings:
             command += ["--set", setting]
-        environment = {name: v for name, v in os.environ.items() if not name.startswith("VARVE_")}
+        environment = {
+            name: v for name, v in os.environ.items() if not name.startswith("CORDWOOD_")
+        }
         with reports.open("wb") as output:
             self._process = subprocess.Popen(
                 command, stderr=output, stdout=output, env=environment, cwd=self.directory.parent

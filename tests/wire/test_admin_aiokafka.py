@@ -8,7 +8,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-import varve
+import cordwood
 from wire.judges import run_async
 from wire.members import AioMember, Crew
 
@@ -23,7 +23,7 @@ def crew() -> Iterator[Crew]:
 
 
 @pytest.fixture
-def with_admin(broker: varve.Broker) -> WithAdmin:
+def with_admin(broker: cordwood.Broker) -> WithAdmin:
     """Runs a coroutine with a client that is started before and closed after."""
 
     def run(work: Callable[[AIOKafkaAdminClient], Awaitable[T]]) -> T:
@@ -41,7 +41,7 @@ def with_admin(broker: varve.Broker) -> WithAdmin:
 
 
 def test_topics_are_created_described_and_deleted(
-    broker: varve.Broker, with_admin: WithAdmin, names: Iterator[str]
+    broker: cordwood.Broker, with_admin: WithAdmin, names: Iterator[str]
 ) -> None:
     name = next(names)
     new = NewTopic(name, 2, 1, topic_configs={"retention.ms": "1000"})
@@ -66,7 +66,7 @@ def test_topics_are_created_described_and_deleted(
 
 
 def test_records_are_deleted_up_to_an_offset(
-    broker: varve.Broker, with_admin: WithAdmin, topic: str
+    broker: cordwood.Broker, with_admin: WithAdmin, topic: str
 ) -> None:
     broker.store.topic(topic).append_many([(None, b"x")] * 10)
     place = TopicPartition(topic, 0)
@@ -78,7 +78,7 @@ def test_records_are_deleted_up_to_an_offset(
 
 
 def test_configuration_is_described_and_replaced(
-    broker: varve.Broker, with_admin: WithAdmin, make_topic: Callable[..., str]
+    broker: cordwood.Broker, with_admin: WithAdmin, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(retention_ms=5000)
 
@@ -101,7 +101,7 @@ def test_configuration_is_described_and_replaced(
 
 
 def test_groups_are_listed_and_described_and_their_offsets_listed(
-    broker: varve.Broker, with_admin: WithAdmin, topic: str, names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, with_admin: WithAdmin, topic: str, names: Iterator[str], crew: Crew
 ) -> None:
     group = next(names)
     broker.store.topic(topic).append_many([(None, b"x")] * 3)
@@ -128,7 +128,7 @@ def test_groups_are_listed_and_described_and_their_offsets_listed(
     }
 
 
-def test_the_cluster_is_one_broker(broker: varve.Broker, with_admin: WithAdmin) -> None:
+def test_the_cluster_is_one_broker(broker: cordwood.Broker, with_admin: WithAdmin) -> None:
     cluster = with_admin(lambda admin: admin.describe_cluster())
 
     assert [(node["node_id"], node["port"]) for node in cluster["brokers"]] == [(1, broker.port)]

@@ -25,14 +25,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-import varve
+import cordwood
 from wire.members import ConfluentMember, Crew
 
 S = 60
 
 
 @pytest.fixture
-def admin(broker: varve.Broker) -> AdminClient:
+def admin(broker: cordwood.Broker) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
 
@@ -60,7 +60,7 @@ def config_of(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, An
 
 
 def test_topics_are_created_described_and_deleted(
-    broker: varve.Broker, admin: AdminClient, names: Iterator[str]
+    broker: cordwood.Broker, admin: AdminClient, names: Iterator[str]
 ) -> None:
     name = next(names)
 
@@ -80,7 +80,7 @@ def test_topics_are_created_described_and_deleted(
 
 
 def test_creating_a_topic_twice_wrongly_or_only_for_show_is_told(
-    broker: varve.Broker, admin: AdminClient, topic: str, names: Iterator[str]
+    broker: cordwood.Broker, admin: AdminClient, topic: str, names: Iterator[str]
 ) -> None:
     def create(new: NewTopic, **options: object) -> None:
         admin.create_topics([new], **options)[new.topic].result(S)
@@ -120,7 +120,7 @@ def test_deleting_or_describing_what_is_not_there_is_told(
 
 
 def test_partitions_are_added_and_never_taken_away(
-    broker: varve.Broker, admin: AdminClient, topic: str
+    broker: cordwood.Broker, admin: AdminClient, topic: str
 ) -> None:
     admin.create_partitions([NewPartitions(topic, 4)])[topic].result(S)
 
@@ -132,7 +132,7 @@ def test_partitions_are_added_and_never_taken_away(
 
 
 def test_records_are_deleted_up_to_an_offset(
-    broker: varve.Broker, admin: AdminClient, topic: str
+    broker: cordwood.Broker, admin: AdminClient, topic: str
 ) -> None:
     log = broker.store.topic(topic).partition(0)
     log.append_many([(None, b"%d" % number) for number in range(10)])
@@ -150,7 +150,7 @@ def test_records_are_deleted_up_to_an_offset(
 
 
 def test_offsets_are_listed_by_end_by_time_and_by_largest_time(
-    broker: varve.Broker, admin: AdminClient, topic: str
+    broker: cordwood.Broker, admin: AdminClient, topic: str
 ) -> None:
     log = broker.store.topic(topic).partition(0)
     for number, timestamp_ms in enumerate((1_000, 9_000, 5_000)):
@@ -188,7 +188,7 @@ def test_a_topics_configuration_says_what_was_set_and_what_is_by_default(
 
 
 def test_configuration_is_altered_key_by_key(
-    broker: varve.Broker, admin: AdminClient, make_topic: Callable[..., str]
+    broker: cordwood.Broker, admin: AdminClient, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(retention_ms=5000, cleanup_policy="delete")
 
@@ -213,7 +213,7 @@ def test_configuration_is_altered_key_by_key(
 
 
 def test_configuration_is_replaced_as_a_whole(
-    broker: varve.Broker, admin: AdminClient, make_topic: Callable[..., str]
+    broker: cordwood.Broker, admin: AdminClient, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(retention_ms=5000)
     resource = ConfigResource(ResourceType.TOPIC, topic, set_config={"segment.ms": "60000"})
@@ -237,7 +237,7 @@ def test_the_brokers_configuration_is_described(admin: AdminClient) -> None:
 
 
 def test_groups_are_listed_described_and_deleted(
-    broker: varve.Broker, admin: AdminClient, topic: str, names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, admin: AdminClient, topic: str, names: Iterator[str], crew: Crew
 ) -> None:
     group = next(names)
     member = crew.add(ConfluentMember, broker.bootstrap_servers, group, [topic])
@@ -265,7 +265,10 @@ def test_groups_are_listed_described_and_deleted(
 
 
 def test_a_groups_offsets_are_listed_and_altered(
-    broker: varve.Broker, admin: AdminClient, make_topic: Callable[..., str], names: Iterator[str]
+    broker: cordwood.Broker,
+    admin: AdminClient,
+    make_topic: Callable[..., str],
+    names: Iterator[str],
 ) -> None:
     topic, group = make_topic(partitions=2), next(names)
     for log in broker.store.topic(topic).partitions:
@@ -285,7 +288,7 @@ def test_a_groups_offsets_are_listed_and_altered(
 
 
 def test_the_cluster_is_one_broker_at_the_address_one_connected_to(
-    broker: varve.Broker, admin: AdminClient, topic: str
+    broker: cordwood.Broker, admin: AdminClient, topic: str
 ) -> None:
     described: Any = admin.describe_cluster().result(S)
     metadata: Any = admin.list_topics(timeout=S)

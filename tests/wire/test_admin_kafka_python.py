@@ -14,13 +14,13 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-import varve
-from varve.protocol.api_catalog import API_CATALOG
+import cordwood
+from cordwood.protocol.api_catalog import API_CATALOG
 from wire.members import Crew, PythonMember
 
 
 @pytest.fixture(scope="module")
-def admin(broker: varve.Broker) -> Iterator[KafkaAdminClient]:
+def admin(broker: cordwood.Broker) -> Iterator[KafkaAdminClient]:
     client = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     yield client
     client.close()
@@ -33,7 +33,7 @@ def crew() -> Iterator[Crew]:
 
 
 def test_topics_are_created_described_and_deleted(
-    broker: varve.Broker, admin: KafkaAdminClient, names: Iterator[str]
+    broker: cordwood.Broker, admin: KafkaAdminClient, names: Iterator[str]
 ) -> None:
     name = next(names)
     configs = {"cleanup.policy": "compact"}
@@ -55,7 +55,7 @@ def test_topics_are_created_described_and_deleted(
 
 
 def test_a_topic_is_deleted_by_its_id(
-    broker: varve.Broker, admin: KafkaAdminClient, topic: str
+    broker: cordwood.Broker, admin: KafkaAdminClient, topic: str
 ) -> None:
     admin.delete_topics([broker.store.topic(topic).topic_id])
 
@@ -63,7 +63,7 @@ def test_a_topic_is_deleted_by_its_id(
 
 
 def test_partitions_are_added_and_described_page_by_page(
-    broker: varve.Broker, admin: KafkaAdminClient, topic: str
+    broker: cordwood.Broker, admin: KafkaAdminClient, topic: str
 ) -> None:
     admin.create_partitions({topic: 5})
     first = admin.describe_topic_partitions([topic], response_partition_limit=3)
@@ -80,7 +80,7 @@ def test_partitions_are_added_and_described_page_by_page(
 
 
 def test_records_are_deleted_up_to_an_offset(
-    broker: varve.Broker, admin: KafkaAdminClient, topic: str
+    broker: cordwood.Broker, admin: KafkaAdminClient, topic: str
 ) -> None:
     log = broker.store.topic(topic).partition(0)
     log.append_many([(None, b"%d" % number) for number in range(10)])
@@ -97,7 +97,7 @@ def test_records_are_deleted_up_to_an_offset(
 
 
 def test_offsets_are_listed_by_end_by_time_and_by_largest_time(
-    broker: varve.Broker, admin: KafkaAdminClient, topic: str
+    broker: cordwood.Broker, admin: KafkaAdminClient, topic: str
 ) -> None:
     log = broker.store.topic(topic).partition(0)
     for number, timestamp_ms in enumerate((1_000, 9_000, 5_000)):
@@ -117,7 +117,7 @@ def test_offsets_are_listed_by_end_by_time_and_by_largest_time(
 
 
 def test_configuration_is_described_altered_and_reset(
-    broker: varve.Broker, admin: KafkaAdminClient, make_topic: Callable[..., str]
+    broker: cordwood.Broker, admin: KafkaAdminClient, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(retention_ms=5000)
 
@@ -140,7 +140,7 @@ def test_configuration_is_described_altered_and_reset(
 
 
 def test_groups_are_listed_described_and_deleted(
-    broker: varve.Broker, admin: KafkaAdminClient, topic: str, names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, admin: KafkaAdminClient, topic: str, names: Iterator[str], crew: Crew
 ) -> None:
     group = next(names)
     member = crew.add(PythonMember, broker.bootstrap_servers, group, [topic])
@@ -163,7 +163,7 @@ def test_groups_are_listed_described_and_deleted(
 
 
 def test_a_groups_offsets_are_altered_listed_and_deleted(
-    broker: varve.Broker, admin: KafkaAdminClient, topic: str, names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, admin: KafkaAdminClient, topic: str, names: Iterator[str], crew: Crew
 ) -> None:
     group, place = next(names), TopicPartition(topic, 0)
     broker.store.topic(topic).append_many([(None, b"x")] * 10)
@@ -185,7 +185,7 @@ def test_a_groups_offsets_are_altered_listed_and_deleted(
 
 
 def test_members_are_removed_from_a_group(
-    broker: varve.Broker, admin: KafkaAdminClient, topic: str, names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, admin: KafkaAdminClient, topic: str, names: Iterator[str], crew: Crew
 ) -> None:
     group = next(names)
     member = crew.add(PythonMember, broker.bootstrap_servers, group, [topic], instance_id="one")
@@ -199,7 +199,7 @@ def test_members_are_removed_from_a_group(
 
 
 def test_the_cluster_its_directories_and_its_versions_are_described(
-    broker: varve.Broker, admin: KafkaAdminClient, topic: str
+    broker: cordwood.Broker, admin: KafkaAdminClient, topic: str
 ) -> None:
     broker.store.topic(topic).append(b"something")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.protocol.error_code import ErrorCode
 from fakes.client_batches import client_batch
-from varve.protocol.error_code import ErrorCode
 from wire.judges import JUDGES, Judge
 from wire.raw_client import RawClient
 from wire.record_requests import Wanted, fetch, only_part, produce
@@ -19,9 +19,9 @@ LONG_MS = 60_000
 
 
 @pytest.fixture
-def archived(tmp_path: Path) -> Iterator[varve.Broker]:
+def archived(tmp_path: Path) -> Iterator[cordwood.Broker]:
     """A broker whose topic "t" has its first 90 records in the archive only."""
-    with varve.Broker(tmp_path / "data", config={"log.dir.free.bytes.min": 0}) as broker:
+    with cordwood.Broker(tmp_path / "data", config={"log.dir.free.bytes.min": 0}) as broker:
         topic = broker.create_topic(
             "t",
             config={
@@ -43,7 +43,7 @@ def archived(tmp_path: Path) -> Iterator[varve.Broker]:
 
 @pytest.mark.parametrize("judge", JUDGES.values(), ids=JUDGES)
 def test_every_client_reads_from_the_archive_into_the_live_segments(
-    archived: varve.Broker, judge: Judge
+    archived: cordwood.Broker, judge: Judge
 ) -> None:
     got = judge.consume(archived.bootstrap_servers, "t", 100)
 
@@ -52,7 +52,7 @@ def test_every_client_reads_from_the_archive_into_the_live_segments(
 
 @pytest.mark.parametrize("max_wait_ms", [0, LONG_MS])
 def test_a_fetch_brings_archived_records_whether_it_wants_to_wait_or_not(
-    archived: varve.Broker, max_wait_ms: int
+    archived: cordwood.Broker, max_wait_ms: int
 ) -> None:
     with RawClient(archived.bootstrap_servers) as client:
         part = only_part(fetch(client, [Wanted(topic="t", offset=15)], max_wait_ms=max_wait_ms))
@@ -62,7 +62,7 @@ def test_a_fetch_brings_archived_records_whether_it_wants_to_wait_or_not(
     assert part.high_watermark == 100
 
 
-def test_what_is_archived_and_what_is_live_come_in_one_answer(archived: varve.Broker) -> None:
+def test_what_is_archived_and_what_is_live_come_in_one_answer(archived: cordwood.Broker) -> None:
     archived.create_topic("live").append(b"x")
     wanted = [Wanted(topic="live"), Wanted(topic="t", offset=3)]
     with RawClient(archived.bootstrap_servers) as client:
@@ -71,7 +71,7 @@ def test_what_is_archived_and_what_is_live_come_in_one_answer(archived: varve.Br
     assert all(topic.partitions[0].records for topic in response.responses)
 
 
-def test_a_restarted_broker_reads_its_archive(archived: varve.Broker) -> None:
+def test_a_restarted_broker_reads_its_archive(archived: cordwood.Broker) -> None:
     archived.restart()
 
     with RawClient(archived.bootstrap_servers) as client:
@@ -81,7 +81,7 @@ def test_a_restarted_broker_reads_its_archive(archived: varve.Broker) -> None:
 
 
 def test_while_the_archive_is_gone_old_records_are_refused_and_new_ones_go_on(
-    archived: varve.Broker, tmp_path: Path
+    archived: cordwood.Broker, tmp_path: Path
 ) -> None:
     directory = Path(archived.data_dir)
     archived.restart()

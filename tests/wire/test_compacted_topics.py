@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-import varve
+import cordwood
 from wire.judges import JUDGES, Judge, Sent
 
 KEYS = 10
@@ -20,7 +20,7 @@ def compacted(make_topic: Callable[..., str]) -> str:
 
 @pytest.mark.parametrize("judge", JUDGES.values(), ids=JUDGES)
 def test_after_compaction_every_client_reads_the_newest_value_of_each_key(
-    broker: varve.Broker, compacted: str, judge: Judge
+    broker: cordwood.Broker, compacted: str, judge: Judge
 ) -> None:
     records = [
         Sent(key=b"key-%d" % key, value=b"%d" % number)
@@ -42,7 +42,7 @@ def test_after_compaction_every_client_reads_the_newest_value_of_each_key(
 
 
 def test_a_consumer_that_reads_while_the_topic_is_compacted_misses_no_newest_value(
-    broker: varve.Broker, compacted: str
+    broker: cordwood.Broker, compacted: str
 ) -> None:
     """It may see old values or not; what each key had last it sees, and in order."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 1})
@@ -81,7 +81,7 @@ def test_a_consumer_that_reads_while_the_topic_is_compacted_misses_no_newest_val
 
 
 def test_a_record_without_a_key_is_refused_and_the_others_of_other_batches_are_taken(
-    broker: varve.Broker, compacted: str
+    broker: cordwood.Broker, compacted: str
 ) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
     reports: list[object] = []

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import encode_request
 from fakes.client_batches import client_batch
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.messages import encode_request
 from wire.raw_client import RawClient, framed, request_header
 from wire.record_requests import Wanted, fetch, fetch_body, produce, produce_body, receive_produced
 from wire.waiting import await_true
@@ -24,7 +24,7 @@ MIB = 1024 * 1024
 @pytest.mark.parametrize("key", ["max.connections", "max.connections.per.ip"])
 def test_connections_beyond_the_limit_are_closed_and_the_others_stay(key: str) -> None:
     with (
-        varve.Broker(config={key: 2}) as broker,
+        cordwood.Broker(config={key: 2}) as broker,
         RawClient(broker.bootstrap_servers) as first,
         RawClient(broker.bootstrap_servers) as second,
     ):
@@ -43,7 +43,7 @@ def test_connections_beyond_the_limit_are_closed_and_the_others_stay(key: str) -
 
 def test_an_idle_connection_is_closed_and_one_that_waits_for_records_is_not() -> None:
     with (
-        varve.Broker(topics=["t"], config={"connections.max.idle.ms": 200}) as broker,
+        cordwood.Broker(topics=["t"], config={"connections.max.idle.ms": 200}) as broker,
         RawClient(broker.bootstrap_servers) as idle,
         RawClient(broker.bootstrap_servers) as waiting,
     ):
@@ -56,7 +56,7 @@ def test_an_idle_connection_is_closed_and_one_that_waits_for_records_is_not() ->
 
 def test_half_sent_requests_that_hold_all_memory_do_not_hold_up_small_ones() -> None:
     limits = {"socket.request.max.bytes": MIB, "queued.max.request.bytes": MIB}
-    with varve.Broker(topics=["t"], config=limits) as broker:
+    with cordwood.Broker(topics=["t"], config=limits) as broker:
         hogs = [RawClient(broker.bootstrap_servers) for _ in range(3)]
         try:
             for hog in hogs:
@@ -73,7 +73,7 @@ def test_half_sent_requests_that_hold_all_memory_do_not_hold_up_small_ones() -> 
 def test_a_large_request_waits_for_memory_and_is_served_when_there_is_some() -> None:
     limits = {"socket.request.max.bytes": 2 * MIB, "queued.max.request.bytes": 2 * MIB}
     large = bytes(client_batch(b"x" * 900_000))
-    with varve.Broker(topics=["t"], config=limits) as broker:
+    with cordwood.Broker(topics=["t"], config=limits) as broker:
         hog = RawClient(broker.bootstrap_servers)
         hog.send_bytes(struct.pack(">i", 2 * MIB) + bytes(MIB))
         memory = broker._running()._dispatcher.memory
@@ -89,8 +89,8 @@ def test_a_large_request_waits_for_memory_and_is_served_when_there_is_some() -> 
 
 
 def test_a_large_request_that_stops_arriving_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("varve.broker.server._SWEEP_S_MAX", 0.05)
-    with varve.Broker(topics=["t"]) as broker:
+    monkeypatch.setattr("cordwood.broker.server._SWEEP_S_MAX", 0.05)
+    with cordwood.Broker(topics=["t"]) as broker:
         server = broker._running()
         memory = server._dispatcher.memory
         with (
@@ -116,7 +116,7 @@ def test_a_request_above_the_limit_closes_its_connection_and_one_at_the_limit_is
     frame = framed(request_header(ApiKey.PRODUCE, 9, 1) + body)
     limits = {"socket.request.max.bytes": len(frame) - 4}
     with (
-        varve.Broker(topics=["t"], config=limits) as broker,
+        cordwood.Broker(topics=["t"], config=limits) as broker,
         RawClient(broker.bootstrap_servers) as client,
     ):
         client.send_bytes(frame)
@@ -128,7 +128,7 @@ def test_a_request_above_the_limit_closes_its_connection_and_one_at_the_limit_is
         assert client.is_closed_by_broker()
 
 
-def test_many_connections_are_served_side_by_side(broker: varve.Broker, topic: str) -> None:
+def test_many_connections_are_served_side_by_side(broker: cordwood.Broker, topic: str) -> None:
     clients = [RawClient(broker.bootstrap_servers) for _ in range(200)]
     try:
         for client in clients:
@@ -152,7 +152,7 @@ def test_a_broker_that_stops_answers_those_who_wait() -> None:
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b""}],
     }
-    broker = varve.Broker(topics=["t"]).start()
+    broker = cordwood.Broker(topics=["t"]).start()
     try:
         with (
             RawClient(broker.bootstrap_servers) as fetching,
@@ -192,7 +192,7 @@ def open_sockets() -> int:
 def test_a_broker_leaves_no_sockets_behind(is_killed: bool) -> None:
     gc.collect()
     before = open_sockets()
-    broker = varve.Broker(topics=["t"]).start()
+    broker = cordwood.Broker(topics=["t"]).start()
     clients = [RawClient(broker.bootstrap_servers) for _ in range(5)]
     for client in clients:
         produce(client, "t", BATCH)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.messages import decode_response, encode_request
 from fakes.client_batches import client_batch
-from varve.protocol.api_catalog import API_CATALOG, ApiKey
-from varve.protocol.messages import decode_response, encode_request
 from wire.raw_client import RawClient, framed, request_header
 from wire.record_requests import Wanted, fetch_body, produce, produce_body, receive_produced
 from wire.waiting import await_true
@@ -20,13 +20,13 @@ MIB = 1024 * 1024
 
 
 @pytest.fixture
-def client(broker: varve.Broker) -> Iterator[RawClient]:
+def client(broker: cordwood.Broker) -> Iterator[RawClient]:
     with RawClient(broker.bootstrap_servers) as connected:
         yield connected
 
 
 @pytest.fixture
-def bystander(broker: varve.Broker) -> Iterator[RawClient]:
+def bystander(broker: cordwood.Broker) -> Iterator[RawClient]:
     """Another client, which must not notice anything."""
     with RawClient(broker.bootstrap_servers) as connected:
         assert connected.is_answered()
@@ -101,7 +101,7 @@ def test_a_request_that_arrives_byte_by_byte_is_answered(client: RawClient) -> N
 
 
 def test_a_client_that_reads_late_gets_all_its_answers_in_order(
-    broker: varve.Broker, bystander: RawClient, make_topic: Callable[..., str]
+    broker: cordwood.Broker, bystander: RawClient, make_topic: Callable[..., str]
 ) -> None:
     """More answers than sockets hold: the broker stops taking requests until they are read."""
     wide = make_topic(partitions=60)
@@ -171,7 +171,7 @@ def test_nonsense_closes_a_connection_that_has_produced_before(
     "api", [api for api in API_CATALOG.values() if api.key != ApiKey.API_VERSIONS], ids=str
 )
 def test_a_request_without_a_body_closes_its_connection(
-    broker: varve.Broker, bystander: RawClient, api: object
+    broker: cordwood.Broker, bystander: RawClient, api: object
 ) -> None:
     key = api.key  # type: ignore[attr-defined]
     with RawClient(broker.bootstrap_servers) as client:
@@ -212,7 +212,7 @@ def test_a_large_request_that_makes_no_sense_closes_its_connection(
 
 
 def test_half_a_frame_and_then_nothing_harms_nobody(
-    broker: varve.Broker, bystander: RawClient, topic: str
+    broker: cordwood.Broker, bystander: RawClient, topic: str
 ) -> None:
     frame = framed(request_header(ApiKey.PRODUCE, 9, 1) + produce_body(9, [(topic, 0, bytes(MIB))]))
     for sent in (1, 3, 4, 5, 14, 100, 200_000, len(frame) - 1):
@@ -224,7 +224,7 @@ def test_half_a_frame_and_then_nothing_harms_nobody(
 
 
 def test_a_connection_that_breaks_with_requests_waiting_does_not_keep_the_loop_busy(
-    broker: varve.Broker, bystander: RawClient, topic: str
+    broker: cordwood.Broker, bystander: RawClient, topic: str
 ) -> None:
     client = RawClient(broker.bootstrap_servers)
     client.send(ApiKey.FETCH, 12, fetch_body(12, [Wanted(topic=topic)], max_wait_ms=600_000))

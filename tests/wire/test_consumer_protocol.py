@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.admin import AdminClient
 
-import varve
+import cordwood
 from wire.members import ConfluentMember, Crew
 
 
@@ -17,7 +17,7 @@ def crew() -> Iterator[Crew]:
 
 
 def join(
-    crew: Crew, broker: varve.Broker, group: str, *topics: str, **options: object
+    crew: Crew, broker: cordwood.Broker, group: str, *topics: str, **options: object
 ) -> ConfluentMember:
     return crew.add(
         ConfluentMember, broker.bootstrap_servers, group, topics, protocol="consumer", **options
@@ -26,7 +26,7 @@ def join(
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_members_share_the_partitions_and_take_over_from_those_who_leave(
-    broker: varve.Broker,
+    broker: cordwood.Broker,
     make_topic: Callable[..., str],
     names: Iterator[str],
     crew: Crew,
@@ -55,7 +55,7 @@ def test_members_share_the_partitions_and_take_over_from_those_who_leave(
 
 
 def test_who_stays_keeps_what_it_has_while_others_come(
-    broker: varve.Broker, make_topic: Callable[..., str], names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, make_topic: Callable[..., str], names: Iterator[str], crew: Crew
 ) -> None:
     topic, group = make_topic(partitions=4), next(names)
     places = {(topic, number) for number in range(4)}
@@ -69,7 +69,7 @@ def test_who_stays_keeps_what_it_has_while_others_come(
 
 
 def test_a_new_member_goes_on_where_the_group_has_committed(
-    broker: varve.Broker, topic: str, names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, topic: str, names: Iterator[str], crew: Crew
 ) -> None:
     group = next(names)
     broker.store.topic(topic).append_many([(None, b"%d" % number) for number in range(10)])
@@ -86,7 +86,7 @@ def test_a_new_member_goes_on_where_the_group_has_committed(
 
 
 def test_a_static_member_comes_back_to_its_partitions(
-    broker: varve.Broker, make_topic: Callable[..., str], names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, make_topic: Callable[..., str], names: Iterator[str], crew: Crew
 ) -> None:
     topic, group = make_topic(partitions=4), next(names)
     places = {(topic, number) for number in range(4)}
@@ -105,7 +105,7 @@ def test_a_static_member_comes_back_to_its_partitions(
 
 
 def test_a_pattern_takes_in_topics_as_they_come(
-    broker: varve.Broker, make_topic: Callable[..., str], names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, make_topic: Callable[..., str], names: Iterator[str], crew: Crew
 ) -> None:
     first = make_topic(partitions=2)
     stem = first.rsplit("-", 1)[0]
@@ -119,7 +119,7 @@ def test_a_pattern_takes_in_topics_as_they_come(
 
 
 def test_partitions_that_come_and_topics_that_go_are_noticed(
-    broker: varve.Broker, make_topic: Callable[..., str], names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, make_topic: Callable[..., str], names: Iterator[str], crew: Crew
 ) -> None:
     growing, going = make_topic(), make_topic()
     member = join(crew, broker, next(names), growing, going)
@@ -133,7 +133,7 @@ def test_partitions_that_come_and_topics_that_go_are_noticed(
 
 
 def test_the_group_is_described_as_what_it_is(
-    broker: varve.Broker, make_topic: Callable[..., str], names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, make_topic: Callable[..., str], names: Iterator[str], crew: Crew
 ) -> None:
     topic, group = make_topic(partitions=2), next(names)
     join(crew, broker, group, topic)
@@ -154,7 +154,7 @@ def test_the_group_is_described_as_what_it_is(
 
 
 def test_a_group_may_change_its_protocol_once_nobody_is_in_it(
-    broker: varve.Broker, topic: str, names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, topic: str, names: Iterator[str], crew: Crew
 ) -> None:
     group = next(names)
     broker.store.topic(topic).append_many([(None, b"%d" % number) for number in range(4)])

@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.format.compression import Codec
+from cordwood.log.producer_state import MarkerFacts
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.quantities import Offset, ProducerId, TimestampMs
 from fakes.client_batches import client_batch, marker_batch
-from varve.format.compression import Codec
-from varve.log.producer_state import MarkerFacts
-from varve.protocol.api_catalog import API_CATALOG, ApiKey
-from varve.protocol.error_code import ErrorCode
-from varve.quantities import Offset, ProducerId, TimestampMs
 from wire.raw_client import RawClient
 from wire.record_requests import (
     Wanted,
@@ -34,13 +34,13 @@ LONG_MS = 60_000
 
 
 @pytest.fixture
-def client(broker: varve.Broker) -> Iterator[RawClient]:
+def client(broker: cordwood.Broker) -> Iterator[RawClient]:
     with RawClient(broker.bootstrap_servers) as connected:
         yield connected
 
 
 @pytest.fixture
-def other(broker: varve.Broker) -> Iterator[RawClient]:
+def other(broker: cordwood.Broker) -> Iterator[RawClient]:
     with RawClient(broker.bootstrap_servers) as connected:
         yield connected
 
@@ -52,7 +52,7 @@ def code_of(response: Any) -> ErrorCode:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_version_brings_the_records(
-    broker: varve.Broker, client: RawClient, topic: str, version: int
+    broker: cordwood.Broker, client: RawClient, topic: str, version: int
 ) -> None:
     name = broker.store.topic(topic).topic_id if version >= FIRST_WITH_TOPIC_ID else topic
     for _ in range(3):
@@ -78,7 +78,7 @@ def test_a_fetch_from_inside_a_batch_brings_the_whole_batch(client: RawClient, t
 
 
 def test_a_waiting_fetch_is_answered_as_soon_as_something_is_appended(
-    broker: varve.Broker, client: RawClient, other: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, other: RawClient, topic: str
 ) -> None:
     started_s = time.monotonic()
     for append in (
@@ -110,7 +110,7 @@ def test_a_fetch_that_finds_nothing_waits_for_as_long_as_it_said(
 
 
 def test_a_fetch_waits_until_there_are_as_many_bytes_as_it_wants(
-    broker: varve.Broker, client: RawClient, other: RawClient, make_topic: Callable[..., str]
+    broker: cordwood.Broker, client: RawClient, other: RawClient, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(partitions=2)
     wanted = [Wanted(topic=topic, partition=number) for number in range(2)]
@@ -154,7 +154,7 @@ def test_an_error_is_told_at_once_with_what_the_others_have(
 
 
 def test_a_topic_that_is_deleted_ends_the_waiting(
-    broker: varve.Broker, client: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, topic: str
 ) -> None:
     client.send(ApiKey.FETCH, 12, fetch_body(12, [Wanted(topic=topic)], max_wait_ms=LONG_MS))
     await_waiting_fetches(broker, 1)
@@ -165,7 +165,7 @@ def test_a_topic_that_is_deleted_ends_the_waiting(
 
 
 def test_a_client_that_leaves_is_not_waited_for(
-    broker: varve.Broker, client: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, topic: str
 ) -> None:
     client.send(ApiKey.FETCH, 12, fetch_body(12, [Wanted(topic=topic)], max_wait_ms=LONG_MS))
     await_waiting_fetches(broker, 1)
@@ -228,7 +228,7 @@ def test_partitions_and_topics_that_are_not_there_are_told(
 
 @pytest.mark.parametrize("offset", [-1, 1, 5, 1 << 60])
 def test_an_offset_that_the_log_does_not_have_is_told(
-    broker: varve.Broker, client: RawClient, topic: str, offset: int
+    broker: cordwood.Broker, client: RawClient, topic: str, offset: int
 ) -> None:
     for _ in range(2):
         produce(client, topic, BATCH)
@@ -240,7 +240,7 @@ def test_an_offset_that_the_log_does_not_have_is_told(
 
 
 def test_leader_epochs_that_are_not_the_present_one_are_refused(
-    broker: varve.Broker, client: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, topic: str
 ) -> None:
     broker.store.topic(topic).partition(0).append_batch(client_batch(b"x"), leader_epoch=5)
 
@@ -254,7 +254,7 @@ def test_leader_epochs_that_are_not_the_present_one_are_refused(
 
 
 def test_a_history_that_parts_from_ours_is_told_where(
-    broker: varve.Broker, client: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, topic: str
 ) -> None:
     log = broker.store.topic(topic).partition(0)
     for epoch in (1, 1, 3, 3):
@@ -284,7 +284,7 @@ def test_zstd_topics_are_not_for_versions_that_do_not_know_it(
 
 
 def test_read_committed_stops_at_open_transactions_and_names_the_aborted(
-    broker: varve.Broker, client: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, topic: str
 ) -> None:
     """Transactions are not served; logs that have some are."""
     log = broker.store.topic(topic).partition(0)
@@ -340,7 +340,9 @@ def test_compressed_records_come_as_they_are_stored(client: RawClient, topic: st
     assert bytes(part.records)[16:] == bytes(batch)[16:]  # all but the offset and the epoch
 
 
-def test_internal_topics_can_be_read(broker: varve.Broker, client: RawClient, topic: str) -> None:
+def test_internal_topics_can_be_read(
+    broker: cordwood.Broker, client: RawClient, topic: str
+) -> None:
     broker.store.group("readers").commit({(topic, 0): 0})
 
     part = only_part(fetch(client, [Wanted(topic="__consumer_offsets")]))

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
 from fakes.client_batches import client_batch
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.error_code import ErrorCode
 from wire.raw_client import RawClient
 from wire.record_requests import (
     Wanted,
@@ -25,13 +25,13 @@ LONG_MS = 60_000
 
 
 @pytest.fixture
-def client(broker: varve.Broker) -> Iterator[RawClient]:
+def client(broker: cordwood.Broker) -> Iterator[RawClient]:
     with RawClient(broker.bootstrap_servers) as connected:
         yield connected
 
 
 @pytest.fixture
-def other(broker: varve.Broker) -> Iterator[RawClient]:
+def other(broker: cordwood.Broker) -> Iterator[RawClient]:
     with RawClient(broker.bootstrap_servers) as connected:
         yield connected
 
@@ -81,7 +81,7 @@ def test_within_a_session_only_news_is_told(
 
 
 def test_a_session_waits_for_what_it_remembers(
-    broker: varve.Broker, client: RawClient, other: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, other: RawClient, topic: str
 ) -> None:
     first = session(client, 0, 0, Wanted(topic=topic))
     body = fetch_body(12, [], session_id=first.session_id, session_epoch=1, max_wait_ms=LONG_MS)
@@ -109,7 +109,7 @@ def test_what_is_forgotten_is_not_told_any_more(
 
 
 def test_a_mark_that_moves_is_news(
-    broker: varve.Broker, client: RawClient, other: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, other: RawClient, topic: str
 ) -> None:
     produce(other, topic, BATCH)
     first = session(client, 0, 0, Wanted(topic=topic, offset=2))
@@ -165,7 +165,7 @@ def test_a_session_ends_when_its_client_says_so(client: RawClient, topic: str) -
 
 
 def test_a_session_by_name_is_not_one_by_id(
-    broker: varve.Broker, client: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, topic: str
 ) -> None:
     first = session(client, 0, 0, Wanted(topic=topic))
 
@@ -177,7 +177,7 @@ def test_a_session_by_name_is_not_one_by_id(
 def test_without_room_for_sessions_everything_is_told_each_time() -> None:
     slots = {"max.incremental.fetch.session.cache.slots": 1}
     with (
-        varve.Broker(topics=["t"], config=slots) as broker,
+        cordwood.Broker(topics=["t"], config=slots) as broker,
         RawClient(broker.bootstrap_servers) as client,
     ):
         first = session(client, 0, 0, Wanted(topic="t"))

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-import varve
-from varve.broker.groups.classic_group import ClassicGroup
-from varve.protocol.api_catalog import ApiKey
+import cordwood
+from cordwood.broker.groups.classic_group import ClassicGroup
+from cordwood.protocol.api_catalog import ApiKey
 from wire.members import MEMBERS, AioMember, ConfluentMember, Crew, PythonMember
 from wire.raw_client import RawClient
 
@@ -25,7 +25,7 @@ def crew() -> Iterator[Crew]:
         yield members
 
 
-def fill(broker: varve.Broker, topic: str, count: int) -> list[bytes]:
+def fill(broker: cordwood.Broker, topic: str, count: int) -> list[bytes]:
     """Append `count` records to each partition; return all values."""
     values = []
     for log in broker.store.topic(topic).partitions:
@@ -37,7 +37,7 @@ def fill(broker: varve.Broker, topic: str, count: int) -> list[bytes]:
 
 @every_kind_and_strategy
 def test_members_share_the_partitions_and_take_over_from_those_who_leave(
-    broker: varve.Broker,
+    broker: cordwood.Broker,
     make_topic: Callable[..., str],
     names: Iterator[str],
     crew: Crew,
@@ -64,7 +64,7 @@ def test_members_share_the_partitions_and_take_over_from_those_who_leave(
 
 
 def test_clients_of_different_kinds_form_one_group(
-    broker: varve.Broker, make_topic: Callable[..., str], names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, make_topic: Callable[..., str], names: Iterator[str], crew: Crew
 ) -> None:
     topic, group = make_topic(partitions=6), next(names)
     values = fill(broker, topic, 10)
@@ -79,7 +79,7 @@ def test_clients_of_different_kinds_form_one_group(
 
 @every_kind
 def test_a_new_member_goes_on_where_the_group_has_committed(
-    broker: varve.Broker, topic: str, names: Iterator[str], crew: Crew, kind: Any
+    broker: cordwood.Broker, topic: str, names: Iterator[str], crew: Crew, kind: Any
 ) -> None:
     group = next(names)
     fill(broker, topic, 10)
@@ -98,7 +98,7 @@ def test_a_new_member_goes_on_where_the_group_has_committed(
 
 @every_kind
 def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
-    broker: varve.Broker,
+    broker: cordwood.Broker,
     make_topic: Callable[..., str],
     names: Iterator[str],
     crew: Crew,
@@ -122,7 +122,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
     assert generation_of(broker, group) == generation
 
 
-def generation_of(broker: varve.Broker, group: str) -> int:
+def generation_of(broker: cordwood.Broker, group: str) -> int:
     found = broker._running().services._coordinator.find(group)
     assert isinstance(found, ClassicGroup)
     return found.generation
@@ -130,7 +130,7 @@ def generation_of(broker: varve.Broker, group: str) -> int:
 
 @every_kind
 def test_partitions_added_to_a_topic_are_shared_out_too(
-    broker: varve.Broker, topic: str, names: Iterator[str], crew: Crew, kind: Any
+    broker: cordwood.Broker, topic: str, names: Iterator[str], crew: Crew, kind: Any
 ) -> None:
     crew.add(kind, broker.bootstrap_servers, next(names), [topic])
     crew.await_shared({(topic, 0)})
@@ -141,7 +141,7 @@ def test_partitions_added_to_a_topic_are_shared_out_too(
 
 
 def test_a_member_that_falls_silent_is_taken_over_from(
-    broker: varve.Broker, topic: str, names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, topic: str, names: Iterator[str], crew: Crew
 ) -> None:
     group = next(names)
     silent = {
@@ -159,7 +159,7 @@ def test_a_member_that_falls_silent_is_taken_over_from(
 
 
 def test_a_consumer_that_commits_by_itself_goes_on_where_it_closed(
-    broker: varve.Broker, topic: str, names: Iterator[str], crew: Crew
+    broker: cordwood.Broker, topic: str, names: Iterator[str], crew: Crew
 ) -> None:
     group = next(names)
     fill(broker, topic, 5)

@@ -2,9 +2,9 @@
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.protocol.api_catalog import ApiKey
 from fakes.client_batches import client_batch
-from varve.protocol.api_catalog import ApiKey
 from wire.raw_client import RawClient
 from wire.record_requests import Wanted, fetch_body, produce_body, receive_produced
 
@@ -13,7 +13,7 @@ _LARGE = bytes(client_batch(b"x" * 300_000))
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_large_produces_behind_a_waiting_fetch_are_taken_once_it_is_answered(
-    broker: varve.Broker, topic: str, count: int
+    broker: cordwood.Broker, topic: str, count: int
 ) -> None:
     with RawClient(broker.bootstrap_servers) as client:
         client.socket.settimeout(20.0)

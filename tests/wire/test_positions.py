@@ -17,7 +17,7 @@ from confluent_kafka import (
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
-import varve
+import cordwood
 from wire.judges import run_async
 
 S = 60.0
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @pytest.fixture
-def filled(broker: varve.Broker, topic: str) -> str:
+def filled(broker: cordwood.Broker, topic: str) -> str:
     """Ten records, a second apart: the value of each is its offset."""
     for number in range(10):
         broker.store.topic(topic).append(b"%d" % number, timestamp_ms=START_MS + number * 1000)
@@ -37,7 +37,7 @@ def filled(broker: varve.Broker, topic: str) -> str:
 
 
 @pytest.fixture
-def confluent(broker: varve.Broker) -> Iterator[Consumer]:
+def confluent(broker: cordwood.Broker) -> Iterator[Consumer]:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -89,7 +89,7 @@ def test_confluent_kafka_finds_ends_and_times(confluent: Consumer, filled: str) 
     assert at(START_MS + 9_001) == OFFSET_END
 
 
-def test_confluent_kafka_seeks(broker: varve.Broker, confluent: Consumer, filled: str) -> None:
+def test_confluent_kafka_seeks(broker: cordwood.Broker, confluent: Consumer, filled: str) -> None:
     confluent.assign([TopicPartition(filled, 0, 5)])
     first = next_offset(confluent)
     confluent.seek(TopicPartition(filled, 0, 2))
@@ -105,7 +105,7 @@ def test_confluent_kafka_seeks(broker: varve.Broker, confluent: Consumer, filled
 
 
 def test_confluent_kafka_pauses_and_resumes(
-    broker: varve.Broker, confluent: Consumer, make_topic: Callable[..., str]
+    broker: cordwood.Broker, confluent: Consumer, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(partitions=2)
     places = [TopicPartition(topic, number, 0) for number in range(2)]
@@ -122,7 +122,7 @@ def test_confluent_kafka_pauses_and_resumes(
 
 
 def test_confluent_kafka_starts_over_where_its_offset_is_gone(
-    broker: varve.Broker, confluent: Consumer, filled: str
+    broker: cordwood.Broker, confluent: Consumer, filled: str
 ) -> None:
     broker.store.topic(filled).partition(0).delete_before(4)
 
@@ -135,7 +135,7 @@ def test_confluent_kafka_starts_over_where_its_offset_is_gone(
 
 
 @pytest.fixture
-def python(broker: varve.Broker) -> Iterator[KafkaConsumer]:
+def python(broker: cordwood.Broker) -> Iterator[KafkaConsumer]:
     consumer = KafkaConsumer(
         bootstrap_servers=broker.bootstrap_servers,
         enable_auto_commit=False,
@@ -161,7 +161,7 @@ def test_kafka_python_finds_ends_and_times(python: KafkaConsumer, filled: str) -
 
 
 def test_kafka_python_seeks_pauses_and_resumes(
-    broker: varve.Broker, python: KafkaConsumer, filled: str
+    broker: cordwood.Broker, python: KafkaConsumer, filled: str
 ) -> None:
     place = PythonPartition(filled, 0)
     python.assign([place])
@@ -183,7 +183,7 @@ def test_kafka_python_seeks_pauses_and_resumes(
 
 
 def test_kafka_python_starts_over_where_its_offset_is_gone(
-    broker: varve.Broker, python: KafkaConsumer, filled: str
+    broker: cordwood.Broker, python: KafkaConsumer, filled: str
 ) -> None:
     broker.store.topic(filled).partition(0).delete_before(4)
     place = PythonPartition(filled, 0)
@@ -198,7 +198,7 @@ def test_kafka_python_starts_over_where_its_offset_is_gone(
 
 
 def with_aiokafka(
-    broker: varve.Broker, topic: str, work: Callable[[Any, AioPartition], Awaitable[T]]
+    broker: cordwood.Broker, topic: str, work: Callable[[Any, AioPartition], Awaitable[T]]
 ) -> T:
     async def run() -> T:
         consumer = AIOKafkaConsumer(
@@ -217,7 +217,7 @@ def with_aiokafka(
     return run_async(run)
 
 
-def test_aiokafka_finds_ends_and_times(broker: varve.Broker, filled: str) -> None:
+def test_aiokafka_finds_ends_and_times(broker: cordwood.Broker, filled: str) -> None:
     async def work(consumer: Any, place: AioPartition) -> list[Any]:
         return [
             (await consumer.beginning_offsets([place]))[place],
@@ -229,7 +229,7 @@ def test_aiokafka_finds_ends_and_times(broker: varve.Broker, filled: str) -> Non
     assert with_aiokafka(broker, filled, work) == [0, 10, 3, None]
 
 
-def test_aiokafka_seeks_pauses_and_resumes(broker: varve.Broker, filled: str) -> None:
+def test_aiokafka_seeks_pauses_and_resumes(broker: cordwood.Broker, filled: str) -> None:
     async def work(consumer: Any, place: AioPartition) -> list[Any]:
         consumer.seek(place, 5)
         seen = [(await consumer.getone()).offset]
@@ -247,7 +247,9 @@ def test_aiokafka_seeks_pauses_and_resumes(broker: varve.Broker, filled: str) ->
     assert with_aiokafka(broker, filled, work) == [5, 0, 10, {}, 10]
 
 
-def test_aiokafka_starts_over_where_its_offset_is_gone(broker: varve.Broker, filled: str) -> None:
+def test_aiokafka_starts_over_where_its_offset_is_gone(
+    broker: cordwood.Broker, filled: str
+) -> None:
     broker.store.topic(filled).partition(0).delete_before(4)
 
     async def work(consumer: Any, place: AioPartition) -> int:

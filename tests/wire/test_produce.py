@@ -6,12 +6,12 @@ from uuid import UUID
 import pytest
 from kafka.protocol.producer import ProduceResponse
 
-import varve
+import cordwood
+from cordwood.format.compression import Codec
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.messages import encode_request
 from fakes.client_batches import NOW, client_batch, raw_batch, raw_record
-from varve.format.compression import Codec
-from varve.protocol.api_catalog import API_CATALOG, ApiKey
-from varve.protocol.error_code import ErrorCode
-from varve.protocol.messages import encode_request
 from wire.raw_client import RawClient, framed, request_header
 from wire.record_requests import produce, produce_body, receive_produced
 
@@ -23,14 +23,14 @@ FIRST_WITH_TOPIC_ID = 13
 
 
 @pytest.fixture
-def client(broker: varve.Broker) -> Iterator[RawClient]:
+def client(broker: cordwood.Broker) -> Iterator[RawClient]:
     with RawClient(broker.bootstrap_servers) as connected:
         yield connected
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_version_is_answered_with_the_offset(
-    broker: varve.Broker, client: RawClient, topic: str, version: int
+    broker: cordwood.Broker, client: RawClient, topic: str, version: int
 ) -> None:
     name = broker.store.topic(topic).topic_id if version >= FIRST_WITH_TOPIC_ID else topic
 
@@ -44,7 +44,7 @@ def test_every_version_is_answered_with_the_offset(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_with_log_append_time_the_answer_says_when(
-    broker: varve.Broker, client: RawClient, make_topic: Callable[..., str], version: int
+    broker: cordwood.Broker, client: RawClient, make_topic: Callable[..., str], version: int
 ) -> None:
     topic = make_topic(message_timestamp_type="LogAppendTime")
     name = broker.store.topic(topic).topic_id if version >= FIRST_WITH_TOPIC_ID else topic
@@ -57,7 +57,7 @@ def test_with_log_append_time_the_answer_says_when(
 
 
 def test_the_answer_says_where_the_log_starts(
-    broker: varve.Broker, client: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, topic: str
 ) -> None:
     produce(client, topic, BATCH)
     broker.store.topic(topic).partition(0).delete_before(2)
@@ -106,7 +106,7 @@ REFUSED = {
 @pytest.mark.parametrize("version", [3, 7, 8, 12], ids=lambda version: f"v{version}")
 @pytest.mark.parametrize(("records", "code"), REFUSED.values(), ids=REFUSED)
 def test_records_that_break_a_rule_are_refused_and_the_connection_lives(
-    broker: varve.Broker,
+    broker: cordwood.Broker,
     client: RawClient,
     make_topic: Callable[..., str],
     records: bytes | None,
@@ -147,7 +147,7 @@ def test_zstd_is_refused_in_versions_that_do_not_know_it(client: RawClient, topi
 
 
 def test_topics_that_are_not_there_or_not_for_clients_are_refused(
-    broker: varve.Broker, client: RawClient, topic: str, names: Iterator[str]
+    broker: cordwood.Broker, client: RawClient, topic: str, names: Iterator[str]
 ) -> None:
     broker.store.ensure_offsets_topic()
     unknown_id = type(broker.store.topic(topic).topic_id)(int=7)
@@ -207,7 +207,7 @@ def test_a_batch_of_exactly_the_largest_size_is_taken(
 
 def test_a_disk_without_room_is_told() -> None:
     with (
-        varve.Broker(topics=["t"], config={"log.dir.free.bytes.min": 1 << 60}) as broker,
+        cordwood.Broker(topics=["t"], config={"log.dir.free.bytes.min": 1 << 60}) as broker,
         RawClient(broker.bootstrap_servers) as client,
     ):
         broker.store.maintain()
@@ -222,7 +222,7 @@ def test_a_disk_without_room_is_told() -> None:
 
 
 def test_a_topic_that_is_deleted_and_created_anew_starts_anew(
-    broker: varve.Broker, client: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, topic: str
 ) -> None:
     first = produce(client, topic, BATCH)
     broker.store.delete_topic(topic)
@@ -235,7 +235,7 @@ def test_a_topic_that_is_deleted_and_created_anew_starts_anew(
 
 
 def test_a_change_of_configuration_holds_from_the_next_batch_on(
-    broker: varve.Broker, client: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, topic: str
 ) -> None:
     def code() -> ErrorCode:
         return ErrorCode(produce(client, topic, bytes(client_batch(bytes(500)))).error_code)
@@ -256,7 +256,7 @@ def test_a_change_of_configuration_holds_from_the_next_batch_on(
 
 
 def test_without_acks_there_is_no_answer(
-    broker: varve.Broker, client: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, topic: str
 ) -> None:
     for _ in range(3):
         client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, BATCH)], acks=0))
@@ -294,7 +294,7 @@ def numbered(sequence: int, *, producer_id: int = 77, epoch: int = 0, count: int
 
 @pytest.mark.parametrize("parts", [1, 2], ids=["alone", "with others"])
 def test_a_batch_that_comes_again_is_answered_as_the_first_and_not_stored(
-    broker: varve.Broker, client: RawClient, make_topic: Callable[..., str], parts: int
+    broker: cordwood.Broker, client: RawClient, make_topic: Callable[..., str], parts: int
 ) -> None:
     topic = make_topic(partitions=2)
 
@@ -322,7 +322,7 @@ def test_a_gap_and_an_old_epoch_are_refused(client: RawClient, topic: str) -> No
 
 
 def test_pipelined_batches_of_one_producer_are_taken_in_their_order(
-    broker: varve.Broker, client: RawClient, topic: str
+    broker: cordwood.Broker, client: RawClient, topic: str
 ) -> None:
     for sequence in range(0, 100, 2):
         client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, numbered(sequence))]))
@@ -334,7 +334,7 @@ def test_pipelined_batches_of_one_producer_are_taken_in_their_order(
 
 
 def test_requests_that_come_together_are_answered_in_their_order(
-    broker: varve.Broker, client: RawClient, make_topic: Callable[..., str]
+    broker: cordwood.Broker, client: RawClient, make_topic: Callable[..., str]
 ) -> None:
     """By name and by id, small and large, for two partitions, with one that is refused."""
     topic = make_topic(partitions=2)
@@ -370,7 +370,7 @@ def _answer(client: RawClient, number: int, version: int) -> tuple[int, int]:
     return part.error_code, part.base_offset
 
 
-def test_producer_ids_are_given_once(broker: varve.Broker, client: RawClient) -> None:
+def test_producer_ids_are_given_once(broker: cordwood.Broker, client: RawClient) -> None:
     request = {"transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1,
                "producer_epoch": -1}  # fmt: skip
 

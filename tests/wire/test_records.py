@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import varve
+import cordwood
 from wire.judges import JUDGES, Got, Judge, Kcat, Sent, TooLargeError
 
 every_judge = pytest.mark.parametrize("judge", JUDGES.values(), ids=JUDGES)
@@ -53,7 +53,7 @@ def without_clock(got: Got, sent: Sent) -> Got:
 
 @every_pair
 def test_values_keys_headers_times_and_tombstones_come_as_they_were_sent(
-    broker: varve.Broker, topic: str, producer: Judge, consumer: Judge
+    broker: cordwood.Broker, topic: str, producer: Judge, consumer: Judge
 ) -> None:
     offsets = producer.produce(broker.bootstrap_servers, topic, RECORDS)
 
@@ -67,7 +67,7 @@ def test_values_keys_headers_times_and_tombstones_come_as_they_were_sent(
 
 @every_judge_and_codec
 def test_records_of_every_codec_come_as_they_were_sent(
-    broker: varve.Broker, topic: str, judge: Judge, codec: str
+    broker: cordwood.Broker, topic: str, judge: Judge, codec: str
 ) -> None:
     values = [b"line %d " % number * 20 for number in range(200)]
 
@@ -82,7 +82,7 @@ def test_records_of_every_codec_come_as_they_were_sent(
 
 @every_judge_and_codec
 def test_a_topic_with_a_codec_of_its_own_stores_everything_in_it(
-    broker: varve.Broker, make_topic: Callable[..., str], judge: Judge, codec: str
+    broker: cordwood.Broker, make_topic: Callable[..., str], judge: Judge, codec: str
 ) -> None:
     topic = make_topic(compression_type="zstd" if codec != "zstd" else "gzip")
     values = [b"line %d " % number * 20 for number in range(20)]
@@ -96,7 +96,7 @@ def test_a_topic_with_a_codec_of_its_own_stores_everything_in_it(
 @pytest.mark.parametrize("size", [1_000_000, 10_000_000], ids=["by default", "where allowed"])
 @every_judge
 def test_a_large_record_comes_whole(
-    broker: varve.Broker, make_topic: Callable[..., str], judge: Judge, size: int
+    broker: cordwood.Broker, make_topic: Callable[..., str], judge: Judge, size: int
 ) -> None:
     topic = make_topic(**({} if size <= 1_000_000 else {"max_message_bytes": 2 * size}))
     value = random.Random(size).randbytes(size)
@@ -109,7 +109,7 @@ def test_a_large_record_comes_whole(
 
 @every_judge
 def test_a_record_above_the_limit_is_refused_and_the_next_one_is_taken(
-    broker: varve.Broker, make_topic: Callable[..., str], judge: Judge
+    broker: cordwood.Broker, make_topic: Callable[..., str], judge: Judge
 ) -> None:
     topic = make_topic(max_message_bytes=10_000)
 
@@ -122,7 +122,7 @@ def test_a_record_above_the_limit_is_refused_and_the_next_one_is_taken(
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 @every_judge
 def test_records_arrive_with_any_acks(
-    broker: varve.Broker, topic: str, judge: Judge, acks: str
+    broker: cordwood.Broker, topic: str, judge: Judge, acks: str
 ) -> None:
     values = [b"%d" % number for number in range(50)]
 
@@ -138,7 +138,7 @@ def test_records_arrive_with_any_acks(
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 @every_judge
 def test_with_log_append_time_records_carry_the_brokers_time(
-    broker: varve.Broker, make_topic: Callable[..., str], judge: Judge, codec: str
+    broker: cordwood.Broker, make_topic: Callable[..., str], judge: Judge, codec: str
 ) -> None:
     topic = make_topic(message_timestamp_type="LogAppendTime")
     before_ms = time.time() * 1000 - 1
@@ -158,7 +158,7 @@ def test_with_log_append_time_records_carry_the_brokers_time(
 
 @every_judge
 def test_an_idempotent_producer_is_served(
-    broker: varve.Broker, make_topic: Callable[..., str], judge: Judge
+    broker: cordwood.Broker, make_topic: Callable[..., str], judge: Judge
 ) -> None:
     topic = make_topic(partitions=3)
     records = [Sent(value=b"%d" % number, partition=number % 3) for number in range(300)]
@@ -174,7 +174,7 @@ def test_an_idempotent_producer_is_served(
 
 @every_judge
 def test_a_topic_that_is_not_there_is_created_when_it_is_produced_to(
-    broker: varve.Broker, names: Iterator[str], judge: Judge
+    broker: cordwood.Broker, names: Iterator[str], judge: Judge
 ) -> None:
     topic = next(names)
 
@@ -186,7 +186,7 @@ def test_a_topic_that_is_not_there_is_created_when_it_is_produced_to(
 
 @every_judge
 def test_consuming_starts_where_it_is_told_also_inside_a_batch(
-    broker: varve.Broker, topic: str, judge: Judge
+    broker: cordwood.Broker, topic: str, judge: Judge
 ) -> None:
     values = [b"%d" % number for number in range(100)]
     broker.store.topic(topic).append_many([(None, value) for value in values])
@@ -198,7 +198,7 @@ def test_consuming_starts_where_it_is_told_also_inside_a_batch(
     ]
 
 
-def test_kcat_produces_and_consumes(broker: varve.Broker, topic: str) -> None:
+def test_kcat_produces_and_consumes(broker: cordwood.Broker, topic: str) -> None:
     kcat = Kcat.find()
     if kcat is None:
         pytest.skip("kcat is not installed")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-import varve
+import cordwood
 from wire.judges import JUDGES, Judge, Sent
 from wire.members import MEMBERS, ConfluentMember, Crew
 
@@ -22,14 +22,14 @@ def crew() -> Iterator[Crew]:
 
 
 @pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[varve.Broker]:
+def own_broker(tmp_path: Path) -> Iterator[cordwood.Broker]:
     """Its data is on the disk when it says so, and it comes back at the same address."""
     config = {"group.min.session.timeout.ms": 100, "log.dir.free.bytes.min": 0}
-    with varve.Broker(tmp_path / "data", config=config, topics={"t": 2}) as running:
+    with cordwood.Broker(tmp_path / "data", config=config, topics={"t": 2}) as running:
         yield running
 
 
-def come_back(broker: varve.Broker, *, is_killed: bool) -> None:
+def come_back(broker: cordwood.Broker, *, is_killed: bool) -> None:
     if is_killed:
         broker.kill()
         broker.start()
@@ -40,7 +40,7 @@ def come_back(broker: varve.Broker, *, is_killed: bool) -> None:
 @stopping
 @every_kind
 def test_what_was_committed_is_where_one_goes_on(
-    own_broker: varve.Broker, crew: Crew, kind: Any, is_killed: bool
+    own_broker: cordwood.Broker, crew: Crew, kind: Any, is_killed: bool
 ) -> None:
     for log in own_broker.store.topic("t").partitions:
         log.append_many([(None, b"%d" % number) for number in range(10)])
@@ -64,7 +64,7 @@ def test_what_was_committed_is_where_one_goes_on(
     ids=[*MEMBERS, "confluent-kafka, consumer protocol"],
 )
 def test_a_running_consumer_goes_on_after_the_pause(
-    own_broker: varve.Broker, crew: Crew, kind: Any, options: dict[str, str], is_killed: bool
+    own_broker: cordwood.Broker, crew: Crew, kind: Any, options: dict[str, str], is_killed: bool
 ) -> None:
     member = crew.add(kind, own_broker.bootstrap_servers, "g", ["t"], **options)
     crew.await_shared({("t", 0), ("t", 1)})
@@ -82,7 +82,7 @@ def test_a_running_consumer_goes_on_after_the_pause(
 
 @stopping
 def test_a_running_producer_goes_on_after_the_pause(
-    own_broker: varve.Broker, is_killed: bool
+    own_broker: cordwood.Broker, is_killed: bool
 ) -> None:
     producer = Producer(
         {
@@ -108,7 +108,7 @@ def test_a_running_producer_goes_on_after_the_pause(
 @stopping
 @pytest.mark.parametrize("judge", JUDGES.values(), ids=JUDGES)
 def test_records_and_their_offsets_are_as_they_were(
-    own_broker: varve.Broker, judge: Judge, is_killed: bool
+    own_broker: cordwood.Broker, judge: Judge, is_killed: bool
 ) -> None:
     records = [Sent(value=b"%d" % number) for number in range(100)]
     judge.produce(own_broker.bootstrap_servers, "t", records, codec="gzip")

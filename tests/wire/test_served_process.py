@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from kafka import KafkaProducer
 
-import varve
-from varve.errors import DirectoryLockedError
+import cordwood
+from cordwood.errors import DirectoryLockedError
 from wire.served_process import ServedProcess
 
 PARTITIONS = 3
@@ -19,7 +19,7 @@ TIMEOUT_S = 120.0
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[ServedProcess]:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         store.create_topic("t", partitions=PARTITIONS)
     with ServedProcess(
         tmp_path / "data", "log.durability=disk", "log.dir.free.bytes.min=0"
@@ -137,7 +137,7 @@ def in_thread(produce: Any, *arguments: Any) -> tuple[threading.Thread, list[Bas
 
 
 def stored(directory: Path) -> dict[int, list[int]]:
-    with varve.open(directory) as store:
+    with cordwood.open(directory) as store:
         return {
             log.partition: [int(record.value or b"") for record in log.read(log.start_offset)]
             for log in store.topic("t").partitions
@@ -208,7 +208,7 @@ def test_a_directory_that_is_served_can_be_read_from_another_process(
     acknowledged = Acknowledged()
     produce_with_confluent(served.address, 300, acknowledged)
 
-    with varve.open(served.directory, read_only=True) as store:
+    with cordwood.open(served.directory, read_only=True) as store:
         logs = store.topic("t").partitions
         first = [[int(record.value or b"") for record in log.read(0)] for log in logs]
         produce_with_confluent(served.address, 300, acknowledged)
@@ -220,4 +220,4 @@ def test_a_directory_that_is_served_can_be_read_from_another_process(
 
 def test_a_served_directory_is_not_opened_by_another_writer(served: ServedProcess) -> None:
     with pytest.raises(DirectoryLockedError):
-        varve.open(served.directory)
+        cordwood.open(served.directory)

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.server import BrokerServer
+from cordwood.log.store import Store, StoreSetup
+from cordwood.log.topic_config import TopicConfig
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
 from fakes.client_batches import client_batch
 from fakes.gated_fs import GatedFileSystem
-from varve.broker.broker_config import BrokerConfig
-from varve.broker.server import BrokerServer
-from varve.log.store import Store, StoreSetup
-from varve.log.topic_config import TopicConfig
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.error_code import ErrorCode
 from wire.raw_client import RawClient
 from wire.record_requests import Wanted, fetch, produce, produce_body, receive_produced
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-import varve
+import cordwood
 
 TIMEOUT_S = 60.0
 
@@ -15,7 +15,7 @@ def await_true(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> N
         time.sleep(0.002)
 
 
-def await_waiting_fetches(broker: varve.Broker, count: int) -> None:
+def await_waiting_fetches(broker: cordwood.Broker, count: int) -> None:
     """Until so many fetches wait in the broker."""
     fetches = broker._running().fetches
     await_true(lambda: fetches.waiting_count == count)

@@ -1,6 +1,6 @@
 """A topic as a table, what each customer has spent, and the large orders as a topic again.
 
-Spark finds `format("varve")` by itself where Varve is installed: nothing is registered here.
+Spark finds `format("cordwood")` by itself where Cordwood is installed: nothing is registered here.
 """
 
 from pyspark import pipelines as dp
@@ -16,7 +16,7 @@ ORDER = "id BIGINT, customer STRING, amount DOUBLE"
 def orders() -> DataFrame:
     """Every order, once, as it comes."""
     records = (
-        spark.readStream.format("varve")
+        spark.readStream.format("cordwood")
         .option("subscribe", "orders")
         .option("startingOffsets", "earliest")
         .load(DATA)
@@ -33,7 +33,7 @@ def spending() -> DataFrame:
     return spark.read.table("orders").groupBy("customer").agg(fn.sum("amount").alias("spent"))
 
 
-dp.create_sink("large_orders", "varve", {"path": DATA, "topic": "large-orders"})
+dp.create_sink("large_orders", "cordwood", {"path": DATA, "topic": "large-orders"})
 
 
 @dp.append_flow(target="large_orders", name="large_orders")

@@ -6,15 +6,15 @@ from itertools import islice
 
 import pytest
 
+from cordwood.archive.object_store import LocalObjects
+from cordwood.clock import SystemClock
+from cordwood.errors import ConfigError, OffsetOutOfRangeError, StorageError
+from cordwood.log.log_reader import MAX_TIMESTAMP
+from cordwood.log.read_only_store import ReadOnlyStore
+from cordwood.log.topic_config import TopicConfig
 from fakes.archived_store import ARCHIVE, URL, ArchivedStore, expected, stored, values
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, TOPIC
-from varve.archive.object_store import LocalObjects
-from varve.clock import SystemClock
-from varve.errors import ConfigError, OffsetOutOfRangeError, StorageError
-from varve.log.log_reader import MAX_TIMESTAMP
-from varve.log.read_only_store import ReadOnlyStore
-from varve.log.topic_config import TopicConfig
 
 
 @pytest.fixture

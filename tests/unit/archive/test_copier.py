@@ -7,14 +7,14 @@ from contextlib import suppress
 
 import pytest
 
+from cordwood.archive.archive_store import ArchiveStore
+from cordwood.archive.manifest import parse_manifest
+from cordwood.archive.object_store import LocalObjects, get
+from cordwood.errors import StorageError
 from fakes.archived_store import ARCHIVE, ArchivedStore, expected, stored, values
 from fakes.failing_objects import FailingObjects, ProcessKilled
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC
-from varve.archive.archive_store import ArchiveStore
-from varve.archive.manifest import parse_manifest
-from varve.archive.object_store import LocalObjects, get
-from varve.errors import StorageError
 
 
 def ready(fs: SimulatedFileSystem, objects: FailingObjects | None = None) -> ArchivedStore:

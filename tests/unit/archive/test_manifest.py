@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from varve.archive.manifest import (
+from cordwood.archive.manifest import (
     ArchivedFile,
     ArchivedTopic,
     GroupMoment,
@@ -20,10 +20,10 @@ from varve.archive.manifest import (
     render_manifest,
     render_topic,
 )
-from varve.errors import FormatError, UnsupportedFormatError
-from varve.format.checkpoint_text import EpochEntry
-from varve.format.file_names import FileKind
-from varve.quantities import LeaderEpoch, Offset, TimestampMs
+from cordwood.errors import FormatError, UnsupportedFormatError
+from cordwood.format.checkpoint_text import EpochEntry
+from cordwood.format.file_names import FileKind
+from cordwood.quantities import LeaderEpoch, Offset, TimestampMs
 
 TOPIC_ID = UUID(int=0x1234567890ABCDEF1234567890ABCDEF)
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from fakes.object_store_rules import ObjectStoreRules
-from fakes.simulated_fs import SimulatedFileSystem
-from varve.archive.object_store import (
+from cordwood.archive.object_store import (
     LocalObjects,
     ObjectStore,
     get,
     open_object_store,
     shown_url,
 )
-from varve.errors import ConfigError
-from varve.storage.files import RealFileSystem
+from cordwood.errors import ConfigError
+from cordwood.storage.files import RealFileSystem
+from fakes.object_store_rules import ObjectStoreRules
+from fakes.simulated_fs import SimulatedFileSystem
 
 
 class TestOnASimulatedDisk(ObjectStoreRules):

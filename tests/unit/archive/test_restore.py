@@ -9,22 +9,22 @@ from uuid import uuid4
 
 import pytest
 
-from fakes.archived_store import ARCHIVE, SMALL_SEGMENTS, URL, ArchivedStore, expected, values
-from fakes.failing_objects import ProcessKilled
-from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import TOPIC
-from varve.archive.archive_store import ArchiveStore
-from varve.archive.object_store import LocalObjects
-from varve.errors import (
+from cordwood.archive.archive_store import ArchiveStore
+from cordwood.archive.object_store import LocalObjects
+from cordwood.errors import (
     InvalidTopicNameError,
     LogClosedError,
     StorageError,
     TopicExistsError,
     UnknownTopicError,
 )
-from varve.format.record import Record
-from varve.log.work_progress import WorkProgress
-from varve.quantities import MIB
+from cordwood.format.record import Record
+from cordwood.log.work_progress import WorkProgress
+from cordwood.quantities import MIB
+from fakes.archived_store import ARCHIVE, SMALL_SEGMENTS, URL, ArchivedStore, expected, values
+from fakes.failing_objects import ProcessKilled
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import TOPIC
 
 NEW = "/new"
 

@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
+from cordwood.archive.manifest import ArchivedFile
+from cordwood.archive.object_store import LocalObjects
+from cordwood.archive.segment_cache import SegmentCache
+from cordwood.errors import StorageError
+from cordwood.format.file_names import FileKind
 from fakes.failing_objects import FailingObjects
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.archive.manifest import ArchivedFile
-from varve.archive.object_store import LocalObjects
-from varve.archive.segment_cache import SegmentCache
-from varve.errors import StorageError
-from varve.format.file_names import FileKind
 
 
 class Reader:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.broker_stage import VARVE, Load, Stage, cpu_rows, figure_row, load_row
+from bench.broker_stage import CORDWOOD, Load, Stage, cpu_rows, figure_row, load_row
 
 _KAFKA = "Kafka, default"
 
@@ -24,7 +24,7 @@ def test_a_load_without_processor_time_has_none_to_tell() -> None:
 
 
 def test_a_row_is_judged_by_its_ratio_to_the_judge() -> None:
-    figures = {VARVE: [30.0], "no log": [90.0], _KAFKA: [10.0]}
+    figures = {CORDWOOD: [30.0], "no log": [90.0], _KAFKA: [10.0]}
 
     row = figure_row("title", "os", "MB/s", figures, judge=_KAFKA, ratio=2.0)
 
@@ -35,7 +35,7 @@ def test_a_row_is_judged_by_its_ratio_to_the_judge() -> None:
 
 
 def test_where_less_is_better_the_ratio_is_turned_round() -> None:
-    figures = {VARVE: [100.0], _KAFKA: [350.0]}
+    figures = {CORDWOOD: [100.0], _KAFKA: [350.0]}
 
     row = figure_row("t", "os", "MB", figures, judge=_KAFKA, ratio=3.0, is_lower_better=True)
 
@@ -45,7 +45,7 @@ def test_where_less_is_better_the_ratio_is_turned_round() -> None:
 
 @pytest.mark.parametrize("judge", [None, _KAFKA])
 def test_without_its_judge_a_row_has_no_target(judge: str | None) -> None:
-    figures = {VARVE: [30.0], "no log": [90.0]}
+    figures = {CORDWOOD: [30.0], "no log": [90.0]}
 
     row = figure_row("title", "os", "MB/s", figures, judge=judge, ratio=2.0)
 
@@ -54,27 +54,27 @@ def test_without_its_judge_a_row_has_no_target(judge: str | None) -> None:
 
 
 def test_a_row_of_loads_takes_one_figure_of_each() -> None:
-    loads = {VARVE: [_load(10.0), _load(20.0)], _KAFKA: [_load(5.0), _load(5.0)]}
+    loads = {CORDWOOD: [_load(10.0), _load(20.0)], _KAFKA: [_load(5.0), _load(5.0)]}
 
     row = load_row("t", "os", "records/s", loads, lambda load: load.records_per_s, judge=_KAFKA)
 
-    assert row.varve.values == (10.0, 20.0)
+    assert row.cordwood.values == (10.0, 20.0)
     assert row.limit is not None
     assert row.limit.values == (5.0, 5.0)
 
 
 def test_processor_time_is_a_row_of_those_for_whom_it_is_known() -> None:
-    loads = {VARVE: [_load(1.0, cpu_s=0.5)], "no log": [_load(1.0)]}
+    loads = {CORDWOOD: [_load(1.0, cpu_s=0.5)], "no log": [_load(1.0)]}
 
     (row,) = cpu_rows("produce", "os", loads)
 
     assert (row.title, row.unit) == ("produce, server's CPU", "s/M records")
-    assert row.varve.values == (500.0,)
+    assert row.cordwood.values == (500.0,)
     assert row.peers == ()
 
 
 def test_there_is_no_row_of_processor_time_where_the_system_does_not_tell() -> None:
-    assert cpu_rows("produce", "os", {VARVE: [_load(1.0)]}) == []
+    assert cpu_rows("produce", "os", {CORDWOOD: [_load(1.0)]}) == []
 
 
 def test_a_note_says_which_of_the_peers_is_missing_and_why() -> None:

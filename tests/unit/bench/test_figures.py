@@ -11,7 +11,7 @@ def _row(title: str = "append", **fields: object) -> Row:
         title=title,
         durability="os",
         unit="µs",
-        varve=Samples(name="Varve", values=(2.0, 3.0)),
+        cordwood=Samples(name="Cordwood", values=(2.0, 3.0)),
         limit=Samples(name="os.write", values=(1.0, 1.5)),
         peers=(Samples(name="SQLite", values=(4.0, 6.0)),),
         target=Target(bound=10.0),

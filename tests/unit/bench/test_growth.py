@@ -24,7 +24,7 @@ def test_a_row_of_growth_compares_the_largest_with_the_smallest_run_by_run() -> 
 
     row = growth_row("open, by segments", "segments", "µs", costs)
 
-    assert row.varve.values == (3.0, 3.0)
+    assert row.cordwood.values == (3.0, 3.0)
     assert row.line is not None
     assert row.line.sizes == (10.0, 100.0, 1000.0)
     assert row.line.costs == ((2.0, 3.0), (2.5, 2.5), (6.0, 9.0))
@@ -42,7 +42,7 @@ def test_a_cost_that_grows_faster_than_a_logarithm_falls_short(
 def test_growth_may_be_told_from_a_later_size_on() -> None:
     row = growth_row("scan", "bytes", "ns", {16: [50.0], 1024: [2.0], 4096: [3.0]}, first=1024)
 
-    assert row.varve.values == (1.5,)
+    assert row.cordwood.values == (1.5,)
 
 
 def test_a_store_has_the_shape_that_was_asked_for(tmp_path: Path) -> None:

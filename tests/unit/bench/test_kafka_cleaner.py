@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from bench.kafka_cleaner import batches_of, parse_cleaning
-from varve.format.batch_builder import BatchStyle, build_batches
-from varve.format.batch_header import decode_batch_header
-from varve.quantities import TimestampMs
+from cordwood.format.batch_builder import BatchStyle, build_batches
+from cordwood.format.batch_header import decode_batch_header
+from cordwood.quantities import TimestampMs
 
 _SAID = """\
 [2026-11-16 02:57:01,100] INFO Cleaner 0: Cleaning log dirty-1-0 (cleaning prior to x) (k.log)

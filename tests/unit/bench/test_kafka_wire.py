@@ -28,7 +28,7 @@ from bench.kafka_wire import (
     produce_frame,
     produce_frames,
 )
-from varve.format.batch_header import decode_batch_header
+from cordwood.format.batch_header import decode_batch_header
 
 _TOPIC = "bench-7"
 _HEADER_SIZE = 8 + 2 + len(b"bench")  # api key, version, correlation id, client id

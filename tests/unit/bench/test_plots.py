@@ -14,7 +14,7 @@ def _row(title: str, unit: str = "MB/s", **beside: float) -> Row:
         title=title,
         durability="os",
         unit=unit,
-        varve=Samples(name="Varve", values=(10.0,)),
+        cordwood=Samples(name="Cordwood", values=(10.0,)),
         peers=tuple(Samples(name=name, values=(value,)) for name, value in beside.items()),
         is_lower_better=unit == "ms",
     )
@@ -25,7 +25,7 @@ def _growing(grows: str) -> Row:
         title=f"append, by {grows}",
         durability="os",
         unit="times",
-        varve=Samples(name="Varve", values=(1.0,)),
+        cordwood=Samples(name="Cordwood", values=(1.0,)),
         line=Line(grows=grows, unit="µs", sizes=(1.0, 10.0), costs=((2.0,), (2.1,))),
     )
 
@@ -46,11 +46,11 @@ def test_what_is_no_peer_is_a_limit() -> None:
     assert [bar.kind for bar in chart.bars] == ["limit of the machine or of the client", "SQLite"]
 
 
-def test_times_are_drawn_as_times_too_with_varve_among_them() -> None:
+def test_times_are_drawn_as_times_too_with_cordwood_among_them() -> None:
     ratios, times = charts_of("broker", [_row("latency", "ms", Kafka=5.0)])
 
     assert [bar.length for bar in ratios.bars] == [0.5]
-    assert [(bar.name, bar.length) for bar in times.bars] == [("Varve", 0.01), ("Kafka", 0.005)]
+    assert [(bar.name, bar.length) for bar in times.bars] == [("Cordwood", 0.01), ("Kafka", 0.005)]
 
 
 def test_the_cost_of_the_servers_core_has_a_picture_of_its_own() -> None:

@@ -12,7 +12,7 @@ def _row(title: str, value: float, *, others_share: float = 0.0) -> Row:
         title=title,
         durability="disk",
         unit="MB/s",
-        varve=Samples(name="Varve", values=(value,)),
+        cordwood=Samples(name="Cordwood", values=(value,)),
         peers=(Samples(name="Kafka", values=(10.0,)), Samples(name="NATS", values=(40.0,))),
         target=Target(bound=15.0),
         others_share=others_share,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.spark import row_makers
-from bench.spark_stage import PARQUET, VARVE, SparkStage, Taken, cpu_row, seconds_by_name
+from bench.spark_stage import CORDWOOD, PARQUET, SparkStage, Taken, cpu_row, seconds_by_name
 from bench.spark_trigger_rows import trigger_durations_ms
 
 
@@ -21,17 +21,17 @@ def test_triggers_without_rows_do_not_count() -> None:
 
 def test_processor_time_is_told_for_a_million_rows_and_less_is_better() -> None:
     taken = {
-        VARVE: [Taken(seconds=1.0, cpu_s=2.0)],
+        CORDWOOD: [Taken(seconds=1.0, cpu_s=2.0)],
         PARQUET: [Taken(seconds=1.0, cpu_s=3.0)],
     }
 
     row = cpu_row("scan", taken, rows=500_000)
 
-    assert row.varve.values == (4.0,)
+    assert row.cordwood.values == (4.0,)
     assert row.limit is not None
     assert row.ratio_to(row.limit) == pytest.approx(1.5)
     assert row.target is None
-    assert seconds_by_name(taken) == {VARVE: [1.0], PARQUET: [1.0]}
+    assert seconds_by_name(taken) == {CORDWOOD: [1.0], PARQUET: [1.0]}
 
 
 def test_a_row_says_why_kafka_is_not_beside_it() -> None:

@@ -15,7 +15,9 @@ from bench.suite_run import measure_suite, measure_suites
 
 
 def _row(title: str) -> Row:
-    return Row(title=title, durability="-", unit="s", varve=Samples(name="Varve", values=(1.0,)))
+    return Row(
+        title=title, durability="-", unit="s", cordwood=Samples(name="Cordwood", values=(1.0,))
+    )
 
 
 def _breaks(context: Context) -> list[Row]:

@@ -4,19 +4,19 @@ from dataclasses import fields
 
 import pytest
 
-from varve.archive.segment_cache import CACHE_BYTES
-from varve.broker.broker_config import BROKER_KEYS, BrokerConfig
-from varve.broker.store_config import STORE_KEYS, StoreConfig
-from varve.broker.topic_defaults import (
+from cordwood.archive.segment_cache import CACHE_BYTES
+from cordwood.broker.broker_config import BROKER_KEYS, BrokerConfig
+from cordwood.broker.store_config import STORE_KEYS, StoreConfig
+from cordwood.broker.topic_defaults import (
     BROKER_NAMES,
     TOPIC_DEFAULTS,
     parse_topic_defaults,
     render_topic_defaults,
 )
-from varve.errors import ConfigError
-from varve.log.cleaner import CleanerConfig
-from varve.log.topic_config import CONFIG_KEYS, TopicConfig
-from varve.quantities import MIB
+from cordwood.errors import ConfigError
+from cordwood.log.cleaner import CleanerConfig
+from cordwood.log.topic_config import CONFIG_KEYS, TopicConfig
+from cordwood.quantities import MIB
 
 
 def test_every_field_is_a_key_under_its_kafka_name() -> None:
@@ -155,7 +155,7 @@ def test_several_directories_are_a_list_or_text_with_commas() -> None:
 
 
 def test_every_topic_key_of_ours_has_a_default_under_log() -> None:
-    ours = {key.name for key in CONFIG_KEYS if key.since_varve}
+    ours = {key.name for key in CONFIG_KEYS if key.since_cordwood}
 
     assert {BROKER_NAMES[name] for name in ours} == {f"log.{name}" for name in ours}
 

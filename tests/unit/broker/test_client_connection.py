@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from cordwood.protocol.api_catalog import ApiKey
 from fakes.connection_bench import ConnectionBench, frame, ids
-from varve.protocol.api_catalog import ApiKey
 
 COORDINATOR, METADATA = ApiKey.FIND_COORDINATOR, ApiKey.METADATA
 PRODUCE, FETCH = ApiKey.PRODUCE, ApiKey.FETCH

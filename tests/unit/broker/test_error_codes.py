@@ -6,37 +6,37 @@ import logging
 
 import pytest
 
-from varve import errors
-from varve.broker.error_codes import (
+from cordwood import errors
+from cordwood.broker.error_codes import (
     ErrorCode,
     RefusedError,
     error_code,
     error_message,
     refusal,
 )
-from varve.errors import (
+from cordwood.errors import (
     ConfigError,
+    CordwoodError,
     DiskFullError,
     InvalidTimestampError,
     LogClosedError,
     StorageError,
     UnknownTopicError,
-    VarveError,
 )
 
 
-def families() -> list[type[VarveError]]:
+def families() -> list[type[CordwoodError]]:
     return [
         found
         for found in vars(errors).values()
-        if isinstance(found, type) and issubclass(found, VarveError)
+        if isinstance(found, type) and issubclass(found, CordwoodError)
     ]
 
 
 # Never raised over a request: a root, what another process asks of a store's owner, what a
 # job says that reads a store by itself, what a client says of a broker.
 NOT_ON_THE_WIRE = {
-    "VarveError",
+    "CordwoodError",
     "LogError",
     "BrokerError",
     "BrokerUnreachableError",
@@ -49,7 +49,7 @@ NOT_ON_THE_WIRE = {
 
 
 @pytest.mark.parametrize("family", families(), ids=lambda family: family.__name__)
-def test_every_exception_of_ours_has_a_code(family: type[VarveError]) -> None:
+def test_every_exception_of_ours_has_a_code(family: type[CordwoodError]) -> None:
     code = error_code(family.__new__(family))
 
     is_known = code != ErrorCode.unknown_server_error

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from varve.broker.event_loop import READABLE, WRITABLE, EventLoop, _AnyPoller
+from cordwood.broker.event_loop import READABLE, WRITABLE, EventLoop, _AnyPoller
 
 TIMEOUT_S = 30.0
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from cordwood.broker.fetch_sessions import FetchSessions, SessionUse
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.fetch_request import FetchPartition, FetchRequest
+from cordwood.protocol.fetch_response import FetchedPart
 from fakes.manual_clock import ManualClock
-from varve.broker.fetch_sessions import FetchSessions, SessionUse
-from varve.protocol.error_code import ErrorCode
-from varve.protocol.fetch_request import FetchPartition, FetchRequest
-from varve.protocol.fetch_response import FetchedPart
 
 EVICTABLE_AFTER_S = 120
 

@@ -7,13 +7,13 @@ import pytest
 from confluent_kafka import Consumer
 from prometheus_client.parser import text_string_to_metric_families
 
-import varve
-from varve.testing import Broker
+import cordwood
+from cordwood.testing import Broker
 
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    with varve.Broker(topics=["orders"], config={"metrics.port": 0}) as running:
+    with cordwood.Broker(topics=["orders"], config={"metrics.port": 0}) as running:
         yield running
 
 

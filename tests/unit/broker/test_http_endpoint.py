@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 import pytest
 
-import varve
-from varve.broker.broker_config import BrokerConfig
-from varve.broker.http_endpoint import HttpEndpoint, Page, open_endpoint
-from varve.broker.observed_broker import ObservedBroker
-from varve.broker.request_metrics import RequestMetrics
-from varve.log.store import Store
+import cordwood
+from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.http_endpoint import HttpEndpoint, Page, open_endpoint
+from cordwood.broker.observed_broker import ObservedBroker
+from cordwood.broker.request_metrics import RequestMetrics
+from cordwood.log.store import Store
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with varve.open(tmp_path) as opened:
+    with cordwood.open(tmp_path) as opened:
         yield opened
 
 
@@ -109,7 +109,7 @@ def test_a_broker_whose_store_is_closed_is_alive_and_not_ready(store: Store) -> 
 
 def test_a_data_directory_that_cannot_be_used_makes_a_broker_not_ready(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with varve.open(tmp_path / "data", data_dirs=[tmp_path / "file"]) as store:
+    with cordwood.open(tmp_path / "data", data_dirs=[tmp_path / "file"]) as store:
         status, _, content = ask(observed(store), "/readyz")
 
     assert status == 503
@@ -117,7 +117,7 @@ def test_a_data_directory_that_cannot_be_used_makes_a_broker_not_ready(tmp_path:
 
 
 def test_a_disk_short_of_room_is_a_warning_because_reading_goes_on(tmp_path: Path) -> None:
-    with varve.open(tmp_path, free_bytes_min="1024TiB") as store:
+    with cordwood.open(tmp_path, free_bytes_min="1024TiB") as store:
         store.maintain()
         status, _, content = ask(observed(store), "/readyz")
 
@@ -195,5 +195,7 @@ def test_no_thread_is_left_behind(store: Store) -> None:
 
     ask(observed(store), "/healthz")
 
-    left = {thread for thread in set(threading.enumerate()) - before if "varve-http" in thread.name}
+    left = {
+        thread for thread in set(threading.enumerate()) - before if "cordwood-http" in thread.name
+    }
     assert not left

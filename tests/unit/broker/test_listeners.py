@@ -2,7 +2,7 @@
 
 import pytest
 
-from varve.broker.listeners import Listener, parse_listeners, parse_protocols
+from cordwood.broker.listeners import Listener, parse_listeners, parse_protocols
 
 NO_MAP: dict[str, str] = {}
 SHIPPED = "PLAINTEXT://:9092,CONTROLLER://:9093"

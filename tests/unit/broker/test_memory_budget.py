@@ -1,6 +1,6 @@
 """Bytes that requests may hold: lent, given back, and waited for in turn."""
 
-from varve.broker.memory_budget import MemoryBudget
+from cordwood.broker.memory_budget import MemoryBudget
 
 
 def taken(budget: MemoryBudget, size: int, granted: list[int]) -> bool:

@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-import varve
-from varve.broker.broker_config import BrokerConfig
-from varve.broker.metrics import BrokerMetrics
-from varve.broker.observed_broker import GroupFacts, ObservedBroker, groups_of
-from varve.broker.request_metrics import RequestMetrics
-from varve.log.store import Store
+import cordwood
+from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.metrics import BrokerMetrics
+from cordwood.broker.observed_broker import GroupFacts, ObservedBroker, groups_of
+from cordwood.broker.request_metrics import RequestMetrics
+from cordwood.log.store import Store
 
 Labels = dict[str, str]
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with varve.open(tmp_path) as opened:
+    with cordwood.open(tmp_path) as opened:
         yield opened
 
 
@@ -92,7 +92,7 @@ def test_a_groups_lag_is_what_it_has_not_read(store: Store) -> None:
     assert value(samples, "kafka_consumergroup_lag_sum", consumergroup="billing") == 3
     assert value(samples, "kafka_consumergroup_current_offset_sum", consumergroup="billing") == 7
     assert value(samples, "kafka_consumergroup_members", consumergroup="billing") == 2
-    assert value(samples, "varve_consumergroup_info", kind="consumer", state="Stable") == 1
+    assert value(samples, "cordwood_consumergroup_info", kind="consumer", state="Stable") == 1
     assert {have["topic"] for have, _ in samples["kafka_consumergroup_lag"]} == {"orders"}
 
 
@@ -116,17 +116,17 @@ def test_requests_are_histograms_by_api_and_errors_have_names(store: Store) -> N
 
     samples = scrape(broker)
 
-    name = "varve_request_duration_seconds"
+    name = "cordwood_request_duration_seconds"
     assert value(samples, f"{name}_bucket", api="Produce", le="0.0005") == 1
     assert value(samples, f"{name}_bucket", api="Produce", le="0.0025") == 2
     assert value(samples, f"{name}_bucket", api="Produce", le="+Inf") == 3
     assert value(samples, f"{name}_count", api="Produce") == 3
     assert value(samples, f"{name}_sum", api="Produce") == pytest.approx(100.0024)
-    assert value(samples, "varve_request_errors_total", api="Fetch") == 1
-    assert samples["varve_request_errors_total"][0][0]["error"] == "offset_out_of_range"
-    assert value(samples, "varve_received_bytes_total") == 10
-    assert value(samples, "varve_connections_accepted_total") == 1
-    assert value(samples, "varve_connections") == 3
+    assert value(samples, "cordwood_request_errors_total", api="Fetch") == 1
+    assert samples["cordwood_request_errors_total"][0][0]["error"] == "offset_out_of_range"
+    assert value(samples, "cordwood_received_bytes_total") == 10
+    assert value(samples, "cordwood_connections_accepted_total") == 1
+    assert value(samples, "cordwood_connections") == 3
 
 
 def test_the_durability_of_each_topic_can_be_seen(store: Store) -> None:
@@ -135,9 +135,9 @@ def test_the_durability_of_each_topic_can_be_seen(store: Store) -> None:
 
     samples = scrape(observed(store))
 
-    assert value(samples, "varve_topic_info", topic="safe", durability="disk") == 1
-    assert value(samples, "varve_topic_info", topic="quick", durability="os") == 1
-    assert value(samples, "varve_topic_info", topic="quick", cleanup_policy="compact") == 1
+    assert value(samples, "cordwood_topic_info", topic="safe", durability="disk") == 1
+    assert value(samples, "cordwood_topic_info", topic="quick", durability="os") == 1
+    assert value(samples, "cordwood_topic_info", topic="quick", cleanup_policy="compact") == 1
 
 
 def test_segments_sizes_syncs_and_housekeeping_are_counted(store: Store, tmp_path: Path) -> None:
@@ -150,16 +150,16 @@ def test_segments_sizes_syncs_and_housekeeping_are_counted(store: Store, tmp_pat
     samples = scrape(observed(store))
 
     where = {"topic": "orders", "partition": "0"}
-    assert value(samples, "varve_log_segments", **where) == 2
-    assert value(samples, "varve_log_size_bytes", **where) == log.size_bytes
-    assert value(samples, "varve_log_durable_offset", **where) == 2
-    assert value(samples, "varve_sync_duration_seconds_count") >= 2
-    assert value(samples, "varve_upkeep_runs_total", task="retention") >= 1
-    assert value(samples, "varve_upkeep_failures_total", task="retention") == 0
-    assert value(samples, "varve_directory_online", directory=str(tmp_path)) == 1
-    assert value(samples, "varve_directory_free_bytes", directory=str(tmp_path)) > 0
-    assert value(samples, "varve_directory_failed_partitions", directory=str(tmp_path)) == 0
-    assert value(samples, "varve_damages") == 0
+    assert value(samples, "cordwood_log_segments", **where) == 2
+    assert value(samples, "cordwood_log_size_bytes", **where) == log.size_bytes
+    assert value(samples, "cordwood_log_durable_offset", **where) == 2
+    assert value(samples, "cordwood_sync_duration_seconds_count") >= 2
+    assert value(samples, "cordwood_upkeep_runs_total", task="retention") >= 1
+    assert value(samples, "cordwood_upkeep_failures_total", task="retention") == 0
+    assert value(samples, "cordwood_directory_online", directory=str(tmp_path)) == 1
+    assert value(samples, "cordwood_directory_free_bytes", directory=str(tmp_path)) > 0
+    assert value(samples, "cordwood_directory_failed_partitions", directory=str(tmp_path)) == 0
+    assert value(samples, "cordwood_damages") == 0
 
 
 def test_compaction_is_counted_for_each_compacted_partition(store: Store) -> None:
@@ -170,10 +170,10 @@ def test_compaction_is_counted_for_each_compacted_partition(store: Store) -> Non
     samples = scrape(observed(store))
 
     where = {"topic": "state", "partition": "0"}
-    assert value(samples, "varve_cleaner_runs_total", **where) == 1
-    assert value(samples, "varve_cleaner_reclaimed_bytes_total", **where) > 0
-    assert value(samples, "varve_cleaner_uncleanable", **where) == 0
-    assert value(samples, "varve_cleaner_last_run_timestamp_seconds", **where) > 0
+    assert value(samples, "cordwood_cleaner_runs_total", **where) == 1
+    assert value(samples, "cordwood_cleaner_reclaimed_bytes_total", **where) > 0
+    assert value(samples, "cordwood_cleaner_uncleanable", **where) == 0
+    assert value(samples, "cordwood_cleaner_last_run_timestamp_seconds", **where) > 0
 
 
 def test_an_archive_says_how_far_it_has_come(store: Store, tmp_path: Path) -> None:
@@ -186,25 +186,25 @@ def test_an_archive_says_how_far_it_has_come(store: Store, tmp_path: Path) -> No
 
     samples = scrape(observed(store))
 
-    assert value(samples, "varve_archive_end_offset", topic="orders") == 1
-    assert value(samples, "varve_archive_segments", topic="orders") == 1
-    assert value(samples, "varve_archive_failing", topic="orders") == 0
-    assert value(samples, "varve_archive_last_success_timestamp_seconds", topic="orders") > 0
+    assert value(samples, "cordwood_archive_end_offset", topic="orders") == 1
+    assert value(samples, "cordwood_archive_segments", topic="orders") == 1
+    assert value(samples, "cordwood_archive_failing", topic="orders") == 0
+    assert value(samples, "cordwood_archive_last_success_timestamp_seconds", topic="orders") > 0
 
 
 def test_the_process_and_the_build_are_described(store: Store) -> None:
     samples = scrape(observed(store))
 
-    assert value(samples, "varve_build_info", version=varve.__version__) == 1
+    assert value(samples, "cordwood_build_info", version=cordwood.__version__) == 1
     assert value(samples, "process_resident_memory_bytes") > 0
     assert value(samples, "process_open_fds") > 0
 
 
 def test_a_partition_that_is_offline_has_no_leader(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
-    with varve.open(first, data_dirs=[second]) as both:
+    with cordwood.open(first, data_dirs=[second]) as both:
         both.create_topic("orders", partitions=2)
-    with varve.open(first) as store:
+    with cordwood.open(first) as store:
         samples = scrape(observed(store))
 
     leaders = sorted(leader for _, leader in samples["kafka_topic_partition_leader"])

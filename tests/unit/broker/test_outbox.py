@@ -7,10 +7,10 @@ from unittest import mock
 
 import pytest
 
-from varve.broker.outbox import Outbox
-from varve.log.file_range import FileRange
-from varve.quantities import MIB, FilePosition, Offset
-from varve.storage.files import RealFileSystem
+from cordwood.broker.outbox import Outbox
+from cordwood.log.file_range import FileRange
+from cordwood.quantities import MIB, FilePosition, Offset
+from cordwood.storage.files import RealFileSystem
 
 
 class Line:

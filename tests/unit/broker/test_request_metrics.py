@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from varve.broker.request_metrics import RequestMetrics
+from cordwood.broker.request_metrics import RequestMetrics
 
 PRODUCE, FETCH = 0, 1
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
 from fakes.command_line import CommandLine, CommandTarget, StoreLease
 
 KINDS = ["directory", "owned directory", "broker", "directory of a broker"]
@@ -17,7 +17,7 @@ def cli(
 ) -> CommandLine:
     """Commands in a directory of their own, without a target."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("VARVE_AT", raising=False)
+    monkeypatch.delenv("CORDWOOD_AT", raising=False)
     return CommandLine(capsys, monkeypatch)
 
 
@@ -31,15 +31,15 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CommandTa
         yield CommandTarget(
             kind=kind,
             at=str(path),
-            open_store=lambda: StoreLease(varve.open(path), closes=True),
+            open_store=lambda: StoreLease(cordwood.open(path), closes=True),
         )
     elif kind == "owned directory":
-        with varve.open(path) as store:
+        with cordwood.open(path) as store:
             yield CommandTarget(
                 kind=kind, at=str(path), open_store=lambda: StoreLease(store, closes=False)
             )
     else:
-        with varve.Broker(path) as broker:
+        with cordwood.Broker(path) as broker:
             yield CommandTarget(
                 kind=kind,
                 at=broker.bootstrap_servers if kind == "broker" else str(path),

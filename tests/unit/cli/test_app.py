@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import varve
-from varve.cli.app import main
+import cordwood
+from cordwood.cli.app import main
 
 
 def run(*arguments: str) -> int:
@@ -28,14 +28,14 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--version") == 0
 
-    assert capsys.readouterr().out == f"varve {varve.__version__}\n"
+    assert capsys.readouterr().out == f"cordwood {cordwood.__version__}\n"
 
 
 @pytest.mark.parametrize("command", [["--help"], ["serve", "-h"], ["config", "show", "--help"]])
 def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*command) == 0
 
-    assert "Usage: varve" in capsys.readouterr().out
+    assert "Usage: cordwood" in capsys.readouterr().out
 
 
 def test_without_a_command_it_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,8 +48,8 @@ def test_without_a_command_it_says_which_there_are(capsys: pytest.CaptureFixture
 def test_the_configuration_is_shown_with_the_source_of_each_value(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (workplace / "varve.toml").write_text("log.retention.ms = '7d'\n")
-    monkeypatch.setenv("VARVE_NUM_PARTITIONS", "3")
+    (workplace / "cordwood.toml").write_text("log.retention.ms = '7d'\n")
+    monkeypatch.setenv("CORDWOOD_NUM_PARTITIONS", "3")
 
     assert run("config", "show", "--changed", "--set", "port=0") == 0
 
@@ -57,8 +57,8 @@ def test_the_configuration_is_shown_with_the_source_of_each_value(
     assert lines == [
         ["key", "value", "source"],
         ["port", "0", "--set"],
-        ["num.partitions", "3", "VARVE_NUM_PARTITIONS"],
-        ["log.retention.ms", "604800000", "varve.toml"],
+        ["num.partitions", "3", "CORDWOOD_NUM_PARTITIONS"],
+        ["log.retention.ms", "604800000", "cordwood.toml"],
     ]
 
 
@@ -78,8 +78,8 @@ def test_as_json_everything_about_each_key_is_told(capsys: pytest.CaptureFixture
         "source": "default",
         "default": "57671680",
         "type": "size",
-        "environment": "VARVE_FETCH_MAX_BYTES",
-        "is_varves_own": False,
+        "environment": "CORDWOOD_FETCH_MAX_BYTES",
+        "is_cordwoods_own": False,
         "doc": "Records in one answer to Fetch, unless a single batch is larger.",
     }
 
@@ -98,11 +98,17 @@ def test_keys_without_effect_are_named_on_the_side(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["serve", "--set", "prot=1"], "varve: prot = 1: is no such key; did you mean port"),
-        (["serve", "--port", "70000"], "varve: port = 70000: must be 0 to 65535 (from --port)"),
-        (["serve", "--durability", "ram"], "varve: log.durability = ram: must be one of disk, os"),
-        (["config", "show", "--config", "none.toml"], "varve: config = none.toml: cannot be read"),
-        (["config", "show", "--set", "port"], "varve: --set = port: must be key=value"),
+        (["serve", "--set", "prot=1"], "cordwood: prot = 1: is no such key; did you mean port"),
+        (["serve", "--port", "70000"], "cordwood: port = 70000: must be 0 to 65535 (from --port)"),
+        (
+            ["serve", "--durability", "ram"],
+            "cordwood: log.durability = ram: must be one of disk, os",
+        ),
+        (
+            ["config", "show", "--config", "none.toml"],
+            "cordwood: config = none.toml: cannot be read",
+        ),
+        (["config", "show", "--set", "port"], "cordwood: --set = port: must be key=value"),
     ],
 )
 def test_a_wrong_setting_is_told_in_one_line_with_exit_code_2(
@@ -122,15 +128,15 @@ def test_a_wrong_command_line_has_exit_code_2() -> None:
 
 
 def test_with_debug_an_error_shows_where_it_came_from() -> None:
-    with pytest.raises(varve.errors.ConfigError):
+    with pytest.raises(cordwood.errors.ConfigError):
         main(["--debug", "serve", "--set", "prot=1"])
 
 
 def test_nothing_heavy_is_imported_for_help() -> None:
     code = (
-        "import sys; from varve.cli.app import app; "
-        "print([m for m in ('rich', 'kio', 'prometheus_client', 'pyarrow', 'varve.log.store', "
-        "'varve.settings', 'varve.broker.server') if m in sys.modules])"
+        "import sys; from cordwood.cli.app import app; "
+        "print([m for m in ('rich', 'kio', 'prometheus_client', 'pyarrow', 'cordwood.log.store', "
+        "'cordwood.settings', 'cordwood.broker.server') if m in sys.modules])"
     )
 
     result = subprocess.run(
@@ -144,10 +150,10 @@ def test_nothing_heavy_is_imported_for_help() -> None:
     "command", ["config show", "config show --json", "doctor --at localhost:1", "topics --help"]
 )
 def test_that_nobody_reads_on_is_no_failure(command: str) -> None:
-    varve_command = f"{shlex.quote(sys.executable)} -m varve {command}"
+    cordwood_command = f"{shlex.quote(sys.executable)} -m cordwood {command}"
 
     done = subprocess.run(
-        ["bash", "-c", f"{varve_command} | true; echo ${{PIPESTATUS[0]}}"],
+        ["bash", "-c", f"{cordwood_command} | true; echo ${{PIPESTATUS[0]}}"],
         capture_output=True,
         text=True,
         check=True,
@@ -158,10 +164,10 @@ def test_that_nobody_reads_on_is_no_failure(command: str) -> None:
 
 
 def test_a_closed_standard_output_is_no_failure() -> None:
-    varve_command = f"{shlex.quote(sys.executable)} -m varve config show"
+    cordwood_command = f"{shlex.quote(sys.executable)} -m cordwood config show"
 
     done = subprocess.run(
-        ["bash", "-c", f"{varve_command} >&-"], capture_output=True, text=True, check=False
+        ["bash", "-c", f"{cordwood_command} >&-"], capture_output=True, text=True, check=False
     )
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,10 +1,10 @@
-"""``varve archive``, on every kind of target."""
+"""``cordwood archive``, on every kind of target."""
 
 from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
 from fakes.command_line import CommandLine, CommandTarget
 
 
@@ -33,7 +33,7 @@ def test_what_is_due_is_copied(on_target: CommandLine, target: CommandTarget, ur
     assert (row["lag_records"], row["lag_segments"], row["copied_segments"]) == (10, 0, 2)
     assert row["lag_bytes"] > 0
     assert row["last_error"] is None
-    with varve.open_archive(url) as archive:
+    with cordwood.open_archive(url) as archive:
         assert archive.topic("orders").partition(0).end_offset == 20
 
 
@@ -88,7 +88,7 @@ def test_a_topic_without_an_archive_is_refused(
         ran = on_target(*arguments)
         assert (ran.code, ran.out) == (1, "")
         assert "topic orders has no archive" in ran.err
-        assert "varve topics alter orders --config archive.url=URL" in ran.err
+        assert "cordwood topics alter orders --config archive.url=URL" in ran.err
     assert "no topic here has an archive" in on_target("archive").err
     assert "no topic named 'none'" in on_target("archive", "none").err
 

@@ -1,4 +1,4 @@
-"""`varve bench`: what it measures, and that it leaves nothing behind."""
+"""`cordwood bench`: what it measures, and that it leaves nothing behind."""
 
 import contextlib
 import os
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.cli.bench_load import Limits, Load, quantile
+from cordwood.cli.bench_place import directory_place
+from cordwood.cli.render import Advance
 from fakes.command_line import CommandLine, CommandTarget
-from varve.cli.bench_load import Limits, Load, quantile
-from varve.cli.bench_place import directory_place
-from varve.cli.render import Advance
 
 ROWS = [
     "append one by one",
@@ -73,10 +73,10 @@ class TestTheCommand:
         assert list(tmp_path.iterdir()) == []
 
     def test_an_interrupt_removes_what_was_made(self, tmp_path: Path) -> None:
-        command = [sys.executable, "-m", "varve", "bench", "--at", str(tmp_path), "-s", "60"]
+        command = [sys.executable, "-m", "cordwood", "bench", "--at", str(tmp_path), "-s", "60"]
         running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         deadline_s = time.monotonic() + 60
-        while not list(tmp_path.glob(".varve-bench-*/bench-0")):
+        while not list(tmp_path.glob(".cordwood-bench-*/bench-0")):
             assert time.monotonic() < deadline_s
             assert running.poll() is None
             threading.Event().wait(0.01)
@@ -119,9 +119,9 @@ class TestTheLoad:
 
     def test_what_a_worker_fails_with_is_raised(self) -> None:
         def fail() -> int:
-            raise varve.errors.LogClosedError("bench-0")
+            raise cordwood.errors.LogClosedError("bench-0")
 
-        with pytest.raises(varve.errors.LogClosedError):
+        with pytest.raises(cordwood.errors.LogClosedError):
             load().run("x", [fail])
 
     def test_a_quantile_is_a_time_that_was_seen(self) -> None:
@@ -131,13 +131,13 @@ class TestTheLoad:
 
 
 def test_in_a_data_directory_it_lies_where_its_owner_does_not_look(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         store.create_topic("orders")
         before = sorted(os.listdir(tmp_path))
 
         with directory_place(str(tmp_path), partitions=1, config={}):
             found = [path.name for path in (tmp_path / "remote-log-index-cache").iterdir()]
 
-    assert any(name.startswith("varve-bench-") for name in found)
+    assert any(name.startswith("cordwood-bench-") for name in found)
     assert set(before) - {".lock"} <= set(os.listdir(tmp_path))
-    assert not list(tmp_path.glob("remote-log-index-cache/varve-bench-*"))
+    assert not list(tmp_path.glob("remote-log-index-cache/cordwood-bench-*"))

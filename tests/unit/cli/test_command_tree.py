@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-import varve
+import cordwood
+from cordwood.cli.app import COMMANDS
+from cordwood.cli.command_tree import CommandPlace
+from cordwood.cli.plain_values import skip_conversion
 from fakes.command_line import CommandLine
-from varve.cli.app import COMMANDS
-from varve.cli.command_tree import CommandPlace
-from varve.cli.plain_values import skip_conversion
 
 HEAVY = (
     "asyncio",
@@ -29,7 +29,7 @@ HEAVY = (
 )
 RUN = """
 import json, sys
-from varve.cli.app import main
+from cordwood.cli.app import main
 try:
     main(sys.argv[2:])
 except SystemExit as ended:
@@ -42,7 +42,7 @@ print(json.dumps(found), file=sys.stderr)
 @pytest.fixture(scope="module")
 def store_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("store")
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         store.create_topic("orders", partitions=2).append(b"paid", key=b"1")
         store.group("billing").commit({("orders", 0): 0})
     return path
@@ -80,15 +80,15 @@ def test_light_commands_import_nothing_heavy(arguments: list[str], store_path: P
 
 def test_help_loads_no_command() -> None:
     code = (
-        "import sys; from varve.cli.app import main\n"
+        "import sys; from cordwood.cli.app import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-        "print([m for m in sys.modules if m.startswith('varve.cli.')], file=sys.stderr)"
+        "print([m for m in sys.modules if m.startswith('cordwood.cli.')], file=sys.stderr)"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     known = ("app", "closed_output", "command_tree", "plain_values")
-    assert sorted(eval(done.stderr)) == [f"varve.cli.{name}" for name in known]
+    assert sorted(eval(done.stderr)) == [f"cordwood.cli.{name}" for name in known]
 
 
 @pytest.mark.parametrize("place", COMMANDS, ids=lambda place: place.name)
@@ -109,7 +109,7 @@ def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(cli: Command
 def test_the_singular_of_a_command_is_understood_too(cli: CommandLine) -> None:
     ran = cli.ok("topic", "--help")
 
-    assert ran.out.startswith("Usage: varve topic [OPTIONS] COMMAND")
+    assert ran.out.startswith("Usage: cordwood topic [OPTIONS] COMMAND")
 
 
 class TestValues:

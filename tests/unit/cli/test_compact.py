@@ -1,4 +1,4 @@
-"""``varve compact``, on every kind of target."""
+"""``cordwood compact``, on every kind of target."""
 
 from fakes.command_line import CommandLine, CommandTarget
 
@@ -114,7 +114,7 @@ def test_a_topic_that_is_not_compacted_is_refused(
 
         assert (ran.code, ran.out) == (1, "")
         assert "its cleanup.policy is delete" in ran.err
-        assert "varve topics alter orders --config cleanup.policy=compact" in ran.err
+        assert "cordwood topics alter orders --config cleanup.policy=compact" in ran.err
     assert "no topic named 'none'" in on_target("compact", "none").err
 
 

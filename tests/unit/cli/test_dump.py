@@ -1,4 +1,4 @@
-"""``varve dump``: every kind of file, sound, damaged, or not what it says."""
+"""``cordwood dump``: every kind of file, sound, damaged, or not what it says."""
 
 import itertools
 import json
@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.cli.dump_kinds import KINDS, kind_of, plan_dump
+from cordwood.cli.dump_lines import DumpOptions, Soundness
+from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
+from cordwood.format.batch_header import CONTROL, TRANSACTIONAL
+from cordwood.format.control_record import ControlType, EndTransactionMarker, encode_marker
+from cordwood.format.index_entry import AbortedTransaction, encode_aborted_transaction
+from cordwood.format.producer_snapshot import ProducerSnapshotEntry, encode_producer_snapshot
+from cordwood.format.record import Record
+from cordwood.quantities import Offset, ProducerId, TimestampMs
+from cordwood.storage.files import RealFileSystem
 from fakes.command_line import CommandLine
-from varve.cli.dump_kinds import KINDS, kind_of, plan_dump
-from varve.cli.dump_lines import DumpOptions, Soundness
-from varve.format.batch_builder import BatchStyle, ProducerStamp, build_batch
-from varve.format.batch_header import CONTROL, TRANSACTIONAL
-from varve.format.control_record import ControlType, EndTransactionMarker, encode_marker
-from varve.format.index_entry import AbortedTransaction, encode_aborted_transaction
-from varve.format.producer_snapshot import ProducerSnapshotEntry, encode_producer_snapshot
-from varve.format.record import Record
-from varve.quantities import Offset, ProducerId, TimestampMs
-from varve.storage.files import RealFileSystem
 
 FIRST = "00000000000000000000"
 NOW_MS = TimestampMs(1_700_000_000_000)
@@ -40,7 +40,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "compression.type": "zstd",
         "retention.ms": -1,
     }
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         topic = store.create_topic("orders", config=config)
         for n in range(50):
             items = [(b"k%d" % (n % 7), b"value %d" % n), (None, b"\xff\x00"), (b"gone", None)]
@@ -470,7 +470,7 @@ def test_a_reader_that_leaves_ends_the_dump_quietly(log: Path) -> None:
             one[:8] = (n + 1).to_bytes(8, "big")
             file.write(one)
     dump = subprocess.Popen(
-        [sys.executable, "-m", "varve", "dump", str(big)],
+        [sys.executable, "-m", "cordwood", "dump", str(big)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -5,14 +5,14 @@ import os
 
 import pytest
 
-from varve.cli.error_text import error_text
-from varve.errors import (
+from cordwood.cli.error_text import error_text
+from cordwood.errors import (
     BrokerUnreachableError,
+    CordwoodError,
     DirectoryLockedError,
     LogClosedError,
     TopicExistsError,
     UnknownTopicError,
-    VarveError,
 )
 
 
@@ -21,17 +21,17 @@ from varve.errors import (
     [
         (
             UnknownTopicError("ordres"),
-            "no topic named 'ordres'; `varve topics list` shows which there are",
+            "no topic named 'ordres'; `cordwood topics list` shows which there are",
         ),
         (
             TopicExistsError("orders"),
             "topic 'orders' already exists; "
-            "choose another name, or `varve topics create --if-not-exists`",
+            "choose another name, or `cordwood topics create --if-not-exists`",
         ),
         (
             BrokerUnreachableError("localhost:1", "Connection refused"),
             "no broker answers at localhost:1: Connection refused; "
-            "is it started (`varve serve`), and is the address right?",
+            "is it started (`cordwood serve`), and is the address right?",
         ),
         (
             DirectoryLockedError("data", "pid 7"),
@@ -50,7 +50,7 @@ from varve.errors import (
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_it_says_what_was_wrong_and_what_to_do(error: VarveError | OSError, text: str) -> None:
+def test_it_says_what_was_wrong_and_what_to_do(error: CordwoodError | OSError, text: str) -> None:
     assert error_text(error) == text
 
 
@@ -58,7 +58,7 @@ def test_notes_stand_between_the_two() -> None:
     error = UnknownTopicError("x")
     error.add_note("while appending line 3")
 
-    assert "'x'; while appending line 3; `varve" in error_text(error)
+    assert "'x'; while appending line 3; `cordwood" in error_text(error)
 
 
 def test_an_error_that_says_it_all_is_left_as_it_is() -> None:

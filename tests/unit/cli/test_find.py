@@ -1,11 +1,11 @@
-"""``varve find``, on every kind of target."""
+"""``cordwood find``, on every kind of target."""
 
 import pytest
 
+from cordwood.cli.local_files import files_of, local_files_of
+from cordwood.cli.target import BrokerTarget, DirectoryTarget, parse_target
+from cordwood.errors import LogError
 from fakes.command_line import CommandLine, CommandTarget
-from varve.cli.local_files import files_of, local_files_of
-from varve.cli.target import BrokerTarget, DirectoryTarget, parse_target
-from varve.errors import LogError
 
 
 @pytest.fixture(params=["true", "false"], ids=["key index", "no index"])
@@ -23,8 +23,8 @@ def orders(target: CommandTarget, request: pytest.FixtureRequest) -> str:
 
 
 def _has(log: object, key: bytes) -> bool:
-    from varve.log.partition_log import PartitionLog
-    from varve.log.topic import partition_for
+    from cordwood.log.partition_log import PartitionLog
+    from cordwood.log.topic import partition_for
 
     assert isinstance(log, PartitionLog)
     return partition_for(key, 3) == log.partition
@@ -62,7 +62,7 @@ def test_a_key_that_nobody_has_is_told_with_exit_code_1(
     ran = on_target("find", orders, "nobody", *history)
 
     assert ran.code == 1
-    assert ran.err == "varve: no record of orders has the key nobody\n"
+    assert ran.err == "cordwood: no record of orders has the key nobody\n"
     assert ran.out == ""
 
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_looked_for_is_told_in_one_line(
 def test_without_its_files_a_broker_is_read(
     on_target: CommandLine, orders: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("varve.cli.local_files.local_files_of", lambda target: None)
+    monkeypatch.setattr("cordwood.cli.local_files.local_files_of", lambda target: None)
 
     assert on_target.ok("find", orders, "k3", "--format", "%v\\n").lines == ["v2 of 3"]
     history = on_target.ok("find", orders, "k3", "--history", "--format", "%v\\n").lines
@@ -107,7 +107,7 @@ def test_files_that_are_not_here_are_told(
     found = parse_target(target.at)
     if not isinstance(found, BrokerTarget):
         pytest.skip("a directory is here")
-    monkeypatch.setattr("varve.cli.local_files._cluster_of", lambda path: "another")
+    monkeypatch.setattr("cordwood.cli.local_files._cluster_of", lambda path: "another")
 
     assert local_files_of(found) is None
     with pytest.raises(LogError, match="run it there with --at DIR"):

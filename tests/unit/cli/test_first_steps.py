@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cli.app import COMMANDS
 from fakes.command_line import CommandLine
-from varve.cli.app import COMMANDS
 
 
 def test_an_empty_store_says_how_to_go_on(on_target: CommandLine) -> None:
     topics = on_target.ok("topics", "list")
     groups = on_target.ok("groups", "list")
 
-    assert topics.err == "there are no topics yet: `varve topics create NAME` makes one\n"
+    assert topics.err == "there are no topics yet: `cordwood topics create NAME` makes one\n"
     assert groups.err == "no group has committed anything yet\n"
 
 
@@ -79,5 +79,5 @@ def test_help_fits_any_terminal(
 
     ran = cli.ok(name, "--help")
 
-    assert ran.lines[0].startswith(f"Usage: varve {name}")
+    assert ran.lines[0].startswith(f"Usage: cordwood {name}")
     assert "\b" not in ran.out

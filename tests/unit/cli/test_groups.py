@@ -1,11 +1,11 @@
-"""``varve groups``, on every kind of target."""
+"""``cordwood groups``, on every kind of target."""
 
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer
 
-import varve
+import cordwood
 from fakes.command_line import CommandLine, CommandTarget
 
 START_MS = 1_700_000_000_000
@@ -20,7 +20,7 @@ def groups(target: CommandTarget) -> None:
             topic = store.create_topic(name, partitions=2)
             for number in (0, 1):
                 topic.append_many(
-                    [varve.Record(b"x", timestamp_ms=START_MS + 1000 * i) for i in range(10)],
+                    [cordwood.Record(b"x", timestamp_ms=START_MS + 1000 * i) for i in range(10)],
                     partition=number,
                 )
         store.topic("orders").partition(0).delete_before(2)
@@ -208,8 +208,8 @@ def test_what_cannot_be_done_is_told_in_one_line(
 
 
 @pytest.fixture(params=["classic", "consumer"])
-def broker_with_a_member(request: pytest.FixtureRequest) -> Iterator[varve.Broker]:
-    with varve.Broker(topics={"orders": 2}) as broker:
+def broker_with_a_member(request: pytest.FixtureRequest) -> Iterator[cordwood.Broker]:
+    with cordwood.Broker(topics={"orders": 2}) as broker:
         broker.store.topic("orders").append_many([(None, b"x")] * 10, partition=0)
         consumer = Consumer(
             {
@@ -229,7 +229,7 @@ def broker_with_a_member(request: pytest.FixtureRequest) -> Iterator[varve.Broke
 
 
 def test_members_and_what_they_read_are_shown(
-    cli: CommandLine, broker_with_a_member: varve.Broker
+    cli: CommandLine, broker_with_a_member: cordwood.Broker
 ) -> None:
     at = broker_with_a_member.bootstrap_servers
 
@@ -246,7 +246,7 @@ def test_members_and_what_they_read_are_shown(
 
 
 def test_a_group_with_members_is_neither_moved_nor_deleted(
-    cli: CommandLine, broker_with_a_member: varve.Broker
+    cli: CommandLine, broker_with_a_member: cordwood.Broker
 ) -> None:
     at = broker_with_a_member.bootstrap_servers
 
@@ -261,7 +261,7 @@ def test_a_group_with_members_is_neither_moved_nor_deleted(
 
 
 def test_neither_is_it_by_the_directory_of_its_broker(
-    cli: CommandLine, broker_with_a_member: varve.Broker
+    cli: CommandLine, broker_with_a_member: cordwood.Broker
 ) -> None:
     at = broker_with_a_member.data_dir
     broker_with_a_member.store.committed_offsets.commit("billing", {("orders", 0): (3, "")})

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varve.cli import input_lines
-from varve.cli.input_lines import InputLines, LineBlock
-from varve.errors import LimitExceededError
+from cordwood.cli import input_lines
+from cordwood.cli.input_lines import InputLines, LineBlock
+from cordwood.errors import LimitExceededError
 
 
 class Portions(io.BytesIO):

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from varve.cli.interruption import Interruption
+from cordwood.cli.interruption import Interruption
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

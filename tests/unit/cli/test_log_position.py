@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from varve.cli.log_position import (
+from cordwood.cli.log_position import (
     AtOffset,
     AtTime,
     BeforeEnd,
@@ -13,7 +13,7 @@ from varve.cli.log_position import (
     parse_position,
     parse_time_ms,
 )
-from varve.errors import ConfigError
+from cordwood.errors import ConfigError
 
 NOW_MS = 1_800_000_000_000
 

@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-import varve.library
+import cordwood.library
+from cordwood.cli.owner_changes import refused
+from cordwood.cli.render import work_bar
+from cordwood.errors import ChangeRefusedError, ConfigError, LogError
 from fakes.command_line import CommandLine
-from varve.cli.owner_changes import refused
-from varve.cli.render import work_bar
-from varve.errors import ChangeRefusedError, ConfigError, LogError
 
 
 def test_a_refused_setting_is_an_error_of_the_setting() -> None:
@@ -34,7 +34,7 @@ def test_who_interrupts_is_told_that_an_owner_goes_on(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(varve.library, "request_change", interrupted)
+    monkeypatch.setattr(cordwood.library, "request_change", interrupted)
     ran = cli("roll", "orders")
 
     assert (ran.code, ran.out) == (130, "")

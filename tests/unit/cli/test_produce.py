@@ -1,4 +1,4 @@
-"""``varve produce``, on every kind of target."""
+"""``cordwood produce``, on every kind of target."""
 
 import json
 import os
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.log.topic import partition_for
 from fakes.command_line import CommandLine, CommandTarget
-from varve.log.topic import partition_for
 
 
-def records(target: CommandTarget, topic: str = "orders") -> list[list[varve.Record]]:
+def records(target: CommandTarget, topic: str = "orders") -> list[list[cordwood.Record]]:
     """What is in each partition."""
     with target.open_store() as store:
         return [list(log.read()) for log in store.topic(topic).partitions]
@@ -171,7 +171,7 @@ def test_what_cannot_be_appended_is_told_in_one_line(
     ran = on_target("produce", *arguments, stdin=stdin)
 
     assert ran.code == code, ran
-    assert ran.err.startswith("varve: ")
+    assert ran.err.startswith("cordwood: ")
     assert message in ran.err
     assert ran.err.count("\n") == 1
     assert not any(records(target))
@@ -196,21 +196,21 @@ def test_what_consume_writes_as_json_produce_reads(
 def test_lines_are_appended_as_they_come(tmp_path: Path) -> None:
     """A slow writer's lines are there before it ends; others who ask for changes are served."""
     data = tmp_path / "data"
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.create_topic("orders")
-    command = [sys.executable, "-m", "varve", "produce", "orders", "--at", str(data), "-q"]
+    command = [sys.executable, "-m", "cordwood", "produce", "orders", "--at", str(data), "-q"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         try:
             assert process.stdin is not None
             process.stdin.write(b"first\nhalf a li")
             process.stdin.flush()
-            with varve.open(data, read_only=True) as store:
+            with cordwood.open(data, read_only=True) as store:
                 log = store.topic("orders").partition(0)
                 assert log.wait_beyond(log.start_offset, 60)
                 assert [r.value for r in log.read()] == [b"first"]
 
-                from varve.library import request_change
-                from varve.log.topic_change import CreateTopic
+                from cordwood.library import request_change
+                from cordwood.log.topic_change import CreateTopic
 
                 request_change(data, CreateTopic(topic="other"))
 
@@ -226,10 +226,10 @@ def test_lines_are_appended_as_they_come(tmp_path: Path) -> None:
 def test_a_progress_bar_is_shown_on_a_terminal(tmp_path: Path) -> None:
     data, file = tmp_path / "data", tmp_path / "lines.txt"
     file.write_bytes(b"x\n" * 1000)
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.create_topic("orders")
     ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "varve", "produce", "orders", str(file), "--at", str(data)]
+    command = [sys.executable, "-m", "cordwood", "produce", "orders", str(file), "--at", str(data)]
 
     process = subprocess.run(command, stderr=theirs, check=False, timeout=60)
     os.close(theirs)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from varve.cli.readable_values import (
+from cordwood.cli.readable_values import (
     iso_time,
     printable,
     shown,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from varve.cli.input_lines import LineBlock
-from varve.cli.line_records import JsonLines
-from varve.cli.record_format import json_formatter, record_formatter
-from varve.errors import ConfigError
-from varve.format.record import Record
+from cordwood.cli.input_lines import LineBlock
+from cordwood.cli.line_records import JsonLines
+from cordwood.cli.record_format import json_formatter, record_formatter
+from cordwood.errors import ConfigError
+from cordwood.format.record import Record
 
 RECORD = Record(b"value", b"key", (("a", b"1"), ("b", None)), 1_700_000_000_000, 42)
 EMPTY = Record(None, None, (), 0, 0)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from varve.cli.render import Column, JsonOutput, PlainOutput, PrettyOutput, output_for
+from cordwood.cli.render import Column, JsonOutput, PlainOutput, PrettyOutput, output_for
 
 COLUMNS = ("key", "value")
 ROWS = [

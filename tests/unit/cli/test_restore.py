@@ -1,10 +1,10 @@
-"""``varve restore``, on every kind of target."""
+"""``cordwood restore``, on every kind of target."""
 
 from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
 from fakes.command_line import CommandLine, CommandTarget
 
 FIRST_MS = 1_700_000_000_000
@@ -22,7 +22,7 @@ def url(tmp_path: Path) -> str:
         "retention.ms": -1,
         "durability": "os",
     }
-    with varve.open(tmp_path / "lost") as store:
+    with cordwood.open(tmp_path / "lost") as store:
         for name in ("orders", "payments"):
             topic = store.create_topic(name, partitions=2, config=config)
             for n in range(30):
@@ -148,7 +148,7 @@ def test_what_cannot_be_restored_is_said(
         ([url, "file:///elsewhere"], 2, "one archive at a time"),
         ([(tmp_path / "data").as_uri()], 1, "is it an archive?"),
         ([url, "--as", "new"], 2, "--as names one topic"),
-        ([url, "orders", "--as", "a/b"], 1, "varve: topic name 'a/b'"),
+        ([url, "orders", "--as", "a/b"], 1, "cordwood: topic name 'a/b'"),
         ([url, "orders", "--to", "yesterday"], 2, "--to = yesterday"),
         ([url, "orders", "-c", "retention.sm=1"], 2, "retention.sm"),
         ([url, "orders", "-c", "nonsense"], 2, "must be key=value"),
@@ -180,5 +180,5 @@ def test_a_new_directory_is_made_for_what_comes_back(
 ) -> None:
     cli.ok("restore", str(tmp_path / "archive"), "orders", "--at", "fresh")
 
-    with varve.open(tmp_path / "fresh", read_only=True) as store:
+    with cordwood.open(tmp_path / "fresh", read_only=True) as store:
         assert store.topic("orders").partition(0).end_offset == 30

@@ -1,13 +1,13 @@
-"""``varve retention explain``, on every kind of target."""
+"""``cordwood retention explain``, on every kind of target."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.clock import SystemClock
 from fakes.command_line import CommandLine, CommandTarget
-from varve.clock import SystemClock
 
 HOUR_MS = 3_600_000
 
@@ -20,7 +20,7 @@ def fill(target: CommandTarget, **config: str) -> int:
         topic = store.create_topic("orders", config={"segment.records": 10, **keys})
         for hour in range(6):
             moment_ms = now_ms - (5 - hour) * HOUR_MS
-            records = [varve.Record(b"x" * 50, timestamp_ms=moment_ms) for _ in range(10)]
+            records = [cordwood.Record(b"x" * 50, timestamp_ms=moment_ms) for _ in range(10)]
             topic.append_many(records, partition=0)
     return now_ms
 
@@ -103,7 +103,7 @@ def test_of_an_archived_topic_local_copies_go_apart(tmp_path: Path, cli: Command
         "archive.after.ms": 0,
         "local.retention.ms": 0,
     }
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         topic = store.create_topic("orders", config=config)
         for _ in range(3):
             topic.append_many([(None, b"x")] * 10)
@@ -120,9 +120,9 @@ def test_of_an_archived_topic_local_copies_go_apart(tmp_path: Path, cli: Command
 def test_a_terminal_gets_no_more_columns_than_it_has_room_for(
     tmp_path: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         store.create_topic("orders").append(b"x")
-    monkeypatch.setattr("varve.cli.retention.sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("cordwood.cli.retention.sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "dumb")
 

@@ -1,4 +1,4 @@
-"""``varve roll``, on every kind of target."""
+"""``cordwood roll``, on every kind of target."""
 
 from fakes.command_line import CommandLine, CommandTarget
 

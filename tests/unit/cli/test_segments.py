@@ -1,13 +1,13 @@
-"""``varve segments``, on every kind of target."""
+"""``cordwood segments``, on every kind of target."""
 
 from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.cli.segment_timeline import Timeline
+from cordwood.clock import SystemClock
 from fakes.command_line import CommandLine, CommandTarget
-from varve.cli.segment_timeline import Timeline
-from varve.clock import SystemClock
 
 DAY_MS = 86_400_000
 
@@ -103,7 +103,7 @@ def test_where_compaction_took_records_their_number_is_a_bound(
     cli: CommandLine, tmp_path: Path
 ) -> None:
     config = {"segment.records": 20, "cleanup.policy": "compact", "durability": "os"}
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         topic = store.create_topic("users", config=config)
         for n in range(50):
             topic.append(b"v%d" % n, key=b"k%d" % (n % 3))
@@ -125,7 +125,7 @@ def test_archived_segments_are_shown_too(cli: CommandLine, tmp_path: Path) -> No
         "archive.url": (tmp_path / "archive").as_uri(),
         "local.retention.bytes": 1,
     }
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         topic = store.create_topic("orders", config=config)
         for n in range(50):
             topic.append(b"v%d" % n)

@@ -1,4 +1,4 @@
-"""`varve serve` as a process: what it says, and how it stops."""
+"""`cordwood serve` as a process: what it says, and how it stops."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-import varve
+import cordwood
 
 DEADLINE_S = 60.0
 
@@ -46,8 +46,8 @@ class Served:
 
 @contextlib.contextmanager
 def serving(directory: Path, *arguments: str) -> Iterator[Served]:
-    command = [sys.executable, "-m", "varve", "serve", "--dir", str(directory), "--port", "0"]
-    environment = {name: v for name, v in os.environ.items() if not name.startswith("VARVE_")}
+    command = [sys.executable, "-m", "cordwood", "serve", "--dir", str(directory), "--port", "0"]
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("CORDWOOD_")}
     process = subprocess.Popen(
         [*command, "--log-format", "json", *arguments],
         stderr=subprocess.PIPE,
@@ -84,7 +84,7 @@ def test_it_says_what_it_serves_and_stops_in_order_when_asked(tmp_path: Path, nu
     assert started["durability"] == "disk"
     assert started["recovered_partitions"] == 0
     assert (data / ".kafka_cleanshutdown").exists()
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         assert [r.value for r in store.topic("orders").partition(0).read(0)] == [b"paid"]
 
 
@@ -99,7 +99,7 @@ def test_after_a_kill_the_next_start_recovers_what_was_acknowledged(tmp_path: Pa
         assert started["recovered_partitions"] == 1
         assert started["topics"] == 1
         assert served.end(signal.SIGTERM) == 0
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         assert [r.value for r in store.topic("orders").partition(0).read(0)] == [b"paid"]
 
 
@@ -130,30 +130,33 @@ def test_settings_come_from_flags_and_files(tmp_path: Path) -> None:
         served.end(signal.SIGTERM)
 
     assert started["durability"] == "os"
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         assert store.topic("new").partition_count == 5
     assert any("num.network.threads" in report["message"] for report in served.reports)
 
 
 def test_a_directory_in_use_is_told_in_one_line_with_exit_code_1(tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data"), serving(tmp_path / "data") as served:
+    with cordwood.open(tmp_path / "data"), serving(tmp_path / "data") as served:
         code = served.process.wait(DEADLINE_S)
         assert served.process.stderr is not None
         said = served.process.stderr.read()
 
     assert code == 1
-    assert said.startswith(f"varve: {tmp_path / 'data'} is in use by")
+    assert said.startswith(f"cordwood: {tmp_path / 'data'} is in use by")
     assert said.count("\n") == 1
 
 
 def test_a_port_in_use_is_told_in_one_line_with_exit_code_2(tmp_path: Path) -> None:
-    with varve.Broker() as other, serving(tmp_path / "data", "--port", str(other.port)) as served:
+    with (
+        cordwood.Broker() as other,
+        serving(tmp_path / "data", "--port", str(other.port)) as served,
+    ):
         taken = other.port
         code = served.process.wait(DEADLINE_S)
         assert served.process.stderr is not None
         said = served.process.stderr.read()
 
     assert code == 2
-    assert said.startswith(f"varve: port = {taken}: cannot be listened on at 127.0.0.1")
+    assert said.startswith(f"cordwood: port = {taken}: cannot be listened on at 127.0.0.1")
     assert said.count("\n") == 1
-    varve.open(tmp_path / "data").close()
+    cordwood.open(tmp_path / "data").close()

@@ -1,8 +1,8 @@
-"""``varve snapshot``, on every kind of target."""
+"""``cordwood snapshot``, on every kind of target."""
 
 from pathlib import Path
 
-import varve
+import cordwood
 from fakes.command_line import CommandLine, CommandTarget
 
 
@@ -23,7 +23,7 @@ def test_the_copy_is_a_store_of_its_own(
 
     assert made["path"] == str(tmp_path / "copy")
     assert made["linked_bytes"] + made["copied_bytes"] > 0
-    with varve.open(tmp_path / "copy") as copy:
+    with cordwood.open(tmp_path / "copy") as copy:
         assert len(list(copy.topic("orders").partition(0).read())) == 30
         assert copy.group("billing").committed("orders", 0) == 7
         copy.topic("orders").append(b"more")

@@ -1,14 +1,14 @@
-"""``varve stats``, on every kind of target."""
+"""``cordwood stats``, on every kind of target."""
 
 from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.cli.stats import figures
+from cordwood.format.record import Record
+from cordwood.log.log_statistics import LogStatistics
 from fakes.command_line import CommandLine, CommandTarget
-from varve.cli.stats import figures
-from varve.format.record import Record
-from varve.log.log_statistics import LogStatistics
 
 START_MS = 1_700_000_000_000
 
@@ -69,7 +69,7 @@ def test_only_the_partitions_asked_for_are_counted(on_target: CommandLine, order
 
 
 def test_an_empty_topic_has_nothing_to_count(cli: CommandLine, tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         store.create_topic("empty")
 
     lines = cli.ok("stats", "empty").lines
@@ -80,7 +80,7 @@ def test_an_empty_topic_has_nothing_to_count(cli: CommandLine, tmp_path: Path) -
 
 
 def test_damage_is_told_and_the_rest_is_counted(cli: CommandLine, tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         topic = store.create_topic("t", config={"segment.records": 10, "durability": "os"})
         for n in range(30):
             topic.append(b"value %d" % n)

@@ -8,7 +8,7 @@ import pytest
 
 ASKED_ONCE = """
 import os, signal, sys
-from varve.cli.stop_signals import StopSignals
+from cordwood.cli.stop_signals import StopSignals
 stop = StopSignals()
 stop.install()
 number = int(sys.argv[1])
@@ -41,4 +41,4 @@ def test_the_second_signal_ends_at_once_with_its_exit_code(number: signal.Signal
     result = run(ASKED_TWICE, number)
 
     assert (result.returncode, result.stdout) == (128 + number, f"{number.name}\n")
-    assert result.stderr == f"varve: a second {number.name}, ended without a clean stop\n"
+    assert result.stderr == f"cordwood: a second {number.name}, ended without a clean stop\n"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cli.target import BrokerTarget, DirectoryTarget, Target, parse_target
+from cordwood.errors import ConfigError
 from fakes.command_line import CommandLine
-from varve.cli.target import BrokerTarget, DirectoryTarget, Target, parse_target
-from varve.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_the_environment_names_the_target(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli.ok("topics", "create", "orders", "--at", "./store")
-    monkeypatch.setenv("VARVE_AT", "store")
+    monkeypatch.setenv("CORDWOOD_AT", "store")
 
     assert [row["topic"] for row in cli.ok("topics", "list", "--json").objects] == ["orders"]
     cli.ok("config", "show", "--changed")  # the variable is no setting
@@ -112,4 +112,4 @@ def test_a_broker_that_does_not_answer_is_told_in_one_line(
     ran = cli(*command, "--at", "127.0.0.1:1")
 
     assert ran.code == 1
-    assert ran.err.startswith("varve: no broker answers at 127.0.0.1:1: Connection refused; is")
+    assert ran.err.startswith("cordwood: no broker answers at 127.0.0.1:1: Connection refused; is")

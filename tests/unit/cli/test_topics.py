@@ -1,11 +1,11 @@
-"""``varve topics``, on every kind of target."""
+"""``cordwood topics``, on every kind of target."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
 from fakes.command_line import CommandLine, CommandTarget
 
 
@@ -142,13 +142,13 @@ def test_at_a_terminal_it_asks(
     is_deleted: bool,
 ) -> None:
     cli.ok("topics", "create", "orders")
-    monkeypatch.setattr("varve.cli.assent.sys", FakeSystem)
+    monkeypatch.setattr("cordwood.cli.assent.sys", FakeSystem)
 
     ran = cli("topics", "delete", "orders", stdin=answer.encode())
 
     assert ran.code == (0 if is_deleted else 1)
     assert "delete topic orders with 0 records" in ran.err
-    with varve.open(tmp_path / "data", read_only=True) as store:
+    with cordwood.open(tmp_path / "data", read_only=True) as store:
         assert store.topics() == ([] if is_deleted else ["orders"])
 
 
@@ -188,7 +188,7 @@ def test_a_topic_is_trimmed_to_a_time_and_one_partition(
         topic = store.create_topic("orders", partitions=2)
         for number in (0, 1):
             topic.append_many(
-                [varve.Record(b"x", timestamp_ms=1_700_000_000_000 + i) for i in range(10)],
+                [cordwood.Record(b"x", timestamp_ms=1_700_000_000_000 + i) for i in range(10)],
                 partition=number,
             )
 
@@ -257,7 +257,7 @@ def test_what_cannot_be_done_is_told_in_one_line(
     ran = on_target("topics", *arguments)
 
     assert ran.code == code, ran
-    assert ran.err.startswith("varve: ")
+    assert ran.err.startswith("cordwood: ")
     assert message in ran.err
     assert ran.err.count("\n") == 1
     assert ran.out == ""
@@ -274,7 +274,7 @@ def test_a_directory_that_is_not_there_is_created_with_its_first_topic(
 def test_the_defaults_of_a_directory_are_those_that_serve_would_have(
     cli: CommandLine, tmp_path: Path
 ) -> None:
-    (tmp_path / "varve.toml").write_text('log.durability = "os"\n')
+    (tmp_path / "cordwood.toml").write_text('log.durability = "os"\n')
     cli.ok("topics", "create", "orders")
 
     lines = cli.ok("topics", "describe", "orders", "--config").lines
@@ -287,8 +287,8 @@ def test_names_are_completed_from_the_catalog(cli: CommandLine, tmp_path: Path) 
     from typer import Context
     from typer.main import get_command
 
-    from varve.cli.app import app
-    from varve.cli.topic_names import complete_topic
+    from cordwood.cli.app import app
+    from cordwood.cli.topic_names import complete_topic
 
     cli.ok("topics", "create", "orders", "offers", "payments")
     context = Context(get_command(app))

@@ -1,15 +1,15 @@
-"""``varve verify``, on every kind of target."""
+"""``cordwood verify``, on every kind of target."""
 
 import threading
 from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.cli.verify import problem_line
+from cordwood.clock import SystemClock
+from cordwood.log.segment_check import SegmentProblem
 from fakes.command_line import CommandLine, CommandTarget
-from varve.cli.verify import problem_line
-from varve.clock import SystemClock
-from varve.log.segment_check import SegmentProblem
 
 CONFIG = {"segment.records": 20, "durability": "os", "index.interval.bytes": 100}
 
@@ -27,7 +27,7 @@ def orders(target: CommandTarget) -> str:
 def data(tmp_path: Path) -> Path:
     """A store that nobody holds."""
     path = tmp_path / "data"
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         topic = store.create_topic("orders", config=CONFIG)
         store.create_topic("users", config=CONFIG).append(b"v")
         for n in range(100):
@@ -57,7 +57,7 @@ def test_all_topics_are_checked_where_none_is_named(on_target: CommandLine, orde
 def test_a_store_is_checked_while_it_is_written(cli: CommandLine, tmp_path: Path) -> None:
     config = {**CONFIG, "retention.segments": 3, "file.delete.delay.ms": 0}
     stop = threading.Event()
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         topic = store.create_topic("orders", config=config)
 
         def write() -> None:
@@ -111,7 +111,7 @@ def test_files_that_are_missing_are_a_problem(cli: CommandLine, data: Path) -> N
 
 
 def test_a_partition_that_is_not_there_is_a_problem(cli: CommandLine, data: Path) -> None:
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.create_topic("wide", partitions=2)
     for path in (data / "wide-1").iterdir():
         path.unlink()
@@ -134,7 +134,7 @@ def test_a_directory_that_kafka_wrote_is_sound(cli: CommandLine) -> None:
 
 def test_archived_segments_are_looked_at_when_asked(cli: CommandLine, tmp_path: Path) -> None:
     url = (tmp_path / "archive").as_uri()
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         topic = store.create_topic(
             "orders", config={**CONFIG, "archive.url": url, "local.retention.bytes": 1}
         )

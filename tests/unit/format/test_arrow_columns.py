@@ -3,12 +3,12 @@
 import pyarrow as pa
 import pytest
 
+from cordwood.errors import ConfigError
+from cordwood.format.arrow_columns import COLUMN_NAMES, ArrowColumns, arrow_schema
+from cordwood.format.batch import BatchDecoder
+from cordwood.format.compression import Codec
+from cordwood.quantities import INT64_MAX
 from fakes.client_batches import client_batch, raw_batch, raw_record
-from varve.errors import ConfigError
-from varve.format.arrow_columns import COLUMN_NAMES, ArrowColumns, arrow_schema
-from varve.format.batch import BatchDecoder
-from varve.format.compression import Codec
-from varve.quantities import INT64_MAX
 
 
 def columns_of(

@@ -4,6 +4,18 @@ import random
 
 import pytest
 
+from cordwood.errors import (
+    ChecksumMismatchError,
+    FormatError,
+    LimitExceededError,
+    TruncatedInputError,
+    UnsupportedFormatError,
+)
+from cordwood.format import kernel_tables as tables
+from cordwood.format.batch import BatchDecoder, decode_batch, describe_stop
+from cordwood.format.compression import Codec, compress
+from cordwood.format.record import Record
+from cordwood.quantities import INT32_MAX, INT64_MAX
 from fakes.client_batches import (
     NOW,
     client_batch,
@@ -14,18 +26,6 @@ from fakes.client_batches import (
     sized,
     varint,
 )
-from varve.errors import (
-    ChecksumMismatchError,
-    FormatError,
-    LimitExceededError,
-    TruncatedInputError,
-    UnsupportedFormatError,
-)
-from varve.format import kernel_tables as tables
-from varve.format.batch import BatchDecoder, decode_batch, describe_stop
-from varve.format.compression import Codec, compress
-from varve.format.record import Record
-from varve.quantities import INT32_MAX, INT64_MAX
 
 CODECS = list(Codec)
 

@@ -5,10 +5,9 @@ import random
 import crc32c
 import pytest
 
-from fakes.client_batches import NOW, client_batch, raw_batch, raw_record
-from varve.errors import RecordTooLargeError
-from varve.format.batch import decode_batch
-from varve.format.batch_builder import (
+from cordwood.errors import RecordTooLargeError
+from cordwood.format.batch import decode_batch
+from cordwood.format.batch_builder import (
     BATCH_BYTES_TARGET,
     BatchStyle,
     ProducerStamp,
@@ -16,10 +15,11 @@ from varve.format.batch_builder import (
     build_batches,
     seal,
 )
-from varve.format.batch_header import CRC_START, decode_batch_header
-from varve.format.compression import Codec
-from varve.format.record import Record
-from varve.quantities import INT32_MAX, ProducerId, TimestampMs
+from cordwood.format.batch_header import CRC_START, decode_batch_header
+from cordwood.format.compression import Codec
+from cordwood.format.record import Record
+from cordwood.quantities import INT32_MAX, ProducerId, TimestampMs
+from fakes.client_batches import NOW, client_batch, raw_batch, raw_record
 
 NOW_MS = TimestampMs(NOW)
 STYLE = BatchStyle(bytes_max=1 << 20)

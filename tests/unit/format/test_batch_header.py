@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from varve.errors import FormatError, TruncatedInputError, UnsupportedFormatError
-from varve.format.batch_header import (
+from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
+from cordwood.format.batch_header import (
     CONTROL,
     DELETE_HORIZON,
     HEADER_SIZE,
@@ -18,7 +18,7 @@ from varve.format.batch_header import (
     pack_batch_header_into,
     stamp,
 )
-from varve.quantities import (
+from cordwood.quantities import (
     INT32_MAX,
     INT64_MAX,
     NO_SEQUENCE,

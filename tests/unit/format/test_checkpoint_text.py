@@ -1,7 +1,7 @@
 import pytest
 
-from varve.errors import FormatError, UnsupportedFormatError
-from varve.format.checkpoint_text import (
+from cordwood.errors import FormatError, UnsupportedFormatError
+from cordwood.format.checkpoint_text import (
     EpochEntry,
     decode_text,
     parse_epoch_checkpoint,
@@ -9,7 +9,7 @@ from varve.format.checkpoint_text import (
     render_epoch_checkpoint,
     render_offset_checkpoint,
 )
-from varve.quantities import INT64_MAX, LeaderEpoch, Offset
+from cordwood.quantities import INT64_MAX, LeaderEpoch, Offset
 
 
 def epoch_entry(epoch: int, start_offset: int) -> EpochEntry:

@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from varve.errors import RecordTooLargeError
-from varve.format import column_kernels, kernels
-from varve.format.batch import BatchDecoder
-from varve.format.batch_builder import BatchStyle, build_batch
-from varve.format.column_batches import ChosenPlaces, ColumnBatches, RecordColumns
-from varve.format.compression import Codec
-from varve.format.record import Record
-from varve.quantities import MIB, TimestampMs
+from cordwood.errors import RecordTooLargeError
+from cordwood.format import column_kernels, kernels
+from cordwood.format.batch import BatchDecoder
+from cordwood.format.batch_builder import BatchStyle, build_batch
+from cordwood.format.column_batches import ChosenPlaces, ColumnBatches, RecordColumns
+from cordwood.format.compression import Codec
+from cordwood.format.record import Record
+from cordwood.quantities import MIB, TimestampMs
 
 NOW = TimestampMs(1_700_000_000_000)
 STYLE = BatchStyle(bytes_max=MIB)
@@ -214,7 +214,7 @@ def test_a_record_larger_than_a_usual_batch_is_one_by_itself() -> None:
 def test_many_places_do_not_hold_more_memory_than_they_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("varve.format.column_batches._WAITING_BYTES_MAX", 100_000)
+    monkeypatch.setattr("cordwood.format.column_batches._WAITING_BYTES_MAX", 100_000)
     written: list[int] = []
     batches = ColumnBatches(lambda place, _data: written.append(place))
     rows = [{"value": b"v"} for _ in range(50)]

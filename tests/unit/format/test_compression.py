@@ -11,14 +11,14 @@ import lz4.frame
 import pytest
 import zstandard
 
-from varve.errors import (
+from cordwood.errors import (
     ConfigError,
     FormatError,
     LimitExceededError,
     TruncatedInputError,
     UnsupportedFormatError,
 )
-from varve.format.compression import Codec, compress, decompress
+from cordwood.format.compression import Codec, compress, decompress
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # theirs, about how they load their own resources

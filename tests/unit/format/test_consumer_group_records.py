@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varve.errors import FormatError, UnsupportedFormatError
-from varve.format.consumer_group_records import (
+from cordwood.errors import FormatError, UnsupportedFormatError
+from cordwood.format.consumer_group_records import (
     ConsumerGroupKey,
     ConsumerGroupRecordType,
     CurrentValue,

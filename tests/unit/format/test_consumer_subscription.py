@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varve.format.consumer_subscription import subscribed_topics
+from cordwood.format.consumer_subscription import subscribed_topics
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])

@@ -1,7 +1,7 @@
 import pytest
 
-from varve.errors import FormatError, TruncatedInputError, UnsupportedFormatError
-from varve.format.control_record import (
+from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
+from cordwood.format.control_record import (
     ControlKey,
     ControlType,
     EndTransactionMarker,

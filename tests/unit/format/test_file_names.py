@@ -1,7 +1,7 @@
 import pytest
 
-from varve.errors import FormatError, InvalidTopicNameError
-from varve.format.file_names import (
+from cordwood.errors import FormatError, InvalidTopicNameError
+from cordwood.format.file_names import (
     CLEANED,
     DELETED,
     INTERNAL_TOPICS,
@@ -19,7 +19,7 @@ from varve.format.file_names import (
     segment_file_name,
     topic_names_collide,
 )
-from varve.quantities import INT32_MAX, INT64_MAX, Offset
+from cordwood.quantities import INT32_MAX, INT64_MAX, Offset
 
 UNIQUE = "0123456789abcdef0123456789abcdef"
 

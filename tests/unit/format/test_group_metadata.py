@@ -5,14 +5,14 @@ The examples were put together field by field from Kafka's published message sch
 
 import pytest
 
-from varve.errors import FormatError, TruncatedInputError, UnsupportedFormatError
-from varve.format.group_metadata import (
+from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
+from cordwood.format.group_metadata import (
     GroupMetadata,
     MemberMetadata,
     decode_group_metadata,
     encode_group_metadata,
 )
-from varve.quantities import NO_TIMESTAMP, TimestampMs
+from cordwood.quantities import NO_TIMESTAMP, TimestampMs
 
 MEMBER = MemberMetadata(
     member_id="m-1",

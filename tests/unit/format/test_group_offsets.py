@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from varve.errors import (
+from cordwood.errors import (
     FormatError,
     LimitExceededError,
     TruncatedInputError,
     UnsupportedFormatError,
 )
-from varve.format.group_offsets import (
+from cordwood.format.group_offsets import (
     GroupMetadataKey,
     OffsetKey,
     OffsetValue,
@@ -28,7 +28,7 @@ from varve.format.group_offsets import (
     group_partition,
     java_string_hash,
 )
-from varve.quantities import LeaderEpoch, Offset, TimestampMs
+from cordwood.quantities import LeaderEpoch, Offset, TimestampMs
 
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 COMMITTED = TimestampMs(1_760_000_000_000)

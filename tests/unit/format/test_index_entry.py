@@ -1,7 +1,7 @@
 import pytest
 
-from varve.errors import FormatError, TruncatedInputError, UnsupportedFormatError
-from varve.format.index_entry import (
+from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
+from cordwood.format.index_entry import (
     AbortedTransaction,
     OffsetEntry,
     TimeEntry,
@@ -12,7 +12,7 @@ from varve.format.index_entry import (
     encode_offset_entry,
     encode_time_entry,
 )
-from varve.quantities import (
+from cordwood.quantities import (
     INT32_MAX,
     INT64_MAX,
     FilePosition,

@@ -5,11 +5,11 @@ from array import array
 import crc32c
 import pytest
 
+from cordwood.format import kernel_tables as tables
+from cordwood.format import kernels
+from cordwood.format.record import Record
+from cordwood.quantities import INT64_MAX
 from fakes.client_batches import client_batch, raw_batch, raw_record
-from varve.format import kernel_tables as tables
-from varve.format import kernels
-from varve.format.record import Record
-from varve.quantities import INT64_MAX
 
 
 def words(count: int) -> "array[int]":

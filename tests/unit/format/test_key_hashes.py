@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varve.format import key_hashes
-from varve.format.batch import BatchDecoder
-from varve.format.batch_builder import BatchStyle, build_batch
-from varve.format.compression import Codec
-from varve.format.record import Record
-from varve.quantities import TimestampMs
+from cordwood.format import key_hashes
+from cordwood.format.batch import BatchDecoder
+from cordwood.format.batch_builder import BatchStyle, build_batch
+from cordwood.format.compression import Codec
+from cordwood.format.record import Record
+from cordwood.quantities import TimestampMs
 
 MASK = (1 << 64) - 1
 HASHES = st.integers(0, MASK)

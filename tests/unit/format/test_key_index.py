@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varve.errors import ChecksumMismatchError, FormatError, TruncatedInputError
-from varve.format.key_hashes import key_hash
-from varve.format.key_index import (
+from cordwood.errors import ChecksumMismatchError, FormatError, TruncatedInputError
+from cordwood.format.key_hashes import key_hash
+from cordwood.format.key_index import (
     ENTRIES_PER_PAGE,
     HEADER_SIZE,
     PAGE_SIZE,

@@ -2,8 +2,8 @@ from uuid import UUID
 
 import pytest
 
-from varve.errors import FormatError, UnsupportedFormatError
-from varve.format.meta_properties import (
+from cordwood.errors import FormatError, UnsupportedFormatError
+from cordwood.format.meta_properties import (
     MetaProperties,
     parse_clean_shutdown,
     parse_meta_properties,
@@ -12,7 +12,7 @@ from varve.format.meta_properties import (
     render_meta_properties,
     render_properties,
 )
-from varve.quantities import TimestampMs
+from cordwood.quantities import TimestampMs
 
 DIRECTORY_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 WRITTEN = TimestampMs(1_763_237_700_000)

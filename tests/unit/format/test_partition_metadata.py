@@ -2,8 +2,8 @@ from uuid import UUID
 
 import pytest
 
-from varve.errors import FormatError, UnsupportedFormatError
-from varve.format.partition_metadata import (
+from cordwood.errors import FormatError, UnsupportedFormatError
+from cordwood.format.partition_metadata import (
     METADATA_TOPIC_ID,
     ZERO_TOPIC_ID,
     decode_topic_id,

@@ -3,18 +3,18 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from varve.errors import (
+from cordwood.errors import (
     ChecksumMismatchError,
     FormatError,
     TruncatedInputError,
     UnsupportedFormatError,
 )
-from varve.format.producer_snapshot import (
+from cordwood.format.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,
 )
-from varve.quantities import NO_OFFSET, Offset, ProducerId, TimestampMs
+from cordwood.quantities import NO_OFFSET, Offset, ProducerId, TimestampMs
 
 ENTRY = ProducerSnapshotEntry(
     producer_id=ProducerId(1),

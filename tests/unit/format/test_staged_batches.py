@@ -6,15 +6,15 @@ from random import Random
 
 import pytest
 
-from fakes.client_batches import client_batch
-from varve.errors import FormatError
-from varve.format.staged_batches import (
+from cordwood.errors import FormatError
+from cordwood.format.staged_batches import (
     END_SIZE,
     MAGIC,
     StagedIndex,
     decode_end,
     decode_index,
 )
+from fakes.client_batches import client_batch
 
 
 def staged(*places: tuple[str, int]) -> bytes:

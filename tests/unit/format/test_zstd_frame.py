@@ -1,8 +1,8 @@
 import pytest
 import zstandard
 
-from varve.errors import FormatError, TruncatedInputError
-from varve.format.zstd_frame import ZstdFrame, walk_zstd_frame
+from cordwood.errors import FormatError, TruncatedInputError
+from cordwood.format.zstd_frame import ZstdFrame, walk_zstd_frame
 
 CONTENT = bytes(range(256)) * 2000
 KIB = 1024

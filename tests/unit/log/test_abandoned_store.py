@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import varve
-from varve.errors import LogClosedError
+import cordwood
+from cordwood.errors import LogClosedError
 
 
 def test_what_was_appended_is_there_after_recovery(tmp_path: Path) -> None:
-    store = varve.open(tmp_path, config={"durability": "os"})
+    store = cordwood.open(tmp_path, config={"durability": "os"})
     topic = store.create_topic("orders", partitions=2)
     for number in range(10):
         topic.append(b"%d" % number, partition=number % 2)
@@ -18,21 +18,21 @@ def test_what_was_appended_is_there_after_recovery(tmp_path: Path) -> None:
     store.abandon()
 
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
-    with varve.open(tmp_path) as again:
+    with cordwood.open(tmp_path) as again:
         assert [status.was_clean for status in again.directory_status()] == [False]
         assert [log.end_offset for log in again.topic("orders").partitions] == [5, 5]
 
 
 def test_the_directory_is_free_for_another_writer_at_once(tmp_path: Path) -> None:
-    first = varve.open(tmp_path)
+    first = cordwood.open(tmp_path)
     first.abandon()
 
-    with varve.open(tmp_path) as second:
+    with cordwood.open(tmp_path) as second:
         second.create_topic("orders").append(b"x")
 
 
 def test_an_abandoned_store_can_be_abandoned_and_closed_again(tmp_path: Path) -> None:
-    store = varve.open(tmp_path)
+    store = cordwood.open(tmp_path)
     store.create_topic("orders").append(b"x")
     store.abandon()
 
@@ -43,7 +43,7 @@ def test_an_abandoned_store_can_be_abandoned_and_closed_again(tmp_path: Path) ->
 
 
 def test_its_logs_take_nothing_more(tmp_path: Path) -> None:
-    store = varve.open(tmp_path)
+    store = cordwood.open(tmp_path)
     topic = store.create_topic("orders")
     store.abandon()
 
@@ -55,19 +55,19 @@ def test_its_logs_take_nothing_more(tmp_path: Path) -> None:
 
 def test_none_of_its_threads_are_left(tmp_path: Path) -> None:
     before = set(threading.enumerate())
-    store = varve.open(tmp_path)
+    store = cordwood.open(tmp_path)
     store.create_topic("orders").append(b"x")
 
     store.abandon()
 
-    left = [t.name for t in set(threading.enumerate()) - before if t.name.startswith("varve")]
+    left = [t.name for t in set(threading.enumerate()) - before if t.name.startswith("cordwood")]
     assert left == []
 
 
 def test_a_directory_that_was_closed_in_order_is_clean(tmp_path: Path) -> None:
-    varve.open(tmp_path).close()
+    cordwood.open(tmp_path).close()
 
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         status = store.directory_status()
 
     assert [(s.was_clean, s.error, s.is_short_of_room) for s in status] == [(True, None, False)]

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fakes.client_batches import NOW, client_batch, marker_batch, raw_batch, raw_record, sealed
-from varve.errors import (
+from cordwood.errors import (
     ChecksumMismatchError,
     FormatError,
     InvalidRecordError,
@@ -13,12 +12,13 @@ from varve.errors import (
     RecordTooLargeError,
     TruncatedInputError,
 )
-from varve.format.batch import decode_batch
-from varve.format.batch_header import decode_batch_header
-from varve.format.compression import Codec, compress
-from varve.log.append_checks import CheckedBatch, check_produced_batch, check_timestamp
-from varve.log.topic_config import TopicConfig
-from varve.quantities import INT64_MAX, TimestampMs
+from cordwood.format.batch import decode_batch
+from cordwood.format.batch_header import decode_batch_header
+from cordwood.format.compression import Codec, compress
+from cordwood.log.append_checks import CheckedBatch, check_produced_batch, check_timestamp
+from cordwood.log.topic_config import TopicConfig
+from cordwood.quantities import INT64_MAX, TimestampMs
+from fakes.client_batches import NOW, client_batch, marker_batch, raw_batch, raw_record, sealed
 
 NOW_MS = TimestampMs(NOW)
 CONFIG = TopicConfig()

@@ -4,17 +4,17 @@ import errno
 
 import pytest
 
+from cordwood.errors import LogFailedError, LogHeldError, OutOfOrderSequenceError
+from cordwood.format.compression import Codec
+from cordwood.log.append_checks import BatchGate, check_produced_batch
+from cordwood.log.batch_group import BatchGroup
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.topic_config import TopicConfig
+from cordwood.quantities import Offset, TimestampMs
 from fakes.client_batches import NOW, client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import IdleFlusher, new_log
-from varve.errors import LogFailedError, LogHeldError, OutOfOrderSequenceError
-from varve.format.compression import Codec
-from varve.log.append_checks import BatchGate, check_produced_batch
-from varve.log.batch_group import BatchGroup
-from varve.log.partition_log import PartitionLog
-from varve.log.topic_config import TopicConfig
-from varve.quantities import Offset, TimestampMs
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.errors import ConfigError, LogClosedError
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store
+from cordwood.log.work_progress import WorkDone, WorkProgress
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC, log_of, new_log, open_store
-from varve.errors import ConfigError, LogClosedError
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store
-from varve.log.work_progress import WorkDone, WorkProgress
 
 COPY = "/copy"
 
@@ -244,7 +244,7 @@ def test_a_copy_of_a_copy_is_a_copy(fs: SimulatedFileSystem) -> None:
 
 def test_appends_rolls_and_deletions_go_on_meanwhile(tmp_path: Path) -> None:
     stop = threading.Event()
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         config = {"durability": "os", "internal.segment.bytes": 2000, "retention.segments": 5}
         topic = store.create_topic("t", config=config)
 
@@ -264,7 +264,7 @@ def test_appends_rolls_and_deletions_go_on_meanwhile(tmp_path: Path) -> None:
 
     ends = []
     for number in range(10):
-        with varve.open(tmp_path / f"copy{number}") as copy:
+        with cordwood.open(tmp_path / f"copy{number}") as copy:
             assert copy.damages() == []
             log = copy.topic("t").partition(0)
             offsets = [record.offset for record in log.read()]
@@ -274,7 +274,7 @@ def test_appends_rolls_and_deletions_go_on_meanwhile(tmp_path: Path) -> None:
 
 
 def test_sealed_segments_are_shared_on_a_real_file_system(tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         topic = store.create_topic("t")
         topic.append(b"v")
         topic.partition(0).roll()

@@ -8,20 +8,20 @@ from unittest import mock
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.format.batch_header import HEADER_SIZE
+from cordwood.log.append_checks import BatchGate
+from cordwood.log.batch_boundary import boundary_at
+from cordwood.log.batch_group import BatchGroup
+from cordwood.log.partition_log import PartitionLog
+from cordwood.quantities import FilePosition, Offset, TimestampMs
+from cordwood.storage.segment import Segment
 from fakes.client_batches import NOW, client_batch
-from varve.format.batch_header import HEADER_SIZE
-from varve.log.append_checks import BatchGate
-from varve.log.batch_boundary import boundary_at
-from varve.log.batch_group import BatchGroup
-from varve.log.partition_log import PartitionLog
-from varve.quantities import FilePosition, Offset, TimestampMs
-from varve.storage.segment import Segment
 
 CONFIG = {"durability": "os", "index.interval.bytes": "300", "retention.ms": "-1"}
 
 
-def filled(store: varve.Store, random: Random) -> PartitionLog:
+def filled(store: cordwood.Store, random: Random) -> PartitionLog:
     """Batches of 1 to 9 records, some compressed, of very different sizes, in a few segments."""
     codec = random.choice(["uncompressed", "gzip", "producer"])
     config = {**CONFIG, "compression.type": codec, "internal.segment.bytes": "6000"}
@@ -47,7 +47,7 @@ def true_boundaries(segment: Segment) -> dict[int, int]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_boundary_is_that_of_the_batch_that_begins_there(tmp_path: Path, seed: int) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = filled(store, Random(seed))
         told = 0
         for segment in log.view().segments:
@@ -63,7 +63,7 @@ def test_a_boundary_is_that_of_the_batch_that_begins_there(tmp_path: Path, seed:
 
 
 def test_what_lies_behind_the_size_is_not_looked_at(tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = filled(store, Random(7))
         segment = next(iter(log.view().segments))
         boundaries = sorted(true_boundaries(segment).items())
@@ -77,7 +77,7 @@ def test_what_lies_behind_the_size_is_not_looked_at(tmp_path: Path) -> None:
 
 def test_a_rotten_header_leads_nowhere_else(tmp_path: Path) -> None:
     random = Random(3)
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = filled(store, random)
         segment = next(iter(log.view().segments))
         truth = true_boundaries(segment)
@@ -98,7 +98,7 @@ def test_a_rotten_header_leads_nowhere_else(tmp_path: Path) -> None:
 
 
 def test_ranges_for_sendfile_are_whole_batches_up_to_the_watermark(tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = filled(store, Random(11))
         read = bytearray()
         offset = 0
@@ -138,7 +138,7 @@ def small_batches(random: Random) -> list[bytearray]:
 def test_an_index_entry_speaks_of_the_batch_it_points_at(tmp_path: Path, interval: int) -> None:
     """Also where batches that came together share one; or nobody could begin to read there."""
     random = Random(interval)
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         config = {"durability": "os", "index.interval.bytes": str(interval)}
         log = store.create_topic("t", config=config).partition(0)
         assert isinstance(log, PartitionLog)
@@ -157,7 +157,7 @@ def test_an_index_entry_speaks_of_the_batch_it_points_at(tmp_path: Path, interva
 
 def test_a_reader_at_the_end_of_the_log_reads_no_more_than_what_is_new(tmp_path: Path) -> None:
     random = Random(5)
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = store.create_topic("t", config={"durability": "os"}).partition(0)
         assert isinstance(log, PartitionLog)
         for _ in range(50):
@@ -180,7 +180,7 @@ def test_a_reader_at_the_end_of_the_log_reads_no_more_than_what_is_new(tmp_path:
 
 
 def test_places_where_readers_left_off_are_forgotten_when_the_log_is_cut(tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = store.create_topic("t", config={"durability": "os"}).partition(0)
         assert isinstance(log, PartitionLog)
         for number in range(30):

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-import varve
-from fakes.manual_clock import ManualClock
-from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import DATA, open_store
-from varve.errors import (
+import cordwood
+from cordwood.errors import (
     ChangeRefusedError,
     ChangeTimeoutError,
     DirectoryLockedError,
     StorageError,
 )
-from varve.library import request_change
-from varve.log.change_inbox import LEFTOVER_MS, Beat, ChangeInbox, new_request_id
-from varve.log.change_request import ChangeRequester
-from varve.log.store_change import ChangeAnswer, CommitGroup
-from varve.log.work_progress import WorkDone
+from cordwood.library import request_change
+from cordwood.log.change_inbox import LEFTOVER_MS, Beat, ChangeInbox, new_request_id
+from cordwood.log.change_request import ChangeRequester
+from cordwood.log.store_change import ChangeAnswer, CommitGroup
+from cordwood.log.work_progress import WorkDone
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import DATA, open_store
 
 COMMIT = CommitGroup(group="billing", offsets={("orders", 0): (7, "")})
 
@@ -209,7 +209,7 @@ def test_a_requester_that_is_interrupted_takes_its_request_back(waiting: Waiting
 
 
 def test_the_housekeeping_of_an_owner_in_this_process_answers(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         store.create_topic("orders")
 
         answer = request_change(tmp_path, COMMIT)
@@ -219,7 +219,7 @@ def test_the_housekeeping_of_an_owner_in_this_process_answers(tmp_path: Path) ->
 
 
 def test_many_may_ask_at_the_same_time(tmp_path: Path) -> None:
-    varve.open(tmp_path).close()
+    cordwood.open(tmp_path).close()
     answers: list[str] = []
 
     def ask(number: int) -> None:
@@ -233,7 +233,7 @@ def test_many_may_ask_at_the_same_time(tmp_path: Path) -> None:
         thread.join(60)
 
     assert answers == ["done"] * 6
-    with varve.open(tmp_path, read_only=True) as store:
+    with cordwood.open(tmp_path, read_only=True) as store:
         assert len(store.groups()) == 6
 
 
@@ -245,9 +245,9 @@ def test_where_there_is_no_store_none_is_made(tmp_path: Path) -> None:
 
 
 def test_the_store_can_be_opened_again_at_once(tmp_path: Path) -> None:
-    varve.open(tmp_path).close()
+    cordwood.open(tmp_path).close()
 
     request_change(tmp_path, COMMIT)
 
-    with varve.open(tmp_path), pytest.raises(DirectoryLockedError):
-        varve.open(tmp_path)
+    with cordwood.open(tmp_path), pytest.raises(DirectoryLockedError):
+        cordwood.open(tmp_path)

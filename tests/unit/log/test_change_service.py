@@ -7,20 +7,16 @@ from typing import Any
 
 import pytest
 
-from fakes.client_batches import client_batch
-from fakes.manual_clock import ManualClock
-from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import DATA, log_of, open_store
-from varve.log.change_inbox import (
+from cordwood.log.change_inbox import (
     LEFTOVER_MS,
     ChangeInbox,
     inbox_directory,
     new_request_id,
     staging_directory,
 )
-from varve.log.publication import PublicationId
-from varve.log.store import Store
-from varve.log.store_change import (
+from cordwood.log.publication import PublicationId
+from cordwood.log.store import Store
+from cordwood.log.store_change import (
     ChangeAnswer,
     ChangeRequest,
     CommitGroup,
@@ -29,8 +25,12 @@ from varve.log.store_change import (
     StoreChange,
     render_request,
 )
-from varve.quantities import TimestampMs
-from varve.storage.staged_file import StagedFileWriter
+from cordwood.quantities import TimestampMs
+from cordwood.storage.staged_file import StagedFileWriter
+from fakes.client_batches import client_batch
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import DATA, log_of, open_store
 
 HOUR_MS = 3_600_000
 

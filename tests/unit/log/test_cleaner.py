@@ -7,16 +7,16 @@ import threading
 
 import pytest
 
+from cordwood.errors import ConfigError
+from cordwood.log.cleaner import Cleaner, CleanerConfig, Throttle
+from cordwood.log.compaction_run import CompactionOutcome, CompactionStoppedError
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store
+from cordwood.quantities import TimestampMs
 from fakes.client_batches import NOW
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import log_of, open_store
-from varve.errors import ConfigError
-from varve.log.cleaner import Cleaner, CleanerConfig, Throttle
-from varve.log.compaction_run import CompactionOutcome, CompactionStoppedError
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store
-from varve.quantities import TimestampMs
 
 CONFIG: dict[str, object] = {"cleanup.policy": "compact", "file.delete.delay.ms": 0}
 

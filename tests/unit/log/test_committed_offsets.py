@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from cordwood.errors import ConfigError, InvalidRecordError
+from cordwood.format.group_offsets import OffsetKey, decode_group_key, group_partition
+from cordwood.log.committed_offsets import CommittedOffset, offset_record
+from cordwood.log.store import Store
+from cordwood.quantities import LeaderEpoch, Offset, TimestampMs
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import log_of, open_store
-from varve.errors import ConfigError, InvalidRecordError
-from varve.format.group_offsets import OffsetKey, decode_group_key, group_partition
-from varve.log.committed_offsets import CommittedOffset, offset_record
-from varve.log.store import Store
-from varve.quantities import LeaderEpoch, Offset, TimestampMs
 
 ORDERS = ("orders", 0)
 OTHER = ("orders", 1)

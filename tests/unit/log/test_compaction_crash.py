@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
+from cordwood.errors import LogFailedError
+from cordwood.log.compaction_run import CompactionOutcome
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store
 from fakes.client_batches import client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC, log_of, new_log, open_store
-from varve.errors import LogFailedError
-from varve.log.compaction_run import CompactionOutcome
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store
 
 CONFIG: dict[str, object] = {
     "cleanup.policy": "compact",

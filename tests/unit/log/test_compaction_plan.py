@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from varve.log.compaction_plan import (
+from cordwood.log.compaction_plan import (
     CompactionReason,
     LogSummary,
     SegmentSummary,
@@ -14,8 +14,8 @@ from varve.log.compaction_plan import (
     group_segments,
     plan_compaction,
 )
-from varve.log.topic_config import TopicConfig
-from varve.quantities import INT32_MAX, Offset, TimestampMs
+from cordwood.log.topic_config import TopicConfig
+from cordwood.quantities import INT32_MAX, Offset, TimestampMs
 
 NOW = TimestampMs(1_700_000_000_000)
 COMPACT = TopicConfig.parse({"cleanup.policy": "compact"})

@@ -6,25 +6,25 @@ from collections.abc import Callable
 
 import pytest
 
+from cordwood.format.batch import BatchDecoder, BatchInfo
+from cordwood.format.batch_header import DELETE_HORIZON, decode_batch_header
+from cordwood.format.compression import Codec
+from cordwood.format.file_names import CLEANER
+from cordwood.format.record import Record
+from cordwood.log.cleaner import Cleaner, CleanerConfig
+from cordwood.log.compaction_run import CompactionOutcome, CompactionResult, CompactionRun
+from cordwood.log.compaction_walk import RunSettings
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.producer_state import MarkerFacts
+from cordwood.log.read_only_store import ReadOnlyStore
+from cordwood.log.store import Store
+from cordwood.log.topic_config import TopicConfig
+from cordwood.quantities import MIB, Offset, ProducerId, TimestampMs
+from cordwood.storage.checkpoint_file import read_offset_checkpoint
 from fakes.client_batches import NOW, client_batch, marker_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, TOPIC, log_of, new_log, open_store
-from varve.format.batch import BatchDecoder, BatchInfo
-from varve.format.batch_header import DELETE_HORIZON, decode_batch_header
-from varve.format.compression import Codec
-from varve.format.file_names import CLEANER
-from varve.format.record import Record
-from varve.log.cleaner import Cleaner, CleanerConfig
-from varve.log.compaction_run import CompactionOutcome, CompactionResult, CompactionRun
-from varve.log.compaction_walk import RunSettings
-from varve.log.partition_log import PartitionLog
-from varve.log.producer_state import MarkerFacts
-from varve.log.read_only_store import ReadOnlyStore
-from varve.log.store import Store
-from varve.log.topic_config import TopicConfig
-from varve.quantities import MIB, Offset, ProducerId, TimestampMs
-from varve.storage.checkpoint_file import read_offset_checkpoint
 
 DAY_MS = 24 * 60 * 60 * 1000
 COMPACT: dict[str, object] = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from varve.errors import ConfigError
-from varve.log.config_key import ConfigKey, ConfigKind, ConfigValue
-from varve.quantities import MIB
+from cordwood.errors import ConfigError
+from cordwood.log.config_key import ConfigKey, ConfigKind, ConfigValue
+from cordwood.quantities import MIB
 
 
 def key(kind: ConfigKind, *, default: str = "1", none_text: str | None = None) -> ConfigKey:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from varve.log.duration_histogram import STEPS_S, DurationHistogram, SharedHistogram
+from cordwood.log.duration_histogram import STEPS_S, DurationHistogram, SharedHistogram
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ import threading
 
 import pytest
 
+from cordwood.errors import DiskFullError, LogClosedError
+from cordwood.log.housekeeping import Housekeeping
+from cordwood.log.store import Store, StoreSetup
+from cordwood.log.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks
+from cordwood.storage.flusher import InlineFlusher
+from cordwood.storage.high_watermark_file import HighWatermarkFile
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, TOPIC, log_of, new_log, open_store
-from varve.errors import DiskFullError, LogClosedError
-from varve.log.housekeeping import Housekeeping
-from varve.log.store import Store, StoreSetup
-from varve.log.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks
-from varve.storage.flusher import InlineFlusher
-from varve.storage.high_watermark_file import HighWatermarkFile
 
 HOUR_MS = 3_600_000
 TEN_YEARS_MS = 3652 * 24 * HOUR_MS

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.errors import ConfigError
+from cordwood.log.log_reader import LogReader
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.producer_state import MarkerFacts
+from cordwood.quantities import Offset, ProducerId, TimestampMs
 from fakes.client_batches import NOW, client_batch, marker_batch
-from varve.errors import ConfigError
-from varve.log.log_reader import LogReader
-from varve.log.partition_log import PartitionLog
-from varve.log.producer_state import MarkerFacts
-from varve.quantities import Offset, ProducerId, TimestampMs
 
 # The batches bear old timestamps; what survives a power cut is not the question here.
 KEPT = {"retention.ms": "-1", "durability": "os"}
@@ -102,11 +102,11 @@ def test_committed_records_are_those_of_committed_transactions(
 ) -> None:
     random = Random(seed)
     config = {**KEPT, "internal.segment.bytes": segment_bytes}
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = store.create_topic("t", config=config).partition(0)
         assert isinstance(log, PartitionLog)
         writer = Writer(log)
-        with varve.open(tmp_path / "data", read_only=True) as other:
+        with cordwood.open(tmp_path / "data", read_only=True) as other:
             beside = other.topic("t").partition(0)
             for _ in range(8):
                 for _ in range(random.randrange(1, 15)):
@@ -117,16 +117,16 @@ def test_committed_records_are_those_of_committed_transactions(
         expected = writer.committed()
         assert scanned(log, 1) == scanned(log, 3) == expected
 
-    with varve.open(tmp_path / "data", read_only=True) as alone:
+    with cordwood.open(tmp_path / "data", read_only=True) as alone:
         closed = alone.topic("t").partition(0)
         assert seen(closed) == scanned(closed, 2) == expected
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         assert seen(store.topic("t").partition(0)) == expected
 
 
 def test_every_start_and_stop_gives_a_part_of_the_same(tmp_path: Path) -> None:
     random = Random(99)
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         config = {**KEPT, "internal.segment.bytes": "700"}
         log = store.create_topic("t", config=config).partition(0)
         assert isinstance(log, PartitionLog)
@@ -142,7 +142,7 @@ def test_every_start_and_stop_gives_a_part_of_the_same(tmp_path: Path) -> None:
 
 
 def test_following_waits_for_the_decision_and_skips_what_was_aborted(tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = store.create_topic("t", config=KEPT).partition(0)
         assert isinstance(log, PartitionLog)
         writer = Writer(log)
@@ -158,7 +158,7 @@ def test_following_waits_for_the_decision_and_skips_what_was_aborted(tmp_path: P
 
 
 def test_a_reader_that_asks_for_nothing_special_sees_everything(tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = store.create_topic("t", config=KEPT).partition(0)
         assert isinstance(log, PartitionLog)
         writer = Writer(log)
@@ -172,7 +172,7 @@ def test_a_reader_that_asks_for_nothing_special_sees_everything(tmp_path: Path) 
 
 @pytest.mark.parametrize("method", ["read", "scan", "follow"])
 def test_an_unknown_level_is_refused_at_once(tmp_path: Path, method: str) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         log = store.create_topic("t").partition(0)
 
         with pytest.raises(ConfigError, match="read_committed"):

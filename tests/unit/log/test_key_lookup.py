@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import varve
+import cordwood
+from cordwood.errors import LogClosedError
+from cordwood.log.partition_log import PartitionLog
+from cordwood.storage.files import read_whole, write_all
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC, log_of, new_log, open_store
-from varve.errors import LogClosedError
-from varve.log.partition_log import PartitionLog
-from varve.storage.files import read_whole, write_all
 
 DIRECTORY = "/data/events-0"
 
@@ -197,7 +197,7 @@ def test_a_power_cut_may_spoil_an_index_and_nothing_else(fs: SimulatedFileSystem
 
 
 def test_another_process_uses_the_indexes(tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         topic = store.create_topic("t", config={"key.index": True})
         for number in range(5):
             topic.append(b"%d" % number, key=b"own %d" % number)
@@ -205,7 +205,7 @@ def test_another_process_uses_the_indexes(tmp_path: Path) -> None:
             topic.partition(0).roll()
         store.maintain()
         assert len(list((tmp_path / "data" / "t-0").glob("*.keyindex"))) == 5
-        with varve.open(tmp_path / "data", read_only=True) as reading:
+        with cordwood.open(tmp_path / "data", read_only=True) as reading:
             log = reading.topic("t").partition(0)
 
             assert [record.value for record in log.history(b"common")] == [

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.format import kernel_tables as tables
+from cordwood.format import kernels
+from cordwood.format.batch import BatchDecoder, RecordRun
+from cordwood.log import key_map as installed
 from fakes.client_batches import client_batch
-from varve.format import kernel_tables as tables
-from varve.format import kernels
-from varve.format.batch import BatchDecoder, RecordRun
-from varve.log import key_map as installed
 
-SOURCE = Path(__file__).parents[3] / "src" / "varve" / "log" / "key_map.py"
+SOURCE = Path(__file__).parents[3] / "src" / "cordwood" / "log" / "key_map.py"
 SECRET = bytes(range(16))
 
 

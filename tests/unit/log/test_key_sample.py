@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from varve.log.key_sample import KeySample
+from cordwood.log.key_sample import KeySample
 
 
 def add(

@@ -1,9 +1,9 @@
 import pytest
 
-from varve.format.checkpoint_text import EpochEntry
-from varve.log.known_start import known_start
-from varve.log.leader_epochs import LeaderEpochs
-from varve.quantities import LeaderEpoch, Offset
+from cordwood.format.checkpoint_text import EpochEntry
+from cordwood.log.known_start import known_start
+from cordwood.log.leader_epochs import LeaderEpochs
+from cordwood.quantities import LeaderEpoch, Offset
 
 
 def start_by(

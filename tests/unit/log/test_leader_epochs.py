@@ -2,9 +2,9 @@
 
 import pytest
 
-from varve.format.checkpoint_text import EpochEntry
-from varve.log.leader_epochs import UNKNOWN_EPOCH_END, EpochEnd, LeaderEpochs
-from varve.quantities import LeaderEpoch, Offset
+from cordwood.format.checkpoint_text import EpochEntry
+from cordwood.log.leader_epochs import UNKNOWN_EPOCH_END, EpochEnd, LeaderEpochs
+from cordwood.quantities import LeaderEpoch, Offset
 
 LOG_END = Offset(100)
 

@@ -4,16 +4,16 @@ import errno
 
 import pytest
 
+from cordwood.errors import DirectoryLockedError
+from cordwood.log.log_directory import LogDirectory, read_checkpoints
+from cordwood.quantities import Offset
+from cordwood.storage.checkpoint_file import read_offset_checkpoint
+from cordwood.storage.files import read_whole, replace_file
+from cordwood.storage.flusher import InlineFlusher
 from fakes.client_batches import NOW
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import log_of, open_store
-from varve.errors import DirectoryLockedError
-from varve.log.log_directory import LogDirectory, read_checkpoints
-from varve.quantities import Offset
-from varve.storage.checkpoint_file import read_offset_checkpoint
-from varve.storage.files import read_whole, replace_file
-from varve.storage.flusher import InlineFlusher
 
 PATH = "/data"
 

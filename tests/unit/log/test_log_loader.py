@@ -4,16 +4,16 @@ import random
 
 import pytest
 
+from cordwood.errors import CorruptSegmentError
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.producer_state import MarkerFacts
+from cordwood.log.store import Store
+from cordwood.quantities import Offset, ProducerId, TimestampMs
+from cordwood.storage.files import read_whole, write_all
 from fakes.client_batches import NOW, client_batch, marker_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import log_of, new_log, open_store
-from varve.errors import CorruptSegmentError
-from varve.log.partition_log import PartitionLog
-from varve.log.producer_state import MarkerFacts
-from varve.log.store import Store
-from varve.quantities import Offset, ProducerId, TimestampMs
-from varve.storage.files import read_whole, write_all
 
 DIRECTORY = "/data/events-0"
 SIZE = len(client_batch(b"v00"))

@@ -6,19 +6,19 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from cordwood.errors import ConfigError, InvalidTimestampError, OffsetOutOfRangeError
+from cordwood.format.batch_header import decode_batch_header
+from cordwood.format.compression import Codec
+from cordwood.format.record import Record
+from cordwood.log.file_range import FileRange
+from cordwood.log.log_reader import EARLIEST, LATEST, MAX_TIMESTAMP
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.producer_state import MarkerFacts
+from cordwood.quantities import INT64_MAX, Offset, ProducerId, TimestampMs
 from fakes.client_batches import NOW, client_batch, marker_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import IdleFlusher, log_of, new_log, open_store
-from varve.errors import ConfigError, InvalidTimestampError, OffsetOutOfRangeError
-from varve.format.batch_header import decode_batch_header
-from varve.format.compression import Codec
-from varve.format.record import Record
-from varve.log.file_range import FileRange
-from varve.log.log_reader import EARLIEST, LATEST, MAX_TIMESTAMP
-from varve.log.partition_log import PartitionLog
-from varve.log.producer_state import MarkerFacts
-from varve.quantities import INT64_MAX, Offset, ProducerId, TimestampMs
 
 SIZE = len(client_batch(b"v00"))
 

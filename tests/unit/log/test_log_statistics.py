@@ -5,13 +5,13 @@ from pathlib import Path
 import crc32c
 import pytest
 
-import varve
-from varve.format.batch_builder import BatchStyle, build_batch
-from varve.format.record import Record
-from varve.log.key_sample import KeySample
-from varve.log.log_reader import LogReader
-from varve.log.log_statistics import LogStatistics, survey_log
-from varve.quantities import TimestampMs
+import cordwood
+from cordwood.format.batch_builder import BatchStyle, build_batch
+from cordwood.format.record import Record
+from cordwood.log.key_sample import KeySample
+from cordwood.log.log_reader import LogReader
+from cordwood.log.log_statistics import LogStatistics, survey_log
+from cordwood.quantities import TimestampMs
 
 START_MS = 1_700_000_000_000
 CONFIG = {"segment.records": 50, "durability": "os", "retention.ms": -1}
@@ -23,7 +23,7 @@ def survey(log: LogReader) -> LogStatistics:
 
 @pytest.mark.parametrize("codec", ["producer", "zstd", "gzip"])
 def test_figures_are_those_of_the_records(tmp_path: Path, codec: str) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic("t", config={**CONFIG, "compression.type": codec})
         for n in range(40):
             topic.append_many(
@@ -61,7 +61,7 @@ def test_figures_are_those_of_the_records(tmp_path: Path, codec: str) -> None:
 
 
 def test_what_lies_before_the_start_of_the_log_does_not_count(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic("t", config=CONFIG)
         topic.append_many([(b"k%d" % n, b"v") for n in range(30)])
         topic.append_many([(b"k%d" % n, b"v") for n in range(30)])
@@ -74,7 +74,7 @@ def test_what_lies_before_the_start_of_the_log_does_not_count(tmp_path: Path) ->
 
 
 def test_an_empty_log_has_no_figures(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         found = survey(store.create_topic("t").partition(0))
 
     assert found == LogStatistics()
@@ -83,7 +83,7 @@ def test_an_empty_log_has_no_figures(tmp_path: Path) -> None:
 
 def test_progress_is_told_in_bytes(tmp_path: Path) -> None:
     told: list[int] = []
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic("t", config=CONFIG)
         for n in range(200):
             topic.append(b"v%d" % n)
@@ -94,7 +94,7 @@ def test_progress_is_told_in_bytes(tmp_path: Path) -> None:
 
 
 def test_damage_is_passed_over_and_told(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic("t", config=CONFIG)
         for n in range(100):
             topic.append(b"value %d" % n, key=b"k%d" % n)
@@ -103,7 +103,7 @@ def test_damage_is_passed_over_and_told(tmp_path: Path) -> None:
     content[75] ^= 0xFF
     path.write_bytes(content)
 
-    with varve.open(tmp_path, read_only=True) as store:
+    with cordwood.open(tmp_path, read_only=True) as store:
         found = survey(store.topic("t").partition(0))
 
     assert found.records == 99
@@ -113,7 +113,7 @@ def test_damage_is_passed_over_and_told(tmp_path: Path) -> None:
 def test_a_batch_whose_records_cannot_be_read_is_told_and_others_count_once(
     tmp_path: Path,
 ) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         log = store.create_topic("t", config=CONFIG).partition(0)
         for _ in range(3):
             log.append(b"one", key=b"k")
@@ -127,7 +127,7 @@ def test_a_batch_whose_records_cannot_be_read_is_told_and_others_count_once(
     path.write_bytes(path.read_bytes() + batch)
     (path.parent / "high-watermark").unlink()
 
-    with varve.open(tmp_path, read_only=True) as store:
+    with cordwood.open(tmp_path, read_only=True) as store:
         found = survey(store.topic("t").partition(0))
 
     assert (found.records, found.batches) == (3, 4)
@@ -136,11 +136,11 @@ def test_a_batch_whose_records_cannot_be_read_is_told_and_others_count_once(
 
 
 def test_segments_that_are_taken_away_meanwhile_do_not_count(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic("t", config=CONFIG)
         for n in range(200):
             topic.append(b"v%d" % n)
-    with varve.open(tmp_path, read_only=True) as store:
+    with cordwood.open(tmp_path, read_only=True) as store:
         log = store.topic("t").partition(0)
         log.view()
         for path in (tmp_path / "t-0").glob("00000000000000000050.*"):

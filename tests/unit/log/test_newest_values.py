@@ -6,19 +6,19 @@ from dataclasses import replace
 import pytest
 from crc32c import crc32c
 
-from fakes.client_batches import NOW, client_batch, marker_batch
-from fakes.manual_clock import ManualClock
-from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import new_log
-from varve.format.batch_header import (
+from cordwood.format.batch_header import (
     HEADER_SIZE,
     decode_batch_header,
     pack_batch_header_into,
 )
-from varve.log.newest_values import newest_values
-from varve.log.partition_log import PartitionLog
-from varve.log.producer_state import MarkerFacts
-from varve.quantities import Offset, ProducerId, TimestampMs
+from cordwood.log.newest_values import newest_values
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.producer_state import MarkerFacts
+from cordwood.quantities import Offset, ProducerId, TimestampMs
+from fakes.client_batches import NOW, client_batch, marker_batch
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import new_log
 
 
 def make(**config: object) -> tuple[SimulatedFileSystem, PartitionLog]:

@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import varve
-from fakes.client_batches import NOW, client_batch, marker_batch, raw_batch, raw_record
-from fakes.manual_clock import ManualClock
-from fakes.simulated_fs import ShortWrite, SimulatedFileSystem
-from fakes.simulated_store import IdleFlusher, log_of, new_log, open_store
-from varve.errors import (
+import cordwood
+from cordwood.errors import (
     ConfigError,
     CorruptSegmentError,
     DiskFullError,
@@ -29,13 +25,17 @@ from varve.errors import (
     TransactionCoordinatorFencedError,
     UnexpectedOffsetError,
 )
-from varve.format.batch_header import decode_batch_header
-from varve.format.record import Record
-from varve.log.log_reader import LogReader
-from varve.log.partition_log import PartitionLog
-from varve.log.producer_state import MarkerFacts
-from varve.quantities import INT64_MAX, Offset, ProducerId, TimestampMs
-from varve.storage.files import read_whole
+from cordwood.format.batch_header import decode_batch_header
+from cordwood.format.record import Record
+from cordwood.log.log_reader import LogReader
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.producer_state import MarkerFacts
+from cordwood.quantities import INT64_MAX, Offset, ProducerId, TimestampMs
+from cordwood.storage.files import read_whole
+from fakes.client_batches import NOW, client_batch, marker_batch, raw_batch, raw_record
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import ShortWrite, SimulatedFileSystem
+from fakes.simulated_store import IdleFlusher, log_of, new_log, open_store
 
 DIRECTORY = "/data/events-0"
 
@@ -520,7 +520,7 @@ def test_what_cannot_be_undone_stops_the_log(fs: SimulatedFileSystem) -> None:
 
 
 def test_many_threads_share_syncs_and_every_record_is_there_once(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic("events")
         places: list[int] = []
 
@@ -1277,7 +1277,7 @@ def test_epochs_follow_a_cut_and_a_deletion(fs: SimulatedFileSystem) -> None:
 
 
 def test_following_replays_and_then_waits_until_the_log_is_closed(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         log = store.create_topic("events").partition(0)
         assert isinstance(log, PartitionLog)
         append_all(log, 3)
@@ -1302,7 +1302,7 @@ def test_following_replays_and_then_waits_until_the_log_is_closed(tmp_path: Path
 
 
 def test_following_ends_after_an_idle_time(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         log = store.create_topic("events").partition(0)
         assert isinstance(log, PartitionLog)
         append_all(log, 2)

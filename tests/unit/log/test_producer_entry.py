@@ -2,14 +2,14 @@
 
 import pytest
 
-from varve.log.producer_entry import (
+from cordwood.log.producer_entry import (
     BATCHES_REMEMBERED,
     BatchFacts,
     ProducerEntry,
     sequence_after,
     sequence_before,
 )
-from varve.quantities import INT32_MAX, Offset, ProducerId, TimestampMs
+from cordwood.quantities import INT32_MAX, Offset, ProducerId, TimestampMs
 
 PRODUCER = ProducerId(7)
 

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.client_batches import client_batch
-from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import DATA, open_store
-from varve.errors import FormatError
-from varve.log.producer_ids import (
+from cordwood.errors import FormatError
+from cordwood.log.producer_ids import (
     PRODUCER_IDS_FILE,
     ProducerIds,
     parse_producer_ids,
     render_producer_ids,
 )
-from varve.storage.files import read_whole
+from cordwood.storage.files import read_whole
+from fakes.client_batches import client_batch
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import DATA, open_store
 
 PATH = f"{DATA}/{PRODUCER_IDS_FILE}"
 

@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from varve.errors import (
+from cordwood.errors import (
     InvalidProducerEpochError,
     InvalidTransactionStateError,
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from varve.format.producer_snapshot import (
+from cordwood.format.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,
 )
-from varve.log.producer_entry import sequence_after, sequence_before
-from varve.log.producer_state import (
+from cordwood.log.producer_entry import sequence_after, sequence_before
+from cordwood.log.producer_state import (
     PRODUCER_EXPIRATION_MS,
     AppendOrigin,
     BatchFacts,
@@ -26,7 +26,7 @@ from varve.log.producer_state import (
     ProducerStates,
     plan_stray_snapshots,
 )
-from varve.quantities import INT32_MAX, NO_OFFSET, NO_SEQUENCE, Offset, ProducerId, TimestampMs
+from cordwood.quantities import INT32_MAX, NO_OFFSET, NO_SEQUENCE, Offset, ProducerId, TimestampMs
 
 NOW = TimestampMs(1_760_000_000_000)
 ALICE = ProducerId(7)

@@ -10,12 +10,7 @@ from random import Random
 
 import pytest
 
-from crash.power_cut import CHANGING
-from fakes.client_batches import client_batch
-from fakes.manual_clock import ManualClock
-from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import DATA, log_of, open_store
-from varve.errors import (
+from cordwood.errors import (
     ConfigError,
     LogFailedError,
     LogHeldError,
@@ -23,13 +18,18 @@ from varve.errors import (
     StorageError,
     UnknownTopicError,
 )
-from varve.log import publication_ledger
-from varve.log.log_reader import LogReader
-from varve.log.publication import Part, PublicationId
-from varve.log.published_ends import whole_ends
-from varve.log.read_only_store import ReadOnlyStore
-from varve.log.store import Store
-from varve.log.topic_config import TopicConfig
+from cordwood.log import publication_ledger
+from cordwood.log.log_reader import LogReader
+from cordwood.log.publication import Part, PublicationId
+from cordwood.log.published_ends import whole_ends
+from cordwood.log.read_only_store import ReadOnlyStore
+from cordwood.log.store import Store
+from cordwood.log.topic_config import TopicConfig
+from crash.power_cut import CHANGING
+from fakes.client_batches import client_batch
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import DATA, log_of, open_store
 
 SMALL = {"internal.segment.bytes": 600, "index.interval.bytes": 100}
 Pairs = list[tuple[bytes | None, bytes | None]]
@@ -515,9 +515,9 @@ def test_a_store_whose_ledger_is_damaged_says_so_and_does_not_open(
     store = store_with_topics(fs)
     store.publish("etl", 0, FIRST)
     store.close()
-    file = fs.open_write(f"{DATA}/varve-publications")
+    file = fs.open_write(f"{DATA}/cordwood-publications")
     file.write_at(40, b"?")
     file.close()
 
-    with pytest.raises(StorageError, match="varve-publications"):
+    with pytest.raises(StorageError, match="cordwood-publications"):
         open_store(fs)

@@ -7,9 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from fakes.simulated_fs import SimulatedFileSystem
-from varve.errors import FormatError, StorageError
-from varve.log.publication_ledger import (
+from cordwood.errors import FormatError, StorageError
+from cordwood.log.publication_ledger import (
     NOTHING_PUBLISHED,
     LastPublished,
     Place,
@@ -19,7 +18,8 @@ from varve.log.publication_ledger import (
     render_publications,
     write_publications,
 )
-from varve.quantities import Offset, TimestampMs
+from cordwood.quantities import Offset, TimestampMs
+from fakes.simulated_fs import SimulatedFileSystem
 
 ORDERS = Place(topic="orders", topic_id=UUID(int=7), partition=3)
 AUDIT = Place(topic="audit", topic_id=UUID(int=8), partition=0)
@@ -54,7 +54,9 @@ def test_any_flipped_bit_is_found() -> None:
             parse_publications(bytes(damaged))
 
 
-@pytest.mark.parametrize("content", [b"", b"varve-topics 1 1 00000000\n{}", b"varve-publications"])
+@pytest.mark.parametrize(
+    "content", [b"", b"cordwood-topics 1 1 00000000\n{}", b"cordwood-publications"]
+)
 def test_other_files_are_not_taken_for_it(content: bytes) -> None:
     with pytest.raises(FormatError):
         parse_publications(content)
@@ -88,7 +90,7 @@ def test_the_newest_sound_copy_counts() -> None:
         fs.make_directory(directory)
     write_publications(fs, ["/a", "/b", "/c"], FULL)
     write_publications(fs, ["/b", "/c"], FULL.without_cuts([ORDERS]))
-    file = fs.open_write("/c/varve-publications")
+    file = fs.open_write("/c/cordwood-publications")
     file.truncate_to(30)
     file.close()
 
@@ -99,7 +101,7 @@ def test_the_newest_sound_copy_counts() -> None:
 def test_without_any_sound_copy_nobody_can_tell_what_was_published() -> None:
     fs = SimulatedFileSystem()
     fs.make_directory("/a")
-    fs.create("/a/varve-publications").close()
+    fs.create("/a/cordwood-publications").close()
 
     with pytest.raises(StorageError, match="stored twice"):
         read_publications(fs, ["/a"])

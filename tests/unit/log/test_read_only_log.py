@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.errors import OffsetOutOfRangeError
+from cordwood.format.checkpoint_text import EpochEntry
+from cordwood.log.log_reader import LogReader
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.read_only_log import ReadOnlyLog
+from cordwood.quantities import LeaderEpoch, Offset
+from cordwood.storage.checkpoint_file import write_epoch_checkpoint
+from cordwood.storage.handle_cache import HandleCache
 from fakes.client_batches import NOW, client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import IdleFlusher, new_log
-from varve.errors import OffsetOutOfRangeError
-from varve.format.checkpoint_text import EpochEntry
-from varve.log.log_reader import LogReader
-from varve.log.partition_log import PartitionLog
-from varve.log.read_only_log import ReadOnlyLog
-from varve.quantities import LeaderEpoch, Offset
-from varve.storage.checkpoint_file import write_epoch_checkpoint
-from varve.storage.handle_cache import HandleCache
 
 DIRECTORY = "/data/events-0"
 SIZE = len(client_batch(b"v00"))
@@ -297,10 +297,10 @@ def test_a_directory_without_segments_is_said_to_be_missing(fs: SimulatedFileSys
 
 
 def test_following_sees_new_records_and_ends_when_closed(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic("events")
         topic.append(b"0")
-        with varve.open(tmp_path, read_only=True) as beside:
+        with cordwood.open(tmp_path, read_only=True) as beside:
             log = beside.topic("events").partition(0)
             seen: list[bytes | None] = []
             enough = threading.Event()

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.errors import LogClosedError, ReadOnlyError, StorageError, UnknownTopicError
+from cordwood.log.read_only_store import ReadOnlyStore
+from cordwood.log.store import Store
+from cordwood.log.topic_config import TopicConfig
+from cordwood.storage.files import RealFileSystem, replace_file
 from fakes.client_batches import NOW
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, open_store
-from varve.errors import LogClosedError, ReadOnlyError, StorageError, UnknownTopicError
-from varve.log.read_only_store import ReadOnlyStore
-from varve.log.store import Store
-from varve.log.topic_config import TopicConfig
-from varve.storage.files import RealFileSystem, replace_file
 
 
 def beside(fs: SimulatedFileSystem, *directories: str) -> ReadOnlyStore:
@@ -135,7 +135,7 @@ def test_a_store_whose_catalog_is_lost_can_still_be_read(
 ) -> None:
     store.create_topic("events").append(b"a")
     after = fs.kill()
-    for name in ("varve-topics", "varve-topics.copy"):
+    for name in ("cordwood-topics", "cordwood-topics.copy"):
         replace_file(after, f"{DATA}/{name}", b"junk")
 
     assert read(beside(after), "events") == [b"a"]
@@ -146,7 +146,7 @@ def test_a_directory_without_a_catalog_is_read_by_its_names(
 ) -> None:
     store.create_topic("events", partitions=2).append(b"a", partition=1)
     after = fs.kill()
-    for name in ("varve-topics", "varve-topics.copy"):
+    for name in ("cordwood-topics", "cordwood-topics.copy"):
         after.remove(f"{DATA}/{name}")
     for extra in ("remote-log-index-cache", "__cluster_metadata-0", "lost+found", "no separator"):
         after.make_directory(f"{DATA}/{extra}")

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.manual_clock import START_MS, ManualClock
-from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import log_of, new_log, open_store
-from varve.log.moments_in_words import duration_in_words, in_words
-from varve.log.partition_log import PartitionLog
-from varve.log.retention import (
+from cordwood.log.moments_in_words import duration_in_words, in_words
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.retention import (
     RetentionPlan,
     RetentionRule,
     SegmentHistory,
     Verdict,
     plan_retention,
 )
-from varve.log.topic_config import TopicConfig
-from varve.quantities import NO_TIMESTAMP, Offset, TimestampMs
+from cordwood.log.topic_config import TopicConfig
+from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
+from fakes.manual_clock import START_MS, ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import log_of, new_log, open_store
 
 NOW = TimestampMs(START_MS)
 HOUR_MS = 3_600_000

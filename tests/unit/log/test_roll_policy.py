@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from varve.log.roll_policy import (
+from cordwood.log.roll_policy import (
     Incoming,
     RollReason,
     SegmentFacts,
@@ -13,8 +13,8 @@ from varve.log.roll_policy import (
     due_for_timer_roll,
     roll_reason,
 )
-from varve.log.topic_config import TopicConfig
-from varve.quantities import INT32_MAX, MIB, NO_TIMESTAMP, Offset, TimestampMs
+from cordwood.log.topic_config import TopicConfig
+from cordwood.quantities import INT32_MAX, MIB, NO_TIMESTAMP, Offset, TimestampMs
 
 NOW = TimestampMs(1_760_000_000_000)
 CONFIG = TopicConfig(segment_bytes=MIB, segment_ms=10_000)

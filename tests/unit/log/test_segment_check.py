@@ -6,15 +6,15 @@ from pathlib import Path
 import crc32c
 import pytest
 
-import varve
-from varve.format.batch_builder import BatchStyle, build_batch
-from varve.format.record import Record
-from varve.log.index_check import ascends
-from varve.log.read_only_log import ReadOnlyLog
-from varve.log.segment_check import PROBLEMS_MAX, SegmentFindings, check_segment
-from varve.log.small_file_check import check_small_files
-from varve.quantities import Offset, TimestampMs
-from varve.storage.files import RealFileSystem
+import cordwood
+from cordwood.format.batch_builder import BatchStyle, build_batch
+from cordwood.format.record import Record
+from cordwood.log.index_check import ascends
+from cordwood.log.read_only_log import ReadOnlyLog
+from cordwood.log.segment_check import PROBLEMS_MAX, SegmentFindings, check_segment
+from cordwood.log.small_file_check import check_small_files
+from cordwood.quantities import Offset, TimestampMs
+from cordwood.storage.files import RealFileSystem
 
 CONFIG = {
     "internal.segment.bytes": 6000,
@@ -27,7 +27,7 @@ CONFIG = {
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("check") / "data"
-    with varve.open(path) as store:
+    with cordwood.open(path) as store:
         topic = store.create_topic("orders", config={**CONFIG, "key.index": "true"})
         for n in range(200):
             topic.append(b"v%d" % n, key=b"k%d" % (n % 9), timestamp_ms=1_700_000_000_000 + n)
@@ -47,7 +47,7 @@ def data(sound: Path, tmp_path: Path) -> Path:
 
 
 def findings(path: Path, topic: str = "orders") -> list[SegmentFindings]:
-    with varve.open(path, read_only=True) as store:
+    with cordwood.open(path, read_only=True) as store:
         log = store.topic(topic).partition(0)
         checked = [check_segment(log, s.base_offset) for s in log.view().segments]
         assert None not in checked
@@ -65,14 +65,14 @@ def test_a_sound_log_has_no_problems_and_every_record_is_counted(sound: Path, to
     found = findings(sound, topic)
 
     assert [f.problems for f in found] == [[]] * len(found)
-    with varve.open(sound, read_only=True) as store:
+    with cordwood.open(sound, read_only=True) as store:
         assert sum(f.records for f in found) == sum(
             1 for _ in store.topic(topic).partition(0).read()
         )
 
 
 def test_a_log_is_checked_beside_its_writer(data: Path) -> None:
-    with varve.open(data) as store:
+    with cordwood.open(data) as store:
         store.topic("orders").append(b"new", key=b"k")
 
         found = findings(data)
@@ -163,7 +163,7 @@ def test_offsets_that_are_missing_are_a_problem_unless_compaction_took_them(data
 def test_records_that_cannot_be_parsed_are_a_problem_though_the_checksum_fits(
     tmp_path: Path,
 ) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         log = store.create_topic("t", config={"durability": "os"}).partition(0)
         log.append(b"one")
         path = Path(log.segments()[0].path)
@@ -195,7 +195,7 @@ def test_only_so_many_problems_are_listed(data: Path) -> None:
 
 
 def test_a_segment_that_is_taken_away_meanwhile_is_passed_over(data: Path) -> None:
-    with varve.open(data, read_only=True) as store:
+    with cordwood.open(data, read_only=True) as store:
         log = store.topic("orders").partition(0)
         first = log.view().segments[0]
         for path in (data / "orders-0").glob("00000000000000000000.*"):
@@ -207,7 +207,7 @@ def test_a_segment_that_is_taken_away_meanwhile_is_passed_over(data: Path) -> No
 
 
 def test_a_segment_that_was_replaced_meanwhile_is_looked_at_again(data: Path) -> None:
-    with varve.open(data, read_only=True) as store:
+    with cordwood.open(data, read_only=True) as store:
         log = store.topic("users").partition(0)
         assert isinstance(log, ReadOnlyLog)
         last = log.view().segments[len(log.view().segments) - 1]
@@ -239,7 +239,7 @@ def test_numbers_ascend_or_do_not() -> None:
 def test_a_small_file_that_is_damaged_is_a_problem(
     data: Path, name: str, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("varve.log.small_file_check._PAUSE_S", 0)
+    monkeypatch.setattr("cordwood.log.small_file_check._PAUSE_S", 0)
     (data / name).write_bytes(content)
 
     [problem] = check_small_files(RealFileSystem(), str((data / name).parent))

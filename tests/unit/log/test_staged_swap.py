@@ -10,23 +10,23 @@ from typing import Any
 
 import pytest
 
-from crash.power_cut import CHANGING
-from fakes.client_batches import client_batch
-from fakes.manual_clock import ManualClock
-from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import DATA, log_of, open_store
-from varve.format.batch_header import decode_batch_header, stamp
-from varve.log.change_inbox import ChangeInbox, new_request_id, staging_directory
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store
-from varve.log.store_change import (
+from cordwood.format.batch_header import decode_batch_header, stamp
+from cordwood.log.change_inbox import ChangeInbox, new_request_id, staging_directory
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store
+from cordwood.log.store_change import (
     ChangeAnswer,
     ChangeRequest,
     SegmentPlace,
     StagedSegment,
     SwapSegments,
 )
-from varve.quantities import LeaderEpoch, Offset, TimestampMs
+from cordwood.quantities import LeaderEpoch, Offset, TimestampMs
+from crash.power_cut import CHANGING
+from fakes.client_batches import client_batch
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import DATA, log_of, open_store
 
 CONFIG = {"cleanup.policy": "compact", "segment.records": 4, "file.delete.delay.ms": 0}
 

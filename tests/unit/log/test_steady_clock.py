@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cordwood.log.steady_clock import SteadyClock
 from fakes.manual_clock import START_MS, ManualClock
-from varve.log.steady_clock import SteadyClock
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

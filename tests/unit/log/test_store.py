@@ -9,12 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import varve
-from fakes.client_batches import NOW
-from fakes.manual_clock import ManualClock
-from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import DATA, log_of, open_store
-from varve.errors import (
+import cordwood
+from cordwood.errors import (
     ConfigError,
     DirectoryLockedError,
     InvalidTopicNameError,
@@ -24,10 +20,14 @@ from varve.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from varve.format.partition_metadata import parse_partition_metadata
-from varve.log.store import Store
-from varve.log.topic_config import TopicConfig
-from varve.storage.files import read_whole, replace_file
+from cordwood.format.partition_metadata import parse_partition_metadata
+from cordwood.log.store import Store
+from cordwood.log.topic_config import TopicConfig
+from cordwood.storage.files import read_whole, replace_file
+from fakes.client_batches import NOW
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import DATA, log_of, open_store
 
 
 @pytest.fixture
@@ -406,13 +406,13 @@ def test_no_directory_that_can_be_used_is_an_error() -> None:
 
 
 def test_a_second_store_on_the_directory_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         store.create_topic("events").append(b"x")
         with pytest.raises(DirectoryLockedError) as caught:
-            varve.open(tmp_path)
+            cordwood.open(tmp_path)
         assert str(tmp_path) in str(caught.value)
         assert store.topic("events").append(b"y").offset == 1
-    with varve.open(tmp_path) as again:
+    with cordwood.open(tmp_path) as again:
         assert values(again) == [b"x", b"y"]
 
 
@@ -421,7 +421,7 @@ def test_a_store_that_could_not_be_opened_leaves_no_lock(
 ) -> None:
     store.create_topic("events")
     store.close()
-    for name in ("varve-topics", "varve-topics.copy"):
+    for name in ("cordwood-topics", "cordwood-topics.copy"):
         replace_file(fs, f"{DATA}/{name}", b"junk")
 
     for _ in range(2):
@@ -457,7 +457,7 @@ def test_partitions_the_catalog_does_not_know_are_adopted(
     topic = store.create_topic("events", partitions=2)
     topic.append(b"x", partition=1)
     store.close()
-    for name in ("varve-topics", "varve-topics.copy"):
+    for name in ("cordwood-topics", "cordwood-topics.copy"):
         fs.remove(f"{DATA}/{name}")
 
     again = open_store(fs)
@@ -534,15 +534,15 @@ def test_a_partition_that_cannot_be_read_does_not_stop_the_others(
 
 def test_a_real_store_has_its_threads_and_ends_them(tmp_path: Path) -> None:
     before = {thread.name for thread in threading.enumerate()}
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         store.create_topic("events").append(b"x")
     after = {thread.name for thread in threading.enumerate() if thread.is_alive()}
 
-    assert {name for name in after - before if name.startswith("varve")} == set()
+    assert {name for name in after - before if name.startswith("cordwood")} == set()
 
 
 def test_leaving_the_block_closes_the_store_cleanly(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         store.create_topic("events", partitions=2).append(b"x", partition=0)
 
     assert (tmp_path / ".kafka_cleanshutdown").exists()

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from varve.errors import FormatError
-from varve.format.index_entry import AbortedTransaction
-from varve.log.publication import PublicationId
-from varve.log.store_change import (
+from cordwood.errors import FormatError
+from cordwood.format.index_entry import AbortedTransaction
+from cordwood.log.publication import PublicationId
+from cordwood.log.store_change import (
     ChangeAnswer,
     ChangeRequest,
     CommitGroup,
@@ -26,7 +26,7 @@ from varve.log.store_change import (
     render_answer,
     render_request,
 )
-from varve.quantities import Offset, ProducerId, TimestampMs
+from cordwood.quantities import Offset, ProducerId, TimestampMs
 
 ID = "0123456789abcdef" * 2
 PUBLISH = PublishBatches(

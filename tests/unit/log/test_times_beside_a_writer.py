@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
 
 FIRST_MS = 1_000_000
 CONFIG = {"retention.ms": "-1", "segment.records": "10"}
@@ -12,7 +12,7 @@ CONFIG = {"retention.ms": "-1", "segment.records": "10"}
 
 @pytest.mark.parametrize("count", [1, 9, 10, 25])
 def test_times_are_found_up_to_the_last_record(tmp_path: Path, count: int) -> None:
-    with varve.open(tmp_path) as store, varve.open(tmp_path, read_only=True) as beside:
+    with cordwood.open(tmp_path) as store, cordwood.open(tmp_path, read_only=True) as beside:
         topic = store.create_topic("t", config=CONFIG)
         for n in range(count):
             topic.append(b"value", timestamp_ms=FIRST_MS + n * 10)
@@ -25,7 +25,7 @@ def test_times_are_found_up_to_the_last_record(tmp_path: Path, count: int) -> No
 
 
 def test_the_largest_timestamp_is_found_wherever_it_lies(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store, varve.open(tmp_path, read_only=True) as beside:
+    with cordwood.open(tmp_path) as store, cordwood.open(tmp_path, read_only=True) as beside:
         topic = store.create_topic("t", config=CONFIG)
         for timestamp_ms in (50, 90, 70, 95, 60):
             topic.append(b"value", timestamp_ms=timestamp_ms)

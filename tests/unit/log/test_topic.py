@@ -2,13 +2,13 @@
 
 import pytest
 
+from cordwood.errors import UnknownPartitionError
+from cordwood.format.record import Record
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store
+from cordwood.log.topic import Topic, partition_for
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
-from varve.errors import UnknownPartitionError
-from varve.format.record import Record
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store
-from varve.log.topic import Topic, partition_for
 
 
 @pytest.fixture

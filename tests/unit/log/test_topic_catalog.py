@@ -6,10 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from fakes.simulated_fs import SimulatedFileSystem
-from varve.errors import FormatError, StorageError
-from varve.format.partition_metadata import new_topic_id
-from varve.log.topic_catalog import (
+from cordwood.errors import FormatError, StorageError
+from cordwood.format.partition_metadata import new_topic_id
+from cordwood.log.topic_catalog import (
     CREATING,
     DELETING,
     LIVE,
@@ -20,7 +19,8 @@ from varve.log.topic_catalog import (
     render_catalog,
     write_catalog,
 )
-from varve.storage.files import read_whole, replace_file
+from cordwood.storage.files import read_whole, replace_file
+from fakes.simulated_fs import SimulatedFileSystem
 
 ID = UUID("01234567-89ab-cdef-0123-456789abcdef")
 
@@ -100,7 +100,7 @@ def test_a_topic_that_cannot_be_is_refused_under_a_right_checksum(
 
 
 def test_an_unknown_version_is_refused() -> None:
-    content = render_catalog(SAMPLE).replace(b"varve-topics 1 ", b"varve-topics 2 ", 1)
+    content = render_catalog(SAMPLE).replace(b"cordwood-topics 1 ", b"cordwood-topics 2 ", 1)
 
     with pytest.raises(FormatError, match="version"):
         parse_catalog(content)
@@ -118,7 +118,12 @@ def fs() -> SimulatedFileSystem:
     return fs
 
 
-COPIES = ["/a/varve-topics", "/a/varve-topics.copy", "/b/varve-topics", "/b/varve-topics.copy"]
+COPIES = [
+    "/a/cordwood-topics",
+    "/a/cordwood-topics.copy",
+    "/b/cordwood-topics",
+    "/b/cordwood-topics.copy",
+]
 
 
 def test_a_catalog_is_kept_twice_in_every_directory(fs: SimulatedFileSystem) -> None:

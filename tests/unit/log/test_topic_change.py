@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import varve
-from varve.errors import ChangeRefusedError, FormatError
-from varve.format.partition_metadata import encode_topic_id
-from varve.library import request_change
-from varve.log.store_change import (
+import cordwood
+from cordwood.errors import ChangeRefusedError, FormatError
+from cordwood.format.partition_metadata import encode_topic_id
+from cordwood.library import request_change
+from cordwood.log.store_change import (
     ChangeRequest,
     CommitGroup,
     StoreChange,
@@ -19,8 +19,8 @@ from varve.log.store_change import (
     parse_request,
     render_request,
 )
-from varve.log.topic_change import AlterTopic, CreateTopic, DeleteTopic, ForgetGroup, TrimTopic
-from varve.quantities import Offset, TimestampMs
+from cordwood.log.topic_change import AlterTopic, CreateTopic, DeleteTopic, ForgetGroup, TrimTopic
+from cordwood.quantities import Offset, TimestampMs
 
 TOPIC_ID = uuid.UUID(int=2**100 + 7)
 
@@ -71,7 +71,7 @@ def test_what_is_no_request_is_refused_with_the_reason(
 @pytest.fixture(params=["nobody holds it", "someone holds it"])
 def path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A store with a topic of two partitions and a group, and perhaps an owner."""
-    store = varve.open(tmp_path / "data")
+    store = cordwood.open(tmp_path / "data")
     topic = store.create_topic("orders", partitions=2)
     topic.append_many([(None, b"x")] * 10, partition=0)
     store.group("billing").commit({("orders", 0): 3, ("orders", 1): 0})
@@ -81,8 +81,8 @@ def path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     store.close()
 
 
-def read_only(path: Path) -> varve.ReadOnlyStore:
-    return varve.open(path, read_only=True)
+def read_only(path: Path) -> cordwood.ReadOnlyStore:
+    return cordwood.open(path, read_only=True)
 
 
 def topic_id(path: Path, topic: str = "orders") -> uuid.UUID:

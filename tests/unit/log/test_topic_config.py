@@ -5,10 +5,10 @@ from dataclasses import fields
 
 import pytest
 
-from varve.errors import ConfigError
-from varve.format.compression import Codec
-from varve.log.topic_config import CONFIG_KEYS, TopicConfig
-from varve.quantities import INT32_MAX, INT64_MAX, MIB
+from cordwood.errors import ConfigError
+from cordwood.format.compression import Codec
+from cordwood.log.topic_config import CONFIG_KEYS, TopicConfig
+from cordwood.quantities import INT32_MAX, INT64_MAX, MIB
 
 KAFKA_DEFAULTS = {
     "cleanup.policy": "delete",
@@ -63,7 +63,7 @@ def test_the_defaults_are_kafkas_and_our_own() -> None:
 
 
 def test_our_own_keys_are_marked_as_such() -> None:
-    assert {key.name for key in CONFIG_KEYS if key.since_varve} == set(OWN_DEFAULTS)
+    assert {key.name for key in CONFIG_KEYS if key.since_cordwood} == set(OWN_DEFAULTS)
 
 
 def test_each_key_names_its_field_and_explains_itself() -> None:

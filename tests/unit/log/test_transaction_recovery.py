@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.format.index_entry import AbortedTransaction
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.producer_state import MarkerFacts
+from cordwood.quantities import Offset, ProducerId, TimestampMs
 from fakes.client_batches import NOW, client_batch, marker_batch
-from varve.format.index_entry import AbortedTransaction
-from varve.log.partition_log import PartitionLog
-from varve.log.producer_state import MarkerFacts
-from varve.quantities import Offset, ProducerId, TimestampMs
 
 PRODUCER = 7
 TURNS = 12
@@ -46,7 +46,7 @@ def aborted(log: PartitionLog) -> list[AbortedTransaction]:
     ]
 
 
-def writable(store: varve.Store) -> PartitionLog:
+def writable(store: cordwood.Store) -> PartitionLog:
     log = store.topic("t").partition(0)
     assert isinstance(log, PartitionLog)
     return log
@@ -71,7 +71,7 @@ def test_aborted_transactions_survive_a_crash(
 ) -> None:
     """What was not synced by the last checkpoint may be lost; the log has it all the same."""
     synced: set[Path] = set()
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         store.create_topic("t", config={**KEPT, "internal.segment.bytes": segment_bytes})
         log = writable(store)
         for turn in range(TURNS):
@@ -86,19 +86,19 @@ def test_aborted_transactions_survive_a_crash(
             if tmp_path / "data" / path.relative_to(tmp_path / "crashed") not in synced:
                 path.unlink()
 
-    with varve.open(tmp_path / "crashed") as store:
+    with cordwood.open(tmp_path / "crashed") as store:
         recovered = aborted(writable(store))
 
     assert recovered == EXPECTED
 
 
 def test_aborted_transactions_are_still_indexed_after_a_clean_restart(tmp_path: Path) -> None:
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         store.create_topic("t", config={**KEPT, "internal.segment.bytes": "600"})
         for turn in range(TURNS - 1):
             write_turn(writable(store), turn)
 
-    with varve.open(tmp_path / "data") as store:
+    with cordwood.open(tmp_path / "data") as store:
         write_turn(writable(store), TURNS - 1)
         found = aborted(writable(store))
 

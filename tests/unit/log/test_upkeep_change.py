@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-import varve
-from varve.errors import ChangeRefusedError, FormatError
-from varve.library import open_writer, request_change
-from varve.log.change_inbox import ChangeInbox, new_request_id
-from varve.log.cleaner import CleanerConfig
-from varve.log.store import Store
-from varve.log.store_change import (
+import cordwood
+from cordwood.errors import ChangeRefusedError, FormatError
+from cordwood.library import open_writer, request_change
+from cordwood.log.change_inbox import ChangeInbox, new_request_id
+from cordwood.log.cleaner import CleanerConfig
+from cordwood.log.store import Store
+from cordwood.log.store_change import (
     ChangeRequest,
     CommitGroup,
     StoreChange,
@@ -24,17 +24,17 @@ from varve.log.store_change import (
     parse_request,
     render_request,
 )
-from varve.log.topic_config import TopicConfig
-from varve.log.upkeep_change import (
+from cordwood.log.topic_config import TopicConfig
+from cordwood.log.upkeep_change import (
     ArchiveTopics,
     CompactTopic,
     RestoreTopic,
     RollTopic,
     SnapshotStore,
 )
-from varve.log.work_progress import WorkDone, WorkProgress
-from varve.quantities import TimestampMs
-from varve.storage.files import RealFileSystem
+from cordwood.log.work_progress import WorkDone, WorkProgress
+from cordwood.quantities import TimestampMs
+from cordwood.storage.files import RealFileSystem
 
 TOPIC_ID = uuid.UUID(int=2**100 + 7)
 TIMEOUT_S = 60.0
@@ -124,7 +124,7 @@ def path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 def filled(path: Path, *, archive: str) -> Store:
-    store = varve.open(path)
+    store = cordwood.open(path)
     config = {"archive.url": archive, "archive.after.ms": 0, "segment.records": 10}
     orders = store.create_topic("orders", partitions=2, config=config)
     for _ in range(3):
@@ -134,8 +134,8 @@ def filled(path: Path, *, archive: str) -> Store:
     return store
 
 
-def read_only(path: Path) -> varve.ReadOnlyStore:
-    return varve.open(path, read_only=True)
+def read_only(path: Path) -> cordwood.ReadOnlyStore:
+    return cordwood.open(path, read_only=True)
 
 
 def topic_id(path: Path, topic: str) -> uuid.UUID:
@@ -356,7 +356,7 @@ def test_a_long_change_that_was_begun_is_left_to_the_next_owner_by_one_that_clos
     assert inbox.take_answer(request_id) is None
     assert not (tmp_path / "copy").exists()
 
-    with varve.open(path) as again:
+    with cordwood.open(path) as again:
         again.serve_changes()
 
         answer = inbox.take_answer(request_id)

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.log.compaction_plan import CompactionReason
+from cordwood.log.read_only_store import ReadOnlyStore
+from cordwood.log.retention import Verdict
+from cordwood.log.store import Store
+from cordwood.log.topic_config import TopicConfig
 from fakes.client_batches import NOW
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, open_store
-from varve.log.compaction_plan import CompactionReason
-from varve.log.read_only_store import ReadOnlyStore
-from varve.log.retention import Verdict
-from varve.log.store import Store
-from varve.log.topic_config import TopicConfig
 
 TOPIC = "events"
 HOUR_MS = 3_600_000
@@ -133,10 +133,10 @@ def test_a_reader_foresees_compaction(
 
 
 def test_a_forced_compaction_is_foreseen_with_the_active_segment(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic(TOPIC, config={"cleanup.policy": "compact"})
         topic.append_many([(b"k", b"x")] * 10)
-        with varve.open(tmp_path, read_only=True) as reader:
+        with cordwood.open(tmp_path, read_only=True) as reader:
             [due] = reader.explain_compaction(TOPIC)
             [forced] = reader.explain_compaction(TOPIC, force=True)
         size = topic.partition(0).size_bytes
@@ -154,12 +154,12 @@ def test_a_forecast_of_a_compaction_comes_true(tmp_path: Path, compression: str)
         "compression.type": compression,
     }
     told: list[int] = []
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic(TOPIC, partitions=2, config=config)
         for turn in range(5):
             topic.append_many([(b"k%d" % (n % 9), b"%d %d" % (turn, n)) for n in range(100)])
         topic.append_many([(b"k%d" % n, None) for n in range(4)])
-        with varve.open(tmp_path, read_only=True) as reader:
+        with cordwood.open(tmp_path, read_only=True) as reader:
             plans = reader.explain_compaction(TOPIC, force=True)
             forecasts = [reader.forecast_compaction(plan, pace=told.append) for plan in plans]
 

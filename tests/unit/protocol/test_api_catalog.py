@@ -6,8 +6,8 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 
-from varve.protocol.api_catalog import API_CATALOG, Api, ApiKey
-from varve.protocol.schemas import MESSAGE_SCHEMAS
+from cordwood.protocol.api_catalog import API_CATALOG, Api, ApiKey
+from cordwood.protocol.schemas import MESSAGE_SCHEMAS
 
 SERVED = {
     0,

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
-from varve.errors import FormatError
-from varve.protocol.api_catalog import API_CATALOG, ApiKey
-from varve.protocol.fetch_request import (
+from cordwood.errors import FormatError
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.fetch_request import (
     FIRST_WITH_SESSION,
     FIRST_WITH_TOPIC_ID,
     FetchPartition,
     decode_fetch_request,
 )
-from varve.protocol.fetch_response import FetchedPart, encode_fetch_response
+from cordwood.protocol.fetch_response import FetchedPart, encode_fetch_response
 
 _API = API_CATALOG[ApiKey.FETCH]
 VERSIONS = range(_API.min_version, _API.max_version + 1)

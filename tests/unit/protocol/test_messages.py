@@ -21,20 +21,20 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from fakes.message_values import APIS, messages, versions
-from varve.errors import FormatError, LimitExceededError, TruncatedInputError
-from varve.protocol.api_catalog import API_CATALOG, Api, ApiKey
-from varve.protocol.error_code import ErrorCode
-from varve.protocol.message_codec import ITEMS_MAX
-from varve.protocol.message_schema import message_schema
-from varve.protocol.messages import (
+from cordwood.errors import FormatError, LimitExceededError, TruncatedInputError
+from cordwood.protocol.api_catalog import API_CATALOG, Api, ApiKey
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.message_codec import ITEMS_MAX
+from cordwood.protocol.message_schema import message_schema
+from cordwood.protocol.messages import (
     Fields,
     decode_request,
     decode_response,
     encode_request,
     encode_response,
 )
-from varve.protocol.wire_values import encode_varint
+from cordwood.protocol.wire_values import encode_varint
+from fakes.message_values import APIS, messages, versions
 
 NEWEST = [(api.key, api.max_version) for api in APIS]
 # For tests of every API: as many examples of each would be as many minutes.

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from varve.errors import FormatError
-from varve.protocol.api_catalog import API_CATALOG, ApiKey
-from varve.protocol.produce_request import FIRST_WITH_TOPIC_ID, decode_produce_request
-from varve.protocol.produce_response import ProducedPart, SoleResponse, encode_produce_response
+from cordwood.errors import FormatError
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.produce_request import FIRST_WITH_TOPIC_ID, decode_produce_request
+from cordwood.protocol.produce_response import ProducedPart, SoleResponse, encode_produce_response
 
 _API = API_CATALOG[ApiKey.PRODUCE]
 VERSIONS = range(_API.min_version, _API.max_version + 1)

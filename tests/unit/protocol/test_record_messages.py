@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.serial import entity_reader
 
-from varve.errors import FormatError
-from varve.protocol.fetch_request import FetchPartition, decode_fetch_request
-from varve.protocol.fetch_response import FetchedPart, encode_fetch_response
-from varve.protocol.produce_request import decode_produce_request
-from varve.protocol.produce_response import ProducedPart, encode_produce_response
-from varve.protocol.record_messages import (
+from cordwood.errors import FormatError
+from cordwood.protocol.fetch_request import FetchPartition, decode_fetch_request
+from cordwood.protocol.fetch_response import FetchedPart, encode_fetch_response
+from cordwood.protocol.produce_request import decode_produce_request
+from cordwood.protocol.produce_response import ProducedPart, encode_produce_response
+from cordwood.protocol.record_messages import (
     FETCH_VERSION_MAX,
     PRODUCE_VERSION_MAX,
     SentRecords,

@@ -2,21 +2,21 @@
 
 import pytest
 
-import varve
-from varve.errors import (
+import cordwood
+from cordwood.errors import (
     BrokerRefusedError,
     BrokerUnreachableError,
     UnknownPartitionError,
     UnknownTopicError,
 )
-from varve.remote.remote_cluster import RemoteCluster, RemoteTopic
-from varve.remote.wire_connection import WireConnection
+from cordwood.remote.remote_cluster import RemoteCluster, RemoteTopic
+from cordwood.remote.wire_connection import WireConnection
 
 
 def test_the_address_that_was_given_serves_a_single_broker() -> None:
     """What it says of itself may lead nowhere from here."""
     with (
-        varve.Broker(config={"advertised.port": 1}, topics=["orders"]) as broker,
+        cordwood.Broker(config={"advertised.port": 1}, topics=["orders"]) as broker,
         RemoteCluster([(broker.host, broker.port)]) as cluster,
     ):
         [(connection, partitions)] = cluster.by_leader("orders", [0])
@@ -29,7 +29,7 @@ def test_the_address_that_was_given_serves_a_single_broker() -> None:
 
 def test_the_first_address_that_answers_is_taken() -> None:
     with (
-        varve.Broker() as broker,
+        cordwood.Broker() as broker,
         RemoteCluster([("127.0.0.1", 1), (broker.host, broker.port)]) as cluster,
     ):
         assert cluster.address == broker.bootstrap_servers
@@ -42,7 +42,7 @@ def test_when_none_answers_the_first_is_named() -> None:
 
 def test_a_connection_that_broke_is_made_anew() -> None:
     with (
-        varve.Broker(topics=["orders"]) as broker,
+        cordwood.Broker(topics=["orders"]) as broker,
         RemoteCluster([(broker.host, broker.port)]) as cluster,
     ):
         assert sorted(cluster.describe()) == ["orders"]
@@ -55,7 +55,7 @@ def test_a_connection_that_broke_is_made_anew() -> None:
 
 def test_topics_are_described_and_never_created_by_asking() -> None:
     with (
-        varve.Broker(topics={"orders": 3}) as broker,
+        cordwood.Broker(topics={"orders": 3}) as broker,
         RemoteCluster([(broker.host, broker.port)]) as cluster,
     ):
         described = cluster.topic("orders")
@@ -72,7 +72,7 @@ def test_topics_are_described_and_never_created_by_asking() -> None:
 class SeveralBrokers:
     """Connections to brokers that are all the same one, and who was connected to."""
 
-    def __init__(self, broker: varve.Broker) -> None:
+    def __init__(self, broker: cordwood.Broker) -> None:
         self._broker = broker
         self.addresses: list[tuple[str, int]] = []
 
@@ -82,7 +82,7 @@ class SeveralBrokers:
 
 
 def test_each_partition_is_asked_of_its_own_leader() -> None:
-    with varve.Broker(topics={"orders": 3}) as broker:
+    with cordwood.Broker(topics={"orders": 3}) as broker:
         connect = SeveralBrokers(broker)
         with RemoteCluster([("first", 1)], connect=connect) as cluster:
             topic = cluster.topic("orders")
@@ -121,7 +121,7 @@ def test_what_may_pass_is_tried_again_for_a_while(failures: int, is_served: bool
         return "served"
 
     with (
-        varve.Broker() as broker,
+        cordwood.Broker() as broker,
         RemoteCluster([(broker.host, broker.port)], pause=pauses.append) as cluster,
     ):
         if is_served:
@@ -141,7 +141,7 @@ def test_what_will_not_pass_is_raised_at_once() -> None:
         raise AssertionError(seconds)
 
     with (
-        varve.Broker() as broker,
+        cordwood.Broker() as broker,
         RemoteCluster([(broker.host, broker.port)], pause=no_pause) as cluster,
         pytest.raises(BrokerRefusedError),
     ):

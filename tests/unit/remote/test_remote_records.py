@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-import varve
-from varve.clock import SystemClock
-from varve.errors import (
+import cordwood
+from cordwood.clock import SystemClock
+from cordwood.errors import (
     BrokerRefusedError,
     ChecksumMismatchError,
     FormatError,
@@ -17,29 +17,29 @@ from varve.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from varve.format.batch_builder import BatchStyle, build_batch
-from varve.format.record import Record
-from varve.log.topic import partition_for
-from varve.protocol.error_code import ErrorCode
-from varve.protocol.record_messages import decode_produce_response
-from varve.quantities import TimestampMs
-from varve.remote.fetched_batches import FetchedBatches
-from varve.remote.remote_cluster import RemoteCluster
-from varve.remote.remote_consumer import EARLIEST, LATEST, RemoteConsumer
-from varve.remote.remote_producer import ProducedRange, RemoteProducer
+from cordwood.format.batch_builder import BatchStyle, build_batch
+from cordwood.format.record import Record
+from cordwood.log.topic import partition_for
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.record_messages import decode_produce_response
+from cordwood.quantities import TimestampMs
+from cordwood.remote.fetched_batches import FetchedBatches
+from cordwood.remote.remote_cluster import RemoteCluster
+from cordwood.remote.remote_consumer import EARLIEST, LATEST, RemoteConsumer
+from cordwood.remote.remote_producer import ProducedRange, RemoteProducer
 
 DEADLINE_S = 60.0
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
 @pytest.fixture
-def broker() -> Iterator[varve.Broker]:
-    with varve.Broker(topics={"orders": 3}) as running:
+def broker() -> Iterator[cordwood.Broker]:
+    with cordwood.Broker(topics={"orders": 3}) as running:
         yield running
 
 
 @pytest.fixture
-def cluster(broker: varve.Broker) -> Iterator[RemoteCluster]:
+def cluster(broker: cordwood.Broker) -> Iterator[RemoteCluster]:
     with RemoteCluster([(broker.host, broker.port)]) as opened:
         yield opened
 
@@ -48,7 +48,7 @@ def producer(cluster: RemoteCluster, topic: str = "orders") -> RemoteProducer:
     return RemoteProducer(cluster, topic, SystemClock())
 
 
-def read_by_librdkafka(broker: varve.Broker, topic: str, count: int) -> list[Any]:
+def read_by_librdkafka(broker: cordwood.Broker, topic: str, count: int) -> list[Any]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "judge"})
     partitions = range(broker.store.topic(topic).partition_count)
     try:
@@ -63,7 +63,7 @@ def read_by_librdkafka(broker: varve.Broker, topic: str, count: int) -> list[Any
 
 @pytest.mark.parametrize("codec", ["producer", *CODECS[1:]])
 def test_other_clients_read_what_is_sent(
-    broker: varve.Broker, cluster: RemoteCluster, codec: str
+    broker: cordwood.Broker, cluster: RemoteCluster, codec: str
 ) -> None:
     broker.create_topic("topic", partitions=3, config={"compression.type": codec})
     records = [
@@ -97,7 +97,7 @@ def test_records_without_a_key_take_turns_by_call(cluster: RemoteCluster) -> Non
 
 
 def test_more_than_fits_a_request_keeps_its_order(
-    broker: varve.Broker, cluster: RemoteCluster
+    broker: cordwood.Broker, cluster: RemoteCluster
 ) -> None:
     records = [(b"%d" % (i % 7), b"%06d" % i + b"x" * 50_000) for i in range(300)]
 
@@ -109,7 +109,9 @@ def test_more_than_fits_a_request_keeps_its_order(
     assert sum(log.end_offset for log in broker.store.topic("orders").partitions) == 300
 
 
-def test_what_a_broker_will_not_take_is_told(broker: varve.Broker, cluster: RemoteCluster) -> None:
+def test_what_a_broker_will_not_take_is_told(
+    broker: cordwood.Broker, cluster: RemoteCluster
+) -> None:
     broker.create_topic("changes", config={"cleanup.policy": "compact"})
 
     with pytest.raises(UnknownTopicError):
@@ -123,7 +125,7 @@ def test_what_a_broker_will_not_take_is_told(broker: varve.Broker, cluster: Remo
 
 
 def test_a_limit_that_was_lowered_meanwhile_is_the_brokers_to_tell(
-    broker: varve.Broker, cluster: RemoteCluster
+    broker: cordwood.Broker, cluster: RemoteCluster
 ) -> None:
     sender = producer(cluster)
     broker.store.alter_topic("orders", config={"max.message.bytes": 1000})
@@ -133,7 +135,7 @@ def test_a_limit_that_was_lowered_meanwhile_is_the_brokers_to_tell(
 
 
 def test_what_a_leader_took_is_not_sent_again(
-    broker: varve.Broker, monkeypatch: pytest.MonkeyPatch
+    broker: cordwood.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One partition of a request is refused for now: only its batch goes out again."""
     refusals = [1]
@@ -147,7 +149,7 @@ def test_what_a_leader_took_is_not_sent_again(
         return parts
 
     monkeypatch.setattr(
-        "varve.remote.remote_producer.decode_produce_response", decode_with_a_refusal
+        "cordwood.remote.remote_producer.decode_produce_response", decode_with_a_refusal
     )
     with RemoteCluster([(broker.host, broker.port)], pause=lambda s: None) as cluster:
         keys = [b"%d" % i for i in range(30)]
@@ -164,7 +166,7 @@ def test_what_a_leader_took_is_not_sent_again(
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_other_clients_send_is_read(
-    broker: varve.Broker, cluster: RemoteCluster, codec: str
+    broker: cordwood.Broker, cluster: RemoteCluster, codec: str
 ) -> None:
     sender = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec, "linger.ms": 5}
@@ -184,7 +186,7 @@ def test_what_other_clients_send_is_read(
 
 
 def test_only_the_range_that_was_asked_for_is_read(
-    broker: varve.Broker, cluster: RemoteCluster
+    broker: cordwood.Broker, cluster: RemoteCluster
 ) -> None:
     broker.store.topic("orders").append_many([(None, b"%d" % i) for i in range(100)], partition=0)
     consumer = RemoteConsumer(cluster, "orders")
@@ -197,7 +199,9 @@ def test_only_the_range_that_was_asked_for_is_read(
     assert sum(runs) == 25
 
 
-def test_batches_larger_than_a_fetch_are_read(broker: varve.Broker, cluster: RemoteCluster) -> None:
+def test_batches_larger_than_a_fetch_are_read(
+    broker: cordwood.Broker, cluster: RemoteCluster
+) -> None:
     broker.create_topic("large", config={"max.message.bytes": "8MiB"})
     broker.store.topic("large").append_many([(None, b"x" * 6_000_000)] * 3)
 
@@ -206,9 +210,9 @@ def test_batches_larger_than_a_fetch_are_read(broker: varve.Broker, cluster: Rem
     assert [len(r.value or b"") for chunk in chunks for r in chunk.records] == [6_000_000] * 3
 
 
-def test_offsets_are_found_by_time(broker: varve.Broker, cluster: RemoteCluster) -> None:
+def test_offsets_are_found_by_time(broker: cordwood.Broker, cluster: RemoteCluster) -> None:
     broker.store.topic("orders").append_many(
-        [varve.Record(b"x", timestamp_ms=1000 * i) for i in range(1, 10)], partition=2
+        [cordwood.Record(b"x", timestamp_ms=1000 * i) for i in range(1, 10)], partition=2
     )
     consumer = RemoteConsumer(cluster, "orders")
 
@@ -218,7 +222,7 @@ def test_offsets_are_found_by_time(broker: varve.Broker, cluster: RemoteCluster)
     assert consumer.offsets_at(99_000) == {0: -1, 1: -1, 2: -1}
 
 
-def test_news_are_waited_for(broker: varve.Broker, cluster: RemoteCluster) -> None:
+def test_news_are_waited_for(broker: cordwood.Broker, cluster: RemoteCluster) -> None:
     consumer = RemoteConsumer(cluster, "orders", [0, 2])
     assert consumer.news({0: 0, 2: 0}, wait_ms=1) == []
 
@@ -229,7 +233,7 @@ def test_news_are_waited_for(broker: varve.Broker, cluster: RemoteCluster) -> No
 
 
 def test_offsets_that_are_not_there_are_told_with_those_that_are(
-    broker: varve.Broker, cluster: RemoteCluster
+    broker: cordwood.Broker, cluster: RemoteCluster
 ) -> None:
     log = broker.store.topic("orders").partition(0)
     log.append_many([(None, b"x")] * 10)
@@ -245,7 +249,7 @@ def test_offsets_that_are_not_there_are_told_with_those_that_are(
 
 
 def test_partitions_that_are_added_are_seen_after_looking_again(
-    broker: varve.Broker, cluster: RemoteCluster
+    broker: cordwood.Broker, cluster: RemoteCluster
 ) -> None:
     consumer, chosen = RemoteConsumer(cluster, "orders"), RemoteConsumer(cluster, "orders", [1])
     broker.store.alter_topic("orders", partitions=5)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import varve
-from varve.errors import BrokerUnreachableError
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.messages import encode_response
-from varve.remote.wire_connection import WireConnection
+import cordwood
+from cordwood.errors import BrokerUnreachableError
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import encode_response
+from cordwood.remote.wire_connection import WireConnection
 
 Conversation = Callable[[socket.socket], None]
 
@@ -64,7 +64,7 @@ def connect(address: tuple[str, int], **limits: float) -> WireConnection:
 
 
 def test_a_broker_answers_in_the_newest_version_both_know() -> None:
-    with varve.Broker(topics=["orders"]) as broker, connect((broker.host, broker.port)) as wire:
+    with cordwood.Broker(topics=["orders"]) as broker, connect((broker.host, broker.port)) as wire:
         assert wire.version_of(ApiKey.METADATA) == 13
         assert wire.version_of(ApiKey.METADATA, at_most=5) == 5
 
@@ -177,7 +177,7 @@ def test_an_answer_larger_than_allowed_costs_no_memory() -> None:
 
 
 def test_closing_may_be_repeated() -> None:
-    with varve.Broker() as broker:
+    with cordwood.Broker() as broker:
         wire = connect((broker.host, broker.port))
         wire.close()
         wire.close()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from varve.errors import ConfigError
-from varve.spark.java_home import find_java_home, make_launcher
+from cordwood.errors import ConfigError
+from cordwood.spark.java_home import find_java_home, make_launcher
 
 
 def put_java(directory: Path) -> Path:

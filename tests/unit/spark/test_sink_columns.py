@@ -14,8 +14,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from varve.errors import ConfigError
-from varve.spark.sink_columns import SinkColumns
+from cordwood.errors import ConfigError
+from cordwood.spark.sink_columns import SinkColumns
 
 
 def headers(value: DataType) -> DataType:

@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from varve.errors import ConfigError
-from varve.format.compression import Codec
-from varve.spark.partitioner import Partitioner
-from varve.spark.sink_options import SinkOptions, plain_path
+from cordwood.errors import ConfigError
+from cordwood.format.compression import Codec
+from cordwood.spark.partitioner import Partitioner
+from cordwood.spark.sink_options import SinkOptions, plain_path
 
 
 def test_the_directory_of_a_store_is_all_that_is_needed() -> None:

@@ -9,25 +9,25 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import varve
-from fakes.client_batches import NOW
-from fakes.manual_clock import ManualClock
-from varve.errors import (
+import cordwood
+from cordwood.errors import (
     ConfigError,
     InvalidRecordError,
     RecordTooLargeError,
     UnknownPartitionError,
     UnknownTopicError,
 )
-from varve.format.batch import BatchDecoder
-from varve.format.record import Record
-from varve.log.change_inbox import inbox_directory, staging_directory
-from varve.log.topic import partition_for
-from varve.spark.sink_columns import SinkColumns
-from varve.spark.sink_options import SinkOptions
-from varve.spark.staged_rows import StagedRows, stage_rows
-from varve.storage.files import RealFileSystem
-from varve.storage.staged_file import StagedFile
+from cordwood.format.batch import BatchDecoder
+from cordwood.format.record import Record
+from cordwood.log.change_inbox import inbox_directory, staging_directory
+from cordwood.log.topic import partition_for
+from cordwood.spark.sink_columns import SinkColumns
+from cordwood.spark.sink_options import SinkOptions
+from cordwood.spark.staged_rows import StagedRows, stage_rows
+from cordwood.storage.files import RealFileSystem
+from cordwood.storage.staged_file import StagedFile
+from fakes.client_batches import NOW
+from fakes.manual_clock import ManualClock
 
 ORDER = ("value", "key", "headers", "topic", "partition", "timestamp")
 TYPES = {
@@ -42,7 +42,7 @@ TYPES = {
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    with varve.open(tmp_path / "store") as store:
+    with cordwood.open(tmp_path / "store") as store:
         store.create_topic("orders", partitions=4, config={"max.message.bytes": 5000})
         store.create_topic("state", partitions=2, config={"cleanup.policy": "compact"})
     return str(tmp_path / "store")

@@ -9,19 +9,19 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-import varve
-from varve.errors import ConfigError
-from varve.log.log_reader import LogReader
-from varve.quantities import INT64_MAX
-from varve.spark.arrow_rows import ArrowRows, arrow_schema
-from varve.spark.row_columns import ALL_COLUMNS, DEFAULT_COLUMNS
-from varve.spark.schema import columns_of, row_schema
+import cordwood
+from cordwood.errors import ConfigError
+from cordwood.log.log_reader import LogReader
+from cordwood.quantities import INT64_MAX
+from cordwood.spark.arrow_rows import ArrowRows, arrow_schema
+from cordwood.spark.row_columns import ALL_COLUMNS, DEFAULT_COLUMNS
+from cordwood.spark.schema import columns_of, row_schema
 
 RECORDS = [
-    varve.Record(key=b"k1", value=b"v1", timestamp_ms=1000, headers=[("a", b"1"), ("b", None)]),
-    varve.Record(key=None, value=b"", timestamp_ms=2000),
-    varve.Record(key=b"", value=None, timestamp_ms=3000),
-    varve.Record(key=b"k4", value=b"v" * 300, timestamp_ms=4000, headers=[("é", b"")]),
+    cordwood.Record(key=b"k1", value=b"v1", timestamp_ms=1000, headers=[("a", b"1"), ("b", None)]),
+    cordwood.Record(key=None, value=b"", timestamp_ms=2000),
+    cordwood.Record(key=b"", value=None, timestamp_ms=3000),
+    cordwood.Record(key=b"k4", value=b"v" * 300, timestamp_ms=4000, headers=[("é", b"")]),
 ]
 
 
@@ -43,7 +43,7 @@ def rows_of(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("codec", ["uncompressed", "zstd"])
 def test_rows_are_the_records_with_kafkas_columns(tmp_path: Path, codec: str) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic("orders", partitions=3, config={"compression.type": codec})
         topic.append_many(RECORDS, partition=2)
 
@@ -90,13 +90,13 @@ def test_a_schema_of_other_columns_or_types_is_refused(ddl: str) -> None:
 def test_batches_keep_to_their_limits_and_lose_nothing(
     tmp_path: Path, limits: dict[str, int]
 ) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         # Each compressed batch is a run by itself: what is too large is handed on after a run.
         log = store.create_topic("a", config={"compression.type": "lz4"}).partition(0)
         for part in range(5):
             log.append_many(
                 [
-                    varve.Record(
+                    cordwood.Record(
                         key=None if n % 3 else b"%d" % n,
                         value=b"x" * n,
                         headers=[("h", b"%d" % n)] * (n % 4),
@@ -116,7 +116,7 @@ def test_batches_keep_to_their_limits_and_lose_nothing(
 
 
 def test_each_record_says_who_dated_it(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic("a")
         topic.append_many([(b"k", b"v")] * 3)
         store.alter_topic("a", config={"message.timestamp.type": "LogAppendTime"})
@@ -130,10 +130,10 @@ def test_each_record_says_who_dated_it(tmp_path: Path) -> None:
 
 
 def test_times_that_spark_cannot_hold_become_the_last_it_can(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         config = {"message.timestamp.after.max.ms": INT64_MAX}
         log = store.create_topic("a", config=config).partition(0)
-        log.append_many([varve.Record(value=b"", timestamp_ms=t) for t in (5, INT64_MAX - 1, 6)])
+        log.append_many([cordwood.Record(value=b"", timestamp_ms=t) for t in (5, INT64_MAX - 1, 6)])
 
         [batch] = batches_of(log, ("timestamp",))
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-import varve
-from varve.log.read_only_log import ReadOnlyLog
-from varve.spark.log_extent import offset_behind, pieces_between, size_between
+import cordwood
+from cordwood.log.read_only_log import ReadOnlyLog
+from cordwood.spark.log_extent import offset_behind, pieces_between, size_between
 
 RECORD = b"x" * 1000
 
@@ -16,11 +16,11 @@ RECORD = b"x" * 1000
 def log(tmp_path: Path) -> Iterator[ReadOnlyLog]:
     """Nine segments of about 100 KB and an active one, an index entry for every 4 KB."""
     config = {"segment.records": "100", "index.interval.bytes": "4096"}
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic("a", config=config)
         for _ in range(190):
             topic.append_many([(None, RECORD)] * 5)
-    with varve.open(tmp_path, read_only=True) as store:
+    with cordwood.open(tmp_path, read_only=True) as store:
         yield store.topic("a").partition(0)
 
 

@@ -4,12 +4,12 @@ import pickle
 
 import pytest
 
-from varve.errors import ConfigError
-from varve.log.log_reader import EARLIEST, LATEST
-from varve.quantities import MIB, TimestampMs
-from varve.spark.boundaries import Moment
-from varve.spark.options import SourceOptions
-from varve.spark.row_columns import ALL_COLUMNS, DEFAULT_COLUMNS
+from cordwood.errors import ConfigError
+from cordwood.log.log_reader import EARLIEST, LATEST
+from cordwood.quantities import MIB, TimestampMs
+from cordwood.spark.boundaries import Moment
+from cordwood.spark.options import SourceOptions
+from cordwood.spark.row_columns import ALL_COLUMNS, DEFAULT_COLUMNS
 
 LEAST = {"path": "data", "subscribe": "orders"}
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import varve
-from varve.errors import ConfigError, DataLossError
-from varve.quantities import TimestampMs
-from varve.spark.opened_source import OpenedSource, open_source
-from varve.spark.options import SourceOptions
-from varve.spark.source_plan import OffsetResolver, check_named, find_time, plan_ranges, survey
+import cordwood
+from cordwood.errors import ConfigError, DataLossError
+from cordwood.quantities import TimestampMs
+from cordwood.spark.opened_source import OpenedSource, open_source
+from cordwood.spark.options import SourceOptions
+from cordwood.spark.source_plan import OffsetResolver, check_named, find_time, plan_ranges, survey
 
 NOW_MS = TimestampMs(100_000)
 
@@ -18,9 +18,9 @@ NOW_MS = TimestampMs(100_000)
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Topic a: partition 0 with offsets 0 to 9 at 1 s to 10 s, partition 1 with 3 to 5."""
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic("a", partitions=2)
-        records = [varve.Record(value=b"v", timestamp_ms=(n + 1) * 1000) for n in range(10)]
+        records = [cordwood.Record(value=b"v", timestamp_ms=(n + 1) * 1000) for n in range(10)]
         topic.append_many(records, partition=0)
         topic.append_many(records[:5], partition=1)
         topic.partition(1).delete_before(3)
@@ -146,7 +146,7 @@ def test_tasks_say_where_the_log_lies(source: OpenedSource, path: Path) -> None:
 
 
 def test_a_search_for_a_time_goes_on_when_segments_are_deleted_under_it(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         topic = store.create_topic("a", config={"segment.records": "1", "retention.ms": "-1"})
         for n in range(6):
             topic.append(b"v", timestamp_ms=(n + 1) * 1000)

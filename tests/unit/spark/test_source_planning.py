@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varve.spark.log_place import LogPlace
-from varve.spark.planning import OffsetRange, Piece, merge_pieces, plan_tasks, share
+from cordwood.spark.log_place import LogPlace
+from cordwood.spark.planning import OffsetRange, Piece, merge_pieces, plan_tasks, share
 
 PLACE = LogPlace(
     topic="a",

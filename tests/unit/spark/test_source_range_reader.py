@@ -7,17 +7,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import varve
-from varve.errors import DataLossError
-from varve.format.batch import RecordRun
-from varve.log.log_reader import LogReader
-from varve.log.store import Store
-from varve.spark.data_loss import LossPolicy
-from varve.spark.opened_source import open_source
-from varve.spark.options import SourceOptions
-from varve.spark.planning import OffsetRange
-from varve.spark.range_reader import RangeReader
-from varve.spark.source_plan import guard_ranges, plan_ranges, survey
+import cordwood
+from cordwood.errors import DataLossError
+from cordwood.format.batch import RecordRun
+from cordwood.log.log_reader import LogReader
+from cordwood.log.store import Store
+from cordwood.spark.data_loss import LossPolicy
+from cordwood.spark.opened_source import open_source
+from cordwood.spark.options import SourceOptions
+from cordwood.spark.planning import OffsetRange
+from cordwood.spark.range_reader import RangeReader
+from cordwood.spark.source_plan import guard_ranges, plan_ranges, survey
 
 CONFIG = {"segment.records": "10", "file.delete.delay.ms": "0", "retention.ms": "-1"}
 
@@ -25,7 +25,7 @@ CONFIG = {"segment.records": "10", "file.delete.delay.ms": "0", "retention.ms": 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """Topic a with 100 records in ten segments; keys k0 to k9 in turn."""
-    with varve.open(tmp_path) as opened:
+    with cordwood.open(tmp_path) as opened:
         topic = opened.create_topic("a", config=CONFIG)
         for n in range(100):
             topic.append(b"v%d" % n, key=b"k%d" % (n % 10))

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-import varve
-from varve.format.record import Record
-from varve.spark.record_key import rows_of_key
+import cordwood
+from cordwood.format.record import Record
+from cordwood.spark.record_key import rows_of_key
 
 
 def test_the_records_of_a_key_are_chosen_in_order(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         log = store.create_topic("a").partition(0)
         log.append_many([(b"k%d" % (n % 3), b"v%d" % n) for n in range(10)])
 
@@ -21,7 +21,7 @@ def test_the_records_of_a_key_are_chosen_in_order(tmp_path: Path) -> None:
 
 
 def test_a_run_without_the_key_gives_nothing(tmp_path: Path) -> None:
-    with varve.open(tmp_path) as store:
+    with cordwood.open(tmp_path) as store:
         log = store.create_topic("a").partition(0)
         log.append_many([(None, b"v"), (b"kk", b"v"), (b"", b"v")])
         runs = log.runs(0, 3)

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-import varve
+import cordwood
+from cordwood.errors import ConfigError, DataLossError
+from cordwood.log.store import Store
+from cordwood.quantities import TimestampMs
+from cordwood.spark.opened_source import open_source
+from cordwood.spark.options import SourceOptions
+from cordwood.spark.stream_driver import StreamDriver
+from cordwood.spark.stream_offsets import StreamOffset
 from fakes.manual_clock import ManualClock
-from varve.errors import ConfigError, DataLossError
-from varve.log.store import Store
-from varve.quantities import TimestampMs
-from varve.spark.opened_source import open_source
-from varve.spark.options import SourceOptions
-from varve.spark.stream_driver import StreamDriver
-from varve.spark.stream_offsets import StreamOffset
 
 Opener = Callable[..., StreamDriver]
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with varve.open(tmp_path) as opened:
+    with cordwood.open(tmp_path) as opened:
         yield opened
 
 

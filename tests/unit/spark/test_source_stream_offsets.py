@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varve.errors import FormatError
-from varve.spark.stream_offsets import StreamOffset
+from cordwood.errors import FormatError
+from cordwood.spark.stream_offsets import StreamOffset
 
 partitions = st.tuples(st.sampled_from(["a", "b.c", "Z-1"]), st.integers(0, 200))
 positions = st.dictionaries(partitions, st.integers(0, 2**63 - 1), max_size=8)

@@ -5,18 +5,18 @@ import random
 
 import pytest
 
-from fakes.simulated_fs import SimulatedFileSystem
-from varve.errors import FormatError, LimitExceededError
-from varve.format.checkpoint_text import EpochEntry
-from varve.format.file_names import RECOVERY_POINT
-from varve.quantities import LeaderEpoch, Offset
-from varve.storage.checkpoint_file import (
+from cordwood.errors import FormatError, LimitExceededError
+from cordwood.format.checkpoint_text import EpochEntry
+from cordwood.format.file_names import RECOVERY_POINT
+from cordwood.quantities import LeaderEpoch, Offset
+from cordwood.storage.checkpoint_file import (
     read_epoch_checkpoint,
     read_offset_checkpoint,
     write_epoch_checkpoint,
     write_offset_checkpoint,
 )
-from varve.storage.files import read_whole, replace_file
+from cordwood.storage.files import read_whole, replace_file
+from fakes.simulated_fs import SimulatedFileSystem
 
 OFFSETS = {("orders", 0): Offset(42), ("orders", 1): Offset(0)}
 EPOCHS = [
@@ -66,7 +66,7 @@ def test_a_damaged_file_is_refused_by_name(fs: SimulatedFileSystem, content: byt
 def test_a_file_beyond_all_measure_is_not_read(
     fs: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("varve.storage.checkpoint_file._CHECKPOINT_BYTES_MAX", 10)
+    monkeypatch.setattr("cordwood.storage.checkpoint_file._CHECKPOINT_BYTES_MAX", 10)
     write_offset_checkpoint(fs, "/", RECOVERY_POINT, OFFSETS)
 
     with pytest.raises(LimitExceededError):

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from varve.errors import DirectoryLockedError
-from varve.storage.directory_lock import lock_directory, lock_owner
+from cordwood.errors import DirectoryLockedError
+from cordwood.storage.directory_lock import lock_directory, lock_owner
 
 TRY_LOCK = """
 import sys
-from varve.errors import DirectoryLockedError
-from varve.storage.directory_lock import lock_directory
+from cordwood.errors import DirectoryLockedError
+from cordwood.storage.directory_lock import lock_directory
 try:
     lock_directory(sys.argv[1])
 except DirectoryLockedError as error:
@@ -113,7 +113,7 @@ def test_a_missing_directory_cannot_be_locked(tmp_path: Path) -> None:
 
 ASK_OWNER = """
 import sys
-from varve.storage.directory_lock import lock_owner
+from cordwood.storage.directory_lock import lock_owner
 owner = lock_owner(sys.argv[1])
 print(owner and owner.pid, owner and owner.description)
 """

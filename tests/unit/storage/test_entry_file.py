@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.errors import FormatError, LimitExceededError
+from cordwood.storage.entry_file import EntryFile
+from cordwood.storage.files import RealFileSystem, read_whole, replace_file
 from fakes.simulated_fs import ShortWrite, SimulatedFileSystem
-from varve.errors import FormatError, LimitExceededError
-from varve.storage.entry_file import EntryFile
-from varve.storage.files import RealFileSystem, read_whole, replace_file
 
 PATH = "/00000000000000000000.index"
 
@@ -194,7 +194,7 @@ def test_an_active_file_goes_on_where_its_sound_entries_end(
 def test_a_file_beyond_all_measure_is_not_taken_into_memory(
     fs: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("varve.storage.entry_file._READ_BYTES_MAX", 8)
+    monkeypatch.setattr("cordwood.storage.entry_file._READ_BYTES_MAX", 8)
     replace_file(fs, PATH, b"aaaabbbbcccc")
 
     with pytest.raises(LimitExceededError):

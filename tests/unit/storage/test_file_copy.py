@@ -7,9 +7,9 @@ import random
 
 import pytest
 
+from cordwood.storage.file_copy import copy_file, link_or_copy, unshare
+from cordwood.storage.files import read_whole, write_all
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.storage.file_copy import copy_file, link_or_copy, unshare
-from varve.storage.files import read_whole, write_all
 
 SIZE = (1 << 20) + 17
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fakes.simulated_fs import SimulatedFileSystem
-from varve.errors import DirectoryLockedError, LimitExceededError, TruncatedInputError
-from varve.storage.files import (
+from cordwood.errors import DirectoryLockedError, LimitExceededError, TruncatedInputError
+from cordwood.storage.files import (
     DirectoryEntry,
     File,
     FileSystem,
@@ -18,6 +17,7 @@ from varve.storage.files import (
     replace_file,
     write_all,
 )
+from fakes.simulated_fs import SimulatedFileSystem
 
 
 class Place:

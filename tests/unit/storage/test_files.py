@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.storage.files import RealFileSystem, read_whole, replace_file, write_all
 from fakes.simulated_fs import ShortWrite, SimulatedFileSystem
-from varve.storage.files import RealFileSystem, read_whole, replace_file, write_all
 
 
 def test_write_all_goes_on_after_short_writes() -> None:

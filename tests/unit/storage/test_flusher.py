@@ -2,7 +2,7 @@
 
 import threading
 
-from varve.storage.flusher import Flusher, InlineFlusher
+from cordwood.storage.flusher import Flusher, InlineFlusher
 
 
 class Log:
@@ -42,7 +42,7 @@ def test_a_flusher_syncs_on_a_thread_of_its_own_named_after_its_directory() -> N
     flusher.request(log)
     flusher.stop()
 
-    assert log.threads == ["varve-flusher /data"]
+    assert log.threads == ["cordwood-flusher /data"]
 
 
 def test_requests_during_a_sync_are_served_by_the_next_one() -> None:

@@ -1,10 +1,10 @@
 """How many sealed segments may be open at once."""
 
+from cordwood.quantities import Offset, TimestampMs
+from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.segment import Segment, SegmentLimits
 from fakes.client_batches import client_batch
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.quantities import Offset, TimestampMs
-from varve.storage.handle_cache import HandleCache
-from varve.storage.segment import Segment, SegmentLimits
 
 
 class Handle:

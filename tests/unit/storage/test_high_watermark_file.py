@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.quantities import Offset
+from cordwood.storage.files import FileSystem, RealFileSystem, read_whole, replace_file
+from cordwood.storage.high_watermark_file import WORD_COUNT, HighWatermarkFile, LogMarks
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.quantities import Offset
-from varve.storage.files import FileSystem, RealFileSystem, read_whole, replace_file
-from varve.storage.high_watermark_file import WORD_COUNT, HighWatermarkFile, LogMarks
 
 
 @pytest.fixture(params=["real", "simulated"])
@@ -84,12 +84,12 @@ def test_the_bytes_are_those_of_the_table() -> None:
     writer.publish(high_watermark=Offset(3), log_start=Offset(1), durable=Offset(2))
 
     words = [3, ~3, 1, ~1, 2, ~2, 2, ~2]
-    expected = b"varvehw\x01" + b"".join(word.to_bytes(8, "little", signed=True) for word in words)
+    expected = b"cordwhw\x01" + b"".join(word.to_bytes(8, "little", signed=True) for word in words)
     assert read_whole(fs, writer.path, limit=100) == expected
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"varvehw\x01", b"varvehw\x02" * WORD_COUNT, b"x" * 8 * WORD_COUNT]
+    "content", [b"", b"cordwhw\x01", b"cordwhw\x02" * WORD_COUNT, b"x" * 8 * WORD_COUNT]
 )
 def test_a_short_or_foreign_file_says_nothing_and_is_taken_over_by_a_writer(
     content: bytes,
@@ -233,8 +233,8 @@ def test_a_power_cut_leaves_a_published_value_or_none_and_never_another() -> Non
 
 PUBLISH_FOR_A_WHILE = """
 import sys
-from varve.storage.files import RealFileSystem
-from varve.storage.high_watermark_file import HighWatermarkFile
+from cordwood.storage.files import RealFileSystem
+from cordwood.storage.high_watermark_file import HighWatermarkFile
 writer = HighWatermarkFile(RealFileSystem(), sys.argv[1], writable=True)
 for value in range(100_000):
     writer.publish(high_watermark=value)

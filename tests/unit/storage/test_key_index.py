@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from cordwood.log.partition_log import PartitionLog
+from cordwood.storage import key_index
+from cordwood.storage.key_index import KeyIndex
+from cordwood.storage.segment import Segment
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import new_log
-from varve.log.partition_log import PartitionLog
-from varve.storage import key_index
-from varve.storage.key_index import KeyIndex
-from varve.storage.segment import Segment
 
 
 def sealed_segment(

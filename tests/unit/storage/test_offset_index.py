@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.errors import FormatError
+from cordwood.quantities import INT32_MAX, FilePosition, Offset
+from cordwood.storage.files import RealFileSystem, read_whole, replace_file
+from cordwood.storage.offset_index import OffsetIndex
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.errors import FormatError
-from varve.quantities import INT32_MAX, FilePosition, Offset
-from varve.storage.files import RealFileSystem, read_whole, replace_file
-from varve.storage.offset_index import OffsetIndex
 
 BASE = Offset(45)
 PATH = "/00000000000000000045.index"

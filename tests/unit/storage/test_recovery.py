@@ -6,13 +6,11 @@ import random
 
 import pytest
 
-from fakes.client_batches import client_batch
-from fakes.simulated_fs import SimulatedFileSystem
-from varve.format.batch import BatchDecoder
-from varve.quantities import FilePosition, Offset, TimestampMs
-from varve.storage.files import read_whole, write_all
-from varve.storage.handle_cache import HandleCache
-from varve.storage.recovery import (
+from cordwood.format.batch import BatchDecoder
+from cordwood.quantities import FilePosition, Offset, TimestampMs
+from cordwood.storage.files import read_whole, write_all
+from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.recovery import (
     BadStretch,
     Damage,
     RecoveryPlan,
@@ -23,7 +21,9 @@ from varve.storage.recovery import (
     tidy_directory,
     walk_segment,
 )
-from varve.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment import Segment, SegmentLimits
+from fakes.client_batches import client_batch
+from fakes.simulated_fs import SimulatedFileSystem
 
 # --- names --------------------------------------------------------------------------------------
 

@@ -4,14 +4,14 @@ import errno
 
 import pytest
 
+from cordwood.format.file_names import FileKind
+from cordwood.format.index_entry import AbortedTransaction
+from cordwood.quantities import NO_TIMESTAMP, FilePosition, Offset, ProducerId, TimestampMs
+from cordwood.storage.files import read_whole
+from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.segment import Segment, SegmentLimits
 from fakes.client_batches import client_batch
 from fakes.simulated_fs import ShortWrite, SimulatedFileSystem
-from varve.format.file_names import FileKind
-from varve.format.index_entry import AbortedTransaction
-from varve.quantities import NO_TIMESTAMP, FilePosition, Offset, ProducerId, TimestampMs
-from varve.storage.files import read_whole
-from varve.storage.handle_cache import HandleCache
-from varve.storage.segment import Segment, SegmentLimits
 
 BASE = Offset(100)
 STEM = f"{100:020}"

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
+from cordwood.errors import CorruptSegmentError
+from cordwood.format import kernel_tables as tables
+from cordwood.quantities import INT64_MAX, FilePosition, Offset
+from cordwood.storage.files import write_all
+from cordwood.storage.segment_reader import SegmentReader
 from fakes.client_batches import client_batch
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.errors import CorruptSegmentError
-from varve.format import kernel_tables as tables
-from varve.quantities import INT64_MAX, FilePosition, Offset
-from varve.storage.files import write_all
-from varve.storage.segment_reader import SegmentReader
 
 PATH = "/00000000000000000010.log"
 BASE = Offset(10)

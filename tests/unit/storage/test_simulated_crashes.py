@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import pytest
 
+from cordwood.errors import DirectoryLockedError
+from cordwood.storage.files import read_whole, replace_file, write_all
 from fakes.simulated_fs import ShortWrite, SimulatedFileSystem
-from varve.errors import DirectoryLockedError
-from varve.storage.files import read_whole, replace_file, write_all
 
 _Seen = TypeVar("_Seen")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cordwood.errors import FormatError, RecordTooLargeError
+from cordwood.storage.staged_file import StagedFile, StagedFileWriter
 from fakes.client_batches import client_batch
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.errors import FormatError, RecordTooLargeError
-from varve.storage.staged_file import StagedFile, StagedFileWriter
 
 PATH = "/staged"
 

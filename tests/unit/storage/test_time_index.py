@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.errors import FormatError
+from cordwood.quantities import INT32_MAX, Offset, TimestampMs
+from cordwood.storage.files import read_whole, replace_file
+from cordwood.storage.time_index import TimeIndex
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.errors import FormatError
-from varve.quantities import INT32_MAX, Offset, TimestampMs
-from varve.storage.files import read_whole, replace_file
-from varve.storage.time_index import TimeIndex
 
 BASE = Offset(345)
 PATH = "/00000000000000000345.timeindex"

@@ -2,12 +2,12 @@
 
 import pytest
 
+from cordwood.errors import FormatError, UnsupportedFormatError
+from cordwood.format.index_entry import AbortedTransaction
+from cordwood.quantities import Offset, ProducerId
+from cordwood.storage.files import read_whole, replace_file
+from cordwood.storage.transaction_index import TransactionIndex
 from fakes.simulated_fs import SimulatedFileSystem
-from varve.errors import FormatError, UnsupportedFormatError
-from varve.format.index_entry import AbortedTransaction
-from varve.quantities import Offset, ProducerId
-from varve.storage.files import read_whole, replace_file
-from varve.storage.transaction_index import TransactionIndex
 
 BASE = Offset(0)
 PATH = "/00000000000000000000.txnindex"

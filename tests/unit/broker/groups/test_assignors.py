@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varve.broker.groups.assignors import (
+from cordwood.broker.groups.assignors import (
     ASSIGNORS,
     Assignment,
     Assignor,

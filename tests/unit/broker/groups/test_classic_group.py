@@ -2,6 +2,9 @@
 
 import pytest
 
+from cordwood.broker.groups.classic_membership import ClassicState
+from cordwood.broker.groups.group_config import GroupConfig
+from cordwood.protocol.error_code import ErrorCode
 from fakes.group_bench import (
     RANGE,
     REBALANCE_MS,
@@ -11,9 +14,6 @@ from fakes.group_bench import (
     code_of,
     subscription,
 )
-from varve.broker.groups.classic_membership import ClassicState
-from varve.broker.groups.group_config import GroupConfig
-from varve.protocol.error_code import ErrorCode
 
 
 @pytest.fixture

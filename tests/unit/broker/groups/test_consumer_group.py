@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.error_codes import RefusedError
+from cordwood.broker.groups.consumer_group_config import ConsumerGroupConfig
+from cordwood.broker.groups.consumer_heartbeat import ConsumerHeartbeat
+from cordwood.broker.groups.consumer_member import ConsumerMember, MemberState
+from cordwood.protocol.error_code import ErrorCode
 from fakes.consumer_client import REBALANCE_TIMEOUT_MS, ConsumerClient, GroupHouse, settle
 from fakes.listed_topics import ListedTopics
-from varve.broker.broker_config import BrokerConfig
-from varve.broker.error_codes import RefusedError
-from varve.broker.groups.consumer_group_config import ConsumerGroupConfig
-from varve.broker.groups.consumer_heartbeat import ConsumerHeartbeat
-from varve.broker.groups.consumer_member import ConsumerMember, MemberState
-from varve.protocol.error_code import ErrorCode
 
 SESSION_S = 45.0
 ORDERS = ("orders",)

@@ -6,12 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from fakes.consumer_client import ConsumerClient, GroupHouse, settle
-from fakes.listed_topics import ListedTopics
-from varve.broker.error_codes import RefusedError
-from varve.broker.groups.consumer_member import MemberState
-from varve.broker.groups.saved_consumer_group import saved_consumer_groups
-from varve.format.consumer_group_records import (
+from cordwood.broker.error_codes import RefusedError
+from cordwood.broker.groups.consumer_member import MemberState
+from cordwood.broker.groups.saved_consumer_group import saved_consumer_groups
+from cordwood.format.consumer_group_records import (
     ConsumerGroupKey,
     ConsumerGroupRecordType,
     CurrentValue,
@@ -23,7 +21,9 @@ from varve.format.consumer_group_records import (
     encode_member,
     encode_target,
 )
-from varve.protocol.error_code import ErrorCode
+from cordwood.protocol.error_code import ErrorCode
+from fakes.consumer_client import ConsumerClient, GroupHouse, settle
+from fakes.listed_topics import ListedTopics
 
 ORDERS = ("orders",)
 TOPIC = UUID(int=1)

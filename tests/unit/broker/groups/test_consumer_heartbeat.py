@@ -8,13 +8,13 @@ from uuid import UUID
 
 import pytest
 
-from varve.broker.error_codes import RefusedError
-from varve.broker.groups.consumer_heartbeat import (
+from cordwood.broker.error_codes import RefusedError
+from cordwood.broker.groups.consumer_heartbeat import (
     ConsumerHeartbeat,
     check_heartbeat,
     owned_partitions,
 )
-from varve.protocol.error_code import ErrorCode
+from cordwood.protocol.error_code import ErrorCode
 
 ASSIGNORS = ("uniform", "range")
 TOPIC = UUID(int=1)

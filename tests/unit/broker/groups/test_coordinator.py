@@ -5,19 +5,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from fakes.coordinator_bench import CoordinatorBench, commit_code
-from varve.broker.groups.classic_group import ClassicGroup
-from varve.broker.groups.coordinator import CoordinatorState
-from varve.broker.groups.group_config import GroupConfig
-from varve.broker.groups.managed_group import EpochGroup
-from varve.format.group_offsets import (
+from cordwood.broker.groups.classic_group import ClassicGroup
+from cordwood.broker.groups.coordinator import CoordinatorState
+from cordwood.broker.groups.group_config import GroupConfig
+from cordwood.broker.groups.managed_group import EpochGroup
+from cordwood.format.group_offsets import (
     GroupMetadataKey,
     decode_group_key,
     encode_group_metadata_key,
 )
-from varve.log.committed_offsets import GroupRecord
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.error_code import ErrorCode
+from cordwood.log.committed_offsets import GroupRecord
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
+from fakes.coordinator_bench import CoordinatorBench, commit_code
 
 ORDERS = ("orders", 0)
 DAY_MS = 86_400_000
@@ -231,7 +231,7 @@ def test_states_are_counted(bench: CoordinatorBench) -> None:
 def test_there_is_a_limit_to_groups(
     bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("varve.broker.groups.coordinator._GROUPS_MAX", 2)
+    monkeypatch.setattr("cordwood.broker.groups.coordinator._GROUPS_MAX", 2)
     bench.stable("a")
     bench.stable("b")
 
@@ -465,7 +465,7 @@ def test_offsets_of_a_topic_that_came_again_go_at_the_next_look(
 
 
 def test_many_groups_are_looked_through_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("varve.broker.groups.coordinator._EXPIRY_SLICE", 10)
+    monkeypatch.setattr("cordwood.broker.groups.coordinator._EXPIRY_SLICE", 10)
     bench = CoordinatorBench(config=GroupConfig(offsets_retention_ms=DAY_MS))
     for number in range(25):
         bench.store.group(f"g{number}").commit({ORDERS: 1})

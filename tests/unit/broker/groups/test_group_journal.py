@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cordwood.broker.groups.group_journal import GroupJournal
+from cordwood.broker.groups.group_log import Done
+from cordwood.protocol.error_code import ErrorCode
 from fakes.manual_scheduler import ManualScheduler
 from fakes.memory_group_log import MemoryGroupLog
-from varve.broker.groups.group_journal import GroupJournal
-from varve.broker.groups.group_log import Done
-from varve.protocol.error_code import ErrorCode
 
 FAILED = ErrorCode.not_coordinator
 

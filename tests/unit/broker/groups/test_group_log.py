@@ -6,22 +6,22 @@ from functools import partial
 
 import pytest
 
-from fakes.manual_scheduler import ManualScheduler, run_until
-from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import open_store
-from varve.broker.groups.group_log import GroupLogWriter, append_error
-from varve.errors import (
+from cordwood.broker.groups.group_log import GroupLogWriter, append_error
+from cordwood.errors import (
     CorruptSegmentError,
     DiskFullError,
     LogClosedError,
     LogFailedError,
     RecordTooLargeError,
 )
-from varve.format.batch_header import decode_batch_header
-from varve.log.committed_offsets import GroupRecord
-from varve.log.store import Store
-from varve.protocol.error_code import ErrorCode
-from varve.quantities import Offset
+from cordwood.format.batch_header import decode_batch_header
+from cordwood.log.committed_offsets import GroupRecord
+from cordwood.log.store import Store
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.quantities import Offset
+from fakes.manual_scheduler import ManualScheduler, run_until
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import open_store
 
 TOPIC = "__consumer_offsets"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from cordwood.broker.groups.offset_expiry import expired_offsets
+from cordwood.log.committed_offsets import CommittedOffset, GroupOffsets
+from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
 from fakes.group_bench import GroupBench, subscription
-from varve.broker.groups.offset_expiry import expired_offsets
-from varve.log.committed_offsets import CommittedOffset, GroupOffsets
-from varve.quantities import NO_TIMESTAMP, Offset, TimestampMs
 
 HOUR_MS = 3_600_000
 RETENTION_MS = 24 * HOUR_MS

@@ -4,23 +4,23 @@ from collections.abc import Iterator
 
 import pytest
 
-import varve
-from varve.errors import ChangeRefusedError
-from varve.library import request_change
-from varve.log.store_change import CommitGroup
-from varve.log.topic_change import ForgetGroup
-from varve.protocol.api_catalog import ApiKey
-from varve.remote.wire_connection import WireConnection
+import cordwood
+from cordwood.errors import ChangeRefusedError
+from cordwood.library import request_change
+from cordwood.log.store_change import CommitGroup
+from cordwood.log.topic_change import ForgetGroup
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.remote.wire_connection import WireConnection
 
 
 @pytest.fixture
-def broker() -> Iterator[varve.Broker]:
-    with varve.Broker(topics={"orders": 2}) as running:
+def broker() -> Iterator[cordwood.Broker]:
+    with cordwood.Broker(topics={"orders": 2}) as running:
         yield running
 
 
 @pytest.fixture
-def member(broker: varve.Broker) -> Iterator[None]:
+def member(broker: cordwood.Broker) -> Iterator[None]:
     """Someone is in the group "billing"."""
     with WireConnection(broker.host, broker.port) as wire:
         joining = {
@@ -37,11 +37,11 @@ def member(broker: varve.Broker) -> Iterator[None]:
         yield
 
 
-def ask(broker: varve.Broker, change: CommitGroup | ForgetGroup) -> None:
+def ask(broker: cordwood.Broker, change: CommitGroup | ForgetGroup) -> None:
     request_change(broker.data_dir, change)
 
 
-def test_offsets_are_committed_and_forgotten(broker: varve.Broker) -> None:
+def test_offsets_are_committed_and_forgotten(broker: cordwood.Broker) -> None:
     offsets = {("orders", 0): (3, "note"), ("orders", 1): (0, "")}
     ask(broker, CommitGroup(group="billing", offsets=offsets))
     details = broker.store.group("billing").details()
@@ -66,7 +66,7 @@ def test_offsets_are_committed_and_forgotten(broker: varve.Broker) -> None:
     ],
 )
 def test_a_group_with_members_stays_as_it_is(
-    broker: varve.Broker, change: CommitGroup | ForgetGroup
+    broker: cordwood.Broker, change: CommitGroup | ForgetGroup
 ) -> None:
     with pytest.raises(ChangeRefusedError, match="group billing has members: stop them first"):
         ask(broker, change)
@@ -74,12 +74,12 @@ def test_a_group_with_members_stays_as_it_is(
     assert broker.store.group("billing").committed() == {}
 
 
-def test_a_group_that_is_not_there_cannot_be_deleted(broker: varve.Broker) -> None:
+def test_a_group_that_is_not_there_cannot_be_deleted(broker: cordwood.Broker) -> None:
     with pytest.raises(ChangeRefusedError, match="no group named 'none'"):
         ask(broker, ForgetGroup(group="none"))
 
 
-def test_a_broker_that_has_just_started_is_waited_for(broker: varve.Broker) -> None:
+def test_a_broker_that_has_just_started_is_waited_for(broker: cordwood.Broker) -> None:
     broker.restart()
 
     ask(broker, CommitGroup(group="billing", offsets={("orders", 0): (3, "")}))
@@ -87,7 +87,7 @@ def test_a_broker_that_has_just_started_is_waited_for(broker: varve.Broker) -> N
     assert broker.store.group("billing").committed("orders", 0) == 3
 
 
-def test_a_store_goes_its_own_way_when_its_broker_has_gone(broker: varve.Broker) -> None:
+def test_a_store_goes_its_own_way_when_its_broker_has_gone(broker: cordwood.Broker) -> None:
     server, store = broker._running(), broker.store
     server._owns_store = False
     server.stop()

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from varve.broker.groups.assignors import Assignment
-from varve.broker.groups.consumer_member import ConsumerMember, MemberState
-from varve.broker.groups.reconciliation import Target, owns_only, reconcile
-from varve.format.consumer_group_records import MemberValue
+from cordwood.broker.groups.assignors import Assignment
+from cordwood.broker.groups.consumer_member import ConsumerMember, MemberState
+from cordwood.broker.groups.reconciliation import Target, owns_only, reconcile
+from cordwood.format.consumer_group_records import MemberValue
 
 ORDERS, PAYMENTS = UUID(int=1), UUID(int=2)
 ALL = frozenset({ORDERS, PAYMENTS})

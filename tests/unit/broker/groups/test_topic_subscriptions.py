@@ -6,12 +6,12 @@ import logging
 
 import pytest
 
+from cordwood.broker.groups.topic_pattern_syntax import InvalidPatternError
+from cordwood.broker.groups.topic_subscriptions import StoreTopics, TopicShape, TopicSubscriptions
+from cordwood.format.consumer_group_records import MemberValue
 from fakes.listed_topics import ListedTopics
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
-from varve.broker.groups.topic_pattern_syntax import InvalidPatternError
-from varve.broker.groups.topic_subscriptions import StoreTopics, TopicShape, TopicSubscriptions
-from varve.format.consumer_group_records import MemberValue
 
 ORDERS = MemberValue(topic_names=("orders",))
 LIKE_ORDERS = MemberValue(topic_regex="ord.*")

@@ -8,24 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cordwood.broker.error_codes import ErrorCode
+from cordwood.broker.handlers.api_versions import ApiVersionsHandler
+from cordwood.broker.handlers.list_offsets import ListOffsetsHandler
+from cordwood.broker.handlers.log_dirs import LogDirsHandler
+from cordwood.broker.handlers.metadata import MetadataHandler
+from cordwood.broker.handlers.producer_ids import ProducerIdsHandler
+from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
+from cordwood.broker.handlers.topic_creation import TopicCreationHandler
+from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
+from cordwood.broker.partition_table import PartitionTable
+from cordwood.log.store import Store
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.message_schema import message_schema
+from cordwood.protocol.messages import Fields
 from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, InlineExecutor
 from fakes.message_values import messages
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC, open_store
-from varve.broker.error_codes import ErrorCode
-from varve.broker.handlers.api_versions import ApiVersionsHandler
-from varve.broker.handlers.list_offsets import ListOffsetsHandler
-from varve.broker.handlers.log_dirs import LogDirsHandler
-from varve.broker.handlers.metadata import MetadataHandler
-from varve.broker.handlers.producer_ids import ProducerIdsHandler
-from varve.broker.handlers.topic_configs import TopicConfigsHandler
-from varve.broker.handlers.topic_creation import TopicCreationHandler
-from varve.broker.handlers.topic_deletion import TopicDeletionHandler
-from varve.broker.partition_table import PartitionTable
-from varve.log.store import Store
-from varve.protocol.api_catalog import API_CATALOG, ApiKey
-from varve.protocol.message_schema import message_schema
-from varve.protocol.messages import Fields
 
 
 def client(store: Store) -> HandlerCalls:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from cordwood.broker.error_codes import ErrorCode
+from cordwood.broker.handlers.api_versions import ApiVersionsHandler, unsupported_version_response
+from cordwood.broker.request import RunsOn
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.messages import decode_response
 from fakes.handler_calls import HandlerCalls, versions
-from varve.broker.error_codes import ErrorCode
-from varve.broker.handlers.api_versions import ApiVersionsHandler, unsupported_version_response
-from varve.broker.request import RunsOn
-from varve.protocol.api_catalog import API_CATALOG, ApiKey
-from varve.protocol.messages import decode_response
 
 SOFTWARE = {"client_software_name": "test-client", "client_software_version": "1.2.3"}
 

@@ -8,15 +8,15 @@ from uuid import UUID
 
 import pytest
 
+from cordwood.broker.groups.consumer_group import ConsumerGroup, GroupSurroundings
+from cordwood.broker.groups.consumer_group_config import ConsumerGroupConfig
+from cordwood.broker.groups.consumer_groups import ConsumerGroups
+from cordwood.broker.groups.topic_subscriptions import StoreTopics
+from cordwood.broker.handlers.consumer_groups import ConsumerGroupHandlers
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.messages import Fields
 from fakes.coordinator_bench import CoordinatorBench, Pending
-from varve.broker.groups.consumer_group import ConsumerGroup, GroupSurroundings
-from varve.broker.groups.consumer_group_config import ConsumerGroupConfig
-from varve.broker.groups.consumer_groups import ConsumerGroups
-from varve.broker.groups.topic_subscriptions import StoreTopics
-from varve.broker.handlers.consumer_groups import ConsumerGroupHandlers
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.error_code import ErrorCode
-from varve.protocol.messages import Fields
 
 NOT_ASKED = -(2**31)
 
@@ -182,7 +182,7 @@ def test_while_groups_are_loaded_members_are_told_to_wait() -> None:
 def test_a_broker_with_too_many_groups_makes_no_more(
     bench: ConsumerBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("varve.broker.groups.coordinator._GROUPS_MAX", 0)
+    monkeypatch.setattr("cordwood.broker.groups.coordinator._GROUPS_MAX", 0)
 
     assert bench.enter().code is ErrorCode.coordinator_not_available
 

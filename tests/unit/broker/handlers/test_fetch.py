@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
+from cordwood.broker.answer import Answer
+from cordwood.broker.event_loop import EventLoop
+from cordwood.broker.fetch_sessions import FetchSessions
+from cordwood.broker.handlers.fetch import FetchHandler
+from cordwood.broker.log_watch import LogWatch, ProgressWaiter
+from cordwood.broker.outbox import Piece
+from cordwood.broker.partition_table import PartitionTable
+from cordwood.log.file_range import FileRange
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store, StoreSetup
+from cordwood.log.topic_config import TopicConfig
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.request_header import RequestHeader
 from fakes.archived_store import ArchivedStore
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC
-from varve.broker.answer import Answer
-from varve.broker.event_loop import EventLoop
-from varve.broker.fetch_sessions import FetchSessions
-from varve.broker.handlers.fetch import FetchHandler
-from varve.broker.log_watch import LogWatch, ProgressWaiter
-from varve.broker.outbox import Piece
-from varve.broker.partition_table import PartitionTable
-from varve.log.file_range import FileRange
-from varve.log.partition_log import PartitionLog
-from varve.log.store import Store, StoreSetup
-from varve.log.topic_config import TopicConfig
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.request_header import RequestHeader
 from wire.record_requests import Wanted, fetch_body
 
 LONG_MS = 3_600_000

@@ -2,9 +2,9 @@
 
 import pytest
 
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
 from fakes.coordinator_bench import CoordinatorBench
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.error_code import ErrorCode
 
 
 @pytest.fixture

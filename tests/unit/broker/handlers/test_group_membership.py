@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from cordwood.broker.groups.group_config import GroupConfig
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.error_code import ErrorCode
 from fakes.coordinator_bench import CoordinatorBench
-from varve.broker.groups.group_config import GroupConfig
-from varve.protocol.api_catalog import API_CATALOG, ApiKey
-from varve.protocol.error_code import ErrorCode
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from cordwood.broker.groups.group_config import GroupConfig
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
 from fakes.coordinator_bench import CoordinatorBench, commit_code
-from varve.broker.groups.group_config import GroupConfig
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.error_code import ErrorCode
 
 ORDERS = ("orders", 0)
 

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
+from cordwood.broker.error_codes import ErrorCode
+from cordwood.broker.handlers.list_offsets import ListOffsetsHandler
+from cordwood.broker.partition_table import PartitionTable
+from cordwood.broker.request import RunsOn
+from cordwood.log.producer_state import MarkerFacts
+from cordwood.log.store import Store
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
+from cordwood.quantities import Offset, ProducerId, TimestampMs
 from fakes.archived_store import ArchivedStore
 from fakes.client_batches import client_batch, marker_batch
 from fakes.handler_calls import HandlerCalls, versions
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, TOPIC, log_of, open_store
-from varve.broker.error_codes import ErrorCode
-from varve.broker.handlers.list_offsets import ListOffsetsHandler
-from varve.broker.partition_table import PartitionTable
-from varve.broker.request import RunsOn
-from varve.log.producer_state import MarkerFacts
-from varve.log.store import Store
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.messages import Fields
-from varve.quantities import Offset, ProducerId, TimestampMs
 
 OFFSETS = ApiKey.LIST_OFFSETS
 EPOCHS = ApiKey.OFFSET_FOR_LEADER_EPOCH

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from cordwood.broker.error_codes import ErrorCode
+from cordwood.broker.handlers.log_dirs import LogDirsHandler
+from cordwood.broker.request import RunsOn
+from cordwood.log.store import Store
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
 from fakes.handler_calls import HandlerCalls, versions
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
-from varve.broker.error_codes import ErrorCode
-from varve.broker.handlers.log_dirs import LogDirsHandler
-from varve.broker.request import RunsOn
-from varve.log.store import Store
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.messages import Fields
 
 DIRS = ApiKey.DESCRIBE_LOG_DIRS
 CAPACITY = 64 * 1024 * 1024

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.error_codes import ErrorCode
+from cordwood.broker.handlers.metadata import MetadataHandler
+from cordwood.broker.partition_table import PartitionTable
+from cordwood.broker.request import RunsOn
+from cordwood.log.store import Store
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
 from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, InlineExecutor, versions
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, open_store
-from varve.broker.broker_config import BrokerConfig
-from varve.broker.error_codes import ErrorCode
-from varve.broker.handlers.metadata import MetadataHandler
-from varve.broker.partition_table import PartitionTable
-from varve.broker.request import RunsOn
-from varve.log.store import Store
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.messages import Fields
 
 METADATA = ApiKey.METADATA
 PARTITIONS = ApiKey.DESCRIBE_TOPIC_PARTITIONS

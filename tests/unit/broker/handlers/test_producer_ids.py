@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from cordwood.broker.error_codes import ErrorCode
+from cordwood.broker.handlers.producer_ids import ProducerIdsHandler
+from cordwood.broker.request import RunsOn
+from cordwood.log.store import Store
+from cordwood.protocol.api_catalog import ApiKey
 from fakes.handler_calls import HandlerCalls, versions
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
-from varve.broker.error_codes import ErrorCode
-from varve.broker.handlers.producer_ids import ProducerIdsHandler
-from varve.broker.request import RunsOn
-from varve.log.store import Store
-from varve.protocol.api_catalog import ApiKey
 
 INIT = ApiKey.INIT_PRODUCER_ID
 IDEMPOTENT: dict[str, Any] = {"transactional_id": None, "transaction_timeout": 60_000}

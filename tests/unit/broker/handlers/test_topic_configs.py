@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from cordwood.broker.error_codes import ErrorCode
+from cordwood.broker.handlers.topic_configs import Operation, ResourceType, TopicConfigsHandler
+from cordwood.broker.request import RunsOn
+from cordwood.log.store import Store
+from cordwood.log.topic_config import CONFIG_KEYS
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
 from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, versions
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, open_store
-from varve.broker.error_codes import ErrorCode
-from varve.broker.handlers.topic_configs import Operation, ResourceType, TopicConfigsHandler
-from varve.broker.request import RunsOn
-from varve.log.store import Store
-from varve.log.topic_config import CONFIG_KEYS
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.messages import Fields
 
 DESCRIBE = ApiKey.DESCRIBE_CONFIGS
 ALTER = ApiKey.ALTER_CONFIGS

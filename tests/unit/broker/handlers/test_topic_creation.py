@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from cordwood.broker.error_codes import ErrorCode
+from cordwood.broker.handlers.topic_creation import TopicCreationHandler
+from cordwood.broker.request import RunsOn
+from cordwood.log.store import Store
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
 from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, versions
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
-from varve.broker.error_codes import ErrorCode
-from varve.broker.handlers.topic_creation import TopicCreationHandler
-from varve.broker.request import RunsOn
-from varve.log.store import Store
-from varve.protocol.api_catalog import ApiKey
-from varve.protocol.messages import Fields
 
 CREATE = ApiKey.CREATE_TOPICS
 GROW = ApiKey.CREATE_PARTITIONS

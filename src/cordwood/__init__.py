@@ -1,0 +1,79 @@
+"""Cordwood: a segmented commit log for Python and Spark.
+
+    with cordwood.open("data") as store:
+        orders = store.create_topic("orders", partitions=3)
+        orders.append(b"paid", key=b"user:42")
+
+Names are loaded when first used, so that importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cordwood import errors
+    from cordwood.archive.archive_store import open_archive
+    from cordwood.format.record import Record
+    from cordwood.library import open_store as open
+    from cordwood.log.appended import Appended, AppendedMany, AppendedRange
+    from cordwood.log.log_reader import LogReader, SegmentInfo
+    from cordwood.log.partition_log import PartitionLog
+    from cordwood.log.read_only_store import ReadOnlyStore
+    from cordwood.log.store import Store
+    from cordwood.log.topic import Topic
+    from cordwood.log.topic_config import TopicConfig
+    from cordwood.testing import Broker
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Appended": "cordwood.log.appended",
+    "AppendedMany": "cordwood.log.appended",
+    "AppendedRange": "cordwood.log.appended",
+    "Broker": "cordwood.testing",
+    "LogReader": "cordwood.log.log_reader",
+    "PartitionLog": "cordwood.log.partition_log",
+    "ReadOnlyStore": "cordwood.log.read_only_store",
+    "Record": "cordwood.format.record",
+    "SegmentInfo": "cordwood.log.log_reader",
+    "Store": "cordwood.log.store",
+    "Topic": "cordwood.log.topic",
+    "TopicConfig": "cordwood.log.topic_config",
+    "open_archive": "cordwood.archive.archive_store",
+}
+
+__all__ = [
+    "Appended",
+    "AppendedMany",
+    "AppendedRange",
+    "Broker",
+    "LogReader",
+    "PartitionLog",
+    "ReadOnlyStore",
+    "Record",
+    "SegmentInfo",
+    "Store",
+    "Topic",
+    "TopicConfig",
+    "__version__",
+    "errors",
+    "open",
+    "open_archive",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "open":
+        value: object = import_module("cordwood.library").open_store
+    elif name == "errors":
+        value = import_module("cordwood.errors")
+    elif name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'cordwood' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

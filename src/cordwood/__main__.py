@@ -1,0 +1,5 @@
+"""``python -m cordwood``."""
+
+from cordwood.cli.app import main
+
+main()

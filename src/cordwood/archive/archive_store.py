@@ -1,0 +1,110 @@
+"""An archive opened by itself: its topics, read without the store that wrote them."""
+
+from uuid import UUID
+
+from cordwood.archive.manifest import ArchivedTopic
+from cordwood.archive.object_store import open_object_store
+from cordwood.archive.partition_archive import ArchiveParts, PartitionArchive
+from cordwood.archive.restore import (
+    RestoredPartition,
+    explain_partition,
+    find_topic,
+    find_topics,
+)
+from cordwood.archive.segment_cache import CACHE_BYTES, SegmentCache
+from cordwood.log.archived_log import ArchivedLog
+from cordwood.log.archived_segments import ArchivePlace
+from cordwood.log.open_store import OpenStore
+from cordwood.log.topic import Topic
+from cordwood.log.topic_config import TopicConfig
+from cordwood.storage.files import FileSystem, RealFileSystem
+from cordwood.storage.handle_cache import HandleCache
+
+
+def open_archive(
+    url: str, *, cache_bytes: int = CACHE_BYTES, fs: FileSystem | None = None
+) -> "ArchiveStore":
+    """Open the archive at `url` for reading, wherever it was written.
+
+    Files that are read are kept in a temporary directory, at most `cache_bytes` of them.
+    """
+    return ArchiveStore(url, cache_bytes=cache_bytes, fs=fs or RealFileSystem())
+
+
+class ArchiveStore(OpenStore):
+    """The topics of an archive. Any thread may use it. Close it to remove its cache."""
+
+    def __init__(self, url: str, *, cache_bytes: int, fs: FileSystem) -> None:
+        self._objects = open_object_store(url, fs)
+        cache = SegmentCache(fs, bytes_max=cache_bytes)
+        self._parts = ArchiveParts(fs=fs, cache=cache, handles=HandleCache())
+        self._topics: dict[UUID, Topic[ArchivedLog]] = {}
+
+    @property
+    def url(self) -> str:
+        return self._objects.url
+
+    def topics(self) -> list[str]:
+        """The names of all topics, in order."""
+        self._check_open()
+        return [name for name in self._objects.names("") if find_topics(self._objects, name)]
+
+    def topic(self, name: str, *, topic_id: UUID | None = None) -> Topic[ArchivedLog]:
+        """A topic as it was archived last; `topic_id` chooses among those that had the name."""
+        self._check_open()
+        archived = find_topic(self._objects, name, topic_id)
+        return self._topics.get(archived.topic_id) or self._open(archived)
+
+    def _open(self, archived: ArchivedTopic) -> Topic[ArchivedLog]:
+        config = TopicConfig.parse(archived.config)
+        logs: dict[int, ArchivedLog] = {}
+        for number in range(archived.partitions):
+            source = self._source(archived, number, config)
+            allows_gaps = source.manifest.allows_gaps
+            logs[number] = ArchivedLog(archived.topic, number, source, allows_gaps=allows_gaps)
+        topic: Topic[ArchivedLog] = Topic(
+            archived.topic,
+            archived.topic_id,
+            config,
+            logs,
+            partition_count=archived.partitions,
+        )
+        self._topics[archived.topic_id] = topic
+        return topic
+
+    def _source(
+        self, archived: ArchivedTopic, number: int, config: TopicConfig
+    ) -> PartitionArchive:
+        place = ArchivePlace(
+            topic=archived.topic,
+            topic_id=archived.topic_id,
+            partition=number,
+            directory="",
+            config=config,
+            allows_gaps=False,
+            owner=None,
+        )
+        return PartitionArchive(self._objects, place, self._parts)
+
+    def explain_restore(
+        self, name: str, *, to_timestamp_ms: int | None = None, topic_id: UUID | None = None
+    ) -> list[RestoredPartition]:
+        """What `Store.restore_topic` would bring back of each partition."""
+        self._check_open()
+        archived = find_topic(self._objects, name, topic_id)
+        config = TopicConfig.parse(archived.config)
+        return [
+            explain_partition(self._source(archived, number, config), to_timestamp_ms)
+            for number in range(archived.partitions)
+        ]
+
+    def close(self) -> None:
+        """Let go of all files and remove the cache. Safe to repeat."""
+        self._is_closed = True
+        for topic in self._topics.values():
+            for log in topic.partitions:
+                log.close()
+        self._parts.cache.close()
+
+    def _described(self) -> str:
+        return f"the archive {self.url}"

@@ -1,0 +1,194 @@
+"""The archives of a store: one for each partition whose topic has an `archive.url`.
+
+The library hands an object of this kind to the store; the store asks it for the archived part of
+each log, runs its passes from the housekeeping, and restores topics through it.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+from uuid import UUID
+
+from cordwood.archive.copier import SegmentCopier
+from cordwood.archive.object_store import ObjectStore, open_object_store, shown_url
+from cordwood.archive.partition_archive import ArchiveParts, PartitionArchive
+from cordwood.archive.restore import TopicRestore, find_topic
+from cordwood.archive.segment_cache import SegmentCache
+from cordwood.archive.topic_keeper import TopicKeeper
+from cordwood.clock import Clock
+from cordwood.errors import CordwoodError, LogClosedError
+from cordwood.log.archived_segments import ArchivedSegments, ArchivePlace, ArchiveStatus
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.read_only_log import ReadOnlyLog
+from cordwood.log.read_only_store import ReadOnlyStore
+from cordwood.log.store import Store
+from cordwood.log.topic import Topic
+from cordwood.log.work_progress import WorkProgress
+from cordwood.quantities import Offset
+from cordwood.storage.files import FileSystem
+from cordwood.storage.handle_cache import HandleCache
+
+logger = logging.getLogger(__name__)
+
+_OPEN_SEGMENTS_MAX = 64
+
+
+class StoreArchives:
+    """Implements `Archives`. One pass runs at a time; reading goes on beside it."""
+
+    def __init__(
+        self,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        cache: SegmentCache,
+        open_objects: Callable[[str, FileSystem], ObjectStore] = open_object_store,
+    ) -> None:
+        self._fs = fs
+        self._open_objects = open_objects
+        self._clock = clock
+        self._parts = ArchiveParts(fs=fs, cache=cache, handles=HandleCache(_OPEN_SEGMENTS_MAX))
+        self._lock = threading.Lock()
+        self._pass = threading.Lock()
+        self._stopping = threading.Event()
+        self._stores: dict[str, ObjectStore] = {}
+        self._archives: dict[tuple[UUID, int], PartitionArchive] = {}
+        self._copier = SegmentCopier(fs, clock, self._stopping.is_set)
+        self._keeper = TopicKeeper(clock)
+
+    @property
+    def cache(self) -> SegmentCache:
+        return self._parts.cache
+
+    def objects(self, url: str) -> ObjectStore:
+        """The object store of a URL; the same one for the same URL."""
+        with self._lock:
+            found = self._stores.get(url)
+            if found is None:
+                found = self._stores[url] = self._open_objects(url, self._fs)
+            return found
+
+    def source(self, place: ArchivePlace) -> ArchivedSegments | None:
+        url = place.config.archive_url
+        key = (place.topic_id, place.partition)
+        if url is None:
+            with self._lock:
+                self._archives.pop(key, None)
+            return None
+        archive = PartitionArchive(self.objects(url), place, self._parts)
+        with self._lock:
+            known = self._archives.get(key)
+            if known is not None and known.objects is archive.objects:
+                return known  # altered, but not in where it is archived
+            self._archives[key] = archive
+        return archive
+
+    def archive_of(
+        self, log: PartitionLog | ReadOnlyLog, topic_id: UUID
+    ) -> PartitionArchive | None:
+        with self._lock:
+            return self._archives.get((topic_id, log.partition))
+
+    # --- a pass ------------------------------------------------------------------------------
+
+    def run(self, store: Store, topics: Collection[str] | None = None) -> None:
+        with self._pass:
+            self._forget_deleted(store)
+            for name in store.topics() if topics is None else topics:
+                if self._stopping.is_set():
+                    return
+                topic = store.topic(name)
+                if topic.config.archive_url is not None:
+                    self._run_topic(store, topic)
+
+    def _forget_deleted(self, store: Store) -> None:
+        ids = {store.topic(name).topic_id for name in store.topics(include_internal=True)}
+        with self._lock:
+            for key in [key for key in self._archives if key[0] not in ids]:
+                del self._archives[key]
+
+    def _run_topic(self, store: Store, topic: Topic) -> None:
+        assert topic.config.archive_url is not None
+        objects = self.objects(topic.config.archive_url)
+        for log in topic.partitions:
+            archive = self.archive_of(log, topic.topic_id)
+            if archive is None or log.is_closed:
+                continue
+            try:
+                archive.look_again()
+                # The topic's own object first: segments without one could not be restored.
+                self._keeper.save(store, topic, objects)
+                self._copier.copy_due(archive, log)
+                archive.sweep()
+            except LogClosedError:
+                return
+            except (OSError, CordwoodError) as error:
+                logger.warning("archiving %s failed, it is tried again: %s", log.name, error)
+                archive.progress.last_error = f"{type(error).__name__}: {error}"
+                continue
+            archive.progress.last_error = None
+            archive.progress.last_success_ms = self._clock.now_ms()
+
+    def status(self, store: Store | ReadOnlyStore) -> list[ArchiveStatus]:
+        found: list[ArchiveStatus] = []
+        for name in store.topics():
+            topic: Topic | Topic[ReadOnlyLog] = store.topic(name)
+            for log in topic.partitions:
+                archive = self.archive_of(log, topic.topic_id)
+                if archive is not None and topic.config.archive_url is not None:
+                    found.append(_status(archive, shown_url(topic.config.archive_url)))
+        return found
+
+    # --- restoring ---------------------------------------------------------------------------
+
+    def restore(
+        self,
+        store: Store,
+        topic: str,
+        url: str,
+        *,
+        to_timestamp_ms: int | None,
+        topic_id: UUID | None,
+        new_name: str | None,
+        config: Mapping[str, object] | None,
+        progress: WorkProgress,
+    ) -> Topic:
+        restore = TopicRestore(
+            self.objects(url), self._parts, store, self._stopping.is_set, progress
+        )
+        archived = find_topic(self.objects(url), topic, topic_id)
+        with self._pass:
+            return restore.run(
+                archived, url, to_timestamp_ms=to_timestamp_ms, new_name=new_name, config=config
+            )
+
+    def close(self) -> None:
+        """End a pass that is running, soon; remove the cache."""
+        self._stopping.set()
+        with self._pass:
+            self.cache.close()
+
+
+def _status(archive: PartitionArchive, url: str) -> ArchiveStatus:
+    progress = archive.progress
+    start, end, count, size = Offset(0), Offset(0), 0, 0
+    error = progress.last_error
+    try:
+        manifest = archive.manifest
+        start, end = manifest.start, manifest.end
+        count, size = len(manifest.segments), manifest.size_bytes
+    except (OSError, CordwoodError) as unknown:
+        error = error or f"{type(unknown).__name__}: {unknown}"
+    return ArchiveStatus(
+        topic=archive.place.topic,
+        partition=archive.place.partition,
+        url=url,
+        start_offset=start,
+        archived_up_to=end,
+        segment_count=count,
+        size_bytes=size,
+        copied_segments=progress.copied_segments,
+        copied_bytes=progress.copied_bytes,
+        last_success_ms=progress.last_success_ms,
+        last_error=error,
+    )

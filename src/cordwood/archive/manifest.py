@@ -1,0 +1,394 @@
+"""What an archive holds, written down in two small objects that are replaced as a whole.
+
+    <topic>/<topic id>/topic.json                       the topic: configuration, groups' offsets
+    <topic>/<topic id>/<partition>/manifest.json        the partition: which segments are archived
+    <topic>/<topic id>/<partition>/<base offset, 20 digits>-<copy id>.<kind>
+                                                        one file of one segment
+
+A file counts only if a manifest names it, with its size and SHA-256. Each copy of a segment has
+an id of its own, so no file is ever overwritten: an interrupted copy leaves files that nobody
+names, and a manifest is the old one or the new one.
+
+Both objects are ``{"checksum": sha256 of the rest, "content": {...}}``; `generation` in the content
+grows with every change. The topic id is part of every key: a topic deleted and created anew
+does not mix with the archive of the old one.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from cordwood.errors import FormatError, UnsupportedFormatError
+from cordwood.format.checkpoint_text import EpochEntry
+from cordwood.format.file_names import FileKind, check_topic_name
+from cordwood.format.partition_metadata import decode_topic_id, encode_topic_id
+from cordwood.quantities import MIB, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+
+MANIFEST_NAME: Final = "manifest.json"
+TOPIC_NAME: Final = "topic.json"
+# A million segments of a gibibyte each; what a damaged or hostile object can cost at most.
+MANIFEST_BYTES_MAX: Final = 512 * MIB
+_VERSION: Final = 1
+_MOMENTS_MAX: Final = 256
+
+T = TypeVar("T")
+
+
+def topic_prefix(topic: str, topic_id: UUID) -> str:
+    return f"{topic}/{encode_topic_id(topic_id)}"
+
+
+def partition_prefix(topic: str, topic_id: UUID, partition: int) -> str:
+    return f"{topic_prefix(topic, topic_id)}/{partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedFile:
+    """One file of a segment: a producer snapshot is that at the segment's end."""
+
+    kind: FileKind
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentCopy:
+    """One archived segment. `next_offset` is where the segment after it begins."""
+
+    copy_id: str
+    base_offset: Offset
+    next_offset: Offset
+    first_timestamp: TimestampMs
+    max_timestamp: TimestampMs
+    max_timestamp_offset: Offset
+    modified_ms: TimestampMs  # of the local log file: when the last batch was appended
+    archived_ms: TimestampMs
+    files: tuple[ArchivedFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log file."""
+        return self.file(FileKind.LOG).size
+
+    def file(self, kind: FileKind) -> ArchivedFile:
+        found = self.find(kind)
+        assert found is not None, (self, kind)
+        return found
+
+    def find(self, kind: FileKind) -> ArchivedFile | None:
+        return next((file for file in self.files if file.kind is kind), None)
+
+    def object_name(self, kind: FileKind) -> str:
+        return f"{self.base_offset:020d}-{self.copy_id}.{kind.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What is archived of one partition.
+
+    Invariant: segments follow each other without a gap; `start` lies in or behind the first.
+    `owner` is the store that may change it: a store restored from this archive takes it over,
+    and the one before it finds that out before it changes anything.
+    """
+
+    generation: int
+    topic: str
+    topic_id: UUID
+    partition: int
+    owner: str
+    allows_gaps: bool
+    start: Offset
+    epochs: tuple[EpochEntry, ...] = ()
+    segments: tuple[SegmentCopy, ...] = ()
+
+    def __post_init__(self) -> None:
+        pairs = zip(self.segments, self.segments[1:], strict=False)
+        if any(a.next_offset != b.base_offset for a, b in pairs):
+            raise FormatError(f"the segments of {self.topic}-{self.partition} do not touch")
+        if any(s.base_offset >= s.next_offset for s in self.segments):
+            raise FormatError(f"a segment of {self.topic}-{self.partition} holds no offset")
+
+    @property
+    def prefix(self) -> str:
+        return partition_prefix(self.topic, self.topic_id, self.partition)
+
+    @property
+    def end(self) -> Offset:
+        """Offsets in [start, end) are archived; the start itself when there is no segment."""
+        return self.segments[-1].next_offset if self.segments else self.start
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    def plus(
+        self, segment: SegmentCopy, epochs: tuple[EpochEntry, ...], log_start: Offset
+    ) -> "Manifest":
+        """With one segment more. Epochs of the log that start behind it are not archived yet."""
+        first = self.segments[0] if self.segments else segment
+        start = Offset(max(self.start, first.base_offset, log_start))
+        known = {entry.epoch: entry for entry in self.epochs}
+        for entry in epochs:
+            if entry.start_offset < segment.next_offset:
+                known.setdefault(entry.epoch, entry)
+        return replace(
+            self,
+            generation=self.generation + 1,
+            start=start,
+            epochs=tuple(known[epoch] for epoch in sorted(known)),
+            segments=(*self.segments, segment),
+        )
+
+    def kept(self, start: Offset, end: Offset) -> "Manifest":
+        """Without what lies outside [start, end). Whole segments go; self when nothing does.
+
+        A segment that reaches past `end` goes too: the log has what of it is still wanted.
+        """
+        start = max(start, self.start)
+        segments = tuple(s for s in self.segments if s.next_offset > start and s.next_offset <= end)
+        if segments == self.segments and start == self.start:
+            return self
+        new_end = segments[-1].next_offset if segments else start
+        epochs = [entry for entry in self.epochs if entry.start_offset < new_end]
+        while len(epochs) > 1 and epochs[1].start_offset <= start:
+            del epochs[0]
+        return replace(
+            self,
+            generation=self.generation + 1,
+            start=start,
+            epochs=tuple(epochs),
+            segments=segments,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffset:
+    """Where one group stood in one partition."""
+
+    group: str
+    partition: int
+    offset: Offset
+    metadata: str
+    committed_ms: TimestampMs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMoment:
+    """Where all groups stood in a topic, seen at one time."""
+
+    at_ms: TimestampMs
+    offsets: tuple[GroupOffset, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedTopic:
+    """A topic as its archive knows it. `config` holds what differs from Kafka's defaults."""
+
+    generation: int
+    topic: str
+    topic_id: UUID
+    partitions: int
+    owner: str
+    updated_ms: TimestampMs
+    config: Mapping[str, str]
+    moments: tuple[GroupMoment, ...] = field(default=())
+
+    def plus(self, moment: GroupMoment) -> "ArchivedTopic":
+        """With one moment more. Past the limit the older half is thinned out to every second."""
+        moments = (*self.moments, moment)
+        if len(moments) > _MOMENTS_MAX:
+            half = len(moments) // 2
+            moments = (*moments[:half:2], *moments[half:])
+        return replace(self, moments=moments)
+
+    def moment_at(self, timestamp_ms: int | None) -> GroupMoment | None:
+        """The newest moment not after `timestamp_ms`; the newest of all for None."""
+        found = [m for m in self.moments if timestamp_ms is None or m.at_ms <= timestamp_ms]
+        return found[-1] if found else None
+
+
+# --- as bytes --------------------------------------------------------------------------------
+
+
+def render_manifest(manifest: Manifest) -> bytes:
+    content = {
+        "format": "cordwood-manifest",
+        "version": _VERSION,
+        "generation": manifest.generation,
+        "topic": manifest.topic,
+        "topic_id": encode_topic_id(manifest.topic_id),
+        "partition": manifest.partition,
+        "owner": manifest.owner,
+        "allows_gaps": manifest.allows_gaps,
+        "start": manifest.start,
+        "epochs": [[entry.epoch, entry.start_offset] for entry in manifest.epochs],
+        "segments": [_segment_content(segment) for segment in manifest.segments],
+    }
+    return _seal(content)
+
+
+def parse_manifest(data: bytes) -> Manifest:
+    """Raises `FormatError` for anything but a whole, unchanged manifest."""
+    return _opened(data, "cordwood-manifest", _parse_manifest)
+
+
+def render_topic(topic: ArchivedTopic) -> bytes:
+    content = {
+        "format": "cordwood-archived-topic",
+        "version": _VERSION,
+        "generation": topic.generation,
+        "topic": topic.topic,
+        "topic_id": encode_topic_id(topic.topic_id),
+        "partitions": topic.partitions,
+        "owner": topic.owner,
+        "updated_ms": topic.updated_ms,
+        "config": dict(topic.config),
+        "moments": [
+            {
+                "at_ms": moment.at_ms,
+                "offsets": [
+                    [o.group, o.partition, o.offset, o.metadata, o.committed_ms]
+                    for o in moment.offsets
+                ],
+            }
+            for moment in topic.moments
+        ],
+    }
+    return _seal(content)
+
+
+def parse_topic(data: bytes) -> ArchivedTopic:
+    """Raises `FormatError` for anything but a whole, unchanged topic object."""
+    return _opened(data, "cordwood-archived-topic", _parse_topic)
+
+
+def _seal(content: Mapping[str, object]) -> bytes:
+    body = _canonical(content)
+    return b'{"checksum":"%s","content":%s}\n' % (_digest(body).encode(), body)
+
+
+def _canonical(content: object) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def _opened(data: bytes, kind: str, parse: Callable[[Any], T]) -> T:
+    try:
+        sealed = json.loads(data)
+        content = sealed["content"]
+        if _digest(_canonical(content)) != sealed["checksum"]:
+            raise FormatError("the checksum does not match")
+        if content["format"] != kind:
+            raise FormatError(f"not a {kind}")
+        if content["version"] != _VERSION:
+            raise UnsupportedFormatError(f"{kind} version", content["version"])
+        return parse(content)
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
+        raise FormatError(f"not a sound {kind}: {error!r}") from error
+
+
+def _segment_content(segment: SegmentCopy) -> dict[str, object]:
+    return {
+        "copy_id": segment.copy_id,
+        "base_offset": segment.base_offset,
+        "next_offset": segment.next_offset,
+        "first_timestamp": segment.first_timestamp,
+        "max_timestamp": segment.max_timestamp,
+        "max_timestamp_offset": segment.max_timestamp_offset,
+        "modified_ms": segment.modified_ms,
+        "archived_ms": segment.archived_ms,
+        "files": [[file.kind.value, file.size, file.sha256] for file in segment.files],
+    }
+
+
+def _parse_manifest(content: Any) -> Manifest:
+    check_topic_name(content["topic"])
+    return Manifest(
+        generation=_number(content["generation"]),
+        topic=content["topic"],
+        topic_id=decode_topic_id(content["topic_id"]),
+        partition=_number(content["partition"]),
+        owner=_text(content["owner"]),
+        allows_gaps=bool(content["allows_gaps"]),
+        start=Offset(_number(content["start"])),
+        epochs=tuple(
+            EpochEntry(epoch=LeaderEpoch(_number(epoch)), start_offset=Offset(_number(start)))
+            for epoch, start in content["epochs"]
+        ),
+        segments=tuple(_parse_segment(segment) for segment in content["segments"]),
+    )
+
+
+def _parse_segment(content: Any) -> SegmentCopy:
+    copy_id = _text(content["copy_id"])
+    if not copy_id.isalnum():
+        raise ValueError(f"copy id {copy_id!r}")
+    files = tuple(
+        ArchivedFile(kind=FileKind(kind), size=_number(size), sha256=_text(sha256))
+        for kind, size, sha256 in content["files"]
+    )
+    if FileKind.LOG not in {file.kind for file in files}:
+        raise ValueError("a segment without a log file")
+    return SegmentCopy(
+        copy_id=copy_id,
+        base_offset=Offset(_number(content["base_offset"])),
+        next_offset=Offset(_number(content["next_offset"])),
+        first_timestamp=TimestampMs(_number(content["first_timestamp"], NO_TIMESTAMP)),
+        max_timestamp=TimestampMs(_number(content["max_timestamp"], NO_TIMESTAMP)),
+        max_timestamp_offset=Offset(_number(content["max_timestamp_offset"])),
+        modified_ms=TimestampMs(_number(content["modified_ms"], None)),
+        archived_ms=TimestampMs(_number(content["archived_ms"], None)),
+        files=files,
+    )
+
+
+def _parse_topic(content: Any) -> ArchivedTopic:
+    check_topic_name(content["topic"])
+    return ArchivedTopic(
+        generation=_number(content["generation"]),
+        topic=content["topic"],
+        topic_id=decode_topic_id(content["topic_id"]),
+        partitions=_number(content["partitions"], 1),
+        owner=_text(content["owner"]),
+        updated_ms=TimestampMs(_number(content["updated_ms"], None)),
+        config={_text(key): _text(value) for key, value in content["config"].items()},
+        moments=tuple(
+            GroupMoment(
+                at_ms=TimestampMs(_number(moment["at_ms"], None)),
+                offsets=tuple(_parse_group_offset(*row) for row in moment["offsets"]),
+            )
+            for moment in content["moments"]
+        ),
+    )
+
+
+def _parse_group_offset(
+    group: Any, partition: Any, offset: Any, metadata: Any, committed_ms: Any
+) -> GroupOffset:
+    return GroupOffset(
+        group=_text(group),
+        partition=_number(partition),
+        offset=Offset(_number(offset)),
+        metadata=_text(metadata),
+        committed_ms=TimestampMs(_number(committed_ms, None)),
+    )
+
+
+def _number(value: object, minimum: int | None = 0) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no whole number")
+    if minimum is not None and value < minimum:
+        raise ValueError(f"{value} is below {minimum}")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

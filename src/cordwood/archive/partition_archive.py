@@ -1,0 +1,302 @@
+"""The archive of one partition: its manifest, and the segments read through it.
+
+The manifest in the object store is the truth. A copy of it lies in the partition's directory, so
+that a store opens, and knows where its log begins, without asking the network; it is written
+after the truth was replaced, and lags behind at worst.
+
+A change is: read the manifest again, see that this store still owns it, put the new one, write
+the copy. A crash in between leaves the old manifest or the new one. Objects come before the
+manifest that names them and go after the one that does not: whatever no manifest names is
+garbage, and `sweep` removes it.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from cordwood.archive.manifest import (
+    MANIFEST_BYTES_MAX,
+    MANIFEST_NAME,
+    Manifest,
+    SegmentCopy,
+    parse_manifest,
+    partition_prefix,
+    render_manifest,
+)
+from cordwood.archive.object_store import ObjectStore, get
+from cordwood.archive.remote_segment import RemoteSegment
+from cordwood.archive.segment_cache import SegmentCache
+from cordwood.errors import FormatError, StorageError
+from cordwood.format.file_names import FileKind
+from cordwood.log.archived_segments import ArchivedState, ArchivePlace
+from cordwood.quantities import Offset, TimestampMs
+from cordwood.storage.files import FileSystem, read_whole, replace_file
+from cordwood.storage.handle_cache import HandleCache
+
+logger = logging.getLogger(__name__)
+
+LOCAL_COPY_NAME: Final = "archive-manifest"
+
+
+@dataclass(slots=True)
+class Progress:
+    """What was done since the store was opened."""
+
+    copied_segments: int = 0
+    copied_bytes: int = 0
+    last_success_ms: TimestampMs | None = None
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveParts:
+    """What every partition's archive works with."""
+
+    fs: FileSystem
+    cache: SegmentCache
+    handles: HandleCache
+
+
+@dataclass(slots=True)
+class _Loaded:
+    manifest: Manifest
+    state: ArchivedState
+    segments: dict[str, RemoteSegment] = field(default_factory=dict)
+
+
+class PartitionArchive:
+    """Implements `ArchivedSegments`. Any thread may use it; changes take turns."""
+
+    def __init__(self, objects: ObjectStore, place: ArchivePlace, parts: ArchiveParts) -> None:
+        self.objects = objects
+        self.place = place
+        self.progress = Progress()
+        self.prefix = partition_prefix(place.topic, place.topic_id, place.partition)
+        self._parts = parts
+        self._lock = threading.RLock()
+        self._loaded: _Loaded | None = None
+        self._copying: set[str] = set()
+        self._garbage: list[str] = []
+        self._needs_sweep = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.place.topic}-{self.place.partition}"
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def state(self) -> ArchivedState:
+        return self._known().state
+
+    @property
+    def manifest(self) -> Manifest:
+        """As far as is known here: see `refresh`."""
+        return self._known().manifest
+
+    def refresh(self) -> None:
+        """Read the manifest again: from the object store, or, for a mere reader, the copy."""
+        with self._lock:
+            manifest = self._read_copy() if self.place.owner is None else None
+            self._take(manifest or self._read_manifest())
+
+    def _known(self) -> _Loaded:
+        loaded = self._loaded
+        if loaded is None:
+            with self._lock:
+                loaded = self._loaded or self._take(self._read_copy() or self._read_manifest())
+        return loaded
+
+    def _take(self, manifest: Manifest) -> _Loaded:
+        """Make `manifest` what is known. Segments known already keep what they have open."""
+        old = self._loaded
+        if old is not None and old.manifest == manifest:
+            return old
+        held = {} if old is None else old.segments
+        segments = {
+            copy.copy_id: held.get(copy.copy_id) or self._open(copy, manifest)
+            for copy in manifest.segments
+        }
+        start = Offset(max(manifest.start, *(s.base_offset for s in manifest.segments[:1]), 0))
+        state = ArchivedState(
+            segments=tuple(segments.values()), start=start, end=Offset(max(manifest.end, start))
+        )
+        self._loaded = _Loaded(manifest, state, segments)
+        return self._loaded
+
+    def _open(self, copy: SegmentCopy, manifest: Manifest) -> RemoteSegment:
+        return RemoteSegment(
+            copy,
+            objects=self.objects,
+            prefix=self.prefix,
+            fs=self._parts.fs,
+            cache=self._parts.cache,
+            handles=self._parts.handles,
+            allows_gaps=manifest.allows_gaps,
+        )
+
+    def _read_manifest(self) -> Manifest:
+        """What the object store has; an empty manifest when it has none."""
+        key = f"{self.prefix}/{MANIFEST_NAME}"
+        try:
+            manifest = parse_manifest(get(self.objects, key, limit=MANIFEST_BYTES_MAX))
+        except FileNotFoundError:
+            return Manifest(
+                generation=0,
+                topic=self.place.topic,
+                topic_id=self.place.topic_id,
+                partition=self.place.partition,
+                owner=self.place.owner or "",
+                allows_gaps=self.place.allows_gaps,
+                start=Offset(0),
+            )
+        except FormatError as error:
+            raise StorageError(f"{self.objects.url}/{key} is damaged: {error.reason}") from error
+        if manifest.prefix != self.prefix:
+            raise StorageError(f"{self.objects.url}/{key} is the manifest of {manifest.prefix}")
+        return manifest
+
+    # --- the copy in the partition's directory -----------------------------------------------
+
+    @property
+    def _copy_path(self) -> str:
+        return os.path.join(self.place.directory, LOCAL_COPY_NAME)
+
+    def _read_copy(self) -> Manifest | None:
+        """The copy, where there is one of this archive: its first line says of which."""
+        if not self.place.directory:
+            return None
+        try:
+            content = read_whole(self._parts.fs, self._copy_path, limit=MANIFEST_BYTES_MAX)
+            url, _, body = content.partition(b"\n")
+            manifest = parse_manifest(body)
+        except FileNotFoundError:
+            return None
+        except FormatError as error:
+            logger.warning("%s is damaged and not used: %s", self._copy_path, error)
+            return None
+        is_ours = url.decode("utf-8", "replace") == self.objects.url
+        return manifest if is_ours and manifest.prefix == self.prefix else None
+
+    def _write_copy(self, manifest: Manifest) -> None:
+        if not self.place.directory:
+            return
+        content = self.objects.url.encode() + b"\n" + render_manifest(manifest)
+        try:
+            replace_file(self._parts.fs, self._copy_path, content)
+        except OSError as error:
+            # It lags behind, which `refresh` mends.
+            logger.warning("%s could not be written: %s", self._copy_path, error)
+
+    # --- changing ----------------------------------------------------------------------------
+
+    def look_again(self) -> Manifest:
+        """Before work: what the object store has now, provided this store owns it."""
+        with self._lock:
+            manifest = self._owned()
+            if self._loaded is None or self._loaded.manifest != manifest:
+                self._take(manifest)
+                if manifest.generation:
+                    self._write_copy(manifest)
+            return manifest
+
+    def keep(self, start: Offset, end: Offset) -> None:
+        """Forget what lies outside [start, end): in the manifest now, its objects later."""
+        self._change(lambda manifest: manifest.kept(start, end))
+
+    def _change(self, change: Callable[[Manifest], Manifest]) -> None:
+        with self._lock:
+            old = self._owned()
+            new = change(old)
+            if new == old:
+                self._take(old)
+                return
+            self._put(new)
+            kept = {segment.copy_id for segment in new.segments}
+            for segment in old.segments:
+                if segment.copy_id not in kept:
+                    self._garbage += [self.key_of(segment, f.kind) for f in segment.files]
+
+    def take_over(self) -> None:
+        """This store goes on writing an archive that another one began."""
+        with self._lock:
+            manifest = self._read_manifest()
+            owner = self.place.owner
+            assert owner is not None, self.name
+            if manifest.owner != owner:
+                self._put(replace(manifest, owner=owner, generation=manifest.generation + 1))
+
+    def _owned(self) -> Manifest:
+        manifest = self._read_manifest()
+        if manifest.owner != self.place.owner:
+            raise StorageError(
+                f"{self.objects.url}/{self.prefix} belongs to store {manifest.owner!r}, which was "
+                "restored from it or wrote it first; give this topic another archive.url"
+            )
+        return manifest
+
+    def _put(self, manifest: Manifest) -> None:
+        key = f"{self.prefix}/{MANIFEST_NAME}"
+        self.objects.put(key, [render_manifest(manifest)])
+        self._take(manifest)
+        self._write_copy(manifest)
+
+    # --- copies under way --------------------------------------------------------------------
+
+    def begin_copy(self, copy_id: str) -> None:
+        """The objects of `copy_id` are on their way: no garbage, though no manifest names them."""
+        with self._lock:
+            self._copying.add(copy_id)
+
+    def finish_copy(self, copy: SegmentCopy, change: Callable[[Manifest], Manifest]) -> None:
+        """All its objects are there and verified: the manifest may name it."""
+        with self._lock:
+            self._change(change)
+            self._copying.discard(copy.copy_id)
+
+    def abandon_copy(self, copy_id: str) -> None:
+        """Whatever of it is there is garbage."""
+        with self._lock:
+            self._copying.discard(copy_id)
+            self._needs_sweep = True
+
+    def key_of(self, copy: SegmentCopy, kind: FileKind) -> str:
+        return f"{self.prefix}/{copy.object_name(kind)}"
+
+    # --- garbage -----------------------------------------------------------------------------
+
+    def sweep(self) -> int:
+        """Remove objects that no manifest names; return how many.
+
+        Listed before the manifest is read: what is put meanwhile is not in the list, and what
+        is recorded meanwhile is in the manifest. A full listing is made once, and again after
+        a copy failed; else only what was forgotten here is removed.
+        """
+        with self._lock:
+            garbage, self._garbage = self._garbage, []
+            if self._needs_sweep:
+                garbage += self._unnamed()
+                self._needs_sweep = False
+        removed = 0
+        try:
+            for key in dict.fromkeys(garbage):
+                self.objects.delete(key)
+                removed += 1
+        except BaseException:
+            self._needs_sweep = True
+            raise
+        return removed
+
+    def _unnamed(self) -> list[str]:
+        listed = [info.key for info in self.objects.listing(self.prefix)]
+        manifest = self._owned()
+        named = {f"{self.prefix}/{MANIFEST_NAME}"}
+        for copy in manifest.segments:
+            named |= {self.key_of(copy, file.kind) for file in copy.files}
+        return [
+            key
+            for key in listed
+            if key not in named and not any(copy_id in key for copy_id in self._copying)
+        ]

@@ -1,0 +1,301 @@
+"""Making a topic again from its archive: whole, or as it was at a point in time.
+
+Everything is fetched into staging directories, checked against the manifest, synced, and only
+then made a topic, so a crash leaves the whole topic or none of it. The order:
+
+    1  fetch and check the files of every partition, cut them at the point in time
+    2  where archiving goes on in the same place: take the archive over from the lost store
+    3  commit the groups' offsets, none past the end of what was restored
+    4  install the topic
+
+A point in time is a timestamp T. A partition ends before its first record that is newer than T,
+in order of offsets; later records with older timestamps go with it, as order is what a log is.
+Batches are not taken apart: the batch that holds that record goes whole, with records in it
+that are older. Such a topic no longer agrees with its archive, which still holds what was cut,
+so it has no `archive.url` until it is given another one.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from cordwood.archive.manifest import ArchivedTopic, Manifest, SegmentCopy
+from cordwood.archive.object_store import ObjectStore, copy_into
+from cordwood.archive.partition_archive import ArchiveParts, PartitionArchive
+from cordwood.archive.topic_keeper import read_topic
+from cordwood.errors import FormatError, LogClosedError, StorageError, UnknownTopicError
+from cordwood.format.file_names import FileKind, segment_file_name
+from cordwood.format.partition_metadata import decode_topic_id, new_topic_id
+from cordwood.log.archived_log import ArchivedLog
+from cordwood.log.archived_segments import ArchivePlace
+from cordwood.log.staged_topic import StagedPartition, StagedTopic
+from cordwood.log.store import Store
+from cordwood.log.topic import Topic
+from cordwood.log.topic_config import TopicConfig
+from cordwood.log.work_progress import WorkProgress
+from cordwood.quantities import INT64_MAX, Offset
+from cordwood.storage.checkpoint_file import write_epoch_checkpoint
+from cordwood.storage.segment import Segment, SegmentLimits
+
+logger = logging.getLogger(__name__)
+
+
+def find_topics(objects: ObjectStore, name: str) -> list[ArchivedTopic]:
+    """Every topic of that name that was archived there, the one changed last at the end."""
+    found: list[ArchivedTopic] = []
+    for part in objects.names(name):
+        try:
+            topic_id = decode_topic_id(part)
+        except FormatError:
+            continue  # not ours
+        topic = read_topic(objects, name, topic_id)
+        if topic is not None:
+            found.append(topic)
+    found.sort(key=lambda topic: topic.updated_ms)
+    return found
+
+
+def find_topic(objects: ObjectStore, name: str, topic_id: UUID | None) -> ArchivedTopic:
+    """The topic of that name and id, or the last that had the name."""
+    for topic in reversed(find_topics(objects, name)):
+        if topic_id is None or topic.topic_id == topic_id:
+            return topic
+    raise UnknownTopicError(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredPartition:
+    """What would come back of one partition: offsets [start_offset, end_offset).
+
+    `archived_end` is where its archive ends, and `fetched_bytes` what is read from there: also
+    the part of the last segment that is then cut off.
+    """
+
+    partition: int
+    start_offset: Offset
+    end_offset: Offset
+    archived_end: Offset
+    segments: int
+    fetched_bytes: int
+
+
+def explain_partition(source: PartitionArchive, to_timestamp_ms: int | None) -> RestoredPartition:
+    """What restoring would do to one partition. Changes nothing."""
+    start, end = source.state().start, restored_end(source, to_timestamp_ms)
+    fetched = [copy for copy in source.manifest.segments if start < end > copy.base_offset]
+    return RestoredPartition(
+        partition=source.place.partition,
+        start_offset=start,
+        end_offset=Offset(max(start, end)),
+        archived_end=source.manifest.end,
+        segments=len(fetched),
+        fetched_bytes=sum(file.size for copy in fetched for file in copy.files),
+    )
+
+
+class TopicRestore:
+    """Restores topics from one object store into one store."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        parts: ArchiveParts,
+        store: Store,
+        should_stop: Callable[[], bool],
+        progress: WorkProgress,
+    ) -> None:
+        """`should_stop` is asked between pieces: nothing of the topic is there then."""
+        self._objects = objects
+        self._parts = parts
+        self._fs = parts.fs
+        self._store = store
+        self._should_stop = should_stop
+        self._progress = progress
+
+    def run(
+        self,
+        archived: ArchivedTopic,
+        url: str,
+        *,
+        to_timestamp_ms: int | None,
+        new_name: str | None,
+        config: Mapping[str, object] | None,
+    ) -> Topic:
+        is_same = new_name is None or new_name == archived.topic
+        texts: dict[str, object] = dict(archived.config)
+        if "archive.url" in texts:
+            texts["archive.url"] = url if to_timestamp_ms is None and is_same else ""
+        texts.update(config or {})
+        parsed = TopicConfig.parse(texts)  # refused before anything is fetched
+        staged = self._store.stage_topic(
+            new_name or archived.topic,
+            archived.topic_id if is_same else new_topic_id(),
+            archived.partitions,
+        )
+        try:
+            sources = [
+                self._source(archived, number, partition.path, parsed)
+                for number, partition in enumerate(staged.partitions)
+            ]
+            for source in sources:
+                source.refresh()
+            self._progress.expect(
+                sum(f.size for source in sources for s in source.manifest.segments for f in s.files)
+            )
+            for partition, source in zip(staged.partitions, sources, strict=True):
+                self._fill(partition, source, to_timestamp_ms)
+            if is_same:
+                if to_timestamp_ms is None and texts.get("archive.url") == url:
+                    for source in sources:
+                        source.take_over()
+                self._commit_groups(archived, staged, to_timestamp_ms)
+            topic = self._store.install_topic(staged, texts)
+        except BaseException:
+            staged.discard(self._fs)
+            raise
+        logger.info("restored topic %s from %s", topic.name, self._objects.url)
+        return topic
+
+    def _source(
+        self, archived: ArchivedTopic, number: int, directory: str, config: TopicConfig
+    ) -> PartitionArchive:
+        place = ArchivePlace(
+            topic=archived.topic,
+            topic_id=archived.topic_id,
+            partition=number,
+            directory=directory,
+            config=config,
+            allows_gaps=False,
+            owner=self._store.writer_id,
+        )
+        return PartitionArchive(self._objects, place, self._parts)
+
+    # --- one partition -----------------------------------------------------------------------
+
+    def _fill(
+        self, partition: StagedPartition, source: PartitionArchive, to_timestamp_ms: int | None
+    ) -> None:
+        """Fetch what of the partition is wanted. Durable but for the directory's names."""
+        manifest = source.manifest
+        end = restored_end(source, to_timestamp_ms)
+        partition.start = source.state().start
+        partition.end = Offset(max(end, partition.start))
+        partition.allows_gaps = manifest.allows_gaps
+        if end <= partition.start:
+            return  # nothing of it may be read: the log goes on, empty, at its start
+        for copy in manifest.segments:
+            if copy.base_offset < end:
+                self._fetch_segment(partition.path, source, copy, end)
+        epochs = [entry for entry in manifest.epochs if entry.start_offset < end]
+        write_epoch_checkpoint(self._fs, partition.path, epochs)
+        if end < manifest.end:
+            self._cut_last(partition.path, manifest, end)
+
+    def _fetch_segment(
+        self, directory: str, source: PartitionArchive, copy: SegmentCopy, end: Offset
+    ) -> None:
+        for file in copy.files:
+            named_by = copy.next_offset if file.kind is FileKind.SNAPSHOT else copy.base_offset
+            if named_by > end:
+                continue  # the producers' state behind the cut
+            path = os.path.join(directory, segment_file_name(named_by, file.kind))
+            key = source.key_of(copy, file.kind)
+            digest = hashlib.sha256()
+            try:
+                pieces = self._watched(self._objects.read(key), key)
+                copy_into(self._fs, path, pieces, size=file.size, note=digest.update, sync=True)
+                if digest.hexdigest() != file.sha256:
+                    raise FormatError("its SHA-256 is not that of the manifest")
+            except FormatError as error:
+                reason = f"{self._objects.url}/{key} is damaged: {error.reason}"
+                raise StorageError(reason) from error
+            # Retention counts from the last append, which the restore does not change.
+            self._fs.set_modified_ms(path, copy.modified_ms)
+
+    def _watched(self, pieces: Iterable[bytes], key: str) -> Iterator[bytes]:
+        for piece in pieces:
+            if self._should_stop():
+                raise LogClosedError(f"the restoring of {key}")
+            self._progress.add(len(piece))
+            yield piece
+
+    def _cut_last(self, directory: str, manifest: Manifest, end: Offset) -> None:
+        """Cut the segment that holds `end`, a batch boundary, and its indexes there."""
+        copy = next(s for s in manifest.segments if s.base_offset < end <= s.next_offset)
+        if copy.next_offset == end:
+            return
+        segment = Segment.open_sealed(
+            self._fs,
+            directory,
+            copy.base_offset,
+            size=copy.size,
+            next_offset=copy.next_offset,
+            handles=self._parts.handles,
+            limits=SegmentLimits(
+                index_bytes_max=INT64_MAX,
+                index_interval_bytes=0,
+                is_dense=not manifest.allows_gaps,
+            ),
+        )
+        position = segment.reader().locate(end, segment.hint(end))
+        assert position is not None, (copy, end)
+        segment.activate(now_ms=copy.modified_ms)
+        segment.truncate_to(position, end)
+        segment.sync_log()
+        segment.sync_index()
+        segment.close()
+        self._fs.set_modified_ms(segment.path(FileKind.LOG), copy.modified_ms)
+
+    # --- groups ------------------------------------------------------------------------------
+
+    def _commit_groups(
+        self, archived: ArchivedTopic, staged: StagedTopic, to_timestamp_ms: int | None
+    ) -> None:
+        """Groups go on where they were at the time, within what was restored.
+
+        A group that this store knows already keeps its place, unless that lies past the end.
+        """
+        wanted: dict[str, dict[tuple[str, int], tuple[int, str]]] = {}
+        moment = archived.moment_at(to_timestamp_ms)
+        for offset in () if moment is None else moment.offsets:
+            place = (archived.topic, offset.partition)
+            wanted.setdefault(offset.group, {})[place] = (offset.offset, offset.metadata)
+        for group in self._store.groups():
+            for place, known in self._store.group(group).details().items():
+                if place[0] == archived.topic:
+                    wanted.setdefault(group, {})[place] = (known.offset, known.metadata)
+        for group, offsets in wanted.items():
+            clamped: dict[tuple[str, int], int | tuple[int, str]] = {
+                place: (_within(staged.partitions[place[1]], offset), metadata)
+                for place, (offset, metadata) in offsets.items()
+                if place[1] < len(staged.partitions)
+            }
+            self._store.group(group).commit(clamped)
+
+
+def restored_end(source: PartitionArchive, to_timestamp_ms: int | None) -> Offset:
+    """Where a partition ends once it is restored, up to a point in time or whole."""
+    return source.manifest.end if to_timestamp_ms is None else _cut_at(source, to_timestamp_ms)
+
+
+def _cut_at(source: PartitionArchive, to_timestamp_ms: int) -> Offset:
+    """Where the batch begins that holds the first record newer than `to_timestamp_ms`."""
+    manifest = source.manifest
+    place = source.place
+    log = ArchivedLog(place.topic, place.partition, source, allows_gaps=manifest.allows_gaps)
+    match = log.find_time(to_timestamp_ms + 1)
+    if match is None:
+        return manifest.end
+    segments = log.view().segments
+    segment = segments[segments.floor(match.offset)]
+    reader = segment.reader()
+    found = reader.locate(match.offset, segment.hint(match.offset))
+    assert found is not None, match
+    return Offset(min(match.offset, reader.next_offset))
+
+
+def _within(partition: StagedPartition, offset: int) -> int:
+    return min(max(offset, partition.start), partition.end)

@@ -1,0 +1,97 @@
+"""Keeps the object that describes an archived topic up to date: configuration and groups."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from cordwood.archive.manifest import (
+    MANIFEST_BYTES_MAX,
+    TOPIC_NAME,
+    ArchivedTopic,
+    GroupMoment,
+    GroupOffset,
+    parse_topic,
+    render_topic,
+    topic_prefix,
+)
+from cordwood.archive.object_store import ObjectStore, get, shown_url
+from cordwood.clock import Clock
+from cordwood.errors import FormatError, StorageError
+from cordwood.log.store import Store
+from cordwood.log.topic import Topic
+
+
+def read_topic(objects: ObjectStore, topic: str, topic_id: UUID) -> ArchivedTopic | None:
+    """None where there is none; `StorageError` for a damaged one."""
+    key = f"{topic_prefix(topic, topic_id)}/{TOPIC_NAME}"
+    try:
+        return parse_topic(get(objects, key, limit=MANIFEST_BYTES_MAX))
+    except FileNotFoundError:
+        return None
+    except FormatError as error:
+        raise StorageError(f"{objects.url}/{key} is damaged: {error.reason}") from error
+
+
+class TopicKeeper:
+    """Remembers what it saved last and puts only what is news. For one pass at a time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._saved: dict[tuple[str, UUID], ArchivedTopic] = {}
+
+    def save(self, store: Store, topic: Topic, objects: ObjectStore) -> None:
+        """Put the topic's object if its configuration or its groups' offsets changed."""
+        key = (objects.url, topic.topic_id)
+        old = self._saved.get(key)
+        if old is None:
+            old = read_topic(objects, topic.name, topic.topic_id)
+            if old is not None:
+                self._saved[key] = old
+        new = self._described(store, topic, old)
+        if new != old:
+            new = replace(new, generation=new.generation + 1, updated_ms=self._clock.now_ms())
+            prefix = topic_prefix(topic.name, topic.topic_id)
+            objects.put(f"{prefix}/{TOPIC_NAME}", [render_topic(new)])
+            self._saved[key] = new
+
+    def _described(self, store: Store, topic: Topic, old: ArchivedTopic | None) -> ArchivedTopic:
+        described = ArchivedTopic(
+            generation=0 if old is None else old.generation,
+            topic=topic.name,
+            topic_id=topic.topic_id,
+            partitions=topic.partition_count,
+            owner=store.writer_id,
+            updated_ms=self._clock.now_ms() if old is None else old.updated_ms,
+            config=_shown_config(topic.config.render()),
+            moments=() if old is None else old.moments,
+        )
+        offsets = _group_offsets(store, topic.name)
+        last = described.moments[-1].offsets if described.moments else ()
+        if offsets == last:
+            return described
+        return described.plus(GroupMoment(at_ms=self._clock.now_ms(), offsets=offsets))
+
+
+def _shown_config(config: Mapping[str, str]) -> dict[str, str]:
+    """Without what may hold a secret."""
+    shown = dict(config)
+    if "archive.url" in shown:
+        shown["archive.url"] = shown_url(shown["archive.url"])
+    return shown
+
+
+def _group_offsets(store: Store, topic: str) -> tuple[GroupOffset, ...]:
+    found = [
+        GroupOffset(
+            group=group,
+            partition=partition,
+            offset=committed.offset,
+            metadata=committed.metadata,
+            committed_ms=committed.committed_ms,
+        )
+        for group in store.groups()
+        for (name, partition), committed in store.group(group).details().items()
+        if name == topic
+    ]
+    found.sort(key=lambda offset: (offset.group, offset.partition))
+    return tuple(found)

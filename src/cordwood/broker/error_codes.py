@@ -1,0 +1,115 @@
+"""What each of our exceptions is called on the wire: the one table of it.
+
+A handler that refuses part of a request for a reason that is only the protocol's raises
+`RefusedError`, and so every refusal, whoever found it, becomes a code and a message here.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cordwood.errors import (
+    ChecksumMismatchError,
+    ConfigError,
+    CordwoodError,
+    CorruptSegmentError,
+    FormatError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    InvalidTopicNameError,
+    InvalidTransactionStateError,
+    LimitExceededError,
+    LogClosedError,
+    LogHeldError,
+    OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
+    ReadOnlyError,
+    RecordTooLargeError,
+    StorageError,
+    TopicExistsError,
+    TransactionCoordinatorFencedError,
+    TruncatedInputError,
+    UnexpectedOffsetError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    UnsupportedFormatError,
+)
+from cordwood.protocol.error_code import ErrorCode
+
+__all__ = ["ErrorCode", "RefusedError", "error_code", "error_message", "refusal"]
+
+logger = logging.getLogger(__name__)
+
+_MESSAGE_CHARACTERS_MAX: Final = 1000  # a message may quote what the client sent: up to 32 KiB
+
+_CODES: Final[Mapping[type[BaseException], ErrorCode]] = {
+    ConfigError: ErrorCode.invalid_config,
+    # Clients send a corrupt message again. What was not damaged on the way stays as it is.
+    FormatError: ErrorCode.invalid_record,
+    ChecksumMismatchError: ErrorCode.corrupt_message,
+    TruncatedInputError: ErrorCode.corrupt_message,
+    UnsupportedFormatError: ErrorCode.unsupported_compression_type,
+    LimitExceededError: ErrorCode.invalid_record,
+    InvalidRecordError: ErrorCode.invalid_record,
+    InvalidTimestampError: ErrorCode.invalid_timestamp,
+    RecordTooLargeError: ErrorCode.message_too_large,
+    OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
+    InvalidProducerEpochError: ErrorCode.invalid_producer_epoch,
+    InvalidTransactionStateError: ErrorCode.invalid_txn_state,
+    TransactionCoordinatorFencedError: ErrorCode.transaction_coordinator_fenced,
+    OffsetOutOfRangeError: ErrorCode.offset_out_of_range,
+    UnexpectedOffsetError: ErrorCode.invalid_request,
+    UnknownTopicError: ErrorCode.unknown_topic_or_partition,
+    UnknownPartitionError: ErrorCode.unknown_topic_or_partition,
+    TopicExistsError: ErrorCode.topic_already_exists,
+    InvalidTopicNameError: ErrorCode.invalid_topic_exception,
+    ReadOnlyError: ErrorCode.policy_violation,
+    # The topic was deleted meanwhile, or we are going down: clients ask anew who has it.
+    LogClosedError: ErrorCode.not_leader_or_follower,
+    # Clients try again in a moment, without looking for another leader.
+    LogHeldError: ErrorCode.not_enough_replicas,
+    # Clients retry after a storage error, and damage stays; this one they report.
+    CorruptSegmentError: ErrorCode.corrupt_message,
+    StorageError: ErrorCode.kafka_storage_error,
+    TimeoutError: ErrorCode.request_timed_out,
+    OSError: ErrorCode.kafka_storage_error,
+}
+
+
+class RefusedError(CordwoodError):
+    """A request, or the part of it about one topic or group, that the protocol has a code for."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def error_code(error: BaseException) -> ErrorCode:
+    """The code of an exception: its own, or that of the nearest class above it in the table."""
+    if isinstance(error, RefusedError):
+        return error.code
+    for family in type(error).__mro__:
+        if family in _CODES:
+            return _CODES[family]
+    return ErrorCode.unknown_server_error
+
+
+def error_message(error: BaseException) -> str:
+    """The text for a client. What we did not expect is told in our log, not to strangers."""
+    if error_code(error) == ErrorCode.unknown_server_error and not isinstance(error, RefusedError):
+        return "unexpected error; the broker's log says more"
+    text = str(error)
+    if len(text) > _MESSAGE_CHARACTERS_MAX:
+        return text[:_MESSAGE_CHARACTERS_MAX] + "..."
+    return text
+
+
+def refusal(error: Exception) -> dict[str, Any]:
+    """The fields of an answer that say so. What we did not expect is logged with its trace."""
+    code = error_code(error)
+    if code == ErrorCode.unknown_server_error:
+        logger.error("a request failed", exc_info=error)
+    elif isinstance(error, OSError):
+        logger.warning("a request failed: %s", error)
+    return {"error_code": code, "error_message": error_message(error)}

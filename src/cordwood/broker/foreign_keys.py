@@ -1,0 +1,119 @@
+"""Kafka's broker keys for things Cordwood does not have: which are passed over, which refused.
+
+A ``server.properties`` that Kafka ships, or that was written for it, is to work as it is. So keys
+about controllers, replicas and the tuning of Kafka's own threads are accepted, without effect,
+and reported at start. A key that asks for protection is refused: nobody is to believe in TLS or
+passwords that are not there.
+"""
+
+from typing import Final
+
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        # one broker, no controller of its own
+        "process.roles",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "controller.listener.names",
+        "controlled.shutdown.enable",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "broker.heartbeat.interval.ms",
+        "broker.session.timeout.ms",
+        "metadata.log.dir",
+        "metadata.log.segment.bytes",
+        "metadata.log.segment.ms",
+        "metadata.max.retention.bytes",
+        "metadata.max.retention.ms",
+        # one replica of everything
+        "auto.leader.rebalance.enable",
+        "default.replication.factor",
+        "leader.imbalance.check.interval.seconds",
+        "leader.imbalance.per.broker.percentage",
+        "num.replica.fetchers",
+        "offsets.topic.replication.factor",
+        "replica.fetch.backoff.ms",
+        "replica.fetch.max.bytes",
+        "replica.fetch.min.bytes",
+        "replica.fetch.response.max.bytes",
+        "replica.fetch.wait.max.ms",
+        "replica.high.watermark.checkpoint.interval.ms",
+        "replica.lag.time.max.ms",
+        "replica.selector.class",
+        "replica.socket.receive.buffer.bytes",
+        "replica.socket.timeout.ms",
+        # transactions and share groups
+        "group.share.enable",
+        "producer.id.expiration.ms",
+        "share.coordinator.state.topic.min.isr",
+        "share.coordinator.state.topic.num.partitions",
+        "share.coordinator.state.topic.replication.factor",
+        "transaction.max.timeout.ms",
+        "transaction.state.log.min.isr",
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.segment.bytes",
+        "transactional.id.expiration.ms",
+        # groups: what one of them may choose for itself, how it changes its kind
+        "group.consumer.max.heartbeat.interval.ms",
+        "group.consumer.max.session.timeout.ms",
+        "group.consumer.migration.policy",
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.regex.refresh.interval.ms",
+        "group.coordinator.rebalance.protocols",
+        "offsets.topic.segment.bytes",
+        # Kafka's own threads, timers and reporters
+        "background.threads",
+        "confluent.support.metrics.enable",
+        "fetch.purgatory.purge.interval.requests",
+        "group.coordinator.append.linger.ms",
+        "group.coordinator.threads",
+        "log.cleaner.io.buffer.size",
+        "log.flush.offset.checkpoint.interval.ms",
+        "log.flush.scheduler.interval.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "log.initial.task.delay.ms",
+        "log.retention.check.interval.ms",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "num.network.threads",
+        "num.replica.alter.log.dirs.threads",
+        "offsets.load.buffer.size",
+        "offsets.topic.compression.codec",
+        "producer.purgatory.purge.interval.requests",
+        "queued.max.requests",
+        "request.timeout.ms",
+        "zookeeper.connect",
+        "zookeeper.connection.timeout.ms",
+        "zookeeper.session.timeout.ms",
+    }
+)
+
+_PROTECTION: Final = (
+    "authorizer.",
+    "delegation.token.",
+    "listener.name.",
+    "password.encoder.",
+    "principal.builder.",
+    "sasl.",
+    "security.inter.broker.protocol",
+    "ssl.",
+    "super.users",
+)
+
+
+def why_refused(name: str) -> str | None:
+    """Why a key of Kafka's cannot be taken; None when it is not one of those."""
+    if name.startswith(_PROTECTION):
+        return (
+            "there is no TLS, authentication or authorisation: remove the key, and keep the "
+            "port on a network you trust"
+        )
+    if name.startswith(("remote.log.", "rlmm.")):
+        return "tiered storage is not available; set log.archive.url"
+    if name.startswith(("quota.", "client.quota.")):
+        return "there are no quotas: remove the key"
+    return None

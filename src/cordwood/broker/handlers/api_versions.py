@@ -1,0 +1,74 @@
+"""ApiVersions: what we speak. The first request on nearly every connection."""
+
+import re
+from functools import cache
+from typing import Any, Final
+
+from cordwood.broker.error_codes import ErrorCode
+from cordwood.broker.request import RequestContext, Response, Route, RunsOn
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.messages import Fields, encode_response
+from cordwood.protocol.wire_values import INT32
+
+# The version that every client can read, also one that asked in a version we do not know.
+_OLDEST: Final = 0
+_FIRST_WITH_SOFTWARE: Final = 3
+# Clients that ask in an older version fail on a feature that may be at level 0.
+_FIRST_WITH_LEVEL_0: Final = 4
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+# The features of Kafka 4 that we have. `group.version` 1 is consumer groups of KIP-848.
+_GROUP_VERSION: Final = {"name": "group.version", "min_version": 0, "max_version": 1}
+_GROUP_LEVEL: Final = {"name": "group.version", "min_version_level": 1, "max_version_level": 1}
+_FEATURES_EPOCH: Final = 0  # never changes: features are not switched on and off here
+
+
+class ApiVersionsHandler:
+    """Says what is in the catalog. Any thread may call it."""
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(api=ApiKey.API_VERSIONS, handler=self.api_versions, runs_on=RunsOn.CONTROL),
+        ]
+
+    def api_versions(self, context: RequestContext, request: Fields) -> Response:
+        version = context.api_version
+        if version >= _FIRST_WITH_SOFTWARE and not (
+            _SOFTWARE.fullmatch(request.client_software_name)
+            and _SOFTWARE.fullmatch(request.client_software_version)
+        ):
+            return {"error_code": ErrorCode.invalid_request}
+        return _versions(version)
+
+
+def unsupported_version_response(correlation_id: int) -> bytes:
+    """The frame for a client that asked in a version we do not know: it asks again in ours."""
+    frame = bytearray(_unsupported_version_frame())
+    INT32.pack_into(frame, 4, correlation_id)
+    return bytes(frame)
+
+
+@cache
+def _unsupported_version_frame() -> bytes:
+    response = {**_versions(_OLDEST), "error_code": ErrorCode.unsupported_version}
+    return encode_response(ApiKey.API_VERSIONS, _OLDEST, 0, response)
+
+
+@cache
+def _versions(version: int) -> dict[str, Any]:
+    has_level_0 = version >= _FIRST_WITH_LEVEL_0
+    return {
+        "error_code": ErrorCode.none,
+        "api_keys": [
+            {
+                "api_key": api.key,
+                "min_version": api.advertised_min_version,
+                "max_version": api.max_version,
+            }
+            for api in API_CATALOG.values()
+        ],
+        "supported_features": [_GROUP_VERSION] if has_level_0 else [],
+        "finalized_features_epoch": _FEATURES_EPOCH,
+        "finalized_features": [_GROUP_LEVEL],
+    }

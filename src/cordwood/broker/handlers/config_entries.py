@@ -1,0 +1,164 @@
+"""Configurations as DescribeConfigs shows them: each key, its value, and where that is from.
+
+A value is from the first of these that has it: the topic, the broker's configuration, the
+default. All of them together are the key's synonyms.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, Final
+
+from cordwood.broker.broker_config import BROKER_KEYS, BrokerConfig
+from cordwood.broker.store_config import STORE_KEYS
+from cordwood.broker.topic_defaults import BROKER_NAMES, TOPIC_DEFAULTS
+from cordwood.log.config_key import ConfigKey, ConfigKind
+from cordwood.log.topic_config import CONFIG_KEYS, TopicConfig
+from cordwood.quantities import INT32_MAX
+
+
+class ConfigSource(IntEnum):
+    """Where a value is from, as the protocol counts."""
+
+    TOPIC = 1
+    BROKER = 4
+    DEFAULT = 5
+
+
+class ConfigType(IntEnum):
+    """What a value is, as the protocol counts."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+_TYPES: Final = {
+    ConfigKind.BOOLEAN: ConfigType.BOOLEAN,
+    ConfigKind.TEXT: ConfigType.STRING,
+    ConfigKind.RATIO: ConfigType.DOUBLE,
+    ConfigKind.LIST: ConfigType.LIST,
+}
+_LOG_DIRS: Final = "log.dirs"
+# What holds for a consumer group is set for all of them, under the same names with this before.
+_OF_ALL_GROUPS: Final = "group."
+_GROUP_KEYS: Final = ("consumer.heartbeat.interval.ms", "consumer.session.timeout.ms")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synonym:
+    """A value that counts unless an earlier synonym has one."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """A key and what it is set to. `synonyms` begins with the one that counts."""
+
+    key: ConfigKey
+    synonyms: tuple[Synonym, ...]
+    is_read_only: bool
+
+    @property
+    def value(self) -> str:
+        return self.synonyms[0].value
+
+    @property
+    def source(self) -> ConfigSource:
+        return self.synonyms[0].source
+
+    def described(self, *, with_synonyms: bool, with_doc: bool) -> dict[str, Any]:
+        """The entry as DescribeConfigs has it."""
+        return {
+            "name": self.key.name,
+            "value": self.value,
+            "read_only": self.is_read_only,
+            "config_source": self.source,
+            "is_sensitive": False,
+            "synonyms": [
+                {"name": synonym.name, "value": synonym.value, "source": synonym.source}
+                for synonym in self.synonyms
+            ]
+            if with_synonyms
+            else [],
+            "config_type": config_type(self.key),
+            "documentation": self.key.doc if with_doc else None,
+        }
+
+
+def config_type(key: ConfigKey) -> ConfigType:
+    number = ConfigType.INT if key.maximum <= INT32_MAX else ConfigType.LONG
+    return _TYPES.get(key.kind, number)
+
+
+def topic_entries(
+    config: TopicConfig, overrides: Mapping[str, str], *, defaults: TopicConfig
+) -> list[ConfigEntry]:
+    """Every key of a topic. `overrides` were set for it, `defaults` are the broker's."""
+    values, broker_values = config.effective(), defaults.effective()
+    entries = []
+    for key in CONFIG_KEYS:
+        if key.name not in values:
+            continue  # internal, and not set
+        synonyms = _broker_synonyms(key, broker_values.get(key.name, key.default_text))
+        if key.name in overrides:
+            own = Synonym(name=key.name, value=values[key.name], source=ConfigSource.TOPIC)
+            synonyms = (own, *synonyms)
+        elif values[key.name] != synonyms[0].value:
+            # Another key decided it: a compacted topic is not archived, whatever the default.
+            own = Synonym(name=key.name, value=values[key.name], source=ConfigSource.DEFAULT)
+            synonyms = (own,)
+        entries.append(ConfigEntry(key=key, synonyms=synonyms, is_read_only=False))
+    return entries
+
+
+def _broker_synonyms(key: ConfigKey, value: str) -> tuple[Synonym, ...]:
+    name = BROKER_NAMES.get(key.name, key.name)
+    standard = key.render(key.default)
+    default = Synonym(name=name, value=standard, source=ConfigSource.DEFAULT)
+    if value == standard:
+        return (default,)
+    return Synonym(name=name, value=value, source=ConfigSource.BROKER), default
+
+
+def broker_entries(
+    config: BrokerConfig, defaults: TopicConfig, data_dirs: list[str]
+) -> list[ConfigEntry]:
+    """Every key of the broker, those that are defaults of topics too. None can be changed."""
+    values = [(key, getattr(config, key.field_name)) for key in BROKER_KEYS]
+    values += [
+        (default.key, getattr(defaults, default.topic_key.field_name))
+        for default in TOPIC_DEFAULTS
+        if not default.key.is_internal
+    ]
+    values += [(key, tuple(data_dirs)) for key in STORE_KEYS if key.name == _LOG_DIRS]
+    return [_broker_entry(key, key.render(value)) for key, value in values]
+
+
+def group_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """Every key of a group, which is the broker's. None can be changed."""
+    values = config.effective()
+    entries = []
+    for key in BROKER_KEYS:
+        name = key.name.removeprefix(_OF_ALL_GROUPS)
+        if name in _GROUP_KEYS:
+            of_broker = _broker_entry(key, values[key.name])
+            entries.append(replace(of_broker, key=replace(key, name=name)))
+    return entries
+
+
+def _broker_entry(key: ConfigKey, value: str) -> ConfigEntry:
+    standard = key.render(key.default)
+    synonyms: tuple[Synonym, ...] = (
+        Synonym(name=key.name, value=standard, source=ConfigSource.DEFAULT),
+    )
+    if value != standard:
+        set_value = Synonym(name=key.name, value=value, source=ConfigSource.BROKER)
+        synonyms = (set_value, *synonyms)
+    return ConfigEntry(key=key, synonyms=synonyms, is_read_only=True)

@@ -1,0 +1,176 @@
+"""Consumer groups of the new protocol: ConsumerGroupHeartbeat and ConsumerGroupDescribe."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from cordwood.broker.error_codes import RefusedError, error_message
+from cordwood.broker.groups.assignors import Assignment
+from cordwood.broker.groups.consumer_group import ConsumerGroup, HeartbeatAnswer
+from cordwood.broker.groups.consumer_group_description import describe_consumer_group
+from cordwood.broker.groups.consumer_groups import ConsumerGroups
+from cordwood.broker.groups.consumer_heartbeat import (
+    ConsumerHeartbeat,
+    check_heartbeat,
+    owned_partitions,
+)
+from cordwood.broker.groups.coordinator import GroupCoordinator
+from cordwood.broker.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.messages import Fields
+
+# What anyone may do with a group, there being no one to forbid it: read, delete, describe, and
+# describe and alter its configuration. Bits by the numbers of Kafka's operations.
+_ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+_NOT_ASKED: Final = -(2**31)
+
+
+class ConsumerGroupHandlers:
+    """Answers members of consumer groups, and those who ask about the groups.
+
+    `new_member_id` names members that do not name themselves.
+    """
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        consumer_groups: ConsumerGroups,
+        new_member_id: Callable[[], str],
+    ) -> None:
+        self._coordinator = coordinator
+        self._consumer_groups = consumer_groups
+        self._new_member_id = new_member_id
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                api=ApiKey.CONSUMER_GROUP_HEARTBEAT,
+                handler=self.heartbeat,
+                runs_on=RunsOn.CONTROL,
+            ),
+            Route(
+                api=ApiKey.CONSUMER_GROUP_DESCRIBE,
+                handler=self.describe,
+                runs_on=RunsOn.CONTROL,
+            ),
+        ]
+
+    # --- heartbeats --------------------------------------------------------------------------
+
+    def heartbeat(self, context: RequestContext, request: Fields) -> Response | Deferred:
+        """Answered when what it changed is durable."""
+        try:
+            beat = self._read(context, request)
+            group = self._group(request.group_id, beat)
+            answer = self._beat(group, beat)
+        except RefusedError as error:
+            return {"error_code": error.code, "error_message": error_message(error)}
+        reply = Deferred()
+
+        def written(code: ErrorCode) -> None:
+            is_durable = code is ErrorCode.none
+            reply.resolve(_response(answer) if is_durable else {"error_code": code})
+
+        group.journal.append(answer.records, written)
+        return reply
+
+    def _read(self, context: RequestContext, request: Fields) -> ConsumerHeartbeat:
+        if not request.group_id:
+            raise RefusedError(ErrorCode.invalid_request, "GroupId can't be empty.")
+        names = request.subscribed_topic_names
+        beat = ConsumerHeartbeat(
+            member_id=request.member_id,
+            epoch=request.member_epoch,
+            instance_id=request.instance_id,
+            rack_id=request.rack_id,
+            rebalance_timeout_ms=request.rebalance_timeout,
+            topic_names=None if names is None else tuple(names),
+            topic_regex=request.subscribed_topic_regex,
+            assignor=request.server_assignor,
+            owned=owned_partitions(request.topic_partitions),
+            client_id=context.client_id,
+            client_host=f"/{context.client_host}",  # with the slash that Java prints
+        )
+        check_heartbeat(beat, context.api_version, self._consumer_groups.config.assignors)
+        if beat.is_joining and not beat.member_id:
+            return replace(beat, member_id=self._new_member_id())
+        return beat
+
+    def _group(self, group_id: str, beat: ConsumerHeartbeat) -> ConsumerGroup:
+        refusal = self._coordinator.refusal(group_id)
+        if refusal is not None:
+            raise RefusedError(refusal, f"Group {group_id} cannot be served now.")
+        if not beat.is_joining:
+            return self._find(group_id)
+        group = self._coordinator.consumer_for_join(
+            group_id, lambda: self._consumer_groups.create(group_id)
+        )
+        if isinstance(group, ConsumerGroup):
+            return group
+        if group is ErrorCode.coordinator_not_available:
+            raise RefusedError(group, f"Group {group_id} cannot be created now.")
+        # As Kafka answers with group.consumer.migration.policy=disabled.
+        raise RefusedError(
+            ErrorCode.group_id_not_found,
+            f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is "
+            "not supported: it can be joined so once its members have left.",
+        )
+
+    def _beat(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> HeartbeatAnswer:
+        try:
+            return group.heartbeat(beat)
+        except RefusedError:
+            if group.is_empty and group.epoch == 0:
+                self._coordinator.remove(group)  # made for a member that was then refused
+            raise
+
+    # --- descriptions ------------------------------------------------------------------------
+
+    def describe(self, context: RequestContext, request: Fields) -> Response:
+        operations = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
+        return {
+            "groups": [
+                {**self._described(group_id), "authorized_operations": operations}
+                for group_id in dict.fromkeys(request.group_ids)
+            ]
+        }
+
+    def _described(self, group_id: str) -> dict[str, Any]:
+        refusal = self._coordinator.refusal(group_id)
+        try:
+            if refusal is not None:
+                raise RefusedError(refusal, f"Group {group_id} cannot be described now.")
+            return describe_consumer_group(self._find(group_id))
+        except RefusedError as error:
+            return {
+                "group_id": group_id,
+                "error_code": error.code,
+                "error_message": error_message(error),
+            }
+
+    def _find(self, group_id: str) -> ConsumerGroup:
+        group = self._coordinator.find(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        reason = "not found" if group is None else "is not a consumer group"
+        raise RefusedError(ErrorCode.group_id_not_found, f"Group {group_id} {reason}.")
+
+
+def _response(answer: HeartbeatAnswer) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.none,
+        "member_id": answer.member_id,
+        "member_epoch": answer.member_epoch,
+        "heartbeat_interval": answer.heartbeat_interval_ms,
+        "assignment": None if answer.assignment is None else _assignment(answer.assignment),
+    }
+
+
+def _assignment(assignment: Assignment) -> dict[str, Any]:
+    return {
+        "topic_partitions": [
+            {"topic_id": topic, "partitions": sorted(partitions)}
+            for topic, partitions in assignment.items()
+        ]
+    }

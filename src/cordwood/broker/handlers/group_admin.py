@@ -1,0 +1,152 @@
+"""Listing, describing and deleting groups."""
+
+from functools import partial
+from typing import Any, Final
+
+from cordwood.broker.groups.classic_group import ClassicGroup
+from cordwood.broker.groups.classic_membership import ClassicState
+from cordwood.broker.groups.coordinator import AnyGroup, GroupCoordinator
+from cordwood.broker.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.messages import Fields
+
+_FIRST_DESCRIBE_WITH_GROUP_ID_NOT_FOUND: Final = 6
+# What anyone may do with a group, there being no one to forbid it: read, delete, describe, and
+# describe and alter its configuration. Bits by the numbers of Kafka's operations.
+_ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+_NOT_ASKED: Final = -(2**31)
+
+
+class GroupAdminHandler:
+    """What tools ask about groups. Called in the control loop."""
+
+    def __init__(self, *, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def routes(self) -> list[Route]:
+        handlers = {
+            ApiKey.LIST_GROUPS: self.list_groups,
+            ApiKey.DESCRIBE_GROUPS: self.describe_groups,
+            ApiKey.DELETE_GROUPS: self.delete_groups,
+        }
+        return [
+            Route(api=api, handler=handler, runs_on=RunsOn.CONTROL)
+            for api, handler in handlers.items()
+        ]
+
+    # --- ListGroups --------------------------------------------------------------------------
+
+    def list_groups(self, context: RequestContext, request: Fields) -> Response | Deferred:
+        refusal = self._coordinator.refusal("", allows_empty=True)
+        if refusal is not None:
+            return {"error_code": refusal, "groups": []}
+        states = {state.lower() for state in request.states_filter}
+        types = {kind.lower() for kind in request.types_filter}
+
+        def answer(code: ErrorCode) -> Response:
+            groups = [
+                _listed(group)
+                for group in self._coordinator.all_groups()
+                if (not states or group.state_name.lower() in states)
+                and (not types or group.group_type in types)
+            ]
+            return {"error_code": ErrorCode.none, "groups": groups}
+
+        return self._coordinator.with_offsets(None, answer)
+
+    # --- DescribeGroups ----------------------------------------------------------------------
+
+    def describe_groups(self, context: RequestContext, request: Fields) -> Response | Deferred:
+        operations = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
+        group_ids = list(dict.fromkeys(request.groups))
+        return self._coordinator.with_offsets(
+            group_ids,
+            lambda code: {
+                "groups": [
+                    {**self._described(context, group_id), "authorized_operations": operations}
+                    for group_id in group_ids
+                ]
+            },
+        )
+
+    def _described(self, context: RequestContext, group_id: str) -> dict[str, Any]:
+        refusal = self._coordinator.refusal(group_id, allows_empty=True)
+        if refusal is not None:
+            return {"group_id": group_id, "error_code": refusal, "group_state": ""}
+        group = self._coordinator.find(group_id)
+        if isinstance(group, ClassicGroup):
+            return _described_classic(group)
+        answer: dict[str, Any] = {
+            "group_id": group_id,
+            "error_code": ErrorCode.none,
+            "group_state": ClassicState.DEAD.value,
+        }
+        if context.api_version >= _FIRST_DESCRIBE_WITH_GROUP_ID_NOT_FOUND:
+            what = "not found" if group is None else "not a classic group"
+            answer["error_code"] = ErrorCode.group_id_not_found
+            answer["error_message"] = f"Group {group_id} is {what}."
+        return answer
+
+    # --- DeleteGroups ------------------------------------------------------------------------
+
+    def delete_groups(self, context: RequestContext, request: Fields) -> Response | Deferred:
+        group_ids = list(dict.fromkeys(request.groups_names))
+        return self._coordinator.with_offsets(group_ids, lambda code: self._delete(group_ids, code))
+
+    def _delete(self, group_ids: list[str], code: ErrorCode) -> Response | Deferred:
+        results: dict[str, ErrorCode] = {}
+        reply = Deferred()
+
+        def finished(group_id: str, code: ErrorCode) -> None:
+            results[group_id] = code
+            if len(results) == len(group_ids):
+                reply.resolve({"results": [_result(g, results[g]) for g in group_ids]})
+
+        if not group_ids:
+            return {"results": []}
+        for group_id in group_ids:
+            refusal = self._coordinator.refusal(group_id, allows_empty=True)
+            if refusal is None and code is not ErrorCode.none:
+                refusal = ErrorCode.coordinator_not_available
+            if refusal is not None:
+                finished(group_id, refusal)
+                continue
+            self._coordinator.delete(group_id, partial(finished, group_id))
+        return reply
+
+
+def _listed(group: AnyGroup) -> dict[str, Any]:
+    return {
+        "group_id": group.group_id,
+        "protocol_type": group.protocol_type or "",
+        "group_state": group.state_name,
+        "group_type": group.group_type,
+    }
+
+
+def _described_classic(group: ClassicGroup) -> dict[str, Any]:
+    """What members joined with is told once they agree on a protocol."""
+    is_stable = group.state is ClassicState.STABLE
+    return {
+        "error_code": ErrorCode.none,
+        "group_id": group.group_id,
+        "group_state": group.state_name,
+        "protocol_type": group.protocol_type or "",
+        "protocol_data": (group.protocol_name or "") if is_stable else "",
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata(group.protocol_name) if is_stable else b"",
+                "member_assignment": member.assignment,
+            }
+            for member in group.members()
+        ],
+    }
+
+
+def _result(group_id: str, code: ErrorCode) -> dict[str, Any]:
+    return {"group_id": group_id, "error_code": code}

@@ -1,0 +1,220 @@
+"""How members of classic groups find the coordinator, join, sync, heartbeat and leave."""
+
+from typing import Any, Final
+
+from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.groups.classic_group import ClassicGroup
+from cordwood.broker.groups.classic_member import NO_MEMBER_ID, JoinRequest, SyncRequest
+from cordwood.broker.groups.classic_membership import join_error, sync_error
+from cordwood.broker.groups.coordinator import NAME_CHARS_MAX, GroupCoordinator
+from cordwood.broker.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.messages import Fields
+from cordwood.quantities import MIB
+
+_GROUP_KEY_TYPE: Final = 0
+_TRANSACTION_KEY_TYPE: Final = 1
+_FIRST_FIND_OF_MANY: Final = 4
+_FIRST_JOIN_WITH_REBALANCE_TIMEOUT: Final = 1
+_FIRST_JOIN_WITH_KNOWN_MEMBER_ID: Final = 4
+_FIRST_JOIN_WITH_NULL_PROTOCOL: Final = 7
+_FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT: Final = 9
+_FIRST_SYNC_WITH_PROTOCOL: Final = 5
+_FIRST_LEAVE_OF_MANY: Final = 3
+
+# What a member brings has to go into one record with that of all others, and such a record is
+# at most 1 MiB large unless someone configured more. Kept in memory as long as the member is.
+_METADATA_BYTES_MAX: Final = 4 * MIB
+_PROTOCOLS_MAX: Final = 100
+
+
+class GroupMembershipHandler:
+    """The five requests that a member lives by. Called in the control loop."""
+
+    def __init__(self, *, coordinator: GroupCoordinator, identity: ClusterIdentity) -> None:
+        self._coordinator = coordinator
+        self._identity = identity
+
+    def routes(self) -> list[Route]:
+        handlers = {
+            ApiKey.FIND_COORDINATOR: self.find_coordinator,
+            ApiKey.JOIN_GROUP: self.join_group,
+            ApiKey.SYNC_GROUP: self.sync_group,
+            ApiKey.HEARTBEAT: self.heartbeat,
+            ApiKey.LEAVE_GROUP: self.leave_group,
+        }
+        return [
+            Route(api=api, handler=handler, runs_on=RunsOn.CONTROL)
+            for api, handler in handlers.items()
+        ]
+
+    # --- FindCoordinator ---------------------------------------------------------------------
+
+    def find_coordinator(self, context: RequestContext, request: Fields) -> Response:
+        if context.api_version >= _FIRST_FIND_OF_MANY:
+            keys = request.coordinator_keys
+            return {"coordinators": [{"key": key, **self._place(request.key_type)} for key in keys]}
+        return self._place(request.key_type)
+
+    def _place(self, key_type: int) -> dict[str, Any]:
+        if key_type == _GROUP_KEY_TYPE:
+            identity = self._identity
+            return {
+                "error_code": ErrorCode.none,
+                "error_message": None,
+                "node_id": identity.node_id,
+                "host": identity.host,
+                "port": identity.port,
+            }
+        # Said once and for all, or clients would ask again until they time out.
+        what = "transactions" if key_type == _TRANSACTION_KEY_TYPE else f"key type {key_type}"
+        return {
+            "error_code": ErrorCode.invalid_request,
+            "error_message": f"this broker does not support {what}",
+            "node_id": -1,
+            "host": "",
+            "port": -1,
+        }
+
+    # --- JoinGroup ---------------------------------------------------------------------------
+
+    def join_group(self, context: RequestContext, request: Fields) -> Response | Deferred:
+        version = context.api_version
+        reply = Deferred()
+        answer = reply
+        if version < _FIRST_JOIN_WITH_NULL_PROTOCOL:
+            answer = _without_null_protocol(reply)
+        code = self._check_join(request)
+        if code is not None:
+            reply.resolve(join_error(code, request.member_id))
+            return answer
+        group = self._coordinator.classic_for_join(
+            request.group_id, is_new_member=request.member_id == NO_MEMBER_ID
+        )
+        if isinstance(group, ErrorCode):
+            reply.resolve(join_error(group, request.member_id))
+        else:
+            group.join(_join_request(context, request), reply)
+        return answer
+
+    def _check_join(self, request: Fields) -> ErrorCode | None:
+        refusal = self._coordinator.refusal(request.group_id)
+        if refusal is not None:
+            return refusal
+        config = self._coordinator.config
+        timeout_ms = request.session_timeout
+        if not config.session_timeout_min_ms <= timeout_ms <= config.session_timeout_max_ms:
+            return ErrorCode.invalid_session_timeout
+        names = [request.protocol_type, request.group_instance_id or ""]
+        names += (protocol.name for protocol in request.protocols)
+        size = sum(len(protocol.metadata) for protocol in request.protocols)
+        if (
+            size > _METADATA_BYTES_MAX
+            or len(request.protocols) > _PROTOCOLS_MAX
+            or any(len(name) > NAME_CHARS_MAX for name in names)
+        ):
+            return ErrorCode.invalid_request
+        return None
+
+    # --- SyncGroup ---------------------------------------------------------------------------
+
+    def sync_group(self, context: RequestContext, request: Fields) -> Response | Deferred:
+        refusal = self._coordinator.refusal(request.group_id)
+        if refusal is not None:
+            return sync_error(refusal)
+        if context.api_version >= _FIRST_SYNC_WITH_PROTOCOL and (
+            request.protocol_type is None or request.protocol_name is None
+        ):
+            return sync_error(ErrorCode.inconsistent_group_protocol)
+        group = self._coordinator.groups.get(request.group_id)
+        if not isinstance(group, ClassicGroup):
+            return sync_error(ErrorCode.unknown_member_id)
+        reply = Deferred()
+        group.sync(
+            SyncRequest(
+                member_id=request.member_id,
+                group_instance_id=request.group_instance_id,
+                generation=request.generation_id,
+                protocol_type=request.protocol_type,
+                protocol_name=request.protocol_name,
+                assignments={given.member_id: given.assignment for given in request.assignments},
+            ),
+            reply,
+        )
+        return reply
+
+    # --- Heartbeat ---------------------------------------------------------------------------
+
+    def heartbeat(self, context: RequestContext, request: Fields) -> Response:
+        refusal = self._coordinator.refusal(request.group_id)
+        if refusal is ErrorCode.coordinator_load_in_progress:
+            # All is well for all we know: a member must not be made to join again by a restart.
+            return {"error_code": ErrorCode.none}
+        if refusal is not None:
+            return {"error_code": refusal}
+        group = self._coordinator.groups.get(request.group_id)
+        if not isinstance(group, ClassicGroup):
+            return {"error_code": ErrorCode.unknown_member_id}
+        code = group.heartbeat(request.member_id, request.generation_id, request.group_instance_id)
+        return {"error_code": code}
+
+    # --- LeaveGroup --------------------------------------------------------------------------
+
+    def leave_group(self, context: RequestContext, request: Fields) -> Response:
+        is_of_many = context.api_version >= _FIRST_LEAVE_OF_MANY
+        leaving: list[tuple[str, str | None]] = (
+            [(member.member_id, member.group_instance_id) for member in request.members]
+            if is_of_many
+            else [(request.member_id, None)]
+        )
+        refusal = self._coordinator.refusal(request.group_id)
+        if refusal is not None:
+            return {"error_code": refusal, "members": []}
+        group = self._coordinator.groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            codes = group.leave(leaving)
+        else:
+            codes = [ErrorCode.unknown_member_id] * len(leaving)
+        if not is_of_many:
+            return {"error_code": codes[0]}
+        return {
+            "error_code": ErrorCode.none,
+            "members": [
+                {"member_id": member_id, "group_instance_id": instance_id, "error_code": code}
+                for (member_id, instance_id), code in zip(leaving, codes, strict=True)
+            ],
+        }
+
+
+def _join_request(context: RequestContext, request: Fields) -> JoinRequest:
+    version = context.api_version
+    rebalance_timeout_ms = request.rebalance_timeout
+    if version < _FIRST_JOIN_WITH_REBALANCE_TIMEOUT or rebalance_timeout_ms < 0:
+        rebalance_timeout_ms = request.session_timeout
+    return JoinRequest(
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=context.client_id,
+        client_host=f"/{context.client_host}",  # with the slash that Java prints
+        session_timeout_ms=request.session_timeout,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple({p.name: p.metadata for p in request.protocols}.items()),
+        needs_known_member_id=version >= _FIRST_JOIN_WITH_KNOWN_MEMBER_ID,
+        can_skip_assignment=version >= _FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT,
+    )
+
+
+def _without_null_protocol(reply: Deferred) -> Deferred:
+    """The same answer for versions in which a protocol's name could not be null."""
+    answer = Deferred()
+
+    def answered(response: Response | None, error: BaseException | None) -> None:
+        if response is not None:
+            answer.resolve({**response, "protocol_name": response["protocol_name"] or ""})
+        elif error is not None:
+            answer.fail(error)
+
+    reply.when_done(answered)
+    return answer

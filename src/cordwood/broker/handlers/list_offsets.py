@@ -1,0 +1,191 @@
+"""ListOffsets and OffsetForLeaderEpoch: where in a log a time or an epoch is."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
+from cordwood.broker.handlers.repeated_items import split_repeated
+from cordwood.broker.partition_table import PartitionTable
+from cordwood.broker.request import RequestContext, Response, Route, RunsOn
+from cordwood.errors import UnknownPartitionError, UnknownTopicError
+from cordwood.log.log_reader import EARLIEST, LATEST, MAX_TIMESTAMP
+from cordwood.log.partition_log import PartitionLog
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
+from cordwood.quantities import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    LeaderEpoch,
+    Offset,
+    TimestampMs,
+)
+
+_EARLIEST_LOCAL: Final = -4  # the first that need not be read from an archive
+_LATEST_ARCHIVED: Final = -5
+_EARLIEST_TO_ARCHIVE: Final = -6
+
+# Times that stand for a place in the log, and the version that brought them.
+_SPECIAL_SINCE: Final[Mapping[int, int]] = MappingProxyType(
+    {
+        LATEST: 1,
+        EARLIEST: 1,
+        MAX_TIMESTAMP: 7,
+        _EARLIEST_LOCAL: 8,
+        _LATEST_ARCHIVED: 9,
+        _EARLIEST_TO_ARCHIVE: 11,
+    }
+)
+_READ_COMMITTED: Final = 1
+
+
+class ListOffsetsHandler:
+    """Finds offsets. Looking up a time reads files, so workers call it."""
+
+    def __init__(self, table: PartitionTable) -> None:
+        self._table = table
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(api=ApiKey.LIST_OFFSETS, handler=self.list_offsets, runs_on=RunsOn.WORKER),
+            Route(
+                api=ApiKey.OFFSET_FOR_LEADER_EPOCH,
+                handler=self.offset_for_leader_epoch,
+                runs_on=RunsOn.CONTROL,
+            ),
+        ]
+
+    # --- ListOffsets -------------------------------------------------------------------------
+
+    def list_offsets(self, context: RequestContext, request: Fields) -> Response:
+        places = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
+        _, repeated = split_repeated(places, lambda place: place)
+        twice = set(repeated)
+        only_committed = request.isolation_level == _READ_COMMITTED
+
+        def find(topic: str, wanted: Fields) -> dict[str, Any]:
+            if (topic, wanted.partition_index) in twice:
+                raise RefusedError(ErrorCode.invalid_request, "named twice")
+            log = self._log(topic, wanted.partition_index, wanted.current_leader_epoch)
+            since = _SPECIAL_SINCE.get(wanted.timestamp, 0 if wanted.timestamp >= 0 else None)
+            if since is None or context.api_version < since:
+                raise RefusedError(ErrorCode.unsupported_version, f"time {wanted.timestamp}")
+            return _find(log, wanted.timestamp, only_committed=only_committed)
+
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": wanted.partition_index,
+                            **_attempt(find, topic.name, wanted),
+                        }
+                        for wanted in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ]
+        }
+
+    def _log(self, topic: str, partition: int, epoch: int) -> PartitionLog:
+        """The log of a partition, for a client that takes us to be in `epoch`; -1: in any."""
+        found = self._table.topic(topic)
+        if found is None:
+            raise UnknownTopicError(topic)
+        if not 0 <= partition < found.partition_count:
+            raise UnknownPartitionError(topic, partition, count=found.partition_count)
+        log = found.partition(partition)
+        if epoch not in {NO_LEADER_EPOCH, log.leader_epoch}:
+            code = (
+                ErrorCode.fenced_leader_epoch
+                if epoch < log.leader_epoch
+                else ErrorCode.unknown_leader_epoch
+            )
+            raise RefusedError(code, f"the leader epoch is {log.leader_epoch}, not {epoch}")
+        return log
+
+    # --- OffsetForLeaderEpoch ----------------------------------------------------------------
+
+    def offset_for_leader_epoch(self, context: RequestContext, request: Fields) -> Response:
+        def find(topic: str, wanted: Fields) -> dict[str, Any]:
+            log = self._log(topic, wanted.partition, wanted.current_leader_epoch)
+            epoch = LeaderEpoch(wanted.leader_epoch)
+            end = log.leader_epochs.end_offset_for(epoch, log.end_offset)
+            return {
+                "error_code": ErrorCode.none,
+                "leader_epoch": end.epoch,
+                "end_offset": end.end_offset,
+            }
+
+        return {
+            "topics": [
+                {
+                    "topic": topic.topic,
+                    "partitions": [
+                        {"partition": wanted.partition, **_attempt(find, topic.topic, wanted)}
+                        for wanted in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ]
+        }
+
+
+def _attempt(
+    find: Callable[[str, Fields], dict[str, Any]], topic: str, wanted: Fields
+) -> dict[str, Any]:
+    """What was found, or the code that says why nothing was; neither API has room for text."""
+    try:
+        return find(topic, wanted)
+    except Exception as error:
+        return {"error_code": refusal(error)["error_code"]}
+
+
+def _find(log: PartitionLog, time_ms: int, *, only_committed: bool) -> dict[str, Any]:
+    """The offset that `time_ms` stands for, or of the first record at that time or later."""
+    end = log.last_stable_offset if only_committed else log.high_watermark
+    if time_ms == LATEST:
+        return _place(end, epoch=log.leader_epoch)
+    if time_ms >= 0 or time_ms == MAX_TIMESTAMP:
+        match = log.find_time(time_ms)
+        if match is None or match.offset >= end:
+            return _NOWHERE
+        epoch = _epoch_of(log, match.offset)
+        return _place(match.offset, time_ms=match.timestamp_ms, epoch=epoch)
+    offset = _special_offset(log, time_ms)
+    return _NOWHERE if offset is None else _place(offset, epoch=_epoch_of(log, offset))
+
+
+def _special_offset(log: PartitionLog, time_ms: int) -> Offset | None:
+    if time_ms == EARLIEST:
+        return log.start_offset
+    if time_ms == _EARLIEST_LOCAL:
+        return log.local_start_offset
+    archived_up_to = log.archived_up_to
+    if archived_up_to is None:
+        return None
+    if time_ms == _EARLIEST_TO_ARCHIVE:
+        return max(archived_up_to, log.start_offset)
+    assert time_ms == _LATEST_ARCHIVED, time_ms
+    return Offset(archived_up_to - 1) if archived_up_to > 0 else None
+
+
+def _epoch_of(log: PartitionLog, offset: Offset) -> LeaderEpoch:
+    epoch = log.leader_epochs.epoch_of(offset)
+    return NO_LEADER_EPOCH if epoch is None else epoch
+
+
+def _place(
+    offset: Offset, *, epoch: LeaderEpoch, time_ms: TimestampMs = NO_TIMESTAMP
+) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.none,
+        "timestamp": time_ms,
+        "offset": offset,
+        "leader_epoch": epoch,
+    }
+
+
+_NOWHERE: Final = _place(NO_OFFSET, epoch=NO_LEADER_EPOCH)

@@ -1,0 +1,70 @@
+"""DescribeLogDirs: the data directories, how full they are, and what lies in them."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from cordwood.broker.error_codes import ErrorCode
+from cordwood.broker.request import RequestContext, Response, Route, RunsOn
+from cordwood.log.log_directory import DirectoryStatus
+from cordwood.log.store import Store
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
+
+
+class LogDirsHandler:
+    """Describes directories. Called by workers: it asks the file system how full it is."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                api=ApiKey.DESCRIBE_LOG_DIRS,
+                handler=self.describe_log_dirs,
+                runs_on=RunsOn.WORKER,
+            )
+        ]
+
+    def describe_log_dirs(self, context: RequestContext, request: Fields) -> Response:
+        wanted = (
+            None
+            if request.topics is None
+            else {(item.topic, number) for item in request.topics for number in item.partitions}
+        )
+        sizes = self._store.partition_sizes()
+        return {
+            "error_code": ErrorCode.none,
+            "results": [
+                _described(status, sizes.get(status.path, {}), wanted)
+                for status in self._store.directory_status()
+            ],
+        }
+
+
+def _described(
+    status: DirectoryStatus,
+    sizes: Mapping[tuple[str, int], int],
+    wanted: set[tuple[str, int]] | None,
+) -> dict[str, Any]:
+    if status.error is not None:
+        return {"log_dir": status.path, "error_code": ErrorCode.kafka_storage_error}
+    topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for (topic, number), size in sorted(sizes.items()):
+        if wanted is None or (topic, number) in wanted:
+            topics[topic].append(
+                {
+                    "partition_index": number,
+                    "partition_size": size,
+                    "offset_lag": 0,  # there is no other replica to lag behind
+                    "is_future_key": False,
+                }
+            )
+    return {
+        "error_code": ErrorCode.none,
+        "log_dir": status.path,
+        "topics": [{"name": name, "partitions": found} for name, found in topics.items()],
+        "total_bytes": status.total_bytes,
+        "usable_bytes": status.free_bytes,
+    }

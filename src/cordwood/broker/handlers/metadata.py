@@ -1,0 +1,298 @@
+"""What the cluster looks like: its one broker, its topics, their leaders. Touches no disk.
+
+Only a topic that a client asks for, and that is to be created then, is left to the workers.
+"""
+
+import logging
+from concurrent.futures import Executor
+from typing import Any, Final
+from uuid import UUID
+
+from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.error_codes import ErrorCode, error_code
+from cordwood.broker.partition_table import PartitionTable
+from cordwood.broker.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.errors import InvalidTopicNameError, TopicExistsError
+from cordwood.format.file_names import INTERNAL_TOPICS, check_topic_name
+from cordwood.log.partition_log import PartitionLog
+from cordwood.log.store import Store
+from cordwood.log.topic import Topic
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
+
+logger = logging.getLogger(__name__)
+
+_NIL: Final = UUID(int=0)
+_FIRST_WITH_NULL_TOPICS: Final = 1  # before, no topics meant all of them
+_FIRST_BY_TOPIC_ID: Final = 12
+# One request creates at most this many topics. For the others the client asks again.
+_CREATED_MAX: Final = 100
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+_NO_LEADER: Final = -1
+
+
+class MetadataHandler:
+    """Describes topics and the cluster. Called in the control loop."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        table: PartitionTable,
+        identity: ClusterIdentity,
+        config: BrokerConfig,
+        workers: Executor,
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._identity = identity
+        self._config = config
+        self._workers = workers
+
+    def routes(self) -> list[Route]:
+        handlers = {
+            ApiKey.METADATA: self.metadata,
+            ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS: self.describe_topic_partitions,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: self.list_partition_reassignments,
+        }
+        return [
+            Route(api=api, handler=handler, runs_on=RunsOn.CONTROL)
+            for api, handler in handlers.items()
+        ]
+
+    # --- Metadata ----------------------------------------------------------------------------
+
+    def metadata(self, context: RequestContext, request: Fields) -> Response | Deferred:
+        version = context.api_version
+        wanted = request.topics
+        if wanted is None or (not wanted and version < _FIRST_WITH_NULL_TOPICS):
+            names = self._store.topics(include_internal=True)
+            return self._answer([self._by_name(name) for name in names])
+        if version < _FIRST_BY_TOPIC_ID and any(
+            item.name is None or item.topic_id != _NIL for item in wanted
+        ):
+            return self._refuse_ids(wanted)
+        items: list[tuple[str | None, UUID]] = list(
+            dict.fromkeys((item.name, item.topic_id) for item in wanted)
+        )
+        missing = self._to_create(items) if request.allow_auto_topic_creation else []
+        if not missing:
+            return self._describe(items, {})
+        deferred = Deferred()
+        self._workers.submit(self._create_and_answer, deferred, items, missing)
+        return deferred
+
+    def _to_create(self, items: list[tuple[str | None, UUID]]) -> list[str]:
+        if not self._config.auto_create_topics_enable:
+            return []
+        return [
+            name
+            for name, topic_id in items
+            if topic_id == _NIL
+            and name is not None
+            and name not in INTERNAL_TOPICS
+            and self._store.find_topic(name) is None
+            and _is_valid(name)
+        ]
+
+    def _create_and_answer(
+        self, deferred: Deferred, items: list[tuple[str | None, UUID]], missing: list[str]
+    ) -> None:
+        """In a worker. What cannot be created is answered with the reason, the rest as it is."""
+        errors: dict[str, ErrorCode] = dict.fromkeys(
+            missing[_CREATED_MAX:], ErrorCode.leader_not_available
+        )
+        try:
+            for name in missing[:_CREATED_MAX]:
+                try:
+                    self._store.create_topic(name, partitions=self._config.num_partitions)
+                except TopicExistsError:
+                    continue  # another client asked for it at the same time
+                except Exception as error:
+                    logger.warning("topic %s could not be created: %s", name, error)
+                    errors[name] = error_code(error)
+                else:
+                    logger.info("created topic %s, which a client asked for", name)
+            deferred.resolve(self._describe(items, errors))
+        except BaseException as error:
+            deferred.fail(error)
+
+    def _describe(
+        self, items: list[tuple[str | None, UUID]], errors: dict[str, ErrorCode]
+    ) -> Response:
+        topics = []
+        for name, topic_id in items:
+            if topic_id != _NIL:
+                topics.append(self._by_id(topic_id))
+            elif name is None:
+                topics.append({"name": "", "error_code": ErrorCode.invalid_topic_exception})
+            else:
+                topics.append(self._by_name(name, errors.get(name)))
+        return self._answer(topics)
+
+    def _refuse_ids(self, wanted: tuple[Fields, ...]) -> Response:
+        """Ids are in requests from version 10 on, and may be used from version 12 on."""
+        return self._answer(
+            [
+                {
+                    "name": item.name or "",
+                    "topic_id": item.topic_id,
+                    "error_code": ErrorCode.invalid_request,
+                }
+                for item in wanted
+            ]
+        )
+
+    def _by_name(self, name: str, error: ErrorCode | None = None) -> dict[str, Any]:
+        topic = self._store.find_topic(name)
+        if topic is not None:
+            return self._topic(topic)
+        if error is None:
+            error = (
+                ErrorCode.unknown_topic_or_partition
+                if _is_valid(name)
+                else ErrorCode.invalid_topic_exception
+            )
+        return {"name": name, "error_code": error, "is_internal": name in INTERNAL_TOPICS}
+
+    def _by_id(self, topic_id: UUID) -> dict[str, Any]:
+        topic = self._table.topic(topic_id)
+        if topic is not None:
+            return self._topic(topic)
+        return {"name": None, "topic_id": topic_id, "error_code": ErrorCode.unknown_topic_id}
+
+    def _topic(self, topic: Topic[PartitionLog]) -> dict[str, Any]:
+        return {
+            **_head(topic),
+            "partitions": self._partitions(topic, range(topic.partition_count)),
+        }
+
+    def _partitions(self, topic: Topic[PartitionLog], numbers: range) -> list[dict[str, Any]]:
+        """One broker has them all; a partition whose files cannot be read has no leader."""
+        node = self._identity.node_id
+        partitions = []
+        for number in numbers:
+            if topic.has_partition(number):
+                leader, epoch = node, int(topic.partition(number).leader_epoch)
+                error, in_sync, offline = ErrorCode.none, [node], []
+            else:
+                leader = epoch = _NO_LEADER
+                error, in_sync, offline = ErrorCode.leader_not_available, [], [node]
+            partitions.append(
+                {
+                    "error_code": error,
+                    "partition_index": number,
+                    "leader_id": leader,
+                    "leader_epoch": epoch,
+                    "replica_nodes": [node],
+                    "isr_nodes": in_sync,
+                    "offline_replicas": offline,
+                }
+            )
+        return partitions
+
+    def _answer(self, topics: list[dict[str, Any]]) -> Response:
+        me = self._identity
+        return {
+            "brokers": [{"node_id": me.node_id, "host": me.host, "port": me.port, "rack": me.rack}],
+            "cluster_id": me.cluster_id,
+            "controller_id": me.node_id,
+            "topics": topics,
+            "error_code": ErrorCode.none,
+        }
+
+    # --- DescribeCluster ---------------------------------------------------------------------
+
+    def describe_cluster(self, context: RequestContext, request: Fields) -> Response:
+        me = self._identity
+        if request.endpoint_type != _BROKERS:
+            is_known = request.endpoint_type == _CONTROLLERS
+            return {
+                "error_code": ErrorCode.mismatched_endpoint_type
+                if is_known
+                else ErrorCode.unsupported_endpoint_type,
+                "error_message": "this is a broker: ask for endpoints of type 1",
+                "endpoint_type": request.endpoint_type,
+            }
+        return {
+            "error_code": ErrorCode.none,
+            "endpoint_type": _BROKERS,
+            "cluster_id": me.cluster_id,
+            "controller_id": me.node_id,
+            "brokers": [
+                {"broker_id": me.node_id, "host": me.host, "port": me.port, "rack": me.rack}
+            ],
+        }
+
+    # --- DescribeTopicPartitions -------------------------------------------------------------
+
+    def describe_topic_partitions(self, context: RequestContext, request: Fields) -> Response:
+        """Topics in the order of their names, from the cursor on, up to so many partitions."""
+        cursor = request.cursor
+        wanted = sorted({item.name for item in request.topics})
+        if cursor is not None and cursor.partition_index < 0:
+            return {
+                "topics": [
+                    {"name": name, "error_code": ErrorCode.invalid_request} for name in wanted
+                ]
+            }
+        names = wanted or self._store.topics(include_internal=True)
+        first_name = "" if cursor is None else cursor.topic_name
+        limit = min(self._config.max_request_partition_size_limit, request.response_partition_limit)
+        left = max(limit, 1)
+        topics: list[dict[str, Any]] = []
+        for name in names:
+            if name < first_name:
+                continue
+            if left == 0:
+                return {"topics": topics, "next_cursor": _cursor(name, 0)}
+            first = cursor.partition_index if cursor is not None and name == first_name else 0
+            topic = self._store.find_topic(name)
+            if topic is None:
+                if wanted:
+                    topics.append(self._by_name(name))
+                continue
+            end = min(first + left, topic.partition_count)
+            topics.append(self._topic_part(topic, range(first, end)))
+            if end < topic.partition_count:
+                return {"topics": topics, "next_cursor": _cursor(name, end)}
+            left -= max(end - first, 0)
+        return {"topics": topics}
+
+    def _topic_part(self, topic: Topic[PartitionLog], numbers: range) -> dict[str, Any]:
+        partitions = [
+            {**partition, "eligible_leader_replicas": [], "last_known_elr": []}
+            for partition in self._partitions(topic, numbers)
+        ]
+        return {**_head(topic), "partitions": partitions}
+
+    # --- ListPartitionReassignments ----------------------------------------------------------
+
+    def list_partition_reassignments(self, context: RequestContext, request: Fields) -> Response:
+        """There is nowhere to move a partition to."""
+        return {"error_code": ErrorCode.none, "topics": []}
+
+
+def _head(topic: Topic[PartitionLog]) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.name in INTERNAL_TOPICS,
+    }
+
+
+def _cursor(name: str, partition: int) -> dict[str, Any]:
+    return {"topic_name": name, "partition_index": partition}
+
+
+def _is_valid(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except InvalidTopicNameError:
+        return False
+    return True

@@ -1,0 +1,64 @@
+"""InitProducerId: numbers for idempotent producers. There are no transactions here."""
+
+from typing import Final
+
+from cordwood.broker.error_codes import ErrorCode, refusal
+from cordwood.broker.request import RequestContext, Response, Route, RunsOn
+from cordwood.log.producer_ids import ProducerIds
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
+from cordwood.quantities import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+_FIRST_EPOCH: Final = 0
+
+
+class ProducerIdsHandler:
+    """Gives out producer ids. Called by workers: now and then it waits for the disk."""
+
+    def __init__(self, producer_ids: ProducerIds) -> None:
+        self._producer_ids = producer_ids
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(api=ApiKey.INIT_PRODUCER_ID, handler=self.init_producer_id, runs_on=RunsOn.WORKER)
+        ]
+
+    def init_producer_id(self, context: RequestContext, request: Fields) -> Response:
+        """A new id, epoch 0, also for a producer that has one and asks for its next epoch.
+
+        Such a producer gave up a sequence of batches. With another id its batches start a new
+        sequence, and those still on their way under the old one cannot be taken for them.
+        """
+        if request.transactional_id is not None:
+            return self._refuse_transactions(request)
+        has_id = request.producer_id != NO_PRODUCER_ID
+        has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH
+        if has_id != has_epoch:
+            return _refused(ErrorCode.invalid_request)
+        try:
+            producer_id = self._producer_ids.allocate()
+        except Exception as error:
+            return _refused(refusal(error)["error_code"])
+        return {
+            "error_code": ErrorCode.none,
+            "producer_id": producer_id,
+            "producer_epoch": _FIRST_EPOCH,
+        }
+
+    def _refuse_transactions(self, request: Fields) -> Response:
+        """UNSUPPORTED_VERSION: clients take it as final, and its text says what is the matter.
+
+        An authorization failure would send people to look for permissions, a coordinator that
+        is not available would be asked again for ever. An empty id is a mistake in any case.
+        """
+        if not request.transactional_id:
+            return _refused(ErrorCode.invalid_request)
+        return _refused(ErrorCode.unsupported_version)
+
+
+def _refused(code: ErrorCode) -> Response:
+    return {
+        "error_code": code,
+        "producer_id": NO_PRODUCER_ID,
+        "producer_epoch": NO_PRODUCER_EPOCH,
+    }

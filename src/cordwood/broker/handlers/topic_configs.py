@@ -1,0 +1,269 @@
+"""Configurations of topics, of groups and of the broker: shown, changed, listed.
+
+Those of topics may be changed; those of the broker are what it was started with, and groups have
+what the broker has.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final
+
+from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
+from cordwood.broker.handlers.config_entries import (
+    ConfigEntry,
+    broker_entries,
+    group_entries,
+    topic_entries,
+)
+from cordwood.broker.handlers.repeated_items import split_repeated
+from cordwood.broker.request import RequestContext, Response, Route, RunsOn
+from cordwood.errors import ConfigError
+from cordwood.format.file_names import check_topic_name
+from cordwood.log.config_key import ConfigKind
+from cordwood.log.store import Store
+from cordwood.log.topic_config import known_key
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
+
+logger = logging.getLogger(__name__)
+
+_FIRST_WITH_TYPES: Final = 1  # before, ListConfigResources was about client metrics alone
+_EVERY_BROKER: Final = ""  # the name under which Kafka keeps what was set for all brokers at once
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to, as the protocol counts."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does to a key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class TopicConfigsHandler:
+    """Shows and changes configurations. Called by workers: a change waits for the disk."""
+
+    def __init__(self, *, store: Store, identity: ClusterIdentity, config: BrokerConfig) -> None:
+        self._store = store
+        self._node_id = identity.node_id
+        self._config = config
+
+    def routes(self) -> list[Route]:
+        handlers = {
+            ApiKey.DESCRIBE_CONFIGS: self.describe_configs,
+            ApiKey.ALTER_CONFIGS: self.alter_configs,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
+            ApiKey.LIST_CONFIG_RESOURCES: self.list_config_resources,
+        }
+        return [
+            Route(api=api, handler=handler, runs_on=RunsOn.WORKER)
+            for api, handler in handlers.items()
+        ]
+
+    # --- DescribeConfigs ---------------------------------------------------------------------
+
+    def describe_configs(self, context: RequestContext, request: Fields) -> Response:
+        results = []
+        for resource in dict.fromkeys(request.resources):
+            result = _named(resource.resource_type, resource.resource_name)
+            try:
+                entries = self._entries(resource.resource_type, resource.resource_name)
+                wanted = resource.configuration_keys  # none at all: every key
+                result |= {
+                    "error_code": ErrorCode.none,
+                    "configs": [
+                        entry.described(
+                            with_synonyms=request.include_synonyms,
+                            with_doc=request.include_documentation,
+                        )
+                        for entry in entries
+                        if not wanted or entry.key.name in wanted
+                    ],
+                }
+            except Exception as error:
+                result |= refusal(error)
+            results.append(result)
+        return {"results": results}
+
+    def _entries(self, resource_type: int, name: str) -> list[ConfigEntry]:
+        match resource_type:
+            case ResourceType.TOPIC:
+                check_topic_name(name)
+                return topic_entries(
+                    self._store.topic(name).config,
+                    self._store.topic_overrides(name),
+                    defaults=self._store.topic_defaults,
+                )
+            case ResourceType.BROKER if name == _EVERY_BROKER:
+                return []
+            case ResourceType.BROKER:
+                self._check_broker(name)
+                return broker_entries(
+                    self._config, self._store.topic_defaults, self._store.data_dirs
+                )
+            case ResourceType.GROUP:
+                return group_entries(self._config)
+            case _:
+                raise _unsupported(resource_type)
+
+    def _check_broker(self, name: str) -> None:
+        if name != str(self._node_id):
+            raise RefusedError(
+                ErrorCode.invalid_request, f"broker {name!r} is asked for, this is {self._node_id}"
+            )
+
+    # --- AlterConfigs, IncrementalAlterConfigs -----------------------------------------------
+
+    def alter_configs(self, context: RequestContext, request: Fields) -> Response:
+        """The given keys, and no others, are set from here on."""
+        return self._alter(request, self._replacement)
+
+    def incremental_alter_configs(self, context: RequestContext, request: Fields) -> Response:
+        """Each given key is changed in its own way; the others stay as they are."""
+        return self._alter(request, self._increments)
+
+    def _alter(
+        self,
+        request: Fields,
+        changes_of: Callable[[str, Sequence[Fields]], Mapping[str, str | None]],
+    ) -> Response:
+        resources, repeated = split_repeated(
+            request.resources, lambda item: (item.resource_type, item.resource_name)
+        )
+        twice = RefusedError(ErrorCode.invalid_request, "the resource is in the request twice")
+        responses = [{**_named(*place), **refusal(twice)} for place in repeated]
+        for resource in resources:
+            response = _named(resource.resource_type, resource.resource_name)
+            try:
+                self._check_changeable(resource)
+                name = resource.resource_name
+                self._change(
+                    name, changes_of(name, resource.configs), validate_only=request.validate_only
+                )
+                response |= {"error_code": ErrorCode.none}
+            except Exception as error:
+                response |= refusal(error)
+            responses.append(response)
+        return {"responses": responses}
+
+    def _check_changeable(self, resource: Fields) -> None:
+        if resource.resource_type == ResourceType.BROKER:
+            if resource.resource_name != _EVERY_BROKER:
+                self._check_broker(resource.resource_name)
+            keys = ", ".join(config.name for config in resource.configs)
+            raise RefusedError(
+                ErrorCode.invalid_request,
+                f"cannot be changed while the broker runs: {keys}; set them at its start",
+            )
+        if resource.resource_type == ResourceType.GROUP:
+            raise RefusedError(
+                ErrorCode.invalid_request,
+                "groups are not configured one by one: set the broker's group.consumer keys",
+            )
+        if resource.resource_type != ResourceType.TOPIC:
+            raise _unsupported(resource.resource_type)
+        check_topic_name(resource.resource_name)
+        self._store.topic(resource.resource_name)
+        _, repeated = split_repeated(resource.configs, lambda config: config.name)
+        if repeated:
+            raise RefusedError(
+                ErrorCode.invalid_request, f"changed twice in one request: {', '.join(repeated)}"
+            )
+
+    def _change(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
+        if validate_only:
+            self._store.check_topic_config(name, changes)
+        elif changes:
+            self._store.alter_topic(name, config=changes)
+            logger.info("topic %s: changed %s", name, ", ".join(sorted(changes)))
+
+    def _replacement(self, name: str, configs: Sequence[Fields]) -> dict[str, str | None]:
+        back: dict[str, str | None] = dict.fromkeys(self._store.topic_overrides(name))
+        return back | {config.name: _given(config) for config in configs}
+
+    def _increments(self, name: str, configs: Sequence[Fields]) -> dict[str, str | None]:
+        now = self._store.topic(name).config.effective()
+        changes: dict[str, str | None] = {}
+        for config in configs:
+            match config.config_operation:
+                case Operation.SET:
+                    changes[config.name] = _given(config)
+                case Operation.DELETE:
+                    changes[config.name] = None
+                case Operation.APPEND:
+                    have, given = _items(config, now)
+                    added = [item for item in given if item not in have]
+                    changes[config.name] = ",".join([*have, *added])
+                case Operation.SUBTRACT:
+                    have, given = _items(config, now)
+                    changes[config.name] = ",".join(item for item in have if item not in given)
+                case unknown:
+                    raise RefusedError(
+                        ErrorCode.invalid_request, f"{config.name}: no operation {unknown}"
+                    )
+        return changes
+
+    # --- ListConfigResources -----------------------------------------------------------------
+
+    def list_config_resources(self, context: RequestContext, request: Fields) -> Response:
+        if context.api_version < _FIRST_WITH_TYPES:
+            return {"error_code": ErrorCode.none, "config_resources": []}
+        types: Iterable[int] = request.resource_types or list(ResourceType)
+        if not set(types) <= set(ResourceType):
+            return {"error_code": ErrorCode.unsupported_version}
+        names = {
+            ResourceType.TOPIC: self._store.topics(include_internal=True),
+            ResourceType.BROKER: [str(self._node_id)],
+        }
+        return {
+            "error_code": ErrorCode.none,
+            "config_resources": [
+                _named(resource_type, name)
+                for resource_type, listed in names.items()
+                if resource_type in types
+                for name in listed
+            ],
+        }
+
+
+def _named(resource_type: int, name: str) -> dict[str, Any]:
+    return {"resource_type": resource_type, "resource_name": name}
+
+
+def _unsupported(resource_type: int) -> RefusedError:
+    return RefusedError(
+        ErrorCode.invalid_request,
+        f"resource type {resource_type} has no configuration here; topics (2), brokers (4) and "
+        "groups (32) have",
+    )
+
+
+def _given(config: Fields) -> str:
+    if config.value is None:
+        raise RefusedError(ErrorCode.invalid_request, f"{config.name} has no value")
+    return str(config.value)
+
+
+def _items(config: Fields, now: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """What a list is now, and what is to be added to it or taken away."""
+    key = known_key(config.name, config.value)
+    if key.kind is not ConfigKind.LIST:
+        raise ConfigError(config.name, config.value, "is no list: it can be set, not added to")
+    return _split(now.get(config.name, "")), _split(_given(config))
+
+
+def _split(text: str) -> list[str]:
+    return [item for part in text.split(",") if (item := part.strip())]

@@ -1,0 +1,201 @@
+"""CreateTopics and CreatePartitions: topics come to be, and grow."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
+from cordwood.broker.handlers.config_entries import topic_entries
+from cordwood.broker.handlers.repeated_items import split_repeated
+from cordwood.broker.request import RequestContext, Response, Route, RunsOn
+from cordwood.errors import ConfigError
+from cordwood.format.file_names import INTERNAL_TOPICS
+from cordwood.log.store import Store
+from cordwood.log.topic_config import TopicConfig, canonical_texts
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
+
+logger = logging.getLogger(__name__)
+
+_DEFAULT: Final = -1  # "as many as the broker thinks right", or "see the assignments"
+_REPLICAS: Final = 1
+
+
+class TopicCreationHandler:
+    """Creates topics and adds partitions. Called by workers: it waits for the disk."""
+
+    def __init__(self, *, store: Store, identity: ClusterIdentity, config: BrokerConfig) -> None:
+        self._store = store
+        self._node_id = identity.node_id
+        self._config = config
+
+    def routes(self) -> list[Route]:
+        handlers = {
+            ApiKey.CREATE_TOPICS: self.create_topics,
+            ApiKey.CREATE_PARTITIONS: self.create_partitions,
+        }
+        return [
+            Route(api=api, handler=handler, runs_on=RunsOn.WORKER)
+            for api, handler in handlers.items()
+        ]
+
+    # --- CreateTopics ------------------------------------------------------------------------
+
+    def create_topics(self, context: RequestContext, request: Fields) -> Response:
+        topics, repeated = split_repeated(request.topics, lambda topic: topic.name)
+        results = [{"name": name, **refusal(_repeated(name))} for name in repeated]
+        for topic in topics:
+            try:
+                results.append(self._create(topic, validate_only=request.validate_only))
+            except Exception as error:
+                results.append({"name": topic.name, **refusal(error)})
+        return {"topics": results}
+
+    def _create(self, wanted: Fields, *, validate_only: bool) -> dict[str, Any]:
+        name = wanted.name
+        if name in INTERNAL_TOPICS:
+            raise RefusedError(
+                ErrorCode.invalid_topic_exception, f"{name} is internal: the broker creates it"
+            )
+        partitions = self._partition_count(wanted)
+        overrides = _overrides(wanted.configs)
+        try:
+            config = self._store.check_topic(name, partitions=partitions, config=overrides)
+            if validate_only:
+                return self._created(name, partitions, config, overrides)
+            topic = self._store.create_topic(name, partitions=partitions, config=overrides)
+        except ConfigError as error:
+            raise _with_code(error) from error
+        logger.info("created topic %s with %d partitions", name, partitions)
+        result = self._created(name, partitions, topic.config, overrides)
+        return {**result, "topic_id": topic.topic_id}
+
+    def _partition_count(self, wanted: Fields) -> int:
+        count, replicas = wanted.num_partitions, wanted.replication_factor
+        if wanted.assignments:
+            if count != _DEFAULT or replicas != _DEFAULT:
+                raise RefusedError(
+                    ErrorCode.invalid_request,
+                    "with assignments, num_partitions and replication_factor must both be -1",
+                )
+            return self._assigned_count(wanted.assignments)
+        if replicas not in {_DEFAULT, _REPLICAS}:
+            raise RefusedError(
+                ErrorCode.invalid_replication_factor,
+                f"replication factor is {replicas}, and must be 1 or -1: there is one broker",
+            )
+        if count == _DEFAULT:
+            return self._config.num_partitions
+        if count < 1:
+            raise RefusedError(
+                ErrorCode.invalid_partitions,
+                f"number of partitions is {count}, and must be at least 1, or -1 for the default",
+            )
+        return int(count)
+
+    def _assigned_count(self, assignments: Sequence[Fields]) -> int:
+        numbers = sorted(assignment.partition_index for assignment in assignments)
+        if numbers != list(range(len(numbers))):
+            raise RefusedError(
+                ErrorCode.invalid_replica_assignment,
+                f"partitions {numbers} are assigned, and must be 0 to {len(numbers) - 1}, "
+                "each once",
+            )
+        for assignment in assignments:
+            self._check_assignment(assignment.broker_ids)
+        return len(numbers)
+
+    def _check_assignment(self, broker_ids: Sequence[int]) -> None:
+        if list(broker_ids) != [self._node_id]:
+            raise RefusedError(
+                ErrorCode.invalid_replica_assignment,
+                f"a partition is assigned to {list(broker_ids)}, and must be to "
+                f"[{self._node_id}]: there is no other broker",
+            )
+
+    def _created(
+        self, name: str, partitions: int, config: TopicConfig, overrides: Mapping[str, str]
+    ) -> dict[str, Any]:
+        entries = topic_entries(
+            config, canonical_texts(overrides), defaults=self._store.topic_defaults
+        )
+        return {
+            "name": name,
+            "error_code": ErrorCode.none,
+            "num_partitions": partitions,
+            "replication_factor": _REPLICAS,
+            "configs": [
+                {
+                    "name": entry.key.name,
+                    "value": entry.value,
+                    "read_only": entry.is_read_only,
+                    "config_source": entry.source,
+                    "is_sensitive": False,
+                }
+                for entry in entries
+            ],
+        }
+
+    # --- CreatePartitions --------------------------------------------------------------------
+
+    def create_partitions(self, context: RequestContext, request: Fields) -> Response:
+        topics, repeated = split_repeated(request.topics, lambda topic: topic.name)
+        results = [{"name": name, **refusal(_repeated(name))} for name in repeated]
+        for topic in topics:
+            try:
+                self._grow(topic, validate_only=request.validate_only)
+                results.append({"name": topic.name, "error_code": ErrorCode.none})
+            except Exception as error:
+                results.append({"name": topic.name, **refusal(error)})
+        return {"results": results}
+
+    def _grow(self, wanted: Fields, *, validate_only: bool) -> None:
+        name, count = wanted.name, wanted.count
+        now = self._store.topic(name).partition_count
+        if name in INTERNAL_TOPICS:
+            raise RefusedError(
+                ErrorCode.invalid_partitions, f"{name} keeps the {now} partitions it has"
+            )
+        if count <= now:
+            raise RefusedError(
+                ErrorCode.invalid_partitions,
+                f"topic {name} has {now} partitions: {count} would be no increase",
+            )
+        if wanted.assignments is not None:
+            if len(wanted.assignments) != count - now:
+                raise RefusedError(
+                    ErrorCode.invalid_replica_assignment,
+                    f"{count - now} partitions are added, and {len(wanted.assignments)} assigned",
+                )
+            for assignment in wanted.assignments:
+                self._check_assignment(assignment.broker_ids)
+        try:
+            self._store.check_partition_count(count)
+            if not validate_only:
+                self._store.alter_topic(name, partitions=count)
+                logger.info("topic %s now has %d partitions", name, count)
+        except ConfigError as error:
+            raise _with_code(error) from error
+
+
+def _repeated(name: str) -> RefusedError:
+    return RefusedError(ErrorCode.invalid_request, f"topic {name!r} is in the request twice")
+
+
+def _overrides(configs: Sequence[Fields]) -> dict[str, str]:
+    _, repeated = split_repeated(configs, lambda config: config.name)
+    if repeated:
+        raise RefusedError(ErrorCode.invalid_config, f"set twice: {', '.join(repeated)}")
+    for config in configs:
+        if config.value is None:
+            raise RefusedError(ErrorCode.invalid_config, f"{config.name} has no value")
+    return {config.name: config.value for config in configs}
+
+
+def _with_code(error: ConfigError) -> Exception:
+    """How many partitions there are is no configuration to Kafka, and has a code of its own."""
+    if error.key == "partitions":
+        return RefusedError(ErrorCode.invalid_partitions, str(error))
+    return error

@@ -1,0 +1,157 @@
+"""DeleteTopics and DeleteRecords: what goes away, for good."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
+from cordwood.broker.handlers.repeated_items import split_repeated
+from cordwood.broker.partition_table import PartitionTable
+from cordwood.broker.request import RequestContext, Response, Route, RunsOn
+from cordwood.errors import OffsetOutOfRangeError, UnknownTopicError
+from cordwood.format.file_names import INTERNAL_TOPICS
+from cordwood.log.store import Store
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
+from cordwood.quantities import Offset
+
+logger = logging.getLogger(__name__)
+
+_NIL: Final = UUID(int=0)
+_FIRST_BY_TOPIC_ID: Final = 6
+_FIRST_WITH_DELETION_DISABLED: Final = 3
+_HIGH_WATERMARK: Final = -1  # "everything there is"
+_UNKNOWN: Final = -1
+
+_Wanted = tuple[str | None, UUID]
+
+
+class TopicDeletionHandler:
+    """Deletes topics and records. Called by workers: it waits for the disk."""
+
+    def __init__(self, *, store: Store, table: PartitionTable, config: BrokerConfig) -> None:
+        self._store = store
+        self._table = table
+        self._config = config
+
+    def routes(self) -> list[Route]:
+        handlers = {
+            ApiKey.DELETE_TOPICS: self.delete_topics,
+            ApiKey.DELETE_RECORDS: self.delete_records,
+        }
+        return [
+            Route(api=api, handler=handler, runs_on=RunsOn.WORKER)
+            for api, handler in handlers.items()
+        ]
+
+    # --- DeleteTopics ------------------------------------------------------------------------
+
+    def delete_topics(self, context: RequestContext, request: Fields) -> Response:
+        wanted: list[_Wanted] = (
+            [(topic.name, topic.topic_id) for topic in request.topics]
+            if context.api_version >= _FIRST_BY_TOPIC_ID
+            else [(name, _NIL) for name in request.topic_names]
+        )
+        once, repeated = split_repeated(wanted, lambda item: item)
+        twice = RefusedError(ErrorCode.invalid_request, "the topic is in the request twice")
+        responses = [{**_identified(item), **refusal(twice)} for item in repeated]
+        # A name and an id of the same topic: whichever came first would take it from the other.
+        names = [self._name_of(item) for item in once]
+        counts = Counter(names)
+        for item, name in zip(once, names, strict=True):
+            try:
+                if counts[name] > 1:
+                    raise twice
+                responses.append(self._delete(item, context.api_version))
+            except Exception as error:
+                responses.append({**_identified(item), **refusal(error)})
+        return {"responses": responses}
+
+    def _name_of(self, item: _Wanted) -> str | UUID:
+        """The name of the topic that is meant; the id where no topic has it."""
+        name, topic_id = item
+        if topic_id == _NIL:
+            return name or ""
+        topic = self._table.topic(topic_id)
+        return topic_id if topic is None else topic.name
+
+    def _delete(self, item: _Wanted, api_version: int) -> dict[str, Any]:
+        name, topic_id = item
+        if (name is None) == (topic_id == _NIL):
+            raise RefusedError(
+                ErrorCode.invalid_request, "a topic is named by its name or by its id, by one"
+            )
+        topic = self._table.topic(topic_id if name is None else name)
+        if topic is None:
+            if name is not None:
+                raise UnknownTopicError(name)
+            raise RefusedError(ErrorCode.unknown_topic_id, f"no topic has the id {topic_id}")
+        if not self._config.delete_topic_enable:
+            raise RefusedError(
+                ErrorCode.topic_deletion_disabled
+                if api_version >= _FIRST_WITH_DELETION_DISABLED
+                else ErrorCode.invalid_request,
+                "delete.topic.enable is false",
+            )
+        if topic.name in INTERNAL_TOPICS:
+            raise RefusedError(
+                ErrorCode.policy_violation, f"{topic.name} is internal and is not deleted"
+            )
+        self._store.delete_topic(topic.name)
+        logger.info("deleted topic %s", topic.name)
+        return {"name": topic.name, "topic_id": topic.topic_id, "error_code": ErrorCode.none}
+
+    # --- DeleteRecords -----------------------------------------------------------------------
+
+    def delete_records(self, context: RequestContext, request: Fields) -> Response:
+        places = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
+        _, repeated = split_repeated(places, lambda place: place)
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": self._delete_in(topic.name, topic.partitions, set(repeated)),
+                }
+                for topic in request.topics
+            ]
+        }
+
+    def _delete_in(
+        self, topic: str, partitions: Sequence[Fields], repeated: set[tuple[str, int]]
+    ) -> list[dict[str, Any]]:
+        results = []
+        for partition in partitions:
+            number = partition.partition_index
+            result: dict[str, Any] = {"partition_index": number, "low_watermark": _UNKNOWN}
+            try:
+                if (topic, number) in repeated:
+                    raise RefusedError(ErrorCode.invalid_request, "named twice")
+                start = self._delete_before(topic, number, partition.offset)
+                result |= {"low_watermark": start, "error_code": ErrorCode.none}
+            except Exception as error:
+                result["error_code"] = refusal(error)["error_code"]
+            results.append(result)
+        return results
+
+    def _delete_before(self, topic: str, number: int, offset: int) -> int:
+        if topic in INTERNAL_TOPICS:
+            raise RefusedError(ErrorCode.invalid_topic_exception, f"{topic} is internal")
+        log = self._store.topic(topic).partition(number)
+        if log.config.is_compacted and not log.config.is_deleted:
+            raise RefusedError(
+                ErrorCode.policy_violation, "records of a compacted topic are not deleted"
+            )
+        view = log.view()
+        if offset == _HIGH_WATERMARK:
+            offset = view.high_watermark
+        elif offset < 0:
+            raise OffsetOutOfRangeError(Offset(offset), start=view.start, end=view.high_watermark)
+        return log.delete_before(offset)
+
+
+def _identified(item: _Wanted) -> dict[str, Any]:
+    name, topic_id = item
+    return {"name": name, "topic_id": topic_id}

@@ -1,0 +1,119 @@
+"""Every handler but produce and fetch, put together: topics, configuration, groups, producers."""
+
+import uuid
+from concurrent.futures import Executor
+
+from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.groups.consumer_group import GroupSurroundings
+from cordwood.broker.groups.consumer_group_config import ConsumerGroupConfig
+from cordwood.broker.groups.consumer_groups import ConsumerGroups
+from cordwood.broker.groups.coordinator import GroupCoordinator
+from cordwood.broker.groups.group_census import GroupCensus
+from cordwood.broker.groups.group_config import GroupConfig
+from cordwood.broker.groups.group_loader import GroupLoader
+from cordwood.broker.groups.group_log import GroupLogWriter
+from cordwood.broker.groups.outside_changes import OutsideGroupChanges
+from cordwood.broker.groups.topic_subscriptions import StoreTopics
+from cordwood.broker.handlers.api_versions import ApiVersionsHandler
+from cordwood.broker.handlers.consumer_groups import ConsumerGroupHandlers
+from cordwood.broker.handlers.group_admin import GroupAdminHandler
+from cordwood.broker.handlers.group_membership import GroupMembershipHandler
+from cordwood.broker.handlers.group_offsets import GroupOffsetsHandler
+from cordwood.broker.handlers.list_offsets import ListOffsetsHandler
+from cordwood.broker.handlers.log_dirs import LogDirsHandler
+from cordwood.broker.handlers.metadata import MetadataHandler
+from cordwood.broker.handlers.producer_ids import ProducerIdsHandler
+from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
+from cordwood.broker.handlers.topic_creation import TopicCreationHandler
+from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
+from cordwood.broker.partition_table import PartitionTable
+from cordwood.broker.request import Route
+from cordwood.broker.scheduler import Scheduler
+from cordwood.clock import Clock
+from cordwood.log.store import Store
+
+
+class Services:
+    """What a broker offers beside moving records. Made before the loops turn."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        table: PartitionTable,
+        config: BrokerConfig,
+        identity: ClusterIdentity,
+        scheduler: Scheduler,
+        workers: Executor,
+        clock: Clock,
+    ) -> None:
+        group_config = GroupConfig.of_broker(config)
+        self._group_log = GroupLogWriter(
+            store.committed_offsets,
+            scheduler,
+            lambda: store.ensure_offsets_topic(partitions=group_config.offsets_topic_partitions),
+        )
+        consumer_groups = ConsumerGroups(
+            GroupSurroundings(
+                config=ConsumerGroupConfig.of_broker(config),
+                topics=StoreTopics(store),
+                scheduler=scheduler,
+                clock=clock,
+            ),
+            self._group_log,
+        )
+        self._coordinator = GroupCoordinator(
+            offsets=store.committed_offsets,
+            group_log=self._group_log,
+            loader=GroupLoader(store.committed_offsets, consumer_groups.restore),
+            scheduler=scheduler,
+            clock=clock,
+            config=group_config,
+            workers=workers,
+        )
+        self.census = GroupCensus(self._coordinator)
+        coordinator = self._coordinator
+        self._changes = store.changes
+        self._before = (store.changes.commit_group, store.changes.topics.forget_group)
+        self._outside = OutsideGroupChanges(coordinator, lambda name: _topic_id(store, name))
+        self._handlers = (
+            ApiVersionsHandler(),
+            MetadataHandler(
+                store=store, table=table, identity=identity, config=config, workers=workers
+            ),
+            TopicCreationHandler(store=store, identity=identity, config=config),
+            TopicDeletionHandler(store=store, table=table, config=config),
+            TopicConfigsHandler(store=store, identity=identity, config=config),
+            ListOffsetsHandler(table),
+            LogDirsHandler(store),
+            ProducerIdsHandler(store.producer_ids),
+            GroupMembershipHandler(coordinator=coordinator, identity=identity),
+            GroupOffsetsHandler(coordinator=coordinator, store=store),
+            GroupAdminHandler(coordinator=coordinator),
+            ConsumerGroupHandlers(coordinator, consumer_groups, lambda: str(uuid.uuid4())),
+        )
+
+    def routes(self) -> list[Route]:
+        return [route for handler in self._handlers for route in handler.routes()]
+
+    def start(self) -> None:
+        """Load the groups, in the background: members that ask meanwhile are told to wait."""
+        self._group_log.start()
+        self._coordinator.start()
+        self._changes.commit_group = self._outside.commit
+        self._changes.topics.forget_group = self._outside.forget
+
+    def release_waiting(self) -> None:
+        """In the control loop, when the broker stops: nobody waits for a rebalance any longer."""
+        self._coordinator.stop()
+
+    def stop(self) -> None:
+        """Write what groups still have to say, then end."""
+        self._changes.commit_group, self._changes.topics.forget_group = self._before
+        self._group_log.stop()
+
+
+def _topic_id(store: Store, name: str) -> uuid.UUID | None:
+    topic = store.find_topic(name)
+    return None if topic is None else topic.topic_id

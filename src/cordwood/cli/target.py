@@ -1,0 +1,125 @@
+"""What a command works on: ``--at ./data`` is a directory, ``--at localhost:9092`` a broker.
+
+    ./data  /srv/data  data            a data directory; several, joined by commas, of one store
+    localhost:9092  [::1]:9092  :9092  a broker; several of one cluster, joined by commas
+    nothing                            CORDWOOD_AT, else ./data where that is a directory
+
+What is there as a directory is taken as one, and so is what has a slash in it.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from cordwood.cli.usage_error import UsageError
+from cordwood.errors import ConfigError
+
+AT_VARIABLE: Final = "CORDWOOD_AT"
+DEFAULT_DIRECTORY: Final = "data"
+
+AtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="TARGET",
+        envvar=AT_VARIABLE,
+        help="A data directory (./data) or a broker (localhost:9092); else ./data.",
+    ),
+]
+
+_ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]*):([0-9]{1,5})")
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
+_PORT_MAX: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryTarget:
+    """A store by its files. `paths` are its data directories, the first one first."""
+
+    paths: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ",".join(self.paths)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerTarget:
+    """A broker by its address; `addresses` are tried in their order."""
+
+    addresses: tuple[tuple[str, int], ...]
+
+    def __str__(self) -> str:
+        return ",".join(shown_address(*address) for address in self.addresses)
+
+
+Target = DirectoryTarget | BrokerTarget
+
+
+def shown_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_target(text: str | None, *, may_be_new: bool = False) -> Target:
+    """The target that ``--at`` names; `ConfigError` for what is none.
+
+    With `may_be_new` a directory need not be there yet.
+    """
+    if text is None or not text.strip():
+        return _default_target(may_be_new=may_be_new)
+    given = text.strip()
+    if _URL.match(given):
+        raise ConfigError("--at", given, "is a URL: a directory or host:port is needed")
+    if os.path.isdir(given):
+        return DirectoryTarget(paths=(given,))
+    parts = [part.strip() for part in given.split(",") if part.strip()]
+    addresses = [_parse_address(part) for part in parts]
+    if parts and all(address is not None for address in addresses):
+        return BrokerTarget(addresses=tuple(a for a in addresses if a is not None))
+    return _directories(given, parts, may_be_new=may_be_new)
+
+
+def _default_target(*, may_be_new: bool) -> DirectoryTarget:
+    if may_be_new or os.path.isdir(DEFAULT_DIRECTORY):
+        return DirectoryTarget(paths=(DEFAULT_DIRECTORY,))
+    raise UsageError(
+        f"which data? There is no ./{DEFAULT_DIRECTORY} here: give a directory (--at ./data) or a "
+        f"broker (--at localhost:9092), or set {AT_VARIABLE}"
+    )
+
+
+def _parse_address(text: str) -> tuple[str, int] | None:
+    if os.path.isdir(text) or os.sep in text:
+        return None
+    found = _ADDRESS.fullmatch(text)
+    if found is None:
+        return None
+    port = int(found[2])
+    if not 0 < port <= _PORT_MAX:
+        raise ConfigError("--at", text, f"must have a port from 1 to {_PORT_MAX}")
+    return found[1].strip("[]") or "127.0.0.1", port
+
+
+def _directories(given: str, parts: list[str], *, may_be_new: bool) -> DirectoryTarget:
+    for part in parts:
+        if os.path.isdir(part):
+            continue
+        if os.path.exists(part):
+            raise ConfigError("--at", given, f"{part} is a file, not a data directory")
+        if not may_be_new:
+            raise ConfigError(
+                "--at",
+                given,
+                f"there is no directory {part}, and a broker is given as host:port",
+            )
+        if _looks_like_host(part):
+            raise ConfigError(
+                "--at", given, f"is it a broker, {part}:9092, or a directory, ./{part}?"
+            )
+    return DirectoryTarget(paths=tuple(parts))
+
+
+def _looks_like_host(text: str) -> bool:
+    return text == "localhost" or re.fullmatch(r"[0-9.]+|.*:.*", text) is not None

@@ -1,0 +1,191 @@
+"""Records in, record batches out: the bytes that go to disk and over the wire.
+
+A batch is built with base offset 0 and no leader epoch. The log stamps both when it gives the
+batch its place; the checksum covers neither (see `batch_header.py`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import crc32c
+
+from cordwood.errors import RecordTooLargeError
+from cordwood.format import kernels
+from cordwood.format.batch_header import (
+    CRC_POSITION,
+    CRC_START,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    pack_new_header_into,
+)
+from cordwood.format.compression import Codec, compress
+from cordwood.format.record import Record
+from cordwood.quantities import (
+    KIB,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    ProducerId,
+    TimestampMs,
+)
+
+# Large enough to write at disk speed, small enough to read one record out of it.
+BATCH_BYTES_TARGET: Final = 256 * KIB
+
+# Length, attributes, deltas and sizes of one record, all at their longest.
+_RECORD_OVERHEAD_MAX: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStyle:
+    """How a topic wants its batches written."""
+
+    bytes_max: int
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    is_log_append_time: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerStamp:
+    """Who produced a batch, for producers that number their batches."""
+
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    attributes: int = 0  # the transactional and control bits
+
+
+_NOBODY: Final = ProducerStamp()
+
+
+@dataclass(slots=True)
+class BuiltBatch:
+    """A batch ready to be stamped and written. `data` is valid until the next one is built."""
+
+    data: memoryview
+    record_count: int
+    max_timestamp: TimestampMs
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+
+def scratch_size(style: BatchStyle, target_bytes: int = BATCH_BYTES_TARGET) -> int:
+    """How large a buffer `build_batches` works in."""
+    return max(min(HEADER_SIZE + target_bytes, style.bytes_max), HEADER_SIZE)
+
+
+def build_batches(
+    records: list[Any],
+    now_ms: TimestampMs,
+    style: BatchStyle,
+    *,
+    target_bytes: int = BATCH_BYTES_TARGET,
+    scratch: bytearray | None = None,
+) -> Iterator[BuiltBatch]:
+    """Batches of at most about `target_bytes` holding `records` in order.
+
+    Items are `Record`s or (key, value) pairs. Raises `RecordTooLargeError` when a record does
+    not fit a batch of its own, before anything of it is handed out. A caller that builds many
+    may lend a `scratch` buffer of `scratch_size` bytes.
+    """
+    usual_size = scratch_size(style, target_bytes)
+    if scratch is None or len(scratch) != usual_size:
+        scratch = bytearray(usual_size)
+    index = 0
+    while index < len(records):
+        following, end, base_timestamp, max_timestamp, needed = kernels.encode_records(
+            records, index, now_ms, Record, scratch, HEADER_SIZE
+        )
+        if following == index:
+            size = HEADER_SIZE + needed
+            if style.codec is Codec.NONE and size > style.bytes_max:
+                raise RecordTooLargeError(size=size, limit=style.bytes_max)
+            scratch = bytearray(size)
+            continue
+        yield finish_batch(
+            scratch, end, following - index, base_timestamp, max_timestamp, now_ms, style
+        )
+        index = following
+        if len(scratch) > usual_size:
+            # Else the records behind a very large one would become a batch as large.
+            scratch = bytearray(usual_size)
+
+
+def build_batch(
+    records: Sequence[Record],
+    now_ms: TimestampMs,
+    style: BatchStyle,
+    producer: ProducerStamp = _NOBODY,
+) -> BuiltBatch:
+    """One batch holding all `records`."""
+    items = list(records)
+    size = HEADER_SIZE
+    for record in items:
+        size += _RECORD_OVERHEAD_MAX + len(record.value or b"") + len(record.key or b"")
+        for name, value in record.headers:
+            size += 10 + 4 * len(name) + len(value or b"")
+    scratch = bytearray(size)
+    following, end, base_timestamp, max_timestamp, _ = kernels.encode_records(
+        items, 0, now_ms, Record, scratch, HEADER_SIZE
+    )
+    assert following == len(items), (following, len(items))
+    return finish_batch(
+        scratch, end, len(items), base_timestamp, max_timestamp, now_ms, style, producer
+    )
+
+
+def finish_batch(
+    scratch: bytearray,
+    end: int,
+    record_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    now_ms: TimestampMs,
+    style: BatchStyle,
+    producer: ProducerStamp = _NOBODY,
+) -> BuiltBatch:
+    """Put the header before the records encoded at ``scratch[HEADER_SIZE:end]``.
+
+    They are compressed where the style asks for it.
+    """
+    attributes = producer.attributes
+    buffer: bytearray = scratch
+    if style.codec is not Codec.NONE:
+        payload = compress(style.codec, memoryview(scratch)[HEADER_SIZE:end], style.level)
+        # What does not shrink below the limit may still fit as it is.
+        if HEADER_SIZE + len(payload) <= style.bytes_max or end > style.bytes_max:
+            buffer = bytearray(HEADER_SIZE)
+            buffer += payload
+            end = len(buffer)
+            attributes |= style.codec
+    if end > style.bytes_max:
+        raise RecordTooLargeError(size=end, limit=style.bytes_max)
+    if style.is_log_append_time:
+        attributes |= LOG_APPEND_TIME
+        max_timestamp = now_ms
+    data = memoryview(buffer)[:end]
+    pack_new_header_into(
+        data,
+        end,
+        attributes,
+        record_count,
+        base_timestamp,
+        max_timestamp,
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.base_sequence,
+    )
+    seal(data)
+    return BuiltBatch(data, record_count, TimestampMs(max_timestamp))
+
+
+def seal(data: memoryview | bytearray, position: int = 0, end: int | None = None) -> None:
+    """Write the checksum of the batch at ``data[position:end]``."""
+    view = memoryview(data)
+    checksum = crc32c.crc32c(view[position + CRC_START : end])
+    at = position + CRC_POSITION
+    view[at : at + 4] = checksum.to_bytes(4, "big")

@@ -1,0 +1,301 @@
+"""Columns in, record batches out: Arrow's rows encoded without an object for any of them.
+
+Rows come as columns of keys, values, times and headers. Each is given a *place*, which is a
+number that stands for one partition of one topic; the rows of a place are encoded one behind the
+other until they fill a batch. Places that get few rows at a time fill theirs over many calls.
+"""
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cordwood.errors import RecordTooLargeError
+from cordwood.format import column_kernels as kernels
+from cordwood.format.batch_builder import (
+    BATCH_BYTES_TARGET,
+    BatchStyle,
+    finish_batch,
+    scratch_size,
+)
+from cordwood.format.batch_header import HEADER_SIZE
+from cordwood.format.compression import Codec
+from cordwood.quantities import KIB, MIB, TimestampMs
+
+_NO_WORDS: Final = memoryview(array("q"))
+_SCRATCH_MIN: Final = 16 * KIB
+# All that waits in buffers of unfinished batches; past it they are finished as they are.
+_WAITING_BYTES_MAX: Final = 64 * MIB
+
+PlaceWriter = Callable[[int, memoryview], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """The bytes of one column: where each row's lie in `data`."""
+
+    words: memoryview
+    data: memoryview
+    nulls: int
+
+    @classmethod
+    def of(cls, column: "pa.Array[Any]") -> "Spans":
+        """Of a column of strings or bytes, of any of Arrow's kinds."""
+        kind = column.type
+        if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
+            column = column.cast(pa.string() if _is_text(kind) else pa.binary())
+        validity, ends, data = column.buffers()
+        content = memoryview(b"") if data is None else memoryview(data).cast("B")
+        return cls._make(column, validity, ends, len(content), content)
+
+    @classmethod
+    def of_lists(cls, column: "pa.ListArray[Any]") -> "Spans":
+        """Of a column of lists: where each row's items lie among all of them."""
+        validity, ends = column.buffers()[:2]
+        return cls._make(column, validity, ends, len(column.values), memoryview(b""))
+
+    @classmethod
+    def _make(
+        cls,
+        column: "pa.Array[Any]",
+        validity: pa.Buffer | None,
+        ends: pa.Buffer | None,
+        data_size: int,
+        content: memoryview,
+    ) -> "Spans":
+        count = len(column)
+        words = memoryview(array("q", bytes(16 * count)))
+        if not count or ends is None:
+            return cls(words, content, 0)
+        end_words = memoryview(ends).cast("B")[: 4 * (column.offset + count + 1)].cast("i")
+        bits = memoryview(b"")
+        if validity is not None and column.null_count:
+            bits = memoryview(validity).cast("B")
+        nulls = kernels.spans(end_words, column.offset, count, bits, data_size, words)
+        return cls(words, content, nulls)
+
+
+NO_SPANS: Final = Spans(_NO_WORDS, memoryview(b""), 0)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    text = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(
+        pa.types.is_string(text) or pa.types.is_large_string(text) or pa.types.is_string_view(text)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordColumns:
+    """The rows of one record batch of Arrow, ready to be encoded.
+
+    `times` are in ms, empty where all rows get `now_ms`; `headers` are spans of items, whose
+    names and values follow.
+    """
+
+    count: int
+    values: Spans
+    keys: Spans = NO_SPANS
+    times: memoryview = _NO_WORDS
+    headers: Spans = NO_SPANS
+    header_names: Spans = NO_SPANS
+    header_values: Spans = NO_SPANS
+    now_ms: TimestampMs
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        value: "pa.Array[Any]",
+        key: "pa.Array[Any] | None" = None,
+        timestamp: "pa.Array[Any] | None" = None,
+        headers: "pa.ListArray[Any] | None" = None,
+        now_ms: TimestampMs,
+    ) -> "RecordColumns":
+        """Columns as Spark hands them: strings or bytes, a timestamp, a list of structs."""
+        lists = names = header_values = NO_SPANS
+        if headers is not None and headers.null_count < len(headers):
+            lists = Spans.of_lists(headers)
+            structs: Any = headers.values
+            items = structs.flatten()
+            names, header_values = Spans.of(items[0]), Spans.of(items[1])
+        return cls(
+            count=len(value),
+            values=Spans.of(value),
+            keys=NO_SPANS if key is None or key.null_count == len(key) else Spans.of(key),
+            times=_NO_WORDS if timestamp is None else _times_ms(timestamp, now_ms),
+            headers=lists,
+            header_names=names,
+            header_values=header_values,
+            now_ms=now_ms,
+        )
+
+
+def _times_ms(column: "pa.Array[Any]", now_ms: TimestampMs) -> memoryview:
+    """Milliseconds since 1970; `now_ms` where a row has no time."""
+    zone = column.type.tz
+    words: Any = column.cast(pa.timestamp("ms", zone), safe=False).cast(pa.int64())
+    if words.null_count:
+        words = words.fill_null(now_ms)
+    buffer = words.buffers()[1]
+    if buffer is None:
+        return _NO_WORDS
+    end = 8 * (words.offset + len(words))
+    return memoryview(buffer).cast("B")[8 * words.offset : end].cast("q")
+
+
+class ChosenPlaces:
+    """Rows by place: which there are, and the rows of each in their order."""
+
+    def __init__(self, places: "array[int]", place_count: int) -> None:
+        self._starts = array("q", bytes(8 * (place_count + 1)))
+        self.rows = array("i", bytes(4 * len(places)))
+        kernels.order_by_place(places, self._starts, self.rows)
+
+    def runs(self) -> list[tuple[int, int, int]]:
+        """(place, first, stop) for each place that has rows: positions in `rows`."""
+        starts = self._starts
+        return [
+            (place, starts[place], starts[place + 1])
+            for place in range(len(starts) - 1)
+            if starts[place + 1] > starts[place]
+        ]
+
+
+class _Unfinished:
+    """A batch being filled. Its records begin behind the place of the header."""
+
+    __slots__ = (
+        "base_timestamp",
+        "end",
+        "limit",
+        "max_timestamp",
+        "record_count",
+        "scratch",
+        "style",
+    )
+
+    def __init__(self, style: BatchStyle, target: int) -> None:
+        self.style = style
+        self.limit = scratch_size(style, target)
+        self.scratch = bytearray(min(_SCRATCH_MIN, self.limit))
+        self.clear()
+
+    def clear(self) -> None:
+        self.end = HEADER_SIZE
+        self.record_count = 0
+        self.base_timestamp = self.max_timestamp = -1
+
+
+class ColumnBatches:
+    """Encodes rows into the batches of their places, and hands over each that is full.
+
+    `write` gets a place and a batch, which is valid until it returns. For one thread.
+    """
+
+    def __init__(self, write: PlaceWriter, *, batch_bytes_target: int = BATCH_BYTES_TARGET) -> None:
+        self._write = write
+        self._target = batch_bytes_target
+        self._unfinished: dict[int, _Unfinished] = {}
+        self._scratch_bytes = 0
+        self._now_ms = TimestampMs(0)
+
+    def add(
+        self,
+        columns: RecordColumns,
+        chosen: ChosenPlaces,
+        style_of: Callable[[int], BatchStyle],
+    ) -> None:
+        """Encode all rows. `style_of` says how the batches of a place are to be."""
+        self._now_ms = columns.now_ms
+        for place, first, stop in chosen.runs():
+            batch = self._unfinished.get(place)
+            if batch is None:
+                batch = self._unfinished[place] = _Unfinished(style_of(place), self._target)
+                self._scratch_bytes += len(batch.scratch)
+            self._encode(place, batch, columns, chosen, first, stop)
+        if self._scratch_bytes > _WAITING_BYTES_MAX:
+            self.finish()
+
+    def finish(self) -> None:
+        """Hand over what is not full."""
+        for place, batch in self._unfinished.items():
+            self._hand_over(place, batch)
+        self._unfinished.clear()
+        self._scratch_bytes = 0
+
+    def _encode(
+        self,
+        place: int,
+        batch: _Unfinished,
+        columns: RecordColumns,
+        chosen: ChosenPlaces,
+        first: int,
+        stop: int,
+    ) -> None:
+        while first < stop:
+            following, end, base, largest, needed = kernels.encode_rows(
+                chosen.rows,
+                first,
+                stop,
+                columns.keys.words,
+                columns.keys.data,
+                columns.values.words,
+                columns.values.data,
+                columns.times,
+                columns.headers.words,
+                columns.header_names.words,
+                columns.header_names.data,
+                columns.header_values.words,
+                columns.header_values.data,
+                columns.now_ms,
+                batch.scratch,
+                batch.end,
+                batch.record_count,
+                batch.base_timestamp,
+                batch.max_timestamp,
+            )
+            batch.record_count += following - first
+            batch.end, batch.base_timestamp, batch.max_timestamp = end, base, largest
+            first = following
+            if first < stop:
+                self._make_room(place, batch, needed)
+
+    def _make_room(self, place: int, batch: _Unfinished, needed: int) -> None:
+        """The next record needs `needed` bytes more than there are: grow, or begin another."""
+        limit = batch.limit
+        before = len(batch.scratch)
+        if batch.end + needed > limit and batch.record_count:
+            self._hand_over(place, batch)
+            return
+        if not batch.record_count and HEADER_SIZE + needed > limit:
+            # A record larger than a usual batch is one by itself.
+            size = HEADER_SIZE + needed
+            if batch.style.codec is Codec.NONE and size > batch.style.bytes_max:
+                raise RecordTooLargeError(size=size, limit=batch.style.bytes_max)
+            limit = size
+        wanted = max(2 * before, batch.end + needed)
+        batch.scratch.extend(bytes(min(wanted, limit) - before))
+        self._scratch_bytes += len(batch.scratch) - before
+
+    def _hand_over(self, place: int, batch: _Unfinished) -> None:
+        if not batch.record_count:
+            return
+        built = finish_batch(
+            batch.scratch,
+            batch.end,
+            batch.record_count,
+            batch.base_timestamp,
+            batch.max_timestamp,
+            self._now_ms,
+            batch.style,
+        )
+        self._write(place, built.data)
+        del built  # it shares the buffer, which may have to grow
+        batch.clear()
+        if len(batch.scratch) > batch.limit:
+            # Else the records behind a very large one would become a batch as large.
+            self._scratch_bytes -= len(batch.scratch) - batch.limit
+            batch.scratch = bytearray(batch.limit)

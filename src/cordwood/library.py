@@ -1,0 +1,158 @@
+"""`cordwood.open`: the front door of the library."""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, overload
+
+from cordwood.archive.archives import StoreArchives
+from cordwood.archive.segment_cache import CACHE_BYTES, SegmentCache
+from cordwood.clock import SystemClock
+from cordwood.errors import ConfigError, StorageError
+from cordwood.log.change_inbox import new_request_id
+from cordwood.log.change_request import CHANGE_TIMEOUT_S, ChangeRequester
+from cordwood.log.cleaner import CleanerConfig
+from cordwood.log.opened_directories import OPENING_THREADS
+from cordwood.log.read_only_store import ReadOnlyStore
+from cordwood.log.store import Store, StoreSetup
+from cordwood.log.store_change import ChangeAnswer, StoreChange
+from cordwood.log.topic_config import TopicConfig
+from cordwood.log.upkeep_tasks import FREE_BYTES_MIN
+from cordwood.log.work_progress import WorkDone
+from cordwood.quantities import parse_size
+from cordwood.storage.files import RealFileSystem
+
+# Kafka passes over a directory of the first name, and so do we.
+_CACHE_DIRECTORY = os.path.join("remote-log-index-cache", "cordwood")
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://")
+
+PathLike = str | os.PathLike[str]
+
+
+@overload
+def open_store(
+    path: PathLike,
+    *,
+    read_only: Literal[False] = False,
+    data_dirs: Sequence[PathLike] = (),
+    config: Mapping[str, object] | None = None,
+    archive_cache_bytes: int | str = CACHE_BYTES,
+    free_bytes_min: int | str = FREE_BYTES_MIN,
+) -> Store: ...
+@overload
+def open_store(
+    path: PathLike,
+    *,
+    read_only: Literal[True],
+    data_dirs: Sequence[PathLike] = (),
+    config: Mapping[str, object] | None = None,
+    archive_cache_bytes: int | str = CACHE_BYTES,
+    free_bytes_min: int | str = FREE_BYTES_MIN,
+) -> ReadOnlyStore: ...
+def open_store(
+    path: PathLike,
+    *,
+    read_only: bool = False,
+    data_dirs: Sequence[PathLike] = (),
+    config: Mapping[str, object] | None = None,
+    archive_cache_bytes: int | str = CACHE_BYTES,
+    free_bytes_min: int | str = FREE_BYTES_MIN,
+) -> Store | ReadOnlyStore:
+    """Open the store in `path`, creating the directory, and take its writer lock.
+
+    `data_dirs` names further directories over which partitions are spread. `config` holds
+    defaults for topics, under Kafka's names. With `read_only` nothing is locked or written:
+    for reading beside a live writer, and for a data directory that Kafka wrote.
+
+    Archived segments that are read are kept locally, at most `archive_cache_bytes` of them: in
+    the first data directory, or in a temporary one for a reader. An archive by itself is opened
+    with `cordwood.open_archive`.
+
+    Appends are refused while fewer than `free_bytes_min` bytes (`log.dir.free.bytes.min`) are
+    free on the disk, so that deletion and recovery still have room; 0: never.
+    """
+    directories = [os.fspath(path), *(os.fspath(extra) for extra in data_dirs)]
+    defaults = TopicConfig.parse(config or {})
+    if _URL.match(directories[0]):
+        raise ConfigError("path", path, "is a URL: cordwood.open_archive reads archives")
+    cache_bytes = _size("archive_cache_bytes", archive_cache_bytes)
+    if read_only:
+        fs, clock = RealFileSystem(), SystemClock()
+        readable = StoreArchives(fs=fs, clock=clock, cache=SegmentCache(fs, bytes_max=cache_bytes))
+        return ReadOnlyStore(directories, fs=fs, clock=clock, defaults=defaults, archives=readable)
+    return open_writer(
+        directories,
+        defaults=defaults,
+        archive_cache_bytes=cache_bytes,
+        free_bytes_min=_size("log.dir.free.bytes.min", free_bytes_min),
+    )
+
+
+def open_writer(
+    directories: Sequence[str],
+    *,
+    defaults: TopicConfig,
+    archive_cache_bytes: int = CACHE_BYTES,
+    free_bytes_min: int = FREE_BYTES_MIN,
+    cleaner: CleanerConfig | None = None,
+    opening_threads: int = OPENING_THREADS,
+    has_housekeeping: bool = True,
+) -> Store:
+    """Open a store for writing, with everything that can be chosen about it."""
+    fs, clock = RealFileSystem(), SystemClock()
+    cache_directory = os.path.join(os.path.abspath(directories[0]), _CACHE_DIRECTORY)
+    cache = SegmentCache(fs, cache_directory, bytes_max=archive_cache_bytes)
+    return Store(
+        directories,
+        StoreSetup(
+            fs=fs,
+            clock=clock,
+            defaults=defaults,
+            archives=StoreArchives(fs=fs, clock=clock, cache=cache),
+            free_bytes_min=free_bytes_min,
+            cleaner=cleaner or CleanerConfig(),
+            opening_threads=opening_threads,
+            has_housekeeping=has_housekeeping,
+        ),
+    )
+
+
+def request_change(
+    path: PathLike,
+    change: StoreChange,
+    *,
+    request_id: str | None = None,
+    timeout_s: float = CHANGE_TIMEOUT_S,
+    data_dirs: Sequence[PathLike] = (),
+    defaults: TopicConfig | None = None,
+    on_progress: Callable[[WorkDone], None] | None = None,
+) -> ChangeAnswer:
+    """Have the store in `path` changed, whoever holds it.
+
+    Where nobody does, it is opened for as long as that takes. Where someone does, in this process
+    or another, its housekeeping makes the change and answers; that is waited for. Files that go
+    with the change lie in `staging_directory(path, request_id)`, and are gone on return.
+    `defaults` are those of topics while we hold it ourselves; `on_progress` is told now and then
+    how far a change is that takes long.
+
+    Raises `ChangeRefusedError` when it cannot be made, and `ChangeTimeoutError` when the owner of
+    the store does not answer within `timeout_s`.
+    """
+    directories = [os.fspath(path), *(os.fspath(extra) for extra in data_dirs)]
+    if not os.path.isdir(directories[0]):
+        raise StorageError(f"there is no data directory {directories[0]}")
+
+    def open_briefly() -> Store:
+        return open_writer(directories, defaults=defaults or TopicConfig(), has_housekeeping=False)
+
+    requester = ChangeRequester(
+        RealFileSystem(), directories[0], open_briefly, SystemClock(), on_progress=on_progress
+    )
+    return requester.ask(change, request_id or new_request_id(), timeout_s=timeout_s)
+
+
+def _size(key: str, value: int | str) -> int:
+    try:
+        return parse_size(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ConfigError(key, value, str(error)) from error

@@ -1,0 +1,225 @@
+"""What must happen from time to time whether or not anyone appends: one scheduler for it all.
+
+A task has a name, an interval and a function. Quick ones run on the scheduler's own thread, one
+behind the other; those that may take long run on a thread each, so that a large copy does not
+keep a segment from being rolled; some of those are looked at first, and begun only when there is
+something to do. A task never runs twice at once. One that fails is tried again
+when it is due, after a pause that grows with each failure in a row, and says what happened.
+
+The same tasks run without a thread: `run_all` runs each once, in the caller's.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from cordwood.clock import Clock
+from cordwood.quantities import TimestampMs
+
+logger = logging.getLogger(__name__)
+
+TICK_S: Final = 0.25
+_BACKOFF_MAX_S: Final = 300.0
+
+# Does the work that is due; returns the bytes of disk it gave back, if it gives any back.
+UpkeepFunction = Callable[[], int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepStatus:
+    """How one task of the housekeeping is doing. Times are wall time, None for never."""
+
+    name: str
+    interval_s: float
+    is_running: bool
+    runs: int
+    failures: int
+    bytes_reclaimed: int
+    last_run_ms: TimestampMs | None
+    last_duration_s: float | None
+    last_error: str | None  # of the last run; None when it went well
+    next_run_ms: TimestampMs | None  # None while nothing runs in the background
+
+
+class UpkeepTask:
+    """One task. Any thread may run it; while one does, others find it busy."""
+
+    def __init__(
+        self,
+        name: str,
+        interval_s: float,
+        function: UpkeepFunction,
+        *,
+        clock: Clock,
+        takes_long: bool,
+        is_needed: Callable[[], bool] | None = None,
+    ) -> None:
+        self.is_needed = is_needed
+        self.name = name
+        self.interval_s = interval_s
+        self.takes_long = takes_long
+        self.due_s = clock.monotonic() + interval_s
+        self._function = function
+        self._clock = clock
+        self._busy = threading.Lock()
+        self._runs = 0
+        self._failures = 0
+        self._failures_in_a_row = 0
+        self._bytes_reclaimed = 0
+        self._last_run_ms: TimestampMs | None = None
+        self._last_duration_s: float | None = None
+        self._last_error: str | None = None
+
+    def run(self, *, wait: bool) -> Exception | None:
+        """Run once; return what it failed with. Without `wait`, not while it runs elsewhere."""
+        if not self._busy.acquire(blocking=wait):
+            return None
+        try:
+            return self._run()
+        finally:
+            self._busy.release()
+
+    def _run(self) -> Exception | None:
+        started_s = self._clock.monotonic()
+        self._last_run_ms = self._clock.now_ms()
+        failure: Exception | None = None
+        try:
+            self._bytes_reclaimed += self._function() or 0
+            self._failures_in_a_row = 0
+            self._last_error = None
+        except Exception as error:
+            # Whatever it was, the next run may go well; nothing here may end the thread.
+            failure = error
+            self._failures += 1
+            self._failures_in_a_row += 1
+            self._last_error = f"{type(error).__name__}: {error}"
+            if self._failures_in_a_row == 1:
+                logger.exception("housekeeping: %s failed, it is tried again", self.name)
+        now_s = self._clock.monotonic()
+        self._runs += 1
+        self._last_duration_s = now_s - started_s
+        self.due_s = now_s + self._pause_s()
+        return failure
+
+    def _pause_s(self) -> float:
+        doubled = self.interval_s * 2.0 ** min(self._failures_in_a_row, 16)
+        if not self._failures_in_a_row:
+            return self.interval_s
+        return min(doubled, max(self.interval_s, _BACKOFF_MAX_S))
+
+    def status(self, *, is_scheduled: bool) -> UpkeepStatus:
+        wait_ms = (self.due_s - self._clock.monotonic()) * 1000
+        return UpkeepStatus(
+            name=self.name,
+            interval_s=self.interval_s,
+            is_running=self._busy.locked(),
+            runs=self._runs,
+            failures=self._failures,
+            bytes_reclaimed=self._bytes_reclaimed,
+            last_run_ms=self._last_run_ms,
+            last_duration_s=self._last_duration_s,
+            last_error=self._last_error,
+            next_run_ms=(
+                TimestampMs(self._clock.now_ms() + max(int(wait_ms), 0)) if is_scheduled else None
+            ),
+        )
+
+
+class Housekeeping:
+    """Runs tasks when they are due, on a thread of its own once started."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._name = name
+        self._clock = clock
+        self._tasks: list[UpkeepTask] = []
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._long_runs: list[threading.Thread] = []
+
+    def add(
+        self,
+        name: str,
+        interval_s: float,
+        function: UpkeepFunction,
+        *,
+        takes_long: bool = False,
+        is_needed: Callable[[], bool] | None = None,
+    ) -> None:
+        """Have `function` run every `interval_s`, for the first time once that has passed.
+
+        One that takes long is not begun while `is_needed`, which must be quick, says no.
+        """
+        task = UpkeepTask(
+            name,
+            interval_s,
+            function,
+            clock=self._clock,
+            takes_long=takes_long,
+            is_needed=is_needed,
+        )
+        self._tasks = [*self._tasks, task]
+
+    def status(self) -> list[UpkeepStatus]:
+        is_scheduled = self._thread is not None and not self._stop.is_set()
+        return [task.status(is_scheduled=is_scheduled) for task in self._tasks]
+
+    def run_all(self) -> None:
+        """Run every task once, now, in this thread; then raise what the first failure was."""
+        failures = [task.run(wait=True) for task in self._tasks]
+        for failure in failures:
+            if failure is not None:
+                raise failure
+
+    def run_due(self) -> None:
+        """Run what is due; what takes long is only begun."""
+        now_s = self._clock.monotonic()
+        self._long_runs = [thread for thread in self._long_runs if thread.is_alive()]
+        for task in self._tasks:
+            if task.due_s > now_s or self._stop.is_set():
+                continue
+            if task.takes_long:
+                task.due_s = now_s + task.interval_s
+                if self._is_needed(task):
+                    self._begin(task)
+            else:
+                task.run(wait=False)
+
+    def _is_needed(self, task: UpkeepTask) -> bool:
+        try:
+            return task.is_needed is None or task.is_needed()
+        except OSError:
+            return True  # whatever it was, the task will meet it too, and say so
+
+    def _begin(self, task: UpkeepTask) -> None:
+        thread = threading.Thread(
+            target=task.run,
+            kwargs={"wait": False},
+            name=f"cordwood-{task.name} {self._name}",
+            daemon=True,
+        )
+        self._long_runs.append(thread)
+        thread.start()
+
+    def start(self) -> None:
+        self._thread = threading.Thread(
+            target=self._run, name=f"cordwood-housekeeping {self._name}", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin nothing more, and wait for what is running."""
+        self._stop.set()
+        for thread in (self._thread, *self._long_runs):
+            if thread is not None and thread.is_alive():
+                thread.join()
+
+    @property
+    def is_stopping(self) -> bool:
+        """For tasks that take long: whether to end early."""
+        return self._stop.is_set()
+
+    def _run(self) -> None:
+        while not self._stop.wait(TICK_S):
+            self.run_due()

@@ -1,0 +1,171 @@
+"""What a log remembers of one producer, and the rules its next batch is held to.
+
+Sequence numbers go from 0 to 2^31-1 and round again; see `producer_state` for the rules.
+"""
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from cordwood.errors import InvalidProducerEpochError, OutOfOrderSequenceError
+from cordwood.format.producer_snapshot import ProducerSnapshotEntry
+from cordwood.quantities import (
+    INT32_MAX,
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Offset,
+    ProducerId,
+    TimestampMs,
+)
+
+# A client has at most five requests in flight, so a retry is never older than five batches.
+BATCHES_REMEMBERED: Final = 5
+
+_NO_COORDINATOR_EPOCH: Final = -1
+
+
+class BatchFacts(NamedTuple):
+    """What of a data batch concerns its producer. One is made per batch, so it is a tuple."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    first_offset: Offset
+    last_offset: Offset
+    max_timestamp: TimestampMs
+    is_transactional: bool
+
+
+class Duplicate(NamedTuple):
+    """Where the first copy of a batch is stored."""
+
+    first_offset: Offset
+    last_offset: Offset
+    timestamp: TimestampMs
+
+
+class _StoredBatch(NamedTuple):
+    base_sequence: int
+    last_sequence: int
+    first_offset: Offset
+    last_offset: Offset
+    timestamp: TimestampMs
+
+
+class ProducerEntry:
+    """What a log remembers of one producer. Owned by its `ProducerStates`.
+
+    Invariant: every batch in `batches` was written in `epoch`.
+    """
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "transaction_start")
+
+    def __init__(self) -> None:
+        self.epoch = NO_PRODUCER_EPOCH
+        self.coordinator_epoch = _NO_COORDINATOR_EPOCH
+        self.last_timestamp = NO_TIMESTAMP
+        self.transaction_start: Offset | None = None
+        self.batches: deque[_StoredBatch] = deque(maxlen=BATCHES_REMEMBERED)
+
+    def add_batch(self, batch: BatchFacts) -> None:
+        """Remember a batch that was written, and forget the sixth last."""
+        self.enter_epoch(batch.producer_epoch)
+        self.batches.append(
+            _StoredBatch(
+                batch.base_sequence,
+                batch.last_sequence,
+                batch.first_offset,
+                batch.last_offset,
+                batch.max_timestamp,
+            )
+        )
+        self.last_timestamp = batch.max_timestamp
+
+    def enter_epoch(self, epoch: int) -> None:
+        """Batches of another epoch are forgotten: sequences are counted in each anew."""
+        if epoch != self.epoch:
+            self.batches.clear()
+            self.epoch = epoch
+
+    def find_duplicate(self, batch: BatchFacts) -> Duplicate | None:
+        """Where a batch with just these sequences was stored, if it was of late."""
+        if batch.producer_epoch != self.epoch:
+            return None
+        base_sequence, last_sequence = batch.base_sequence, batch.last_sequence
+        for stored in self.batches:
+            if stored.base_sequence == base_sequence and stored.last_sequence == last_sequence:
+                return Duplicate(stored.first_offset, stored.last_offset, stored.timestamp)
+        return None
+
+    def check_epoch(self, producer_id: ProducerId, epoch: int) -> None:
+        """Refuse a producer that was replaced by a newer one."""
+        if epoch < self.epoch:
+            raise InvalidProducerEpochError(producer_id, current=self.epoch, got=epoch)
+
+    def check_sequence(self, batch: BatchFacts) -> None:
+        """Refuse a batch that does not begin where the last one ended."""
+        if self.epoch == NO_PRODUCER_EPOCH:
+            return
+        expected = 0
+        if batch.producer_epoch == self.epoch and self.batches:
+            expected = sequence_after(self.batches[-1].last_sequence)
+        if batch.base_sequence != expected:
+            raise OutOfOrderSequenceError(
+                batch.producer_id, expected=expected, got=batch.base_sequence
+            )
+
+    def is_expired(self, now_ms: TimestampMs, expiration_ms: int) -> bool:
+        """Whether the producer was silent for so long that it may be forgotten."""
+        # An open transaction keeps its producer: forgetting it would leave the transaction
+        # open for ever, and read-committed consumers waiting behind it.
+        return self.transaction_start is None and now_ms - self.last_timestamp >= expiration_ms
+
+    def to_snapshot(self, producer_id: ProducerId) -> ProducerSnapshotEntry:
+        """What survives a restart: all but the older batches."""
+        newest = self.batches[-1] if self.batches else None
+        start = self.transaction_start
+        return ProducerSnapshotEntry(
+            producer_id=producer_id,
+            producer_epoch=self.epoch,
+            last_sequence=NO_SEQUENCE if newest is None else newest.last_sequence,
+            last_offset=NO_OFFSET if newest is None else newest.last_offset,
+            offset_delta=0 if newest is None else newest.last_offset - newest.first_offset,
+            timestamp=self.last_timestamp,
+            coordinator_epoch=self.coordinator_epoch,
+            current_txn_first_offset=NO_OFFSET if start is None else start,
+        )
+
+    @classmethod
+    def from_snapshot(cls, entry: ProducerSnapshotEntry) -> "ProducerEntry":
+        """The producer as it was when the snapshot was taken."""
+        producer = cls()
+        producer.epoch = entry.producer_epoch
+        producer.coordinator_epoch = entry.coordinator_epoch
+        producer.last_timestamp = entry.timestamp
+        if entry.current_txn_first_offset >= 0:
+            producer.transaction_start = entry.current_txn_first_offset
+        if entry.last_offset >= 0:
+            # A batch without sequence numbers, a coordinator's, stays without.
+            last = entry.last_sequence
+            producer.batches.append(
+                _StoredBatch(
+                    base_sequence=last if last < 0 else sequence_before(last, entry.offset_delta),
+                    last_sequence=last,
+                    first_offset=Offset(entry.last_offset - entry.offset_delta),
+                    last_offset=entry.last_offset,
+                    timestamp=entry.timestamp,
+                )
+            )
+        return producer
+
+
+def sequence_after(sequence: int) -> int:
+    """The sequence number that follows: they go from 0 to 2^31-1 and round again."""
+    return 0 if sequence == INT32_MAX else sequence + 1
+
+
+def sequence_before(sequence: int, steps: int) -> int:
+    """The sequence number `steps` earlier, the other way round the same circle."""
+    return sequence - steps if sequence >= steps else sequence - steps + INT32_MAX + 1

@@ -1,0 +1,71 @@
+"""The segments of a log, in order. Replaced, never edited: a reader keeps the one it took."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from cordwood.format.index_entry import AbortedTransaction
+from cordwood.quantities import Offset
+from cordwood.storage.segment import Segment
+
+
+class SegmentList:
+    """Invariant: base offsets strictly increase. The last segment is the active one."""
+
+    __slots__ = ("_bases", "_segments")
+
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        self._segments = tuple(segments)
+        self._bases = tuple(segment.base_offset for segment in self._segments)
+        assert all(a < b for a, b in zip(self._bases, self._bases[1:], strict=False)), self._bases
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __getitem__(self, index: int) -> Segment:
+        return self._segments[index]
+
+    @property
+    def active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def first_offset(self) -> Offset:
+        return self._bases[0]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all log files together."""
+        return sum(segment.size for segment in self._segments)
+
+    def floor(self, offset: Offset) -> int:
+        """Index of the last segment that starts at or before `offset`; -1 when none does."""
+        return bisect_right(self._bases, offset) - 1
+
+    def end_of(self, index: int) -> Offset:
+        """Where segment `index` ends at the latest: the base of the next, or its next offset."""
+        if index + 1 < len(self._bases):
+            return self._bases[index + 1]
+        return self._segments[index].next_offset
+
+    def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
+        """Those with records in [start, stop), as the segments' indexes have them."""
+        found: list[AbortedTransaction] = []
+        for segment in self._segments[max(self.floor(start), 0) :]:
+            here = segment.transaction_index.collect(fetch_start=start, upper_bound=stop)
+            found += here.transactions
+            if here.is_complete:
+                break
+        return found
+
+    def plus(self, segment: Segment) -> "SegmentList":
+        return SegmentList((*self._segments, segment))
+
+    def before(self, index: int) -> "SegmentList":
+        return SegmentList(self._segments[:index])
+
+    def behind(self, index: int) -> "SegmentList":
+        """Without the first `index` segments."""
+        return SegmentList(self._segments[index:])

@@ -1,0 +1,86 @@
+"""A topic's files on their way in: complete and durable before anything calls them a topic.
+
+The directories have the names of deleted partitions, so whatever a crash leaves of them is
+removed at the next start.
+"""
+
+import contextlib
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cordwood.format.file_names import (
+    PARTITION_METADATA,
+    deleted_directory_name,
+    partition_directory_name,
+)
+from cordwood.format.partition_metadata import render_partition_metadata
+from cordwood.quantities import Offset
+from cordwood.storage.files import FileSystem, replace_file
+from cordwood.storage.high_watermark_file import HighWatermarkFile
+
+
+@dataclass(slots=True, kw_only=True)
+class StagedPartition:
+    """One partition being filled: once live, offsets in [start, end) can be read.
+
+    `allows_gaps`: it was compacted at some time, and missing offsets are no damage.
+    """
+
+    data_dir: str
+    path: str
+    start: Offset = Offset(0)
+    end: Offset = Offset(0)
+    allows_gaps: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedTopic:
+    """The partitions of a topic to be. Filled by one thread, then installed or discarded."""
+
+    topic: str
+    topic_id: uuid.UUID
+    partitions: tuple[StagedPartition, ...]
+
+    @classmethod
+    def create(
+        cls,
+        fs: FileSystem,
+        data_dirs: Sequence[str],
+        topic: str,
+        topic_id: uuid.UUID,
+        partitions: int,
+    ) -> "StagedTopic":
+        """Empty directories, spread over the data directories in turn."""
+        staged: list[StagedPartition] = []
+        for number in range(partitions):
+            data_dir = data_dirs[number % len(data_dirs)]
+            name = deleted_directory_name(topic, number, uuid.uuid4().hex)
+            path = os.path.join(data_dir, name)
+            fs.make_directory(path)
+            content = render_partition_metadata(topic_id).encode()
+            replace_file(fs, os.path.join(path, PARTITION_METADATA), content)
+            staged.append(StagedPartition(data_dir=data_dir, path=path))
+        return cls(topic=topic, topic_id=topic_id, partitions=tuple(staged))
+
+    def move_in(self, fs: FileSystem) -> None:
+        """Give the directories the names of live partitions. Durable on return."""
+        for number, partition in enumerate(self.partitions):
+            marks = HighWatermarkFile(fs, partition.path, writable=True)
+            marks.publish(
+                high_watermark=partition.end, log_start=partition.start, durable=partition.end
+            )
+            marks.sync()
+            marks.close()
+            fs.sync_directory(partition.path)
+            place = os.path.join(partition.data_dir, partition_directory_name(self.topic, number))
+            fs.rename(partition.path, place)
+        for data_dir in dict.fromkeys(partition.data_dir for partition in self.partitions):
+            fs.sync_directory(data_dir)
+
+    def discard(self, fs: FileSystem) -> None:
+        """Remove what was staged; what cannot be removed now is at the next start."""
+        for partition in self.partitions:
+            with contextlib.suppress(OSError):
+                fs.remove_tree(partition.path)

@@ -1,0 +1,95 @@
+"""What lies in a data directory: partitions, leftovers of deleted ones, and foreign things."""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from cordwood.errors import FormatError
+from cordwood.format.file_names import PARTITION_METADATA, DirectoryState, parse_directory_name
+from cordwood.format.partition_metadata import parse_partition_metadata
+from cordwood.quantities import KIB
+from cordwood.storage.files import FileSystem, read_whole
+
+logger = logging.getLogger(__name__)
+
+# Kafka's own: the controller's log, and a cache of remote indexes.
+_NOT_TOPICS: Final = frozenset({"__cluster_metadata"})
+_NOT_PARTITIONS: Final = frozenset({"remote-log-index-cache", "lost+found"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPartition:
+    """A partition's directory. `topic_id` is None where its file is missing or damaged."""
+
+    topic: str
+    number: int
+    topic_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPartitions:
+    """The partitions of a data directory, and the names of deleted ones still there."""
+
+    live: list[FoundPartition]
+    deleted: list[str]
+
+
+def find_partitions(
+    fs: FileSystem, directory: str, *, wants: Callable[[str, int], bool] | None = None
+) -> FoundPartitions:
+    """Look through a data directory; what is not a partition is left alone.
+
+    `wants` chooses among the live ones, by topic and number; None: all.
+    """
+    live: list[FoundPartition] = []
+    deleted: list[str] = []
+    for entry in fs.list(directory):
+        if not entry.is_directory or entry.name in _NOT_PARTITIONS:
+            continue
+        try:
+            parsed = parse_directory_name(entry.name)
+        except FormatError as error:
+            logger.warning("ignoring %s: %s", os.path.join(directory, entry.name), error)
+            continue
+        if parsed.topic in _NOT_TOPICS:
+            continue
+        if parsed.state is DirectoryState.DELETE:
+            deleted.append(entry.name)
+        elif parsed.state is DirectoryState.LIVE:
+            if wants is not None and not wants(parsed.topic, parsed.partition):
+                continue
+            topic_id = read_topic_id(fs, os.path.join(directory, entry.name))
+            live.append(
+                FoundPartition(topic=parsed.topic, number=parsed.partition, topic_id=topic_id)
+            )
+    return FoundPartitions(live=live, deleted=deleted)
+
+
+def read_topic_id(fs: FileSystem, directory: str) -> UUID | None:
+    """The id of the topic that a partition's directory belongs to; None where none is told."""
+    try:
+        content = read_whole(fs, os.path.join(directory, PARTITION_METADATA), limit=KIB)
+        return parse_partition_metadata(content.decode("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (FormatError, UnicodeDecodeError) as error:
+        logger.warning("%s in %s is damaged: %s", PARTITION_METADATA, directory, error)
+        return None
+
+
+def partition_directories(fs: FileSystem, directory: str, topic: str) -> dict[int, str]:
+    """The directories of one topic's partitions, by number; deleted ones are not among them."""
+    found: dict[int, str] = {}
+    for entry in fs.list(directory):
+        if not entry.is_directory or not entry.name.startswith(topic + "-"):
+            continue
+        try:
+            parsed = parse_directory_name(entry.name)
+        except FormatError:
+            continue
+        if parsed.state is DirectoryState.LIVE and parsed.topic == topic:
+            found[parsed.partition] = os.path.join(directory, entry.name)
+    return found

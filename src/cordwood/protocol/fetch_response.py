@@ -1,0 +1,138 @@
+"""Fetch responses, versions 4 to 18, written by hand around records that stay in their files.
+
+    throttle_time_ms             int32
+    error_code                   int16    from version 7
+    session_id                   int32    from version 7
+    responses                    array of
+        topic                      string up to version 12, uuid from version 13
+        partitions                 array of
+            partition                int32
+            error_code               int16
+            high_watermark           int64
+            last_stable_offset       int64
+            log_start_offset         int64   from version 5
+            aborted_transactions     nullable array of (producer_id int64, first_offset int64)
+            preferred_read_replica   int32   from version 11
+            records                  nullable bytes
+            tag 0, diverging_epoch   (epoch int32, end_offset int64), from version 12
+
+Flexible from version 12. The answer is a list of pieces: bytes, and in place of the records
+whatever the caller has there (a range of a file), of which only the size is needed here.
+"""
+
+import struct
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from cordwood.protocol.fetch_request import (
+    FIRST_FLEXIBLE,
+    FIRST_WITH_SESSION,
+    FIRST_WITH_TOPIC_ID,
+)
+from cordwood.protocol.wire_values import INT32, encode_count, encode_string, encode_varint
+
+_FIXED: Final = struct.Struct(">ihqq")
+_INT64: Final = struct.Struct(">q")
+_HEADER: Final = struct.Struct(">ii")
+_SESSION: Final = struct.Struct(">hi")
+_DIVERGING: Final = struct.Struct(">iq")
+_ABORTED: Final = struct.Struct(">qq")
+_NO_TAGS: Final = b"\0"
+_NO_REPLICA: Final = INT32.pack(-1)
+
+
+class FetchedPart(NamedTuple):
+    """What one partition answers. `records` is anything that stands for `size` bytes."""
+
+    topic: str | UUID
+    partition: int
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted: Sequence[tuple[int, int]] | None = None
+    diverging: tuple[int, int] | None = None
+    size: int = 0
+    records: Any = None
+
+
+def encode_fetch_response(
+    version: int,
+    correlation_id: int,
+    parts: Sequence[FetchedPart],
+    *,
+    error_code: int = 0,
+    session_id: int = 0,
+) -> list[Any]:
+    """The whole frame in pieces: bytes, and the `records` of the parts as they were given."""
+    is_flexible = version >= FIRST_FLEXIBLE
+    head = bytearray(_NO_TAGS if is_flexible else b"")
+    head += bytes(4)  # throttle time
+    if version >= FIRST_WITH_SESSION:
+        head += _SESSION.pack(error_code, session_id)
+    topics = [(topic, list(group)) for topic, group in groupby(parts, key=attrgetter("topic"))]
+    head += encode_count(len(topics), is_flexible=is_flexible)
+    pieces: list[Any] = []
+    size = 0
+    for topic, group in topics:
+        head += _topic(version, topic)
+        head += encode_count(len(group), is_flexible=is_flexible)
+        for part in group:
+            head += _partition(version, part)
+            if part.size:
+                pieces.append(bytes(head))
+                size += len(head) + part.size
+                pieces.append(part.records)
+                head = bytearray()
+            if is_flexible:
+                head += _partition_tags(part)
+        if is_flexible:
+            head += _NO_TAGS
+    if is_flexible:
+        head += _NO_TAGS
+    if head:
+        pieces.append(bytes(head))
+        size += len(head)
+    pieces[0] = _HEADER.pack(size + INT32.size, correlation_id) + pieces[0]
+    return pieces
+
+
+def _topic(version: int, topic: str | UUID) -> bytes:
+    if version >= FIRST_WITH_TOPIC_ID:
+        assert isinstance(topic, UUID), topic
+        return topic.bytes
+    assert isinstance(topic, str), topic
+    return encode_string(topic, is_flexible=version >= FIRST_FLEXIBLE)
+
+
+def _partition(version: int, part: FetchedPart) -> bytes:
+    """Everything up to the records, with their size."""
+    is_flexible = version >= FIRST_FLEXIBLE
+    out = _FIXED.pack(part.partition, part.error_code, part.high_watermark, part.last_stable_offset)
+    if version >= 5:
+        out += _INT64.pack(part.log_start_offset)
+    out += _aborted(part.aborted, is_flexible=is_flexible)
+    if version >= 11:
+        out += _NO_REPLICA
+    return out + (encode_varint(part.size + 1) if is_flexible else INT32.pack(part.size))
+
+
+def _aborted(aborted: Sequence[tuple[int, int]] | None, *, is_flexible: bool) -> bytes:
+    if aborted is None:
+        return b"\0" if is_flexible else INT32.pack(-1)
+    out = encode_count(len(aborted), is_flexible=is_flexible)
+    for producer_id, first_offset in aborted:
+        out += _ABORTED.pack(producer_id, first_offset)
+        if is_flexible:
+            out += _NO_TAGS
+    return out
+
+
+def _partition_tags(part: FetchedPart) -> bytes:
+    if part.diverging is None:
+        return _NO_TAGS
+    field = _DIVERGING.pack(*part.diverging) + _NO_TAGS
+    return b"\x01\x00" + encode_varint(len(field)) + field

@@ -1,0 +1,75 @@
+"""Messages of every API but Produce and Fetch, as values that know no versions.
+
+Names are those of Kafka's schemas in snake case, without the unit of a duration: ``TimeoutMs``
+is `timeout`, an integer of milliseconds. They are the same in all versions, so that a handler
+is written once: a field that a request's version lacks reads as its default, and one that a
+response's version lacks is not sent.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from cordwood.errors import UnsupportedFormatError
+from cordwood.protocol.api_catalog import API_CATALOG, Api, ApiKey
+from cordwood.protocol.message_codec import Fields, StructPlan
+from cordwood.protocol.message_schema import message_schema
+from cordwood.protocol.wire_values import INT32
+
+__all__ = ["Fields", "decode_request", "decode_response", "encode_request", "encode_response"]
+
+
+def decode_request(api_key: int, api_version: int, body: bytes | memoryview) -> Fields:
+    """The request whose header said so. `FormatError` for bytes that are not one."""
+    return _request_plan(api_key, api_version).decode(body)
+
+
+def encode_request(api_key: int, api_version: int, request: Mapping[str, Any]) -> bytes:
+    """The body of a request, without size and header: what a client sends."""
+    out = bytearray()
+    _request_plan(api_key, api_version).write(out, request)
+    return bytes(out)
+
+
+def encode_response(
+    api_key: int, api_version: int, correlation_id: int, response: Mapping[str, Any]
+) -> bytes:
+    """A whole frame: size, header, body.
+
+    Names that the version lacks are dropped, names that are missing get their default, and a
+    name that no version has is a `KeyError`.
+    """
+    out = bytearray(8)
+    INT32.pack_into(out, 4, correlation_id)
+    # Whoever asks for versions does not know yet what we speak: its answer has the old header.
+    if API_CATALOG[api_key].is_flexible(api_version) and api_key != ApiKey.API_VERSIONS:
+        out.append(0)
+    _response_plan(api_key, api_version).write(out, response)
+    INT32.pack_into(out, 0, len(out) - 4)
+    return bytes(out)
+
+
+def decode_response(api_key: int, api_version: int, body: bytes | memoryview) -> Fields:
+    """The response in `body`, which is what follows the header: what a client reads."""
+    return _response_plan(api_key, api_version).decode(body)
+
+
+@cache
+def _request_plan(api_key: int, api_version: int) -> StructPlan:
+    is_flexible = _served(api_key, api_version).is_flexible(api_version)
+    return StructPlan(message_schema(api_key).request, api_version, is_flexible=is_flexible)
+
+
+@cache
+def _response_plan(api_key: int, api_version: int) -> StructPlan:
+    is_flexible = _served(api_key, api_version).is_flexible(api_version)
+    return StructPlan(message_schema(api_key).response, api_version, is_flexible=is_flexible)
+
+
+def _served(api_key: int, api_version: int) -> Api:
+    api = API_CATALOG.get(api_key)
+    if api is None:
+        raise UnsupportedFormatError("API key", api_key)
+    if not api.serves(api_version):
+        raise UnsupportedFormatError(f"version of {api.name}", api_version)
+    return api

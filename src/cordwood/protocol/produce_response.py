@@ -1,0 +1,126 @@
+"""Produce responses, versions 3 to 13, written by hand.
+
+responses              array of
+    name                 string    up to version 12
+    topic_id             uuid      from version 13
+    partitions           array of
+        index              int32
+        error_code         int16
+        base_offset        int64   -1 with an error
+        log_append_time_ms int64   -1 unless the topic stamps the time of arrival
+        log_start_offset   int64   from version 5; -1 with an error
+        record_errors      array   from version 8: batch_index int32, message nullable string
+        error_message      string  from version 8, nullable
+throttle_time_ms       int32
+"""
+
+import struct
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from cordwood.protocol.produce_request import FIRST_FLEXIBLE, FIRST_WITH_TOPIC_ID
+from cordwood.protocol.wire_values import INT32, INT64, encode_count, encode_string
+
+FIRST_WITH_LOG_START: Final = 5
+FIRST_WITH_RECORD_ERRORS: Final = 8
+
+_PARTITION: Final = struct.Struct(">ihqq")
+_HEADER: Final = struct.Struct(">ii")
+_NO_THROTTLE: Final = bytes(4)
+_NO_TAGS: Final = b"\0"
+_ERROR_END: Final = 6  # of a partition: behind its number and error code
+_WITHOUT_LOG_START: Final = 16
+
+
+class ProducedPart(NamedTuple):
+    """What became of the records sent to one partition."""
+
+    topic: str | UUID
+    partition: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[tuple[int, str]] = ()
+    error_message: str | None = None
+
+
+def encode_produce_response(
+    version: int, correlation_id: int, parts: Sequence[ProducedPart]
+) -> bytes:
+    """The whole frame. Parts of one topic that follow each other share its entry."""
+    is_flexible = version >= FIRST_FLEXIBLE
+    out: list[bytes] = []
+    topics = [(topic, list(group)) for topic, group in groupby(parts, key=attrgetter("topic"))]
+    out.append(encode_count(len(topics), is_flexible=is_flexible))
+    for topic, group in topics:
+        out.append(_topic(version, topic))
+        out.append(encode_count(len(group), is_flexible=is_flexible))
+        out.extend(_partition(version, part) for part in group)
+        if is_flexible:
+            out.append(_NO_TAGS)
+    out.append(_NO_THROTTLE)
+    if is_flexible:
+        out.append(_NO_TAGS)
+        return _frame(correlation_id, _NO_TAGS + b"".join(out))
+    return _frame(correlation_id, b"".join(out))
+
+
+def _frame(correlation_id: int, body: bytes) -> bytes:
+    return _HEADER.pack(len(body) + INT32.size, correlation_id) + body
+
+
+def _topic(version: int, topic: str | UUID) -> bytes:
+    if version >= FIRST_WITH_TOPIC_ID:
+        assert isinstance(topic, UUID), topic
+        return topic.bytes
+    assert isinstance(topic, str), topic
+    return encode_string(topic, is_flexible=version >= FIRST_FLEXIBLE)
+
+
+def _partition(version: int, part: ProducedPart) -> bytes:
+    is_flexible = version >= FIRST_FLEXIBLE
+    out = _PARTITION.pack(
+        part.partition, part.error_code, part.base_offset, part.log_append_time_ms
+    )
+    if version >= FIRST_WITH_LOG_START:
+        out += INT64.pack(part.log_start_offset)
+    if version >= FIRST_WITH_RECORD_ERRORS:
+        out += encode_count(len(part.record_errors), is_flexible=is_flexible)
+        for index, message in part.record_errors:
+            out += INT32.pack(index) + encode_string(message, is_flexible=is_flexible)
+            if is_flexible:
+                out += _NO_TAGS
+        out += encode_string(part.error_message, is_flexible=is_flexible)
+    return out + _NO_TAGS if is_flexible else out
+
+
+class SoleResponse:
+    """Answers to requests for one partition, in one version: all but four numbers are known."""
+
+    __slots__ = ("_body", "_head", "_size", "_tail")
+
+    def __init__(self, version: int, topic: str | UUID, partition: int) -> None:
+        template = encode_produce_response(version, 0, [ProducedPart(topic, partition)])
+        numbers = _PARTITION.pack(partition, 0, -1, -1)
+        if version >= FIRST_WITH_LOG_START:
+            numbers += INT64.pack(-1)
+        at = template.index(numbers, _HEADER.size)
+        offsets_at = at + _ERROR_END
+        self._size = len(template) - INT32.size
+        self._head = template[_HEADER.size : offsets_at]
+        self._tail = template[at + len(numbers) :]
+        self._body = struct.Struct(">qqq" if version >= FIRST_WITH_LOG_START else ">qq")
+
+    def encode(self, correlation_id: int, base_offset: int, log_start_offset: int) -> bytes:
+        """The frame for records that went to `base_offset` and were dated by their producer."""
+        body = self._body
+        numbers = (
+            body.pack(base_offset, -1, log_start_offset)
+            if body.size > _WITHOUT_LOG_START
+            else body.pack(base_offset, -1)
+        )
+        return _HEADER.pack(self._size, correlation_id) + self._head + numbers + self._tail

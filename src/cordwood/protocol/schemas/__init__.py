@@ -1,0 +1,39 @@
+"""The layout of every message that is not read and written by hand, one text for each API.
+
+A line is one field: ``name type [versions] [tag N] [= default]``, the fields of a structure
+indented below it. The order is that of the wire.
+
+    type       bool, int8, int16, int32, int64, string, bytes, uuid; {} is a structure, [] an
+               array of structures, []int32 one of numbers. A ``?`` behind it: may be null,
+               ``?7+``: from version 7 on.
+    versions   3+, 1-7 or 2: the versions that have the field. Without: those of the structure
+               it is in.
+    tag N      a tagged field, which is sent only where it is not the default.
+    default    without one 0, false, empty, or null where that is possible.
+
+Durations are milliseconds and timestamps milliseconds since 1970, whatever their name.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from cordwood.protocol.schemas import (
+    cluster_messages,
+    config_messages,
+    consumer_group_messages,
+    group_messages,
+    offset_messages,
+    topic_messages,
+)
+
+MESSAGE_SCHEMAS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        **cluster_messages.SCHEMAS,
+        **config_messages.SCHEMAS,
+        **consumer_group_messages.SCHEMAS,
+        **group_messages.SCHEMAS,
+        **offset_messages.SCHEMAS,
+        **topic_messages.SCHEMAS,
+    }
+)

@@ -1,0 +1,148 @@
+"""Kafka's primitive types, for the messages that are read and written by hand.
+
+Reading takes a buffer and a position and returns the value and the position behind it. What is
+cut short or claims a negative size is a `FormatError`; nothing is allocated by a claimed size.
+"""
+
+import struct
+from typing import Final, Literal
+from uuid import UUID
+
+from cordwood.errors import FormatError, TruncatedInputError
+
+INT16: Final = struct.Struct(">h")
+INT32: Final = struct.Struct(">i")
+INT64: Final = struct.Struct(">q")
+_UUID_SIZE: Final = 16
+_VARINT_BYTES_MAX: Final = 5
+
+
+def read_int16(data: memoryview, position: int) -> tuple[int, int]:
+    return _unpack(INT16, data, position)
+
+
+def read_int32(data: memoryview, position: int) -> tuple[int, int]:
+    return _unpack(INT32, data, position)
+
+
+def read_int64(data: memoryview, position: int) -> tuple[int, int]:
+    return _unpack(INT64, data, position)
+
+
+def _unpack(kind: struct.Struct, data: memoryview, position: int) -> tuple[int, int]:
+    try:
+        return kind.unpack_from(data, position)[0], position + kind.size
+    except struct.error:
+        raise _too_short("integer", kind.size, data, position) from None
+
+
+def read_fields(
+    layout: struct.Struct, data: memoryview, position: int
+) -> tuple[tuple[int, ...], int]:
+    """Integers that follow each other, all at once."""
+    try:
+        return layout.unpack_from(data, position), position + layout.size
+    except struct.error:
+        raise _too_short("integers", layout.size, data, position) from None
+
+
+def read_varint(data: memoryview, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most five bytes."""
+    value = 0
+    for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
+        if position >= len(data):
+            raise _too_short("varint", 1, data, position)
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise FormatError("varint longer than five bytes", position=position)
+
+
+def read_uuid(data: memoryview, position: int) -> tuple[UUID, int]:
+    raw, position = read_exactly(data, position, _UUID_SIZE, "uuid")
+    return UUID(bytes=bytes(raw)), position
+
+
+def read_exactly(data: memoryview, position: int, size: int, what: str) -> tuple[memoryview, int]:
+    end = position + size
+    if end > len(data):
+        raise _too_short(what, size, data, position)
+    return data[position:end], end
+
+
+def read_size(
+    data: memoryview, position: int, *, is_flexible: bool, width: Literal[2, 4] = 4
+) -> tuple[int, int]:
+    """The size of a string, of bytes or of an array; -1 stands for null."""
+    if is_flexible:
+        size, position = read_varint(data, position)
+        return size - 1, position
+    size, position = (read_int32 if width == 4 else read_int16)(data, position)
+    if size < -1:
+        raise FormatError(f"size of {size}", position=position - width)
+    return size, position
+
+
+def read_count(data: memoryview, position: int, *, is_flexible: bool) -> tuple[int, int]:
+    """The size of an array: null counts as empty. Larger than the rest of `data` it is a lie."""
+    count, position = read_size(data, position, is_flexible=is_flexible)
+    if count > len(data) - position:
+        raise FormatError(f"array of {count} items in {len(data) - position} bytes")
+    return max(count, 0), position
+
+
+def read_string(data: memoryview, position: int, *, is_flexible: bool) -> tuple[str | None, int]:
+    size, position = read_size(data, position, is_flexible=is_flexible, width=2)
+    if size < 0:
+        return None, position
+    raw, end = read_exactly(data, position, size, "string")
+    try:
+        return str(raw, "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise FormatError("string is not UTF-8", position=position) from error
+
+
+def read_name(data: memoryview, position: int, *, is_flexible: bool) -> tuple[str, int]:
+    """A string that must not be null."""
+    name, end = read_string(data, position, is_flexible=is_flexible)
+    if name is None:
+        raise FormatError("null where a name is needed", position=position)
+    return name, end
+
+
+def skip_tagged_fields(data: memoryview, position: int) -> int:
+    count, position = read_varint(data, position)
+    for _ in range(count):
+        _, position = read_varint(data, position)
+        size, position = read_varint(data, position)
+        _, position = read_exactly(data, position, size, "tagged field")
+    return position
+
+
+def encode_varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def encode_count(count: int, *, is_flexible: bool) -> bytes:
+    return encode_varint(count + 1) if is_flexible else INT32.pack(count)
+
+
+def encode_string(text: str | None, *, is_flexible: bool) -> bytes:
+    if text is None:
+        return b"\0" if is_flexible else b"\xff\xff"
+    raw = text.encode()
+    return (encode_varint(len(raw) + 1) if is_flexible else INT16.pack(len(raw))) + raw
+
+
+def _too_short(what: str, needed: int, data: memoryview, position: int) -> TruncatedInputError:
+    got = max(len(data) - position, 0)
+    return TruncatedInputError(what, needed=needed, got=got, position=position)

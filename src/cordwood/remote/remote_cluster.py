@@ -1,0 +1,236 @@
+"""The brokers behind an address: which there are, who leads what, and a connection to each.
+
+Where there is one broker, everything goes to the address that was given: what the broker says
+of itself may be an address that only others can reach.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+from uuid import UUID
+
+from cordwood.errors import (
+    BrokerUnreachableError,
+    CordwoodError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
+from cordwood.remote.refusals import check, is_passing, refusal
+from cordwood.remote.wire_connection import WireConnection
+
+_ATTEMPTS: Final = 40
+_PAUSE_S: Final = 0.25
+_NO_LEADER: Final = -1
+_GROUP_KEY: Final = 0
+_FIRST_FIND_OF_MANY: Final = 4
+
+Address = tuple[str, int]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteTopic:
+    """A topic as the cluster describes it. `leaders` has a broker for each partition; -1: none."""
+
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    leaders: Mapping[int, int]
+
+    @property
+    def partitions(self) -> list[int]:
+        return sorted(self.leaders)
+
+    def check_partition(self, number: int) -> None:
+        if number not in self.leaders:
+            raise UnknownPartitionError(self.name, number, count=len(self.leaders))
+
+
+class RemoteCluster:
+    """One or several brokers that belong together. For one thread."""
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        *,
+        connect: Callable[[str, int], WireConnection] = WireConnection,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._addresses = list(addresses)
+        self._connect = connect
+        self._pause = pause
+        self._connections: dict[Address, WireConnection] = {}
+        self._brokers: dict[int, Address] = {}
+        self._controller = _NO_LEADER
+        self._coordinators: dict[str, int] = {}
+        self._topics: dict[str, RemoteTopic] = {}
+        self.cluster_id = ""
+        self._home = self._first_to_answer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Safe to repeat."""
+        for connection in self._connections.values():
+            connection.close()
+
+    @property
+    def address(self) -> str:
+        """Where the cluster answered first."""
+        return self.anyone().address
+
+    # --- connections -------------------------------------------------------------------------
+
+    def _first_to_answer(self) -> Address:
+        failures: list[BrokerUnreachableError] = []
+        for address in self._addresses:
+            try:
+                self._connection(address)
+                return address
+            except BrokerUnreachableError as error:
+                failures.append(error)
+        raise failures[0]
+
+    def _connection(self, address: Address) -> WireConnection:
+        known = self._connections.get(address)
+        if known is None or known.is_broken:
+            known = self._connections[address] = self._connect(*address)
+        return known
+
+    def anyone(self) -> WireConnection:
+        """The connection to the address that was given; made anew where it broke."""
+        return self._connection(self._home)
+
+    def broker(self, node_id: int) -> WireConnection:
+        """The connection to a broker that the metadata named."""
+        if len(self._brokers) <= 1:
+            return self.anyone()
+        address = self._brokers.get(node_id)
+        if address is None:
+            raise BrokerUnreachableError(self.address, f"there is no broker {node_id} any more")
+        return self._connection(address)
+
+    def controller(self) -> WireConnection:
+        """Who changes topics."""
+        if not self._brokers:
+            self.describe([])
+        return self.broker(self._controller) if self._controller >= 0 else self.anyone()
+
+    def coordinator(self, group: str) -> WireConnection:
+        """Who keeps what there is about a group."""
+        if not self._brokers:
+            self.describe([])
+        if len(self._brokers) <= 1:
+            return self.anyone()
+        if group not in self._coordinators:
+            self._coordinators[group] = self._find_coordinator(group)
+        return self.broker(self._coordinators[group])
+
+    def everyone(self) -> list[WireConnection]:
+        """Each broker of the cluster."""
+        if not self._brokers:
+            self.describe([])
+        return [self.broker(node_id) for node_id in sorted(self._brokers)] or [self.anyone()]
+
+    def _find_coordinator(self, group: str) -> int:
+        version = self.anyone().version_of(ApiKey.FIND_COORDINATOR)
+        names = {"coordinator_keys": [group]} if version >= _FIRST_FIND_OF_MANY else {"key": group}
+        answer = self.anyone().call(ApiKey.FIND_COORDINATOR, {"key_type": _GROUP_KEY, **names})
+        found = answer.coordinators[0] if version >= _FIRST_FIND_OF_MANY else answer
+        check(found.error_code, f"find group {group!r}", message=found.error_message)
+        return int(found.node_id)
+
+    # --- what there is -----------------------------------------------------------------------
+
+    def describe(self, names: Iterable[str] | None = None) -> dict[str, RemoteTopic]:
+        """The topics of these names, or all; names that no topic has are left out."""
+        wanted = None if names is None else [{"name": name} for name in names]
+        answer = self.anyone().call(
+            ApiKey.METADATA, {"topics": wanted, "allow_auto_topic_creation": False}
+        )
+        check(answer.error_code, "describe the cluster")
+        self._note(answer)
+        found: dict[str, RemoteTopic] = {}
+        for topic in answer.topics:
+            described = _described(topic)
+            if described is not None:
+                found[described.name] = described
+        self._topics |= found
+        return found
+
+    def _note(self, answer: Fields) -> None:
+        self._brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
+        self._controller = answer.controller_id
+        self.cluster_id = answer.cluster_id or ""
+
+    def topic(self, name: str) -> RemoteTopic:
+        """A topic, as it was when first asked for; `UnknownTopicError` where there is none."""
+        known = self._topics.get(name)
+        if known is not None:
+            return known
+        found = self.describe([name]).get(name)
+        if found is None:
+            raise UnknownTopicError(name)
+        return found
+
+    def forget(self) -> None:
+        """Ask anew from here on: something has moved."""
+        self._topics.clear()
+        self._coordinators.clear()
+        self._brokers.clear()
+
+    def by_leader(
+        self, topic: str, partitions: Iterable[int]
+    ) -> list[tuple[WireConnection, list[int]]]:
+        """The partitions, for each broker that leads some of them."""
+        known = self.topic(topic)
+        nodes: dict[int, list[int]] = {}
+        for partition in partitions:
+            known.check_partition(partition)
+            leader = known.leaders[partition]
+            if leader == _NO_LEADER:
+                raise refusal(5, f"reach {topic}-{partition}", message="it has no leader")
+            nodes.setdefault(leader, []).append(partition)
+        return [(self.broker(node_id), numbers) for node_id, numbers in nodes.items()]
+
+    def retried(self, attempt: Callable[[], T]) -> T:
+        """What `attempt` returns; tried again for some seconds while a refusal may pass."""
+        for number in range(_ATTEMPTS):
+            try:
+                return attempt()
+            except CordwoodError as error:
+                if not is_passing(error) or number == _ATTEMPTS - 1:
+                    raise
+                self.forget()
+                self._pause(_PAUSE_S)
+        raise AssertionError("not reached")
+
+    def admin(self, api: ApiKey, request: Mapping[str, Any]) -> Fields:
+        """Ask the controller."""
+        return self.controller().call(api, request)
+
+
+def _described(topic: Fields) -> RemoteTopic | None:
+    """None for a name that no topic has; a partition without a leader is no reason to raise."""
+    if topic.error_code == 3:
+        return None
+    check(topic.error_code, f"describe topic {topic.name!r}", topic=topic.name)
+    return RemoteTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        leaders={p.partition_index: p.leader_id for p in topic.partitions},
+    )

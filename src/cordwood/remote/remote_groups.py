@@ -1,0 +1,273 @@
+"""Consumer groups of a broker elsewhere: who is in them, what they committed, changing that."""
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cordwood.errors import BrokerRefusedError, FormatError
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.messages import Fields
+from cordwood.protocol.wire_values import read_count, read_int32, read_name
+from cordwood.remote.refusals import check, refusal
+from cordwood.remote.remote_cluster import RemoteCluster
+from cordwood.remote.wire_connection import WireConnection
+
+Place = tuple[str, int]
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+DEAD: Final = "Dead"
+
+# The newest versions in which topics go by their names.
+_COMMIT_VERSION_MAX: Final = 9
+_FETCH_VERSION_MAX: Final = 9
+_FIRST_FETCH_OF_MANY: Final = 8
+_NO_GENERATION: Final = -1
+_NOT_COMMITTED: Final = -1
+_VERSION: Final = struct.Struct(">h")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    """A group as brokers list it. `kind` is classic or consumer; empty where nobody says."""
+
+    name: str
+    state: str
+    kind: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    """Who is in a group, from where, and what it reads now."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroup:
+    name: str
+    state: str
+    kind: str
+    assignor: str
+    members: tuple[GroupMember, ...]
+
+
+class RemoteGroups:
+    """Asks the coordinator of each group. For one thread."""
+
+    def __init__(self, cluster: RemoteCluster) -> None:
+        self._cluster = cluster
+
+    # --- looking -----------------------------------------------------------------------------
+
+    def listed(self) -> list[ListedGroup]:
+        """All groups, of all brokers, by name."""
+        return self._cluster.retried(self._list)
+
+    def _list(self) -> list[ListedGroup]:
+        found: dict[str, ListedGroup] = {}
+        for connection in self._cluster.everyone():
+            answer = connection.call(ApiKey.LIST_GROUPS, {})
+            check(answer.error_code, "list groups")
+            for group in answer.groups:
+                found[group.group_id] = ListedGroup(
+                    name=group.group_id,
+                    state=group.group_state,
+                    kind=group.group_type.lower(),
+                    protocol=group.protocol_type,
+                )
+        return [found[name] for name in sorted(found)]
+
+    def describe(self, group: str) -> DescribedGroup:
+        """A group and its members; one that nobody knows is Dead."""
+        return self._cluster.retried(lambda: self._describe(group))
+
+    def _describe(self, group: str) -> DescribedGroup:
+        connection = self._cluster.coordinator(group)
+        described = self._describe_consumer(connection, group)
+        return described or self._describe_classic(connection, group)
+
+    def _describe_consumer(self, connection: WireConnection, group: str) -> DescribedGroup | None:
+        """None where it is no group of the new protocol."""
+        if not connection.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
+            return None
+        answer = connection.call(ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]})
+        [found] = answer.groups
+        if found.error_code in (ErrorCode.group_id_not_found, ErrorCode.unsupported_version):
+            return None
+        check(found.error_code, f"describe group {group!r}", message=found.error_message)
+        return DescribedGroup(
+            name=group,
+            state=found.group_state,
+            kind=CONSUMER,
+            assignor=found.assignor_name,
+            members=tuple(_consumer_member(member) for member in found.members),
+        )
+
+    def _describe_classic(self, connection: WireConnection, group: str) -> DescribedGroup:
+        answer = connection.call(ApiKey.DESCRIBE_GROUPS, {"groups": [group]})
+        [found] = answer.groups
+        if found.error_code == ErrorCode.group_id_not_found:
+            return DescribedGroup(name=group, state=DEAD, kind=CLASSIC, assignor="", members=())
+        check(found.error_code, f"describe group {group!r}", message=found.error_message)
+        return DescribedGroup(
+            name=group,
+            state=found.group_state,
+            kind=CLASSIC,
+            assignor=found.protocol_data,
+            members=tuple(_classic_member(member) for member in found.members),
+        )
+
+    def committed(self, group: str) -> dict[Place, tuple[int, str]]:
+        """The offset and the metadata that a group committed, for each partition."""
+        return self._cluster.retried(lambda: self._committed(group))
+
+    def _committed(self, group: str) -> dict[Place, tuple[int, str]]:
+        connection = self._cluster.coordinator(group)
+        version = connection.version_of(ApiKey.OFFSET_FETCH, at_most=_FETCH_VERSION_MAX)
+        asked: dict[str, Any] = {"group_id": group, "topics": None}
+        request = {"groups": [asked]} if version >= _FIRST_FETCH_OF_MANY else asked
+        answer = connection.call(ApiKey.OFFSET_FETCH, request, at_most=_FETCH_VERSION_MAX)
+        found = answer.groups[0] if version >= _FIRST_FETCH_OF_MANY else answer
+        check(found.error_code, f"tell what group {group!r} committed")
+        return {
+            (topic.name, part.partition_index): (part.committed_offset, part.metadata or "")
+            for topic in found.topics
+            for part in topic.partitions
+            if part.committed_offset != _NOT_COMMITTED
+        }
+
+    # --- changing ----------------------------------------------------------------------------
+
+    def commit(self, group: str, offsets: Mapping[Place, tuple[int, str]]) -> None:
+        """Commit for a group that nobody is in; refused while someone is."""
+        self._cluster.retried(lambda: self._commit(group, offsets))
+
+    def _commit(self, group: str, offsets: Mapping[Place, tuple[int, str]]) -> None:
+        by_topic: dict[str, list[dict[str, Any]]] = {}
+        for (topic, partition), (offset, metadata) in offsets.items():
+            by_topic.setdefault(topic, []).append(
+                {
+                    "partition_index": partition,
+                    "committed_offset": offset,
+                    "committed_metadata": metadata,
+                }
+            )
+        answer = self._cluster.coordinator(group).call(
+            ApiKey.OFFSET_COMMIT,
+            {
+                "group_id": group,
+                "generation_id_or_member_epoch": _NO_GENERATION,
+                "member_id": "",
+                "topics": [{"name": name, "partitions": p} for name, p in by_topic.items()],
+            },
+            at_most=_COMMIT_VERSION_MAX,
+        )
+        for topic in answer.topics:
+            for part in topic.partitions:
+                if part.error_code:
+                    raise _commit_refusal(part.error_code, group, topic.name, part.partition_index)
+
+    def forget(self, group: str, places: Iterable[Place]) -> None:
+        """Remove what a group committed for these partitions."""
+        by_topic: dict[str, list[dict[str, int]]] = {}
+        for topic, partition in places:
+            by_topic.setdefault(topic, []).append({"partition_index": partition})
+        answer = self._cluster.coordinator(group).call(
+            ApiKey.OFFSET_DELETE,
+            {
+                "group_id": group,
+                "topics": [{"name": name, "partitions": p} for name, p in by_topic.items()],
+            },
+        )
+        check(answer.error_code, f"forget offsets of group {group!r}")
+        for topic in answer.topics:
+            for part in topic.partitions:
+                check(part.error_code, f"forget {topic.name}-{part.partition_index} of {group!r}")
+
+    def delete(self, group: str) -> None:
+        """Remove a group that nobody is in, with all it committed."""
+        self._cluster.retried(lambda: self._delete(group))
+
+    def _delete(self, group: str) -> None:
+        answer = self._cluster.coordinator(group).call(
+            ApiKey.DELETE_GROUPS, {"groups_names": [group]}
+        )
+        [result] = answer.results
+        check(result.error_code, f"delete group {group!r}", message=_why(result.error_code))
+
+
+_MEMBERS: Final = "it has members: stop them first"
+
+
+def _commit_refusal(code: int, group: str, topic: str, partition: int) -> Exception:
+    what = f"commit {topic}-{partition} for group {group!r}"
+    if code in (
+        ErrorCode.unknown_member_id,
+        ErrorCode.illegal_generation,
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.stale_member_epoch,
+        ErrorCode.unsupported_version,
+    ):
+        return BrokerRefusedError(what, ErrorCode(code).name, _MEMBERS)
+    return refusal(code, what, topic=topic)
+
+
+def _why(code: int) -> str | None:
+    if code == ErrorCode.non_empty_group:
+        return _MEMBERS
+    return "there is no such group" if code == ErrorCode.group_id_not_found else None
+
+
+def _consumer_member(member: Fields) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        partitions=tuple(
+            sorted(
+                (topic.topic_name, number)
+                for topic in member.assignment.topic_partitions
+                for number in topic.partitions
+            )
+        ),
+    )
+
+
+def _classic_member(member: Fields) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        partitions=tuple(sorted(_assigned(member.member_assignment))),
+    )
+
+
+def _assigned(assignment: bytes) -> list[Place]:
+    """What the leader of a classic group gave a member; other kinds of groups write other things.
+
+    version int16, topics array of (name string, partitions array of int32), user data bytes
+    """
+    data = memoryview(assignment)
+    places: list[Place] = []
+    try:
+        at = _VERSION.size
+        topic_count, at = read_count(data, at, is_flexible=False)
+        for _ in range(topic_count):
+            topic, at = read_name(data, at, is_flexible=False)
+            count, at = read_count(data, at, is_flexible=False)
+            for _ in range(count):
+                number, at = read_int32(data, at)
+                places.append((topic, number))
+    except FormatError:
+        return []
+    return places

@@ -1,0 +1,185 @@
+"""Topics of a broker elsewhere: their configuration and sizes, creating and changing them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.messages import Fields
+from cordwood.remote.refusals import check
+from cordwood.remote.remote_cluster import RemoteCluster
+
+_TOPIC: Final = 2
+_SET: Final = 0
+_DELETE: Final = 1
+_SOURCES: Final = {1: "topic", 2: "broker", 3: "broker", 4: "broker", 5: "default"}
+_TIMEOUT_MS: Final = 30_000
+_BROKER_DECIDES: Final = -1
+_OUT_OF_RANGE: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteConfig:
+    """A configuration key's value, and whether it was set for the topic, the broker or nowhere."""
+
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLogDir:
+    """A data directory of a broker, and the bytes of each partition in it."""
+
+    path: str
+    sizes: Mapping[tuple[str, int], int]
+
+
+class RemoteTopics:
+    """What there is to know about topics, and to do to them. For one thread."""
+
+    def __init__(self, cluster: RemoteCluster) -> None:
+        self._cluster = cluster
+
+    # --- looking -----------------------------------------------------------------------------
+
+    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, RemoteConfig]]:
+        """Every key of each topic."""
+        names = list(topics)
+        if not names:
+            return {}
+        answer = self._cluster.anyone().call(
+            ApiKey.DESCRIBE_CONFIGS,
+            {
+                "resources": [
+                    {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None}
+                    for name in names
+                ]
+            },
+        )
+        found: dict[str, dict[str, RemoteConfig]] = {}
+        for result in answer.results:
+            name = result.resource_name
+            check(
+                result.error_code,
+                f"describe the configuration of {name}",
+                message=result.error_message,
+                topic=name,
+            )
+            found[name] = {
+                entry.name: RemoteConfig(
+                    value=entry.value or "", source=_SOURCES.get(entry.config_source, "broker")
+                )
+                for entry in result.configs
+            }
+        return found
+
+    def log_dirs(self) -> list[RemoteLogDir]:
+        """The data directories of all brokers; those that cannot be read are left out."""
+        found: list[RemoteLogDir] = []
+        for connection in self._cluster.everyone():
+            answer = connection.call(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
+            check(answer.error_code, "describe its directories")
+            found += [_log_dir(result) for result in answer.results if not result.error_code]
+        return found
+
+    # --- changing ----------------------------------------------------------------------------
+
+    def create(self, name: str, *, partitions: int | None, config: Mapping[str, str]) -> int:
+        """Create a topic; return how many partitions it has."""
+        wanted = {
+            "name": name,
+            "num_partitions": _BROKER_DECIDES if partitions is None else partitions,
+            "replication_factor": _BROKER_DECIDES,
+            "configs": [{"name": key, "value": value} for key, value in config.items()],
+        }
+        answer = self._cluster.admin(
+            ApiKey.CREATE_TOPICS, {"topics": [wanted], "timeout": _TIMEOUT_MS}
+        )
+        [result] = answer.topics
+        what = f"create topic {name!r}"
+        check(result.error_code, what, message=result.error_message, topic=name)
+        self._cluster.forget()
+        if result.num_partitions > 0:
+            return int(result.num_partitions)
+        return len(self._cluster.topic(name).leaders)
+
+    def alter_config(self, name: str, config: Mapping[str, str | None]) -> None:
+        """Set keys; None takes one back to the default."""
+        wanted = {
+            "resource_type": _TOPIC,
+            "resource_name": name,
+            "configs": [
+                {
+                    "name": key,
+                    "config_operation": _DELETE if value is None else _SET,
+                    "value": value,
+                }
+                for key, value in config.items()
+            ],
+        }
+        answer = self._cluster.admin(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [wanted]})
+        [result] = answer.responses
+        what = f"alter topic {name!r}"
+        check(result.error_code, what, message=result.error_message, topic=name)
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Have so many partitions."""
+        wanted = {"name": name, "count": partitions, "assignments": None}
+        answer = self._cluster.admin(
+            ApiKey.CREATE_PARTITIONS, {"topics": [wanted], "timeout": _TIMEOUT_MS}
+        )
+        [result] = answer.results
+        what = f"add partitions to topic {name!r}"
+        check(result.error_code, what, message=result.error_message, topic=name)
+        self._cluster.forget()
+
+    def delete(self, name: str) -> None:
+        connection = self._cluster.controller()
+        by_name = connection.version_of(ApiKey.DELETE_TOPICS) < 6
+        request: dict[str, Any] = (
+            {"topic_names": [name]} if by_name else {"topics": [{"name": name}]}
+        )
+        answer = connection.call(ApiKey.DELETE_TOPICS, {**request, "timeout": _TIMEOUT_MS})
+        [result] = answer.responses
+        what = f"delete topic {name!r}"
+        check(result.error_code, what, message=result.error_message, topic=name)
+        self._cluster.forget()
+
+    def trim(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
+        """Delete records before these offsets; return where each partition starts then."""
+        starts: dict[int, int] = {}
+        for connection, partitions in self._cluster.by_leader(name, before):
+            wanted = [{"partition_index": n, "offset": before[n]} for n in partitions]
+            answer = connection.call(
+                ApiKey.DELETE_RECORDS,
+                {"topics": [{"name": name, "partitions": wanted}], "timeout": _TIMEOUT_MS},
+            )
+            for result in _partitions(answer.topics):
+                number = result.partition_index
+                what = f"trim {name}-{number} before {before[number]}"
+                check(result.error_code, what, message=_why_not_trimmed(result.error_code))
+                starts[number] = result.low_watermark
+        return starts
+
+
+def _partitions(topics: Sequence[Fields]) -> list[Fields]:
+    return [partition for topic in topics for partition in topic.partitions]
+
+
+def _why_not_trimmed(code: int) -> str | None:
+    """The answer has no room for a text."""
+    if code == 44:
+        return "records of a compacted topic are not deleted: append tombstones"
+    return "there is no such offset" if code == _OUT_OF_RANGE else None
+
+
+def _log_dir(result: Fields) -> RemoteLogDir:
+    return RemoteLogDir(
+        path=result.log_dir,
+        sizes={
+            (topic.name, partition.partition_index): partition.partition_size
+            for topic in result.topics
+            for partition in topic.partitions
+            if not partition.is_future_key
+        },
+    )

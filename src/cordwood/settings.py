@@ -1,0 +1,350 @@
+"""Files, environment and flags become frozen configs here, and nowhere else.
+
+What wins: flags, then the environment, then the file, then the default. A key that nobody knows
+is an error that names the nearest ones. Where each value came from is kept, for
+``cordwood config show``.
+
+    file          cordwood.toml, or a Java properties file such as Kafka's server.properties
+    environment   CORDWOOD_LOG_RETENTION_MS is log.retention.ms; CORDWOOD_CONFIG is the file
+    flags         --port 9092, --set log.retention.ms=7d
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, NamedTuple
+
+from cordwood.broker.broker_config import BROKER_KEYS, BrokerConfig
+from cordwood.broker.foreign_keys import WITHOUT_EFFECT, why_refused
+from cordwood.broker.listeners import Listener, parse_listeners, parse_protocols
+from cordwood.broker.log_output import LOG_OUTPUT_KEYS, LogOutputConfig
+from cordwood.broker.store_config import STORE_KEYS, StoreConfig
+from cordwood.broker.topic_defaults import (
+    BROKER_NAMES,
+    COARSER_NAMES,
+    TOPIC_DEFAULTS,
+    parse_topic_defaults,
+)
+from cordwood.errors import ConfigError, FormatError
+from cordwood.format.meta_properties import parse_properties
+from cordwood.log.config_key import ConfigKey, ConfigKind
+from cordwood.log.topic_config import TopicConfig
+
+ENVIRONMENT_PREFIX: Final = "CORDWOOD_"
+CONFIG_VARIABLE: Final = "CORDWOOD_CONFIG"
+DEFAULT_FILE: Final = "cordwood.toml"
+DEFAULT_SOURCE: Final = "default"
+
+_FILE_BYTES_MAX: Final = 1024 * 1024
+# Variables of other parts of the project, and those that Kubernetes sets in every container for
+# a service named "cordwood"; CORDWOOD_PORT=tcp://10.0.0.1:9092 is one of them.
+_OTHER_VARIABLES: Final = re.compile(
+    r"CORDWOOD_(AT|CONFIG|CC|PYTHON|KAFKA_LIBS|SERVICE_.*|PORT_[0-9]+_(TCP|UDP).*)"
+)
+_SERVICE_LINK: Final = re.compile(r"(tcp|udp)://.*")
+
+_TOPIC_DEFAULT_KEYS: Final = tuple(default.key for default in TOPIC_DEFAULTS)
+SETTING_KEYS: Final = (*BROKER_KEYS, *STORE_KEYS, *_TOPIC_DEFAULT_KEYS, *LOG_OUTPUT_KEYS)
+_KEYS_BY_NAME: Final = {key.name: key for key in SETTING_KEYS}
+_SYNONYMS: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
+_LISTENERS: Final = {
+    "listeners": ("host", "port"),
+    "advertised.listeners": ("advertised.host", "advertised.port"),
+}
+_COARSER_KEYS: Final = {
+    name: ConfigKey(
+        name=name, kind=ConfigKind.INTEGER, default_text="-1", doc="", none_text="-1", minimum=1
+    )
+    for name in COARSER_NAMES
+}
+_KNOWN: Final = frozenset(
+    {*_KEYS_BY_NAME, *_SYNONYMS, *_LISTENERS, *_COARSER_KEYS, *WITHOUT_EFFECT}
+)
+
+
+class Assignment(NamedTuple):
+    """A key that was given a value, and where: ``cordwood.toml``, ``CORDWOOD_PORT``, ``--port``."""
+
+    name: str
+    value: object
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A key, the value it has, as text, and where that came from."""
+
+    key: ConfigKey
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything a broker process is started with."""
+
+    broker: BrokerConfig
+    store: StoreConfig
+    topic_defaults: TopicConfig
+    log_output: LogOutputConfig
+    effective: tuple[Setting, ...]
+    without_effect: tuple[Assignment, ...]  # Kafka's keys for what Cordwood does not have
+
+
+def load_settings(
+    *,
+    file: str | os.PathLike[str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Sequence[Assignment] = (),
+) -> Settings:
+    """The settings of this process; `environment` is the process's own unless given.
+
+    Without `file` it is the one in CORDWOOD_CONFIG, else ``cordwood.toml`` where there is one.
+    """
+    variables = os.environ if environment is None else environment
+    layers = [
+        list(flags),
+        list(_environment_assignments(variables)),
+        _file_assignments(file or variables.get(CONFIG_VARIABLE) or None),
+    ]
+    return _settings(layers)
+
+
+def settings_from(config: Mapping[str, object], *, source: str = "config") -> Settings:
+    """The settings that `config` describes and nothing else: no file, no environment."""
+    return _settings([[Assignment(name, value, source) for name, value in config.items()]])
+
+
+def _settings(layers: Sequence[Sequence[Assignment]]) -> Settings:
+    chosen = _choose(layers)
+    try:
+        broker = BrokerConfig.parse(_values(chosen, BROKER_KEYS))
+        store = StoreConfig.parse(_values(chosen, STORE_KEYS))
+        topics = parse_topic_defaults(_values(chosen, _TOPIC_DEFAULT_KEYS))
+        output_values = _values(chosen, LOG_OUTPUT_KEYS)
+        output: dict[str, Any] = {
+            key.field_name: key.parse(output_values[key.name])
+            for key in LOG_OUTPUT_KEYS
+            if key.name in output_values
+        }
+        log_output = LogOutputConfig(**output)
+    except ConfigError as error:
+        name = BROKER_NAMES.get(error.key, error.key)  # rules among topic keys name those
+        source = chosen[name].source if name in chosen else None
+        raise error if source is None else _with_source(error, source) from None
+    return Settings(
+        broker=broker,
+        store=store,
+        topic_defaults=topics,
+        log_output=log_output,
+        effective=tuple(_effective(chosen)),
+        without_effect=tuple(
+            assignment for layer in layers for assignment in layer if _is_idle(assignment)
+        ),
+    )
+
+
+def _is_idle(assignment: Assignment) -> bool:
+    return assignment.name in WITHOUT_EFFECT
+
+
+def _values(chosen: Mapping[str, Assignment], keys: Iterable[ConfigKey]) -> dict[str, object]:
+    return {key.name: chosen[key.name].value for key in keys if key.name in chosen}
+
+
+def _effective(chosen: Mapping[str, Assignment]) -> Iterator[Setting]:
+    for key in SETTING_KEYS:
+        given = chosen.get(key.name)
+        value = key.default if given is None else key.parse(given.value)
+        yield Setting(
+            key=key,
+            value=key.render(value),
+            source=DEFAULT_SOURCE if given is None else given.source,
+        )
+
+
+# --- which assignment counts -------------------------------------------------------------------
+
+
+def _choose(layers: Sequence[Sequence[Assignment]]) -> dict[str, Assignment]:
+    """For each key the assignment that counts, from the first layer that has one.
+
+    Within a layer, the key's own name wins over others that mean the same.
+    """
+    listener_rules = _ListenerRules.from_layers(layers)
+    chosen: dict[str, Assignment] = {}
+    for layer in layers:
+        mine: dict[str, tuple[int, Assignment]] = {}
+        for assignment in layer:
+            for rank, canonical in _canonical(assignment, listener_rules):
+                earlier = mine.get(canonical.name)
+                if earlier is None or rank <= earlier[0]:
+                    mine[canonical.name] = (rank, canonical)
+        chosen = {name: assignment for name, (_, assignment) in mine.items()} | chosen
+    return chosen
+
+
+def _canonical(
+    assignment: Assignment, listener_rules: "_ListenerRules"
+) -> list[tuple[int, Assignment]]:
+    """What `assignment` says in terms of `SETTING_KEYS`; the smaller number wins."""
+    name, value, source = assignment
+    if name in _KEYS_BY_NAME:
+        return [(0, assignment)]
+    if name in _SYNONYMS:
+        return [(1, assignment._replace(name=_SYNONYMS[name]))]
+    if name in COARSER_NAMES:
+        canonical, unit_ms = COARSER_NAMES[name]
+        try:
+            count = _COARSER_KEYS[name].parse(value)
+        except ConfigError as error:
+            raise _with_source(error, source) from None
+        in_ms = "-1" if count is None else str(int(str(count)) * unit_ms)
+        return [(1 + unit_ms, Assignment(canonical, in_ms, source))]
+    if name in _LISTENERS:
+        listener = listener_rules.parse(assignment)
+        host, port = _LISTENERS[name]
+        return [
+            (1, Assignment(host, listener.host, source)),
+            (1, Assignment(port, listener.port, source)),
+        ]
+    if name in WITHOUT_EFFECT:
+        return []
+    raise ConfigError(name, value, f"{_why_unknown(name)} (from {source})")
+
+
+def _why_unknown(name: str) -> str:
+    refused = why_refused(name)
+    if refused is not None:
+        return refused
+    if name in BROKER_NAMES:
+        return f"is a key of topics; its default for all topics is {BROKER_NAMES[name]}"
+    near = get_close_matches(name, sorted(_KNOWN), cutoff=0.7)
+    if near:
+        return f"is no such key; did you mean {' or '.join(near)}?"
+    return "is no such key; `cordwood config show` lists all of them"
+
+
+def _with_source(error: ConfigError, source: str) -> ConfigError:
+    return ConfigError(error.key, error.value, f"{error.reason} (from {source})")
+
+
+@dataclass(frozen=True, slots=True)
+class _ListenerRules:
+    """What other keys say about the names in ``listeners``."""
+
+    protocols: Mapping[str, str]
+    controllers: frozenset[str]
+
+    @classmethod
+    def from_layers(cls, layers: Sequence[Sequence[Assignment]]) -> "_ListenerRules":
+        protocols: dict[str, str] = {}
+        controllers: frozenset[str] = frozenset()
+        for layer in reversed(layers):
+            for name, value, source in layer:
+                if name == "listener.security.protocol.map":
+                    try:
+                        protocols = parse_protocols(str(value))
+                    except ValueError as error:
+                        raise ConfigError(name, value, f"{error} (from {source})") from error
+                elif name == "controller.listener.names":
+                    controllers = frozenset(n.strip().upper() for n in str(value).split(","))
+        return cls(protocols, controllers)
+
+    def parse(self, assignment: Assignment) -> Listener:
+        text = assignment.value
+        joined = ",".join(map(str, text)) if isinstance(text, (list, tuple)) else str(text)
+        try:
+            return parse_listeners(joined, protocols=self.protocols, controllers=self.controllers)
+        except ValueError as error:
+            raise ConfigError(
+                assignment.name, joined, f"{error} (from {assignment.source})"
+            ) from error
+
+
+# --- where assignments come from ---------------------------------------------------------------
+
+
+def variable_name(key: str) -> str:
+    """The environment variable of a key: ``log.retention.ms`` is CORDWOOD_LOG_RETENTION_MS."""
+    return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
+
+
+def _environment_assignments(variables: Mapping[str, str]) -> Iterator[Assignment]:
+    names = {variable_name(name): name for name in _KNOWN}
+    for variable in sorted(variables):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or _OTHER_VARIABLES.fullmatch(variable):
+            continue
+        value = variables[variable]
+        if _SERVICE_LINK.fullmatch(value) and variable == variable_name("port"):
+            continue
+        # A name that is unknown is refused with the others, as the key it would be.
+        guess = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
+        yield Assignment(names.get(variable, guess), value, variable)
+
+
+def flag_assignments(texts: Iterable[str], *, source: str = "--set") -> Iterator[Assignment]:
+    """``key=value`` texts as they are given to ``--set``."""
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(source, text, "must be key=value")
+        yield Assignment(name.strip(), value.strip(), source)
+
+
+def _file_assignments(file: str | os.PathLike[str] | None) -> list[Assignment]:
+    if file is None:
+        if not os.path.isfile(DEFAULT_FILE):
+            return []
+        file = DEFAULT_FILE
+    path = os.fspath(file)
+    if path.endswith(".toml"):
+        values = _read_toml(path)
+    elif path.endswith(".properties"):
+        values = _read_properties(path)
+    else:
+        raise ConfigError("config", path, "must end in .toml or .properties")
+    return [Assignment(name, value, path) for name, value in values.items()]
+
+
+def _read_text(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError("config", path, f"cannot be read: {error.strerror}") from error
+    if len(content) > _FILE_BYTES_MAX:
+        raise ConfigError("config", path, f"is larger than {_FILE_BYTES_MAX} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError("config", path, f"is not UTF-8: {error}") from error
+
+
+def _read_properties(path: str) -> dict[str, object]:
+    try:
+        found = parse_properties(_read_text(path))
+        return {name: value.strip() for name, value in found.items()}
+    except FormatError as error:
+        raise ConfigError("config", path, f"is no properties file: {error}") from error
+
+
+def _read_toml(path: str) -> dict[str, object]:
+    import tomllib  # only here: most brokers in tests read no file
+
+    try:
+        document = tomllib.loads(_read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError("config", path, f"is not TOML: {error}") from error
+    return dict(_flattened(document, ""))
+
+
+def _flattened(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    """``[log] retention.ms = 1`` and ``"log.retention.ms" = 1`` are the same."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flattened(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

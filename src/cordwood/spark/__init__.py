@@ -1,0 +1,34 @@
+"""Spark over the log: `format("cordwood")` for reading and writing, and jobs on top of it.
+
+    spark = cordwood.spark.session()
+    spark.read.format("cordwood").option("subscribe", "orders").load("data").show()
+
+Names are loaded when first used: pyspark takes a while to import.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cordwood.spark.source import CordwoodDataSource, register
+    from cordwood.spark.spark_session import session
+
+_HOMES = {
+    "CordwoodDataSource": "cordwood.spark.source",
+    "register": "cordwood.spark.source",
+    "session": "cordwood.spark.spark_session",
+}
+
+__all__ = ["CordwoodDataSource", "register", "session"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cordwood.spark' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,222 @@
+"""A Delta table, through `deltalake`: no JVM and no jar.
+
+Tasks write the files, the driver commits them as one transaction. Offsets are application
+transactions, one for each partition, whose version is the next offset: that is what Delta has
+them for, and they outlive the log's clean-up.
+
+Which topics and partitions there are, and the table's settings, is its layout, and a property of
+the table. Properties cannot change in the same commit as files. So a layout has a number: a new
+one is written beside the one in use, and the commit that brings the files says, by one more
+application transaction, which counts from then on.
+"""
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.errors import ConfigError, FormatError, TableChangedError
+from cordwood.spark.jobs.lake_table import TableState, WrittenFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable as Delta
+
+_LAYOUT: Final = "cordwood.layout."  # with its number: a property
+_LAYOUT_IN_USE: Final = "cordwood/layout"  # an application transaction
+_DIRECTORY: Final = "cordwood"
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
+
+
+class DeltaLakeTable:
+    """See the head of this module, and `LakeTable`. `storage` are options of the object store."""
+
+    def __init__(self, url: str, *, storage: Mapping[str, str] | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._storage = dict(storage or {}) or None
+        self._table: Delta | None = None
+
+    @property
+    def name(self) -> str:
+        return self.url
+
+    def load(self) -> TableState | None:
+        delta = _deltalake()
+        if not delta.DeltaTable.is_deltatable(self.url, storage_options=self._storage):
+            self._table = None
+            return None
+        self._table = delta.DeltaTable(self.url, storage_options=self._storage)
+        return self._state(self._table)
+
+    def _state(self, table: "Delta") -> TableState:
+        number = _layout_in_use(table)
+        if not number and f"{_LAYOUT}1" not in table.metadata().configuration:
+            raise ConfigError("table", self.url, "is a table of something else: name another one")
+        if not number:
+            return TableState()  # made by a run that did not live to put anything in
+        layout = _parse_layout(self.url, table.metadata().configuration[f"{_LAYOUT}{number}"])
+        offsets = {}
+        for topic, (topic_id, partitions) in layout.topics.items():
+            for partition in range(partitions):
+                found = table.transaction_version(_application(topic, topic_id, partition))
+                if found is not None:
+                    offsets[topic, partition] = found
+        return TableState(
+            offsets=offsets,
+            topic_ids={topic: name for topic, (name, _) in layout.topics.items() if name},
+            settings=layout.settings,
+        )
+
+    def staging(self, run_id: str) -> str:
+        return f"{self.url}/{_DIRECTORY}/{run_id}"
+
+    def files(self) -> list[str]:
+        return [] if self._table is None else self._table.file_uris()
+
+    def commit(
+        self,
+        state: TableState,
+        schema: "pa.Schema",
+        *,
+        run_id: str,
+        added: Sequence[WrittenFile],
+        removed: Sequence[str] = (),
+    ) -> None:
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction, RemoveAction
+
+        now_ms = time.time_ns() // 1_000_000
+        try:
+            table, number = self._prepared(state, schema)
+            actions: list[AddAction | RemoveAction] = [
+                AddAction(
+                    path=f"{_DIRECTORY}/{run_id}/{file.name}",
+                    size=file.size,
+                    partition_values={},
+                    modification_time=now_ms,
+                    data_change=True,
+                    stats=json.dumps({"numRecords": file.rows}),
+                )
+                for file in added
+            ]
+            actions += [
+                RemoveAction(self._relative(path), data_change=True, deletion_timestamp=now_ms)
+                for path in removed
+            ]
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                commit_properties=CommitProperties(
+                    custom_metadata={"cordwood.state": state.render()},
+                    max_commit_retries=0,  # who was faster may have written the same offsets
+                    app_transactions=[
+                        Transaction(_LAYOUT_IN_USE, number),
+                        *(
+                            Transaction(
+                                _application(topic, state.topic_ids.get(topic, ""), partition),
+                                offset,
+                            )
+                            for (topic, partition), offset in sorted(state.offsets.items())
+                        ),
+                    ],
+                ),
+            )
+        except CommitFailedError as error:
+            raise TableChangedError(self.url, str(error)) from error
+        self.load()
+
+    def _prepared(self, state: TableState, schema: "pa.Schema") -> "tuple[Delta, int]":
+        """The table, made if there is none, and the number of the layout that it is to have."""
+        wanted = _render_layout(state)
+        table, number = self._table, 0 if self._table is None else _layout_in_use(self._table)
+        if table is None or not number:
+            return self._create(schema, {f"{_LAYOUT}1": wanted}), 1
+        if table.metadata().configuration[f"{_LAYOUT}{number}"] == wanted:
+            return table, number
+        before = self._state(table)
+        table.alter.set_table_properties(
+            {f"{_LAYOUT}{number + 1}": wanted}, raise_if_not_exists=False
+        )
+        table.update_incremental()
+        if self._state(table) != before:
+            raise TableChangedError(self.url, "another run was faster")
+        return table, number + 1
+
+    def _create(self, schema: "pa.Schema", properties: Mapping[str, str]) -> "Delta":
+        """A new table, empty, also in place of one that a run made and put nothing into."""
+        delta = _deltalake()
+        try:
+            return delta.DeltaTable.create(  # type: ignore[no-any-return]
+                self.url,
+                schema,
+                mode="error" if self._table is None else "overwrite",
+                configuration=dict(properties),
+                storage_options=self._storage,
+                raise_if_key_not_exists=False,
+            )
+        except delta.exceptions.DeltaError as error:
+            raise TableChangedError(self.url, str(error)) from error
+
+    def _relative(self, path: str) -> str:
+        found = path.rpartition(f"/{_DIRECTORY}/")[2]
+        return f"{_DIRECTORY}/{found}"
+
+    def settle(self) -> None:
+        """Nothing: a commit is one step."""
+
+    def discard(self, run_id: str) -> None:
+        """Nothing: files that no commit names are not in the table, and its vacuum removes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """Of each topic its id, "" where it has none, and the number of its partitions."""
+
+    topics: Mapping[str, tuple[str, int]]
+    settings: Mapping[str, str]
+
+
+def _layout_in_use(table: "Delta") -> int:
+    """Its number; 0 for none."""
+    return table.transaction_version(_LAYOUT_IN_USE) or 0
+
+
+def _render_layout(state: TableState) -> str:
+    counts: dict[str, int] = {}
+    for topic, partition in state.offsets:
+        counts[topic] = max(counts.get(topic, 0), partition + 1)
+    topics = {topic: [state.topic_ids.get(topic, ""), count] for topic, count in counts.items()}
+    return json.dumps({"topics": topics, "settings": dict(state.settings)}, sort_keys=True)
+
+
+def _parse_layout(url: str, text: str) -> _Layout:
+    try:
+        found: Any = json.loads(text)
+        return _Layout(
+            topics={
+                topic: (str(topic_id), int(partitions))
+                for topic, (topic_id, partitions) in found["topics"].items()
+            },
+            settings={str(key): str(value) for key, value in found["settings"].items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"the layout kept in {url} cannot be read: {error}") from error
+
+
+def _application(topic: str, topic_id: str, number: int) -> str:
+    return f"cordwood/{topic}/{topic_id}/{number}"
+
+
+def _deltalake() -> Any:
+    try:
+        import deltalake
+        import deltalake.exceptions
+    except ImportError as error:
+        raise ConfigError(
+            "format", "delta", "needs the package deltalake: pip install 'cordwood[lake]'"
+        ) from error
+    return deltalake

@@ -1,0 +1,230 @@
+"""`ingest`: whatever Spark can read into a topic, once, or as it comes.
+
+    batch     files, or a table by JDBC, as they are now; published as one
+    stream    files as they arrive, another topic, any streaming source; exactly once by the
+              checkpoint. Ends when everything that is there has been taken, or goes on
+
+Columns are chosen by SQL expressions over the source's. Running it twice: a stream goes on where
+its checkpoint is. A batch of files is known by the names, sizes and times of the files, and is
+written once; of any other source nobody can tell whether it is the same, so such a run must be
+given a name.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.errors import ConfigError
+from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
+from cordwood.spark.jobs.job_report import JobReport
+from cordwood.spark.jobs.json_values import parse_schema
+from cordwood.spark.jobs.topic_target import TopicTarget, name_of_run
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+FILE_FORMATS: Final = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestColumns:
+    """What a record is made of: SQL expressions over the columns of the source.
+
+    value      text, bytes, or anything else, which becomes JSON; None: the whole row as JSON
+    timestamp  a timestamp, text that is one, or a number of milliseconds
+    """
+
+    key: str | None = None
+    value: str | None = None
+    timestamp: str | None = None
+    partition: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions:
+    """From where to where.
+
+    run_id       the name of a batch run: of a name one run is written
+    checkpoint   where a stream keeps its progress; None: a batch
+    interval     how often a stream that goes on looks, as in "10 seconds"; None: it ends when
+                 it has taken what is there
+    """
+
+    source: str
+    target: TopicTarget
+    path: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+    columns: IngestColumns = field(default_factory=IngestColumns)
+    run_id: str | None = None
+    checkpoint: str | None = None
+    interval: str | None = None
+    is_dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        if self.interval is not None and self.checkpoint is None:
+            raise ConfigError("interval", self.interval, "is for streams: give a checkpoint too")
+        if self.run_id is not None and self.checkpoint is not None:
+            raise ConfigError("run id", self.run_id, "a stream has its checkpoint instead")
+        is_nameless = self.run_id is None and self.checkpoint is None
+        if is_nameless and self.source not in FILE_FORMATS:
+            raise ConfigError(
+                "run id",
+                "",
+                f"must be given for {self.source}, so that running it twice writes once",
+            )
+
+
+def transform(df: "DataFrame", columns: IngestColumns) -> "DataFrame":
+    """The columns that the sink of `format("cordwood")` takes."""
+    from pyspark.sql import functions as fn
+
+    value = fn.to_json(fn.struct(*df.columns)) if columns.value is None else None
+    chosen = {"value": value if value is not None else _bytes(df, columns.value or "")}
+    if columns.key is not None:
+        chosen["key"] = _bytes(df, columns.key)
+    if columns.timestamp is not None:
+        chosen["timestamp"] = _timestamp(df, columns.timestamp)
+    if columns.partition is not None:
+        chosen["partition"] = fn.expr(columns.partition).cast("int")
+    if columns.headers:
+        chosen["headers"] = fn.array(
+            *(
+                fn.struct(fn.lit(name).alias("key"), _bytes(df, text).cast("binary").alias("value"))
+                for name, text in columns.headers.items()
+            )
+        )
+    return df.select(*(column.alias(name) for name, column in chosen.items()))
+
+
+def _bytes(df: "DataFrame", expression: str) -> "Column":
+    """Text and bytes as they are, objects as JSON, the rest as text."""
+    from pyspark.sql import functions as fn
+    from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+
+    kind = _type_of(df, expression)
+    column = fn.expr(expression)
+    if isinstance(kind, (StructType, MapType, ArrayType)):
+        return fn.to_json(column)
+    return column if isinstance(kind, (StringType, BinaryType)) else column.cast("string")
+
+
+def _timestamp(df: "DataFrame", expression: str) -> "Column":
+    from pyspark.sql import functions as fn
+    from pyspark.sql.types import IntegralType
+
+    column = fn.expr(expression)
+    if isinstance(_type_of(df, expression), IntegralType):
+        return fn.timestamp_millis(column)
+    return column.cast("timestamp")
+
+
+def _type_of(df: "DataFrame", expression: str) -> Any:
+    return df.selectExpr(f"({expression}) AS found").schema["found"].dataType
+
+
+def run_ingest(
+    spark: "SparkSession | None", options: IngestOptions, report: Report = report_nothing
+) -> JobReport:
+    """Take in what there is. A dry run reads the source's schema and writes nothing."""
+    assert spark is not None, "a session is needed, for a dry run too"
+    df = _load(spark, options)
+    rows = transform(df, options.columns)
+    if options.is_dry_run:
+        fields = rows.schema.fields
+        shown = tuple({"column": f.name, "type": f.dataType.simpleString()} for f in fields)
+        return JobReport(job="ingest", rows=shown, is_dry_run=True)
+    before = options.target.ends()
+    progress = JobProgress(spark, report)
+    if options.checkpoint is not None:
+        with progress.step(f"streaming to {options.target.topic}"):
+            totals = _run_stream(rows, options)
+        return JobReport(job="ingest", rows=options.target.grown_since(before), totals=totals)
+    application = _application(df, options)
+    if options.target.was_written(application):
+        return JobReport(job="ingest", totals={"outcome": "was written before", "run": application})
+    with progress.step(f"writing to {options.target.topic}"):
+        options.target.write(rows, application=application)
+    return JobReport(
+        job="ingest",
+        rows=options.target.grown_since(before),
+        totals={"outcome": "done", "run": application},
+    )
+
+
+def _load(spark: "SparkSession", options: IngestOptions) -> "DataFrame":
+    is_stream = options.checkpoint is not None
+    reader: Any = spark.readStream if is_stream else spark.read
+    reader = reader.format(options.source).options(**options.options)
+    if options.schema is not None:
+        reader = reader.schema(parse_schema(options.schema))
+    elif is_stream and options.source in FILE_FORMATS and options.source != "text":
+        reader = reader.schema(_inferred(spark, options))
+    found: DataFrame = reader.load() if options.path is None else reader.load(options.path)
+    return found
+
+
+def _inferred(spark: "SparkSession", options: IngestOptions) -> Any:
+    """A stream of files must be told its schema: that of the files which are there."""
+    reader = spark.read.format(options.source).options(**options.options)
+    return (reader.load() if options.path is None else reader.load(options.path)).schema
+
+
+def _application(df: "DataFrame", options: IngestOptions) -> str:
+    """The name of a batch run: as given, or by the files it reads."""
+    if options.run_id is not None:
+        return f"ingest {options.run_id}"
+    columns = options.columns
+    return name_of_run(
+        "ingest",
+        {
+            "files": sorted(_described(path) for path in df.inputFiles()),
+            "options": dict(options.options),
+            "topic": options.target.topic,
+            "columns": [
+                columns.key,
+                columns.value,
+                columns.timestamp,
+                columns.partition,
+                dict(columns.headers),
+            ],
+        },
+    )
+
+
+def _described(url: str) -> list[Any]:
+    """A file as a directory lists it; one that is elsewhere by its name."""
+    from cordwood.spark.sink_options import plain_path
+
+    path = plain_path(url)
+    try:
+        found = os.stat(path)
+    except OSError:
+        return [url]
+    return [path, found.st_size, found.st_mtime_ns]
+
+
+def _run_stream(rows: "DataFrame", options: IngestOptions) -> dict[str, Any]:
+    writer = (
+        rows.writeStream.format("cordwood")
+        .options(**options.target.options())
+        .option("checkpointLocation", options.checkpoint or "")
+    )
+    writer = (
+        writer.trigger(availableNow=True)
+        if options.interval is None
+        else writer.trigger(processingTime=options.interval)
+    )
+    query: StreamingQuery = writer.start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    batches = [progress for progress in query.recentProgress if progress["numInputRows"]]
+    return {
+        "records": sum(int(progress["numInputRows"]) for progress in batches),
+        "batches": len(batches),
+    }

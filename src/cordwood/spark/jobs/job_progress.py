@@ -1,0 +1,96 @@
+"""How far a job has come, while Spark works on it.
+
+Spark knows how many tasks of a job are done. A thread asks it now and then and tells whoever
+wants to know; a session that cannot be asked, as over Spark Connect, still tells of the steps.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_INTERVAL_S: Final = 0.5
+_JOIN_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One part of a job. `total` is 0 until it is known how many tasks there are."""
+
+    name: str
+    done: int = 0
+    total: int = 0
+    is_over: bool = False
+
+
+Report = Callable[[Step], None]
+
+
+def report_nothing(_step: Step) -> None:
+    """For those who do not want to know."""
+
+
+class JobProgress:
+    """Tells `report` of the steps of one job, and of Spark's tasks within each."""
+
+    def __init__(self, spark: "SparkSession", report: Report = report_nothing) -> None:
+        self._context = _context_of(spark)
+        self._report = report
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Whatever Spark does inside, on this thread, belongs to that step."""
+        self._report(Step(name=name))
+        if self._context is None or self._report is report_nothing:
+            yield
+            self._report(Step(name=name, is_over=True))
+            return
+        group = f"cordwood-{uuid.uuid4().hex}"
+        self._context.setJobGroup(group, name)
+        ended = threading.Event()
+        thread = threading.Thread(
+            target=self._watch, args=(name, group, ended), name="cordwood-job-progress", daemon=True
+        )
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join(_JOIN_S)
+            self._context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+            self._context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+        self._report(Step(name=name, is_over=True))
+
+    def count(self, name: str, done: int, total: int) -> None:
+        """A step that is not Spark's: so much of it is done."""
+        self._report(Step(name=name, done=done, total=total, is_over=done >= total))
+
+    def _watch(self, name: str, group: str, ended: threading.Event) -> None:
+        assert self._context is not None
+        tracker = self._context.statusTracker()
+        last = (0, 0)
+        while not ended.wait(_INTERVAL_S):
+            done = total = 0
+            for job in tracker.getJobIdsForGroup(group):
+                info = tracker.getJobInfo(job)
+                for stage in () if info is None else info.stageIds:
+                    found = tracker.getStageInfo(stage)
+                    if found is not None:
+                        done += found.numCompletedTasks
+                        total += found.numTasks
+            if total and (done, total) != last:
+                last = (done, total)
+                self._report(Step(name=name, done=done, total=total))
+
+
+def _context_of(spark: "SparkSession") -> "SparkContext | None":
+    """None over Spark Connect, where there is no context on this side."""
+    from pyspark.sql.utils import is_remote
+
+    return None if is_remote() else spark.sparkContext

@@ -1,0 +1,87 @@
+"""Which table a job writes to, as the command line says it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from cordwood.errors import ConfigError
+from cordwood.spark.jobs.lake_table import LakeTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class TableFormat(StrEnum):
+    """The kinds of table."""
+
+    PARQUET = "parquet"
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeTarget:
+    """A table by its name.
+
+    table       a directory or URL for Parquet and Delta, namespace.name for Iceberg
+    warehouse   where an Iceberg catalog keeps its tables
+    properties  of the Iceberg catalog, or of Delta's object store
+    """
+
+    format: TableFormat
+    table: str
+    warehouse: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.table.strip():
+            raise ConfigError("table", self.table, "must be the name of a table")
+        is_iceberg = self.format is TableFormat.ICEBERG
+        if is_iceberg and self.warehouse is None:
+            raise ConfigError("warehouse", "", "an Iceberg table needs one: a directory or a URL")
+        if not is_iceberg and self.warehouse is not None:
+            raise ConfigError("warehouse", self.warehouse, f"is not for {self.format} tables")
+
+    def open(self, *, replaces: bool = False) -> LakeTable:
+        """The table, whether or not there is one yet. With `replaces` commits may remove files."""
+        match self.format:
+            case TableFormat.PARQUET:
+                from cordwood.spark.jobs.parquet_table import ParquetTable
+
+                return ParquetTable(self.table, replaces=replaces)
+            case TableFormat.DELTA:
+                from cordwood.spark.jobs.delta_table import DeltaLakeTable
+
+                return DeltaLakeTable(_absolute(self.table), storage=self.properties)
+            case TableFormat.ICEBERG:
+                from cordwood.spark.jobs.iceberg_table import IcebergTable
+
+                assert self.warehouse is not None
+                return IcebergTable(
+                    self.table, warehouse=self.warehouse, properties=self.properties
+                )
+
+    def beside(self, suffix: str) -> "LakeTarget":
+        """The table of that name with a suffix, in the same place."""
+        return LakeTarget(
+            format=self.format,
+            table=self.table.rstrip("/") + suffix,
+            warehouse=self.warehouse,
+            properties=self.properties,
+        )
+
+
+def read_files(spark: "SparkSession", paths: list[str]) -> "DataFrame":
+    """The rows of Parquet files that a table is made of. There must be one at least."""
+    return spark.read.parquet(*(_for_spark(path) for path in paths))
+
+
+def _for_spark(path: str) -> str:
+    return "s3a" + path.removeprefix("s3") if path.startswith("s3://") else path
+
+
+def _absolute(path: str) -> str:
+    return path if urlsplit(path).scheme else os.path.abspath(path)

@@ -1,0 +1,156 @@
+"""A table of plain Parquet files, which any tool reads by its directory.
+
+    orders/
+        run=00000000000000000001/   part-….parquet, _cordwood.json
+        run=00000000000000000002/   …
+        _staging/<run id>/          what a run under way has written; tools pass over it
+        current -> run=…            only where each run replaces the one before
+
+A commit is the rename of one directory, with files and offsets in it: it happened or it did
+not, and of two that try at once one fails. It needs a file system that renames directories at
+once: a local one, NFS, and the like. Object stores do not; Delta and Iceberg tables live there.
+
+Where runs replace each other, a new one shares the files it took over with the one before, which
+stays for those still reading it; those before that are removed.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from cordwood.errors import ConfigError, TableChangedError
+from cordwood.quantities import MIB
+from cordwood.spark.jobs.lake_table import TableState, WrittenFile
+from cordwood.storage.file_copy import link_or_copy
+from cordwood.storage.files import RealFileSystem, read_whole, replace_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_RUN: Final = re.compile(r"run=([0-9]{20})")
+_STATE: Final = "_cordwood.json"
+_STAGING: Final = "_staging"
+_CURRENT: Final = "current"
+_STATE_BYTES_MAX: Final = 64 * MIB
+_VERSIONS_KEPT: Final = 2
+
+
+class ParquetTable:
+    """See the head of this module, and `LakeTable`. With `replaces` a run is the whole table."""
+
+    def __init__(self, path: str, *, replaces: bool) -> None:
+        self.path = _local(path)
+        self._replaces = replaces
+        self._fs = RealFileSystem()
+        self._loaded = 0
+
+    @property
+    def name(self) -> str:
+        return self.path
+
+    def load(self) -> TableState | None:
+        runs = self._runs()
+        self._loaded = runs[-1] if runs else 0
+        if not runs:
+            return None
+        path = os.path.join(self._run_path(self._loaded), _STATE)
+        return TableState.parse(read_whole(self._fs, path, limit=_STATE_BYTES_MAX).decode())
+
+    def staging(self, run_id: str) -> str:
+        return os.path.join(self.path, _STAGING, run_id, "files")
+
+    def files(self) -> list[str]:
+        runs = [run for run in self._runs() if run <= self._loaded]
+        return [path for run in (runs[-1:] if self._replaces else runs) for path in self._data(run)]
+
+    def _data(self, run: int) -> list[str]:
+        directory = self._run_path(run)
+        names = sorted(entry.name for entry in self._fs.list(directory))
+        return [os.path.join(directory, name) for name in names if name.endswith(".parquet")]
+
+    def commit(
+        self,
+        state: TableState,
+        schema: "pa.Schema",
+        *,
+        run_id: str,
+        added: Sequence[WrittenFile],
+        removed: Sequence[str] = (),
+    ) -> None:
+        assert self._replaces or not removed, "rows of an appended table stay"
+        made = os.path.join(self.path, _STAGING, run_id, "commit")
+        os.makedirs(made)
+        # Only what the results name: a task that was run twice has left more.
+        for file in added:
+            os.rename(file.path, os.path.join(made, file.name))
+        gone = set(removed)
+        for path in self.files() if self._replaces else ():
+            if path not in gone:
+                link_or_copy(self._fs, path, os.path.join(made, os.path.basename(path)))
+        replace_file(self._fs, os.path.join(made, _STATE), state.render().encode())
+        self._fs.sync_directory(made)
+        target = self._run_path(self._loaded + 1)
+        try:
+            os.rename(made, target)
+        except OSError as error:
+            if os.path.exists(target):
+                raise TableChangedError(self.path, "another run was faster") from error
+            raise
+        self._fs.sync_directory(self.path)
+        self._loaded += 1
+        self.discard(run_id)
+        self.settle()
+
+    def settle(self) -> None:
+        """Have `current` lead to the last run, and remove those that nobody needs any more."""
+        if self._replaces and self._loaded:
+            self._point_at(self._loaded)
+            self._remove_old()
+
+    def discard(self, run_id: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(os.path.join(self.path, _STAGING, run_id))
+
+    def _point_at(self, run: int) -> None:
+        """Have `current` lead to a run, at once."""
+        name = os.path.basename(self._run_path(run))
+        current = os.path.join(self.path, _CURRENT)
+        if os.path.islink(current) and os.readlink(current) == name:
+            return
+        os.makedirs(os.path.join(self.path, _STAGING), exist_ok=True)
+        temporary = os.path.join(self.path, _STAGING, f"current-{run}")
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(temporary)
+        os.symlink(name, temporary)
+        os.replace(temporary, current)
+
+    def _remove_old(self) -> None:
+        for run in self._runs()[:-_VERSIONS_KEPT]:
+            shutil.rmtree(self._run_path(run), ignore_errors=True)
+
+    def _run_path(self, run: int) -> str:
+        return os.path.join(self.path, f"run={run:020d}")
+
+    def _runs(self) -> list[int]:
+        """The numbers of all runs, in order."""
+        try:
+            names = [entry.name for entry in self._fs.list(self.path)]
+        except FileNotFoundError:
+            return []
+        return sorted(int(found[1]) for name in names if (found := _RUN.fullmatch(name)))
+
+
+def _local(path: str) -> str:
+    parts = urlsplit(path)
+    if parts.scheme not in {"", "file"}:
+        raise ConfigError(
+            "table",
+            path,
+            "a Parquet table needs a file system that renames directories at once; "
+            "in object storage use delta or iceberg",
+        )
+    return os.path.abspath(unquote(parts.path) if parts.scheme else path)

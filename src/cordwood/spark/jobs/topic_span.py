@@ -1,0 +1,176 @@
+"""Which offsets of which partitions a job reads, settled before Spark sees any of them.
+
+A job that goes on where a table ends must know both ends of what it reads: it writes the upper
+one into the table. Partitions are named one by one, so that what is added meanwhile waits.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from cordwood.errors import ConfigError, LogError
+from cordwood.spark.data_loss import LossPolicy
+from cordwood.spark.jobs.lake_table import TableState
+from cordwood.spark.opened_source import absolute_paths, open_source
+from cordwood.spark.planning import share
+from cordwood.spark.source_plan import Surveyed, check_named, survey
+from cordwood.spark.stream_offsets import StreamOffset
+from cordwood.spark.topic_choice import TopicChoice, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpan:
+    """Offsets [start, stop) of each partition, of the topics with these ids."""
+
+    paths: tuple[str, ...]
+    starts: Mapping[TopicPartition, int]
+    stops: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str]
+    fails_on_data_loss: bool = True
+
+    @property
+    def count(self) -> int:
+        """Offsets in it; records at most."""
+        return sum(self.stops[place] - start for place, start in self.starts.items())
+
+    def rows(self) -> tuple[dict[str, Any], ...]:
+        """A row for each partition: for people."""
+        return tuple(
+            {
+                "topic": topic,
+                "partition": number,
+                "from": self.starts[topic, number],
+                "up_to": self.stops[topic, number],
+            }
+            for topic, number in sorted(self.starts)
+        )
+
+    def state(self, held: TableState | None, settings: Mapping[str, str]) -> TableState:
+        """What a table holds that held `held` and now has everything up to here."""
+        before = held or TableState()
+        return TableState(
+            offsets={**before.offsets, **self.stops},
+            topic_ids={**before.topic_ids, **self.topic_ids},
+            settings=settings,
+        )
+
+    def behind(self, state: TableState) -> "TopicSpan":
+        """What of it a table with that state does not have."""
+        return replace(
+            self,
+            starts={
+                place: min(max(start, state.offsets.get(place, start)), self.stops[place])
+                for place, start in self.starts.items()
+            },
+        )
+
+    def up_to(self, stops: Mapping[TopicPartition, int]) -> "TopicSpan":
+        """The part of it below `stops`; of partitions they do not name, nothing."""
+        return replace(
+            self,
+            stops={
+                place: max(start, min(self.stops[place], stops.get(place, start)))
+                for place, start in self.starts.items()
+            },
+        )
+
+    def limited(self, records_max: int) -> "TopicSpan":
+        """The first part of it, of about so many offsets."""
+        backlog = {place: self.stops[place] - start for place, start in self.starts.items()}
+        shares = share(backlog, records_max)
+        return replace(
+            self,
+            stops={place: start + shares.get(place, 0) for place, start in self.starts.items()},
+        )
+
+    def load(
+        self,
+        spark: "SparkSession",
+        columns: Sequence[str],
+        options: Mapping[str, str] | None = None,
+    ) -> "DataFrame":
+        """The rows of all of it. Rows of another topic of that name are never among them."""
+        assigned: dict[str, list[int]] = {}
+        for topic, number in sorted(self.starts):
+            assigned.setdefault(topic, []).append(number)
+        reader = (
+            spark.read.format("cordwood")
+            .option("assign", json.dumps(assigned))
+            .option("startingOffsets", self._render(self.starts))
+            .option("endingOffsets", self._render(self.stops))
+            .option("columns", ",".join(columns))
+            .option("failOnDataLoss", self.fails_on_data_loss)
+            .options(**(options or {}))
+        )
+        return reader.load(self.paths[0] if len(self.paths) == 1 else list(self.paths))
+
+    def _render(self, positions: Mapping[TopicPartition, int]) -> str:
+        return json.dumps(StreamOffset(positions=positions, topic_ids=self.topic_ids).to_json())
+
+
+def plan_span(
+    paths: Sequence[str],
+    topics: Sequence[str],
+    state: TableState | None = None,
+    *,
+    table: str = "",
+    fails_on_data_loss: bool = True,
+) -> TopicSpan:
+    """From where `state` ends, or from the beginning, to what can be read now.
+
+    Raises `ConfigError` when a topic is not there, or is not the one the table holds.
+    """
+    if not topics:
+        raise ConfigError("topic", "", "name one at least")
+    choice = TopicChoice(names=frozenset(topics))
+    held = state or TableState()
+    places = absolute_paths(paths)
+    with open_source(places, choice.wants) as source:
+        found = survey(source)
+        check_named(source, choice, found)
+        _check_same_topics(found, held, table)
+        loss = LossPolicy(fails_on_data_loss)
+        starts = {place: _start(found, place, held, table, loss) for place in found.partitions}
+        return TopicSpan(
+            paths=places,
+            starts=starts,
+            stops={place: max(found.ends[place], starts[place]) for place in found.partitions},
+            topic_ids=found.topic_ids,
+            fails_on_data_loss=fails_on_data_loss,
+        )
+
+
+def _check_same_topics(found: Surveyed, held: TableState, table: str) -> None:
+    for topic, topic_id in sorted(found.topic_ids.items()):
+        known = held.topic_ids.get(topic, topic_id)
+        if known != topic_id:
+            raise ConfigError(
+                "topic",
+                topic,
+                f"{table} holds the topic with id {known}, and the one of that name now has id "
+                f"{topic_id}: it was made anew. Use another table for it",
+            )
+
+
+def _start(
+    found: Surveyed, place: TopicPartition, held: TableState, table: str, loss: LossPolicy
+) -> int:
+    log = found.log(place)
+    earliest = min(log.start_offset, found.ends[place])
+    start = held.offsets.get(place, earliest)
+    if start > found.ends[place]:
+        raise LogError(
+            f"{table} holds {log.name} up to offset {start}, and the log ends at "
+            f"{found.ends[place]}: it was cut, or restored from an older copy"
+        )
+    if start < earliest:
+        loss.report(
+            *place,
+            f"{table} goes on at offset {start}, and the log begins at {earliest}: "
+            "what came before was deleted",
+        )
+    return max(start, earliest)

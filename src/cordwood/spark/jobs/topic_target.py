@@ -1,0 +1,92 @@
+"""The topic a job writes to, and the name under which it does so once.
+
+A write to a store is published under an application's name and a number; one that was published
+before is skipped. A job that writes as a whole uses its own name and the number 0.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cordwood.log.publication_ledger import read_publications
+from cordwood.spark.jobs.lake_table import TableState
+from cordwood.spark.jobs.topic_span import plan_span
+from cordwood.spark.opened_source import absolute_paths
+from cordwood.spark.partitioner import Partitioner
+from cordwood.spark.topic_choice import TopicPartition
+from cordwood.storage.files import RealFileSystem
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NUMBER = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicTarget:
+    """A topic of a store. With `partitions` it is created where it is missing."""
+
+    paths: tuple[str, ...]
+    topic: str
+    partitions: int | None = None
+    partitioner: Partitioner = Partitioner.MURMUR2
+    compression: str | None = None
+
+    def options(self) -> dict[str, str]:
+        """Options of the sink that lead there."""
+        places = absolute_paths(self.paths)
+        found = {"topic": self.topic, "path": places[0], "partitioner": self.partitioner.value}
+        if len(places) > 1:
+            found["paths"] = json.dumps(list(places[1:]))
+        if self.partitions is not None:
+            found["partitions"] = str(self.partitions)
+        if self.compression is not None:
+            found["compression"] = self.compression
+        return found
+
+    def write(self, df: "DataFrame", *, application: str) -> None:
+        """Append all rows, as one, unless that was done under this name before."""
+        (
+            df.write.format("cordwood")
+            .mode("append")
+            .options(**self.options())
+            .option("applicationId", application)
+            .option("batchNumber", _NUMBER)
+            .save()
+        )
+
+    def was_written(self, application: str) -> bool:
+        """Whether a write of that name has been published."""
+        found = read_publications(RealFileSystem(), absolute_paths(self.paths))
+        last = found.last_of(application)
+        return last is not None and last >= _NUMBER
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where the topic ends now; nothing where it is not there yet."""
+        from cordwood.errors import ConfigError
+
+        try:
+            span = plan_span(self.paths, [self.topic], TableState())
+        except ConfigError:
+            return {}
+        return dict(span.stops)
+
+    def grown_since(self, before: Mapping[TopicPartition, int]) -> tuple[dict[str, Any], ...]:
+        """A row for each partition: how far it was, and is."""
+        return tuple(
+            {
+                "topic": topic,
+                "partition": number,
+                "from": before.get((topic, number), 0),
+                "up_to": end,
+            }
+            for (topic, number), end in sorted(self.ends().items())
+        )
+
+
+def name_of_run(job: str, facts: Mapping[str, Any]) -> str:
+    """A name that is the same whenever the same is asked for."""
+    text = json.dumps(facts, sort_keys=True, default=str)
+    return f"{job} {hashlib.sha256(text.encode()).hexdigest()[:32]}"

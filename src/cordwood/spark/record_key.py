@@ -1,0 +1,56 @@
+"""The option `key`: read only the records of one key, by the key index where there is one."""
+
+import base64
+import binascii
+from array import array
+from typing import Final
+
+from cordwood.errors import ConfigError
+from cordwood.format import kernel_tables as tables
+from cordwood.format import kernels
+from cordwood.format.batch import RecordRun
+
+_ENCODINGS: Final = ("utf-8", "hex", "base64")
+_ROW_BYTES: Final = 8 * tables.RECORD_ROW
+
+
+def parse_key(text: str | None, encoding: str | None) -> bytes | None:
+    """The bytes of the key that the options name; None: every key."""
+    name = "utf-8" if encoding is None else encoding.strip().lower()
+    if name not in _ENCODINGS:
+        raise ConfigError("keyEncoding", encoding, f"must be one of {', '.join(_ENCODINGS)}")
+    if text is None:
+        if encoding is not None:
+            raise ConfigError("keyEncoding", encoding, "says how to read key, which is not given")
+        return None
+    try:
+        match name:
+            case "hex":
+                return bytes.fromhex(text)
+            case "base64":
+                return base64.b64decode(text, validate=True)
+            case _:
+                return text.encode()
+    except (ValueError, binascii.Error) as error:
+        raise ConfigError("key", text, f"must be {name}: {error}") from error
+
+
+def rows_of_key(run: RecordRun, key: bytes) -> RecordRun | None:
+    """The records of `run` that have that key, in order; None when there are none."""
+    if kernels.find_key(run.data, run.table, run.start, run.end, key) < 0:
+        return None
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from cordwood.format.arrow_columns import key_column
+
+    matches = pc.indices_nonzero(pc.equal(key_column(run), pa.scalar(key, pa.binary())))
+    rows = pa.Array.from_buffers(
+        pa.binary(_ROW_BYTES), run.end, [None, pa.py_buffer(run.table)]
+    ).slice(run.start)
+    taken = rows.take(matches)
+    words = taken.buffers()[1]
+    assert words is not None, run
+    chosen = array("q")
+    chosen.frombytes(memoryview(words)[: len(taken) * _ROW_BYTES])
+    return RecordRun(run.data, chosen, 0, len(taken), run.is_log_append_time)

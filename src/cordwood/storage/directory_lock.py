@@ -1,0 +1,161 @@
+"""The lock that makes one process the only writer of a data directory.
+
+It is a POSIX record lock on the directory's `.lock` file, the kind that Java's
+`FileChannel.tryLock` takes, so a running Kafka and Cordwood exclude each other. The kernel drops
+it when the process ends, however it ends: a stale file never locks anyone out.
+
+POSIX locks have two traps. They do not exclude within one process, and they are dropped when
+the process closes *any* descriptor of the file. A registry of the directories this process
+holds answers for both: a second attempt is refused before the file is opened at all.
+
+The file carries one line naming its owner, for the message the next one gets. It is removed on
+release, as Kafka removes its own.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import struct
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from cordwood.clock import SystemClock
+from cordwood.errors import DirectoryLockedError
+from cordwood.format.file_names import LOCK
+
+_LOCK_FILE_MODE: Final = 0o644
+_OWNER_BYTES_MAX: Final = 512  # the line is ours, the file may be anyone's
+_REFUSALS: Final = (errno.EACCES, errno.EAGAIN)  # POSIX allows either for "someone has it"
+
+_guard: Final = threading.Lock()
+_holders: Final[dict[str, int]] = {}  # real path of the lock file -> process that holds it
+
+
+class DirectoryLock:
+    """A held lock. Released by `release`, by garbage collection and by the end of the process."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+        self._pid = os.getpid()
+
+    def release(self) -> None:
+        """Let the next writer in; safe to repeat."""
+        with _guard:
+            fd, self._fd = self._fd, -1
+            if fd < 0:
+                return
+            # A forked child inherits this object but not the lock: the file is its parent's.
+            if self._pid == os.getpid():
+                _holders.pop(self._path, None)
+                # Removed while still held, so that nobody else's new file can be removed here.
+                with contextlib.suppress(OSError):
+                    os.unlink(self._path)
+            os.close(fd)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            self.release()
+
+
+def lock_directory(directory: str) -> DirectoryLock:
+    """Become the one writer of `directory`, or raise `DirectoryLockedError` naming who is."""
+    path = os.path.join(os.path.realpath(directory), LOCK)
+    with _guard:
+        if _holders.get(path) == os.getpid():
+            raise DirectoryLockedError(directory, f"this process (pid {os.getpid()})")
+        fd = _take(directory, path)
+        _holders[path] = os.getpid()
+    # The line only serves a message, and a full disk must not keep anyone from starting.
+    with contextlib.suppress(OSError):
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, _describe_this_process(), 0)
+    return DirectoryLock(path, fd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockOwner:
+    """Who holds a directory. `pid` is None where the kernel does not say; it may be elsewhere."""
+
+    description: str
+    pid: int | None
+
+
+def lock_owner(directory: str) -> LockOwner | None:
+    """Who is the writer of `directory` now; None: nobody. Takes no lock, and changes nothing."""
+    path = os.path.join(os.path.realpath(directory), LOCK)
+    with _guard:
+        if _holders.get(path) == os.getpid():
+            # Not opened here: closing it again would drop the lock.
+            return LockOwner(description=f"this process (pid {os.getpid()})", pid=os.getpid())
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            answer = fcntl.fcntl(fd, fcntl.F_GETLK, _whole_file_lock())
+            kind, pid = _parse_lock(answer)
+            if kind == fcntl.F_UNLCK:
+                return None
+            return LockOwner(description=_read_owner(fd), pid=pid if pid > 0 else None)
+        finally:
+            os.close(fd)
+
+
+# `struct flock`, which every system lays out in its own way.
+_IS_LINUX: Final = os.uname().sysname == "Linux"
+_FLOCK: Final = struct.Struct("hhqqi4x" if _IS_LINUX else "qqihh")
+
+
+def _whole_file_lock() -> bytes:
+    if _IS_LINUX:
+        return _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    return _FLOCK.pack(0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
+
+
+def _parse_lock(answer: bytes) -> tuple[int, int]:
+    """The kind of lock that stands in the way, and the process that has it."""
+    fields = _FLOCK.unpack(answer)
+    return (fields[0], fields[4]) if _IS_LINUX else (fields[3], fields[2])
+
+
+def _take(directory: str, path: str) -> int:
+    """The descriptor of the locked file at `path`."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _LOCK_FILE_MODE)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still_named(fd, path):
+                return fd
+        except OSError as error:
+            owner = _read_owner(fd)
+            os.close(fd)
+            if error.errno in _REFUSALS:
+                raise DirectoryLockedError(directory, owner) from error
+            raise
+        # The last owner removed the file between our opening and locking it. What we locked
+        # excludes nobody: the next one will create another file.
+        os.close(fd)
+
+
+def _is_still_named(fd: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _read_owner(fd: int) -> str:
+    try:
+        text = os.pread(fd, _OWNER_BYTES_MAX, 0).decode("utf-8", "replace").strip()
+    except OSError:
+        text = ""
+    return text if text.isprintable() and text else "another process"
+
+
+def _describe_this_process() -> bytes:
+    since = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC).isoformat(timespec="seconds")
+    return f"pid {os.getpid()} on {os.uname().nodename} since {since}\n".encode()

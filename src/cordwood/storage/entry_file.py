@@ -1,0 +1,296 @@
+"""An array of fixed-size entries in a file: what offset, time and transaction index share.
+
+An entry file is derived from the segment beside it and can be rebuilt from it, so it is never
+worth a wrong answer or a lost append:
+
+* Active, its entries are in memory and go to the file in pieces, appended. (A preallocated
+  writable map would raise SIGBUS on a full disk, and would leave zeros behind after a crash.)
+  At any moment the file is a whole number of entries, or that and a part of one being written.
+* Sealed, nothing is opened before the first lookup, which maps the file read-only.
+* The file is never shortened in place: a shorter one is renamed over it, so maps of the old
+  one, in this process and in others, stay valid.
+
+Kafka preallocates its active indexes. A crash leaves the unused slots as zeros at the end of
+the file; they are skipped here.
+"""
+
+import contextlib
+import errno
+from struct import Struct
+from typing import Final
+
+from cordwood.errors import TruncatedInputError
+from cordwood.quantities import MIB
+from cordwood.storage.files import FileSystem, read_whole, replace_file, write_all
+
+# Kafka's default for the largest index is 10 MiB; this bounds what a damaged one can cost.
+_READ_BYTES_MAX: Final = 64 * MIB
+
+_FULL_DISK_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class EntryFile:
+    """The entries of one file, in order.
+
+    Owned by the segment, whose writer alone may append, flush, seal, truncate and rename. Any
+    thread may take `entries` and search in it meanwhile: it only grows, or is replaced.
+
+    Invariant: while active, the first `_flushed_size` bytes of `_active` are in the file.
+    """
+
+    __slots__ = (
+        "_active",
+        "_entry_size",
+        "_file_size",
+        "_flushed_size",
+        "_fs",
+        "_is_mapped",
+        "_path",
+        "_sealed",
+        "_skips_zeros",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        entry_size: int,
+        *,
+        mapped: bool = True,
+        skip_zeros: bool = True,
+    ) -> None:
+        """A sealed one; touches no file. See `activate` and `create`.
+
+        `mapped=False` reads the file into memory instead, for a file that a foreign program may
+        shorten in place (Kafka trims the indexes of its active segment).
+        """
+        self._fs = fs
+        self._path = path
+        self._entry_size = entry_size
+        self._is_mapped = mapped
+        self._skips_zeros = skip_zeros
+        self._active: bytearray | None = None
+        self._sealed: memoryview | None = None
+        self._flushed_size = 0
+        self._file_size = 0
+
+    @property
+    def path(self) -> str:
+        """Where the file is, or will be once the first entry is flushed."""
+        return self._path
+
+    @property
+    def is_active(self) -> bool:
+        """Whether entries may be appended."""
+        return self._active is not None
+
+    @property
+    def entries(self) -> bytearray | memoryview:
+        """The entries now, as bytes. Take it once per search; do not keep a view of it."""
+        active = self._active
+        if active is not None:
+            return active
+        sealed = self._sealed
+        return self._load() if sealed is None else sealed
+
+    @property
+    def count(self) -> int:
+        """How many whole entries there are."""
+        return len(self.entries) // self._entry_size
+
+    @property
+    def size(self) -> int:
+        """Bytes of the entries, flushed or not."""
+        return len(self.entries)
+
+    def create(self) -> None:
+        """Start empty and active, emptying a leftover file of that name."""
+        self._fs.create(self._path, exclusive=False).close()
+        self._activate(bytearray(), file_size=0)
+
+    def activate(self, *, max_bytes: int) -> None:
+        """Take the entries into memory so that more can be appended. A missing file is empty.
+
+        Raises `LimitExceededError` for a file beyond all measure: rebuild it.
+        """
+        try:
+            content = self._read(max(max_bytes, _READ_BYTES_MAX))
+        except FileNotFoundError:
+            content = b""
+        sound = self._sound_part(memoryview(content))
+        self._activate(bytearray(sound), file_size=len(content))
+
+    def append(self, entry: bytes) -> None:
+        """Add one entry in memory. See `flush`."""
+        assert self._active is not None, f"{self._path} is sealed"
+        assert len(entry) == self._entry_size, entry
+        self._active += entry
+
+    def extend(self, entries: bytes | bytearray | memoryview) -> None:
+        """Add encoded entries in memory: what a kernel found while walking a segment."""
+        assert self._active is not None, f"{self._path} is sealed"
+        assert len(entries) % self._entry_size == 0, len(entries)
+        self._active += entries
+
+    def flush(self) -> None:
+        """Write the entries the file does not hold yet. After an error, flush again."""
+        active = self._active
+        if active is None:
+            return
+        if self._file_size > self._flushed_size:  # a torn entry, or Kafka's unused slots
+            self._replace(bytes(active[: self._flushed_size]))
+        data = bytes(active[self._flushed_size :])
+        if not data:
+            return
+        try:
+            file = self._fs.open_write(self._path)
+        except FileNotFoundError:
+            file = self._fs.create(self._path)
+            self._flushed_size = 0
+            data = bytes(active)
+        try:
+            write_all(file, self._flushed_size, data)
+        finally:
+            file.close()
+        self._flushed_size += len(data)
+        self._file_size = self._flushed_size
+
+    def sync(self) -> None:
+        """Flush, then make the entries durable; the file's name is the directory's to sync."""
+        self.flush()
+        try:
+            file = self._fs.open_write(self._path)
+        except FileNotFoundError:
+            return  # nothing was ever added
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+    def seal(self) -> None:
+        """Sync and give the memory back; from here on the file is mapped when asked."""
+        self.sync()
+        self._sealed = None
+        self._active = None
+
+    def truncate_to(self, count: int) -> None:
+        """Keep the first `count` entries."""
+        kept = bytes(self.entries[: count * self._entry_size])
+        if self._active is None:
+            self._replace(kept)
+            self._sealed = None
+            return
+        if len(kept) < self._file_size:
+            self._replace(kept[: self._flushed_size])
+        # A new array, not a shorter one: a search under way keeps the one it took.
+        self._active = bytearray(kept)
+
+    def check_size(self) -> None:
+        """Raise `FormatError` unless the file is a whole number of entries."""
+        size = self._file_size if self.is_active else self._size_on_disk()
+        if torn_size := size % self._entry_size:
+            raise TruncatedInputError(
+                "last index entry",
+                needed=self._entry_size,
+                got=torn_size,
+                position=size - torn_size,
+            )
+
+    def rename(self, path: str) -> None:
+        """Move the file. A missing one is no obstacle to moving the segment it belongs to."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rename(self._path, path)
+        self._path = path
+
+    def remove(self) -> None:
+        """Remove the file if there is one. Searches under way end well."""
+        self.close()
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.remove(self._path)
+
+    def release(self) -> None:
+        """Drop the map of a sealed file, and what it costs, until the next search.
+
+        A reader beside a live writer does this to see what was appended since.
+        """
+        self._sealed = None
+
+    def close(self) -> None:
+        """Drop map and memory without flushing; `seal` first to keep what was added."""
+        self._sealed = None
+        self._active = None
+
+    def _activate(self, entries: bytearray, *, file_size: int) -> None:
+        self._flushed_size = len(entries)
+        self._file_size = file_size
+        self._active = entries
+        self._sealed = None
+
+    def _size_on_disk(self) -> int:
+        try:
+            return self._fs.size(self._path)
+        except FileNotFoundError:
+            return 0
+
+    def _load(self) -> memoryview:
+        try:
+            view = self._map() if self._is_mapped else memoryview(self._read(_READ_BYTES_MAX))
+        except FileNotFoundError:
+            return memoryview(b"")
+        self._sealed = sealed = self._sound_part(view)
+        return sealed
+
+    def _map(self) -> memoryview:
+        file = self._fs.open_read(self._path)
+        try:
+            return file.map()
+        finally:
+            file.close()
+
+    def _read(self, limit: int) -> bytes:
+        return read_whole(self._fs, self._path, limit=limit)
+
+    def _sound_part(self, view: memoryview) -> memoryview:
+        """Without a partial last entry, and without Kafka's unused slots."""
+        size = self._entry_size
+        count = len(view) // size
+        unused = bytes(size)
+        view = view[: count * size]
+        if not self._skips_zeros or count <= 1 or view[-size:] != unused:
+            return view
+        low, high = 1, count - 1  # the first unused slot; only slot 0 may be zeros and used
+        while low < high:
+            middle = (low + high) // 2
+            if view[middle * size : (middle + 1) * size] == unused:
+                high = middle
+            else:
+                low = middle + 1
+        return view[: 0 if low == 1 and view[:size] == unused else low * size]
+
+    def _replace(self, content: bytes) -> None:
+        try:
+            replace_file(self._fs, self._path, content)
+        except OSError as error:
+            if self._active is None or error.errno not in _FULL_DISK_ERRNOS:
+                raise
+            # No room for another one beside it. Without a file the entries are still in memory,
+            # and the next flush that finds room writes them all.
+            self._fs.remove(self._path)
+            content = b""
+        self._flushed_size = self._file_size = len(content)
+
+
+def floor_slot(entries: bytearray | memoryview, layout: Struct, field: int, target: int) -> int:
+    """The last slot whose `field` is at most `target`; -1 when there is none.
+
+    `field` counts within `layout` and must not decrease from entry to entry.
+    """
+    unpack_from, size = layout.unpack_from, layout.size
+    low, high = 0, len(entries) // size
+    while low < high:
+        middle = (low + high) >> 1
+        if unpack_from(entries, middle * size)[field] <= target:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1

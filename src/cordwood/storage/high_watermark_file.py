@@ -1,0 +1,197 @@
+"""The `high-watermark` file of a partition: how far readers in other processes may go.
+
+    word  field
+    0     magic and version               "cordwhw" and the byte 1
+    1     high watermark                  first offset a consumer may not read yet
+    2     its check
+    3     log start                       first offset still readable
+    4     its check
+    5     durable, first slot             everything below was synced to the disk
+    6     its check
+    7     durable, second slot            written in turns with the first
+    8     its check
+
+Words are 64-bit, signed, in native order (little-endian on every machine we know of), mapped
+and shared. The check of a value is its bitwise complement, so a pair of zeros, a value caught
+between its two stores, and one of which a power cut kept half are all told from a sound one.
+The durable mark decides what recovery may cut off, so it has two slots: only one is written at
+a time, and the other stays sound.
+
+Publishing is two stores into memory, without a system call. After a power cut the file may
+be ahead of the log or behind it: on opening, the log's own bytes and the checkpoints decide.
+"""
+
+import os
+import time
+from array import array
+from dataclasses import dataclass
+from typing import Final
+
+from cordwood.errors import TruncatedInputError, UnsupportedFormatError
+from cordwood.format.file_names import HIGH_WATERMARK
+from cordwood.quantities import Offset
+from cordwood.storage.files import FileSystem, WordMap
+
+_MAGIC: Final = int.from_bytes(b"cordwhw\x01", "little", signed=True)
+_HIGH_WATERMARK_WORD: Final = 1
+_LOG_START_WORD: Final = 3
+_DURABLE_WORDS: Final = (5, 7)
+WORD_COUNT: Final = 9
+
+# A live writer may be suspended between its two stores: give it a few time slices.
+_READ_ATTEMPTS: Final = 8
+_READ_PAUSE_S: Final = 0.0002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogMarks:
+    """What the file says; None where it says nothing sound."""
+
+    high_watermark: Offset | None = None
+    log_start: Offset | None = None
+    durable: Offset | None = None
+
+
+class HighWatermarkFile:
+    """One process, the owner of the directory, publishes; any process reads."""
+
+    def __init__(self, fs: FileSystem, directory: str, *, writable: bool) -> None:
+        """Opened for writing the file is created when missing; for reading, looked for on read."""
+        self._fs = fs
+        self._path = os.path.join(directory, HIGH_WATERMARK)
+        self._is_writable = writable
+        self._words: WordMap | None = None
+        self._durable: Offset | None = None
+        self._durable_turn = 0
+        self._is_unpublished = False
+        self._is_unsynced = False
+        if writable:
+            self._words = words = fs.map_words(self._path, WORD_COUNT, writable=True)
+            if words[0] != _MAGIC:
+                for word in range(1, WORD_COUNT):  # whatever this is, it must not read as ours
+                    words[word] = 0
+                words[0] = _MAGIC
+            self._is_unpublished = self.read().durable is None
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def is_unsynced(self) -> bool:
+        """Whether something was published since the last `sync`."""
+        return self._is_unsynced
+
+    def publish(
+        self,
+        *,
+        high_watermark: Offset | None = None,
+        log_start: Offset | None = None,
+        durable: Offset | None = None,
+    ) -> None:
+        """Show readers the given values. Not durable: see `sync`.
+
+        Only the first durable mark of a new file is synced here: from then on a power cut
+        leaves some mark, and recovery can tell what was promised.
+        """
+        words = self._words
+        assert words is not None, f"{self._path} is closed"
+        assert self._is_writable, f"{self._path} was opened for reading"
+        self._is_unsynced = True
+        if high_watermark is not None:
+            words[_HIGH_WATERMARK_WORD] = high_watermark
+            words[_HIGH_WATERMARK_WORD + 1] = ~high_watermark
+        if log_start is not None:
+            _store(words, _LOG_START_WORD, log_start)
+        if durable is not None and durable != self._durable:
+            self._publish_durable(words, durable)
+            if self._is_unpublished:
+                words.sync()
+                self._is_unpublished = False
+
+    def _publish_durable(self, words: WordMap, durable: Offset) -> None:
+        if self._durable is None or durable < self._durable:
+            for word in _DURABLE_WORDS:  # the log was opened or cut: neither may say more
+                _store(words, word, durable)
+        else:
+            self._durable_turn ^= 1
+            _store(words, _DURABLE_WORDS[self._durable_turn], durable)
+        self._durable = durable
+
+    def read(self) -> LogMarks:
+        """What is published now. All None when there is no such file, as beside a Kafka log.
+
+        Each value is sound by itself; the three may be of slightly different moments.
+        """
+        words = self._words or self._try_map()
+        if words is None or words[0] != _MAGIC:
+            return LogMarks()
+        return LogMarks(
+            high_watermark=_load(words, _HIGH_WATERMARK_WORD),
+            log_start=_load(words, _LOG_START_WORD),
+            durable=_load_larger(words, _DURABLE_WORDS),
+        )
+
+    def sync(self) -> None:
+        """Make what was published durable."""
+        assert self._words is not None, f"{self._path} is closed"
+        self._is_unsynced = False  # before: what is published meanwhile counts as unsynced
+        self._words.sync()
+
+    def close(self) -> None:
+        """Unmap; safe to repeat. A reader may read again and maps anew."""
+        words, self._words = self._words, None
+        if words is not None:
+            words.close()
+
+    def _try_map(self) -> WordMap | None:
+        try:
+            self._words = self._fs.map_words(self._path, WORD_COUNT, writable=False)
+        except (FileNotFoundError, TruncatedInputError):
+            return None  # its writer has yet to create it, or is about to fill it
+        return self._words
+
+
+def _store(words: WordMap, word: int, value: int) -> None:
+    check = ~value
+    if words[word] != value or words[word + 1] != check:
+        words[word] = value
+        words[word + 1] = check
+
+
+def _load(words: WordMap, word: int) -> Offset | None:
+    for _ in range(_READ_ATTEMPTS):
+        value, check = words[word], words[word + 1]
+        if check == ~value:
+            return Offset(value)
+        if value == 0 and check == 0:
+            return None  # never published
+        time.sleep(_READ_PAUSE_S)
+    return None
+
+
+def _load_larger(words: WordMap, slots: tuple[int, int]) -> Offset | None:
+    found = [value for value in (_load(words, word) for word in slots) if value is not None]
+    return max(found, default=None)
+
+
+def decode_words(data: bytes) -> dict[str, Offset | None]:
+    """The whole file as bytes, for whoever looks at a copy of it; None: nothing sound is there.
+
+    `FormatError` where it is not this file at all.
+    """
+    if len(data) != WORD_COUNT * 8:
+        raise TruncatedInputError("high-watermark", needed=WORD_COUNT * 8, got=len(data))
+    words = array("q", data)
+    if words[0] != _MAGIC:
+        raise UnsupportedFormatError("beginning of a high-watermark file", data[:8])
+    places = {
+        "high_watermark": _HIGH_WATERMARK_WORD,
+        "log_start": _LOG_START_WORD,
+        "durable_1": _DURABLE_WORDS[0],
+        "durable_2": _DURABLE_WORDS[1],
+    }
+    return {
+        name: Offset(words[at]) if words[at + 1] == ~words[at] else None
+        for name, at in places.items()
+    }

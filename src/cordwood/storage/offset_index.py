@@ -1,0 +1,111 @@
+"""The offset index of a segment: from an offset to a place in the log file near it.
+
+Sparse: one entry per `index.interval.bytes` or so of log, naming a batch's last offset and the
+position where that batch starts. A lookup gives a place at or before the batch sought, and the
+reader walks on from there. An index that lost its end, or all of itself, makes that walk
+longer and never wrong: below the first entry the answer is the start of the segment.
+"""
+
+from typing import Final
+
+from cordwood.errors import FormatError
+from cordwood.format.index_entry import (
+    OFFSET_ENTRY,
+    OFFSET_ENTRY_SIZE,
+    OffsetEntry,
+    decode_offset_entry,
+    encode_offset_entry,
+)
+from cordwood.quantities import INT32_MAX, FilePosition, Offset
+from cordwood.storage.entry_file import floor_slot
+from cordwood.storage.entry_index import BoundedIndex
+
+_RELATIVE_OFFSET: Final = 0  # fields of the entry, in order
+_POSITION: Final = 1
+
+
+class OffsetIndex(BoundedIndex):
+    """Entries in strictly increasing order of offset and of position."""
+
+    __slots__ = ()
+
+    _ENTRY_SIZE = OFFSET_ENTRY_SIZE
+    _LAYOUT = OFFSET_ENTRY
+    _OFFSET_FIELD = _RELATIVE_OFFSET
+
+    @property
+    def last_offset(self) -> Offset:
+        """Offset of the last entry; the base offset when there is none."""
+        entries = self._file.entries
+        if not entries:
+            return self.base_offset
+        position = len(entries) - OFFSET_ENTRY_SIZE
+        relative_offset: int = OFFSET_ENTRY.unpack_from(entries, position)[_RELATIVE_OFFSET]
+        if relative_offset < 0:
+            decode_offset_entry(entries, position)  # says what is wrong with it
+        return Offset(self.base_offset + relative_offset)
+
+    def add(self, offset: Offset, position: FilePosition) -> None:
+        """Note that the batch ending with `offset` starts at `position`. In memory: see `flush`.
+
+        Raises `FormatError` when full, not beyond the last entry, or too far from the base.
+        """
+        file = self._file
+        entries = file.entries
+        count = len(entries) // OFFSET_ENTRY_SIZE
+        if count >= self._max_count:
+            raise FormatError(f"{self.path} is full with {count} entries")
+        relative_offset = offset - self.base_offset
+        if count:
+            last_at = (count - 1) * OFFSET_ENTRY_SIZE
+            if relative_offset <= OFFSET_ENTRY.unpack_from(entries, last_at)[_RELATIVE_OFFSET]:
+                last_offset = self.last_offset
+                raise FormatError(f"offset {offset} is not beyond the last entry's, {last_offset}")
+        if 0 <= relative_offset <= INT32_MAX and 0 <= position <= INT32_MAX:
+            file.append(OFFSET_ENTRY.pack(relative_offset, position))
+        else:  # says what is wrong with it
+            encode_offset_entry(OffsetEntry(relative_offset=relative_offset, position=position))
+
+    def lookup(self, offset: Offset) -> tuple[Offset, FilePosition]:
+        """The last entry at or below `offset`; the start of the segment when there is none.
+
+        The entry is a hint: a damaged file may hold any number that is not negative.
+        """
+        entries = self._file.entries
+        slot = floor_slot(entries, OFFSET_ENTRY, _RELATIVE_OFFSET, offset - self.base_offset)
+        if slot < 0:
+            return self.base_offset, FilePosition(0)
+        relative_offset, position = OFFSET_ENTRY.unpack_from(entries, slot * OFFSET_ENTRY_SIZE)
+        if relative_offset < 0 or position < 0:
+            return self.base_offset, FilePosition(0)
+        return Offset(self.base_offset + relative_offset), FilePosition(position)
+
+    def entry(self, slot: int) -> tuple[Offset, FilePosition]:
+        """The entry in that slot, counted from 0; `IndexError` when there is none."""
+        found = decode_offset_entry(*self._slot_at(slot))
+        return Offset(self.base_offset + found.relative_offset), FilePosition(found.position)
+
+    def upper_bound(self, position: FilePosition, size: int) -> Offset | None:
+        """Offset of the first entry at or past `position` + `size`; None when none is."""
+        entries = self._file.entries
+        slot = 1 + floor_slot(entries, OFFSET_ENTRY, _POSITION, position + size - 1)
+        if slot >= len(entries) // OFFSET_ENTRY_SIZE:
+            return None
+        return self.entry(slot)[0]
+
+    def sanity_check(self, *, log_size: int) -> None:
+        """Raise `FormatError` unless the entries can be those of a log file of `log_size` bytes.
+
+        Reads every entry: about 30 ms for the index of a 1 GiB segment.
+        """
+        self._file.check_size()
+        last_offset = last_position = -1
+        for relative_offset, position in OFFSET_ENTRY.iter_unpack(bytes(self._file.entries)):
+            if relative_offset <= last_offset or position <= last_position:
+                raise FormatError(
+                    f"entry ({relative_offset}, {position}) follows "
+                    f"({last_offset}, {last_position}): both must increase from 0 on"
+                )
+            last_offset, last_position = relative_offset, position
+        if last_position >= log_size:
+            raise FormatError(f"position {last_position} is past the log's {log_size} bytes")

@@ -1,0 +1,447 @@
+"""Opening a partition directory: finish what a crash interrupted, and find where the log ends.
+
+Three steps, each leaving the directory in a state that the same step accepts again:
+
+    tidy_directory    finishes or undoes what the suffixes in file names say was under way
+    walk_segment      re-reads one segment and rebuilds its indexes; changes no log file
+    plan_recovery     decides from the walks, purely, what is a torn tail and what is damage
+
+A torn tail is bytes at the end that were promised to nobody: they are cut off. Damage is
+promised bytes that changed: it is reported with its offsets, nothing behind it is deleted,
+and the log goes on after it.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cordwood.errors import CorruptSegmentError, FormatError
+from cordwood.format.batch import BatchDecoder
+from cordwood.format.batch_header import HEADER_SIZE, BatchHeader, decode_batch_header
+from cordwood.format.file_names import (
+    CLEANED,
+    DELETED,
+    NO_SUFFIX,
+    SWAP,
+    FileKind,
+    SegmentFileName,
+    parse_segment_file_name,
+    segment_file_name,
+)
+from cordwood.quantities import NO_TIMESTAMP, FilePosition, Offset
+from cordwood.storage.files import FileSystem
+from cordwood.storage.segment import Segment
+from cordwood.storage.segment_reader import SegmentReader
+from cordwood.storage.segment_times import is_true_entry
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """Promised bytes that cannot be read: offsets [first_offset, next_offset) of a log.
+
+    The file is left as it is. `next_offset` is where reading goes on.
+    """
+
+    path: str
+    position: int
+    first_offset: Offset
+    next_offset: Offset
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is damaged at byte {self.position}: {self.reason}; "
+            f"offsets [{self.first_offset}, {self.next_offset}) cannot be read"
+        )
+
+
+# --- names -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSegment:
+    """A segment as the directory lists it. `has_indexes`: both are there in whole entries."""
+
+    base_offset: Offset
+    size: int
+    has_indexes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFiles:
+    """What is in a partition directory once it is tidy.
+
+    `is_changing`: segments are being replaced, so the list may lack some.
+    """
+
+    segments: list[FoundSegment]
+    snapshots: list[Offset]
+    is_changing: bool = False
+
+
+def tidy_directory(fs: FileSystem, directory: str) -> FoundFiles:
+    """Remove what was being deleted or built, finish swaps that had begun, list the rest."""
+    names = _parsed_names(fs, directory)
+    changed = _remove(fs, directory, [n for n in names if names[n].suffix in (DELETED, CLEANED)])
+    cleaned = [parsed.base_offset for parsed in names.values() if parsed.suffix == CLEANED]
+    swaps = {name: parsed for name, parsed in names.items() if parsed.suffix == SWAP}
+    if cleaned:
+        # A replacement of several segments that was not yet complete when it stopped.
+        unfinished = [n for n, p in swaps.items() if p.base_offset >= min(cleaned)]
+        changed |= _remove(fs, directory, unfinished)
+        for name in unfinished:
+            del swaps[name]
+    if swaps:
+        _finish_swaps(fs, directory, names, swaps)
+        changed = True
+    changed |= _remove(fs, directory, _orphans(fs, directory))
+    if changed:
+        fs.sync_directory(directory)
+    return find_files(fs, directory)
+
+
+def find_files(fs: FileSystem, directory: str) -> FoundFiles:
+    """The segments and snapshots of a directory, in order; changes nothing."""
+    sizes: dict[tuple[Offset, FileKind], int] = {}
+    is_changing = False
+    for entry in fs.list(directory):
+        parsed = parse_segment_file_name(entry.name)
+        is_changing = is_changing or (parsed is not None and parsed.suffix == SWAP)
+        if parsed is not None and parsed.suffix == NO_SUFFIX and not entry.is_directory:
+            sizes[parsed.base_offset, parsed.kind] = entry.size
+    segments = [
+        FoundSegment(
+            base_offset=base_offset,
+            size=size,
+            has_indexes=(
+                sizes.get((base_offset, FileKind.INDEX), 1) % 8 == 0
+                and sizes.get((base_offset, FileKind.TIMEINDEX), 1) % 12 == 0
+            ),
+        )
+        for (base_offset, kind), size in sorted(sizes.items())
+        if kind is FileKind.LOG
+    ]
+    snapshots = sorted(offset for offset, kind in sizes if kind is FileKind.SNAPSHOT)
+    return FoundFiles(segments=segments, snapshots=snapshots, is_changing=is_changing)
+
+
+def _parsed_names(fs: FileSystem, directory: str) -> dict[str, SegmentFileName]:
+    names: dict[str, SegmentFileName] = {}
+    for entry in fs.list(directory):
+        parsed = parse_segment_file_name(entry.name)
+        if parsed is not None:
+            names[entry.name] = parsed
+    return names
+
+
+def _remove(fs: FileSystem, directory: str, names: Sequence[str]) -> bool:
+    for name in names:
+        fs.remove(os.path.join(directory, name))
+    return bool(names)
+
+
+def _orphans(fs: FileSystem, directory: str) -> list[str]:
+    """Indexes whose log file is gone. (Snapshots stand by themselves.)"""
+    names = _parsed_names(fs, directory)
+    logs = {parsed.base_offset for parsed in names.values() if parsed.kind is FileKind.LOG}
+    return [
+        name
+        for name, parsed in names.items()
+        if parsed.kind is not FileKind.SNAPSHOT and parsed.base_offset not in logs
+    ]
+
+
+def _finish_swaps(
+    fs: FileSystem,
+    directory: str,
+    names: dict[str, SegmentFileName],
+    swaps: dict[str, SegmentFileName],
+) -> None:
+    """A complete replacement goes in: remove what it replaces, then take its final names."""
+    ranges = [
+        _range_of(fs, directory, name, parsed.base_offset)
+        for name, parsed in swaps.items()
+        if parsed.kind is FileKind.LOG
+    ]
+    if ranges:
+        first, end = min(r[0] for r in ranges), max(r[1] for r in ranges)
+        replaced = [
+            name
+            for name, parsed in names.items()
+            if parsed.suffix == NO_SUFFIX
+            and parsed.kind is not FileKind.SNAPSHOT
+            and first <= parsed.base_offset < end
+        ]
+        _remove(fs, directory, replaced)
+        # Names reach the disk in any order: what was replaced must not come back beside it.
+        fs.sync_directory(directory)
+    # Log files last: while one is still a `.swap`, a second crash comes back here.
+    for name in sorted(swaps, key=lambda name: swaps[name].kind is FileKind.LOG):
+        parsed = swaps[name]
+        final = segment_file_name(parsed.base_offset, parsed.kind)
+        fs.rename(os.path.join(directory, name), os.path.join(directory, final))
+    fs.sync_directory(directory)
+
+
+def _range_of(
+    fs: FileSystem, directory: str, name: str, base_offset: Offset
+) -> tuple[Offset, Offset]:
+    """The offsets of a replacement. Of a damaged one no more is believed than its name.
+
+    What it was to replace then stays beside it: better twice than not at all.
+    """
+    file = fs.open_read(os.path.join(directory, name))
+    reader = SegmentReader(file, base_offset, file.size())
+    try:
+        for _ in reader.chunks(FilePosition(0), base_offset):
+            pass
+    except CorruptSegmentError as error:
+        logger.warning("%s", error)
+        return base_offset, Offset(base_offset + 1)
+    return base_offset, Offset(max(reader.next_offset, base_offset + 1))
+
+
+# --- batches ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadStretch:
+    """Bytes of a segment that are no sound batches. `next_offset` is None when none follow."""
+
+    position: int
+    first_offset: Offset
+    next_offset: Offset | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """What re-reading a segment found. `end` and `next_offset` are behind its last sound batch."""
+
+    path: str
+    base_offset: Offset
+    file_size: int
+    end: FilePosition
+    next_offset: Offset
+    bad: tuple[BadStretch, ...]
+    found_batches: bool
+
+
+BatchVisitor = Callable[[BatchDecoder, int, int], None]
+
+
+def walk_segment(segment: Segment, from_offset: Offset, visit: BatchVisitor) -> Walk:
+    """Re-read an active segment from `from_offset` on, verifying checksums, and index it anew.
+
+    What lies before is vouched for by indexes that were synced; the walk starts at the last
+    index entry below `from_offset`, or at the start of the file when they are not to be
+    trusted. `visit` sees each run of sound batches.
+    """
+    file_size = segment.file().size()
+    start, start_offset = _walk_start(segment, from_offset, file_size)
+    reader = segment.reader(size=file_size)
+    position, next_offset = start, start_offset
+    end, end_offset = start, start_offset
+    bad: list[BadStretch] = []
+    found = False
+    while True:
+        try:
+            for first, stop in reader.chunks(position, next_offset):
+                assert first == 0, first  # batches are indexed in the order they lie
+                segment.index_walked(reader.decoder, stop, reader.chunk_position)
+                visit(reader.decoder, first, stop)
+                found = True
+                end, end_offset = FilePosition(reader.position), reader.next_offset
+        except CorruptSegmentError as error:
+            bad.append(
+                BadStretch(
+                    position=error.position,
+                    first_offset=error.first_offset,
+                    next_offset=error.next_offset,
+                    reason=error.reason,
+                )
+            )
+            following = reader.resume_after(error.position + 1, error.first_offset)
+            if following is None:
+                break
+            position = FilePosition(following.position)
+            next_offset = following.base_offset
+        else:
+            break
+    segment.size, segment.next_offset = end, end_offset
+    return Walk(
+        path=segment.name,
+        base_offset=segment.base_offset,
+        file_size=file_size,
+        end=end,
+        next_offset=end_offset,
+        bad=tuple(bad),
+        found_batches=found or start > 0,
+    )
+
+
+def rebuild_indexes(segment: Segment) -> None:
+    """A sealed segment gets new indexes from its log file, which is not touched."""
+    logger.warning("rebuilding the indexes of %s", segment.name)
+    size, next_offset = segment.size, segment.next_offset
+    segment.activate(now_ms=segment.modified_ms())
+    walk_segment(segment, Offset(0), lambda _decoder, _first, _stop: None)
+    segment.size, segment.next_offset = size, next_offset
+    segment.freeze()
+    segment.seal()
+    segment.needs_new_indexes = False
+
+
+def _walk_start(
+    segment: Segment, from_offset: Offset, file_size: int
+) -> tuple[FilePosition, Offset]:
+    """Drop index entries that cannot be trusted; return where to start reading."""
+    if from_offset > segment.base_offset and _has_sane_indexes(segment, file_size):
+        entry_offset, position = segment.offset_index.lookup(Offset(from_offset - 1))
+        header = _header_at(segment, position)
+        if (
+            position > 0
+            and header is not None
+            and header.last_offset == entry_offset
+            and _has_true_times(segment, entry_offset)
+        ):
+            segment.offset_index.truncate_to(Offset(entry_offset + 1))
+            segment.time_index.truncate_to(Offset(entry_offset + 1))
+            segment.transaction_index.truncate_to(from_offset)
+            timestamp, offset = segment.time_index.last_entry
+            first = _header_at(segment, FilePosition(0))
+            segment.resume_walk(
+                first_timestamp=NO_TIMESTAMP if first is None else first.max_timestamp,
+                max_timestamp=timestamp,
+                max_timestamp_offset=offset,
+                record_count=header.base_offset - segment.base_offset,
+            )
+            return position, header.base_offset
+    segment.clear_facts()
+    return FilePosition(0), segment.base_offset
+
+
+def _has_sane_indexes(segment: Segment, file_size: int) -> bool:
+    try:
+        segment.offset_index.sanity_check(log_size=file_size)
+        segment.time_index.sanity_check()
+    except FormatError:
+        return False
+    return True
+
+
+def _has_true_times(segment: Segment, last_offset: Offset) -> bool:
+    """Whether the last time index entry up to `last_offset` is what the log says."""
+    segment.time_index.truncate_to(Offset(last_offset + 1))
+    entry = segment.time_index.last_entry
+    return entry[0] == NO_TIMESTAMP or is_true_entry(segment, entry)
+
+
+def _header_at(segment: Segment, position: FilePosition) -> BatchHeader | None:
+    try:
+        return decode_batch_header(segment.file().read_at(position, HEADER_SIZE))
+    except FormatError:
+        return None
+
+
+# --- the decision ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryPlan:
+    """What to do with the segments that were walked.
+
+    kept          how many of them stay; those behind held nothing that was promised
+    cut_position  where the last one kept is cut, None to leave it as it is
+    end_offset    where the log goes on
+    is_appendable whether the last segment kept may take more batches
+    """
+
+    kept: int
+    cut_position: FilePosition | None
+    end_offset: Offset
+    is_appendable: bool
+    damages: tuple[Damage, ...]
+
+
+def plan_recovery(
+    walks: Sequence[Walk], *, durable: Offset, is_durable_exact: bool, allows_gaps: bool
+) -> RecoveryPlan:
+    """Tell torn from damaged.
+
+    `durable` is an offset below which everything was synced. `is_durable_exact`: nothing at or
+    past it was ever acknowledged, so a bad stretch there, or a missing file, ends the log even
+    when sound batches lie behind it. Otherwise what lies behind may have been promised, and
+    stays. `allows_gaps`: compaction may have removed offsets between segments, and `durable` may
+    be older than that, so a gap says nothing.
+    """
+    damages: list[Damage] = []
+    for number, walk in enumerate(walks):
+        for bad in walk.bad:
+            behind = bad.next_offset
+            if behind is None:
+                later = (w for w in walks[number + 1 :] if w.found_batches)
+                behind = next((w.base_offset for w in later), None)
+            is_promised = bad.first_offset < durable
+            if not is_promised and (behind is None or is_durable_exact):
+                return _cut(number, FilePosition(bad.position), bad.first_offset, damages)
+            damages.append(
+                Damage(
+                    path=walk.path,
+                    position=bad.position,
+                    first_offset=bad.first_offset,
+                    next_offset=Offset(max(behind or durable, bad.first_offset)),
+                    reason=bad.reason,
+                )
+            )
+        later_walks = walks[number + 1 :]
+        if allows_gaps or not later_walks or not _has_gap(walk, later_walks[0]):
+            continue
+        has_batches_behind = any(later.found_batches for later in later_walks)
+        if walk.next_offset >= durable and (is_durable_exact or not has_batches_behind):
+            return _cut(number, walk.end, walk.next_offset, damages)
+        damages.append(_missing(walk, walk.next_offset, later_walks[0].base_offset))
+    last = walks[-1]
+    has_bad_tail = bool(last.bad) and last.bad[-1].next_offset is None
+    end_offset = Offset(max(last.next_offset, *(d.next_offset for d in damages), 0))
+    if end_offset < durable:
+        damages.append(_missing(last, end_offset, durable))
+        end_offset = durable
+    return RecoveryPlan(
+        kept=len(walks),
+        cut_position=None,
+        end_offset=end_offset,
+        is_appendable=not has_bad_tail and end_offset == last.next_offset,
+        damages=tuple(damages),
+    )
+
+
+def _cut(
+    number: int, position: FilePosition, end_offset: Offset, damages: list[Damage]
+) -> RecoveryPlan:
+    return RecoveryPlan(
+        kept=number + 1,
+        cut_position=position,
+        end_offset=end_offset,
+        is_appendable=True,
+        damages=tuple(damages),
+    )
+
+
+def _has_gap(walk: Walk, following: Walk) -> bool:
+    """Whether batches, or files of them, are missing before a segment that follows."""
+    has_bad_tail = bool(walk.bad) and walk.bad[-1].next_offset is None
+    return not has_bad_tail and walk.next_offset < following.base_offset
+
+
+def _missing(last: Walk, end_offset: Offset, durable: Offset) -> Damage:
+    return Damage(
+        path=last.path,
+        position=last.end,
+        first_offset=end_offset,
+        next_offset=durable,
+        reason="the file ends before records that were synced",
+    )

@@ -1,0 +1,697 @@
+"""A segment: one log file and the indexes that shorten the way to a place in it.
+
+Invariant: each batch starts, in bytes and in offsets, at or after where the one before it
+ended. The log file alone is the truth; everything else here can be derived from it.
+
+The life of the files:
+
+    active     the log file is open for writing, index entries are in memory and reach their
+               files in pieces
+    frozen     takes no more batches; not yet synced (`seal` does that, off the append path)
+    sealed     immutable and durable; files are opened when read and given back under pressure
+"""
+
+import os
+import threading
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cordwood.errors import CorruptSegmentError, FormatError
+from cordwood.format import kernel_tables as tables
+from cordwood.format import kernels
+from cordwood.format.batch import BatchDecoder
+from cordwood.format.file_names import DELETED, NO_SUFFIX, FileKind, segment_file_name
+from cordwood.quantities import INT64_MAX, MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
+from cordwood.storage.files import Buffer, File, FileSystem, write_all
+from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.key_index import KeyIndex
+from cordwood.storage.offset_index import OffsetIndex
+from cordwood.storage.segment_reader import IndexHint, SegmentReader
+from cordwood.storage.segment_times import find_largest
+from cordwood.storage.time_index import TimeIndex
+from cordwood.storage.transaction_index import TransactionIndex
+
+SEGMENT_KINDS: Final = (
+    FileKind.LOG,
+    FileKind.INDEX,
+    FileKind.TIMEINDEX,
+    FileKind.TXNINDEX,
+    FileKind.KEYINDEX,
+)
+
+# Index entries reach the file in pieces this large, so that another process finds its way
+# through an active segment; every one would cost two system calls per few kilobytes of log.
+_UNFLUSHED_ENTRIES_MAX: Final = 128
+_BOUNDARIES_KEPT: Final = 8  # of readers at the end of the log
+_INDEX_STRETCH: Final = 32 * 1024  # small batches that come together: an entry for so many bytes
+
+_REWRITE_BYTES: Final = 1 * MIB
+
+_NOT_SEEN: Final = -2
+_BASE_TIMESTAMP_POSITION: Final = 27  # in a batch, see `format.batch_header`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentLimits:
+    """How large indexes grow and how sparse they are."""
+
+    index_bytes_max: int
+    index_interval_bytes: int
+    is_dense: bool = False  # each batch starts where the one before it ended: never compacted
+
+
+def new_walk_state() -> "array[int]":
+    """What `kernels.index_batches` carries along, before the first batch."""
+    state = array("q", bytes(8 * tables.STATE_WORDS))
+    state[tables.S_MAX_TIMESTAMP] = NO_TIMESTAMP
+    state[tables.S_INDEXED_TIMESTAMP] = NO_TIMESTAMP
+    state[tables.S_FIRST_TIMESTAMP] = _NOT_SEEN
+    return state
+
+
+class Segment:
+    """One segment. The log's writer alone appends, freezes, truncates and seals; anyone reads.
+
+    size            bytes of whole batches in the file; grows with each append
+    next_offset     where the batch after the last one begins; for a sealed segment the offset
+                    known when it was opened, which may be the base of the segment after it
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        base_offset: Offset,
+        *,
+        size: int,
+        next_offset: Offset,
+        offset_index: OffsetIndex,
+        time_index: TimeIndex,
+        transaction_index: TransactionIndex,
+        handles: HandleCache,
+        limits: SegmentLimits,
+        created_ms: TimestampMs,
+        file: File | None = None,
+        offset_limit: int = INT64_MAX,
+    ) -> None:
+        self.base_offset = base_offset
+        self.size = size
+        self.next_offset = next_offset
+        self.offset_index = offset_index
+        self.time_index = time_index
+        self.transaction_index = transaction_index
+        self.created_ms = created_ms
+        self.offset_limit = offset_limit
+        self.directory = directory
+        self.key_index = KeyIndex(fs, self.path(FileKind.KEYINDEX))
+        self._fs = fs
+        self._file = file
+        self._handles = handles
+        self._limits = limits
+        self._state = new_walk_state()
+        self._unflushed_entries = 0
+        self._is_frozen = file is None
+        self.needs_new_indexes = False
+        self._is_retired = False
+        self._distrusted_from: Offset | None = None
+        self._is_index_full = file is not None and (offset_index.is_full or time_index.is_full)
+        self._largest: tuple[TimestampMs, Offset] | None = None
+        self._boundaries: tuple[IndexHint, ...] = ()
+        self._lock = threading.Lock()
+
+    # --- opening -----------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        fs: FileSystem,
+        directory: str,
+        base_offset: Offset,
+        *,
+        handles: HandleCache,
+        limits: SegmentLimits,
+        now_ms: TimestampMs,
+    ) -> "Segment":
+        """A new, empty, active segment. Its names are durable once the directory is synced.
+
+        The log file comes last: when something fails, there is none. An empty one left behind
+        would cut the log in two there, though the segment before it goes on.
+        """
+
+        def path(kind: FileKind) -> str:
+            return os.path.join(directory, segment_file_name(base_offset, kind))
+
+        index_bytes = limits.index_bytes_max
+        offset_index = OffsetIndex.create(
+            fs, path(FileKind.INDEX), base_offset, max_bytes=index_bytes
+        )
+        time_index = TimeIndex.create(
+            fs, path(FileKind.TIMEINDEX), base_offset, max_bytes=index_bytes
+        )
+        transaction_index = TransactionIndex.open_active(fs, path(FileKind.TXNINDEX), base_offset)
+        return cls(
+            fs,
+            directory,
+            base_offset,
+            size=0,
+            next_offset=base_offset,
+            offset_index=offset_index,
+            time_index=time_index,
+            transaction_index=transaction_index,
+            handles=handles,
+            limits=limits,
+            created_ms=now_ms,
+            file=fs.create(path(FileKind.LOG), exclusive=False),
+        )
+
+    @classmethod
+    def open_sealed(
+        cls,
+        fs: FileSystem,
+        directory: str,
+        base_offset: Offset,
+        *,
+        size: int,
+        next_offset: Offset,
+        handles: HandleCache,
+        limits: SegmentLimits,
+        mapped: bool = True,
+        is_last: bool = False,
+    ) -> "Segment":
+        """An existing one, for reading. Touches no file.
+
+        Unless it `is_last`, `next_offset` is the base of the segment behind it.
+        """
+
+        def path(kind: FileKind) -> str:
+            return os.path.join(directory, segment_file_name(base_offset, kind))
+
+        return cls(
+            fs,
+            directory,
+            base_offset,
+            size=size,
+            next_offset=next_offset,
+            offset_index=OffsetIndex.open_sealed(
+                fs, path(FileKind.INDEX), base_offset, mapped=mapped
+            ),
+            time_index=TimeIndex.open_sealed(
+                fs, path(FileKind.TIMEINDEX), base_offset, mapped=mapped
+            ),
+            transaction_index=TransactionIndex.open_sealed(
+                fs, path(FileKind.TXNINDEX), base_offset, mapped=mapped
+            ),
+            handles=handles,
+            limits=limits,
+            created_ms=NO_TIMESTAMP,
+            offset_limit=INT64_MAX if is_last else next_offset,
+        )
+
+    def activate(self, *, now_ms: TimestampMs) -> None:
+        """Make an existing segment take batches again, from `size` and `next_offset` on.
+
+        Index entries past the end of the log are dropped.
+        """
+        index_bytes = self._limits.index_bytes_max
+        self.key_index.remove()
+        self._file = self._fs.open_write(self.path(FileKind.LOG))
+        self.offset_index = OffsetIndex.open_active(
+            self._fs, self.path(FileKind.INDEX), self.base_offset, max_bytes=index_bytes
+        )
+        self.time_index = TimeIndex.open_active(
+            self._fs, self.path(FileKind.TIMEINDEX), self.base_offset, max_bytes=index_bytes
+        )
+        self.transaction_index = TransactionIndex.open_active(
+            self._fs, self.path(FileKind.TXNINDEX), self.base_offset
+        )
+        self.created_ms = now_ms
+        self._is_frozen = False
+        self._note_index_room()
+
+    def reopen_transaction_index(self, offset: Offset) -> None:
+        """Keep the aborted transactions that ended below `offset`; take others in again."""
+        self.transaction_index = TransactionIndex.open_active(
+            self._fs, self.path(FileKind.TXNINDEX), self.base_offset
+        )
+        self.transaction_index.truncate_to(offset)
+
+    # --- facts -------------------------------------------------------------------------------
+
+    def path(self, kind: FileKind, suffix: str = NO_SUFFIX) -> str:
+        return os.path.join(self.directory, segment_file_name(self.base_offset, kind, suffix))
+
+    @property
+    def name(self) -> str:
+        return self.path(FileKind.LOG)
+
+    @property
+    def is_active(self) -> bool:
+        return not self._is_frozen
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the files are complete and durable, indexes included."""
+        return self._is_frozen and not self.offset_index.is_active and not self.needs_new_indexes
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether the files lie in an archive and are fetched when read."""
+        return False
+
+    @property
+    def record_count(self) -> int:
+        """Records appended since it was opened, and those recovery counted."""
+        return self._state[tables.S_RECORD_COUNT]
+
+    @property
+    def first_batch_timestamp(self) -> TimestampMs:
+        """Largest timestamp of the first batch; NO_TIMESTAMP when there is none or it has none."""
+        seen = self._state[tables.S_FIRST_TIMESTAMP]
+        return NO_TIMESTAMP if seen == _NOT_SEEN else TimestampMs(seen)
+
+    @property
+    def is_index_full(self) -> bool:
+        """Whether an index has no room for another entry. Worked out when one is added."""
+        return self._is_index_full
+
+    def _note_index_room(self) -> None:
+        self._is_index_full = self.offset_index.is_full or self.time_index.is_full
+
+    @property
+    def largest_timestamp(self) -> tuple[TimestampMs, Offset]:
+        """The largest timestamp of the segment and the last offset of the batch that has it.
+
+        (-1, base offset) when no record has one.
+        """
+        if self._state[tables.S_MAX_TIMESTAMP] != NO_TIMESTAMP or not self._is_frozen:
+            return (
+                TimestampMs(self._state[tables.S_MAX_TIMESTAMP]),
+                Offset(max(self._state[tables.S_MAX_TIMESTAMP_OFFSET], self.base_offset)),
+            )
+        if self._largest is None:
+            self._largest = find_largest(self)
+        return self._largest
+
+    def first_timestamp(self) -> TimestampMs | None:
+        """The base timestamp of the first batch; None where there is none."""
+        header = self.file().read_at(_BASE_TIMESTAMP_POSITION, 8) if self.size else b""
+        value = int.from_bytes(header, "big", signed=True) if len(header) == 8 else NO_TIMESTAMP
+        return None if value < 0 else TimestampMs(value)
+
+    def modified_ms(self) -> TimestampMs:
+        return TimestampMs(self._fs.modified_ms(self.name))
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def append(
+        self,
+        data: Buffer,
+        *,
+        next_offset: Offset,
+        max_timestamp: TimestampMs,
+        record_count: int,
+    ) -> FilePosition:
+        """Write one batch at the end; return where it landed. Not yet durable.
+
+        On an `OSError` the file is as it was before, or the error says that it could not be
+        made so: see `repair`.
+        """
+        file = self._file
+        assert file is not None, self.name
+        assert not self._is_frozen, self.name
+        position = FilePosition(self.size)
+        write_all(file, position, data)
+        self._note_appended(len(data), next_offset, max_timestamp, record_count)
+        return position
+
+    def _note_appended(
+        self,
+        size: int,
+        next_offset: Offset,
+        max_timestamp: TimestampMs,
+        record_count: int,
+        max_timestamp_offset: Offset | None = None,
+        first_end: Offset | None = None,
+    ) -> None:
+        """Batches were written at the end: take them into indexes and facts.
+
+        `max_timestamp_offset` ends the batch with the largest timestamp; None: the last one.
+        `first_end` is where the first of them ends, and the next begins; None: there is one.
+        """
+        position = FilePosition(self.size)
+        state = self._state
+        if state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN:
+            state[tables.S_FIRST_TIMESTAMP] = max_timestamp
+        if max_timestamp > state[tables.S_MAX_TIMESTAMP]:
+            state[tables.S_MAX_TIMESTAMP] = max_timestamp
+            state[tables.S_MAX_TIMESTAMP_OFFSET] = (
+                next_offset - 1 if max_timestamp_offset is None else max_timestamp_offset
+            )
+        if state[tables.S_UNINDEXED] > self._limits.index_interval_bytes:
+            # An entry speaks of one batch, by its last offset: whoever reads it looks there.
+            indexed_end = next_offset if first_end is None else first_end
+            self._add_index_entry(Offset(indexed_end - 1), position)
+        state[tables.S_UNINDEXED] += size
+        state[tables.S_RECORD_COUNT] += record_count
+        self.size = position + size
+        self.next_offset = next_offset
+
+    def append_all(self, batches: Sequence[tuple[Buffer, int, TimestampMs]]) -> None:
+        """Write stamped batches (data, record count, largest timestamp) in order, in one write.
+
+        All of them or, on an `OSError`, none: see `append`.
+        """
+        assert self._file is not None, self.name
+        assert not self._is_frozen, self.name
+        if len(batches) == 1:
+            data, record_count, max_timestamp = batches[0]
+            self.append(
+                data,
+                next_offset=Offset(self.next_offset + record_count),
+                max_timestamp=max_timestamp,
+                record_count=record_count,
+            )
+            return
+        write_all(self._file, self.size, b"".join([data for data, _, _ in batches]))
+        for data, record_count, max_timestamp in batches:
+            self._note_appended(
+                len(data), Offset(self.next_offset + record_count), max_timestamp, record_count
+            )
+
+    def append_joined(
+        self, joined: Buffer, batches: Iterable[tuple[int, int, TimestampMs]]
+    ) -> None:
+        """As `append_all`, for batches that lie behind each other: (size, count, timestamp).
+
+        Small batches share an index entry: one for each stretch of `_INDEX_STRETCH` bytes.
+        """
+        assert self._file is not None, self.name
+        assert not self._is_frozen, self.name
+        write_all(self._file, self.size, joined)
+        end = newest_offset = first_end = self.next_offset
+        stretch = stretch_count = 0
+        newest = NO_TIMESTAMP
+        # The first batch of a segment is noted alone: its timestamp decides when to roll.
+        stretch_max = 0 if self._state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN else _INDEX_STRETCH
+        for size, record_count, max_timestamp in batches:
+            end = Offset(end + record_count)
+            if not stretch:
+                first_end = end
+            stretch += size
+            stretch_count += record_count
+            if max_timestamp > newest:
+                newest, newest_offset = max_timestamp, Offset(end - 1)
+            if stretch >= stretch_max:
+                self._note_appended(stretch, end, newest, stretch_count, newest_offset, first_end)
+                stretch = stretch_count = 0
+                stretch_max = _INDEX_STRETCH
+        if stretch:
+            self._note_appended(stretch, end, newest, stretch_count, newest_offset, first_end)
+
+    def repair(self) -> None:
+        """After a failed append: cut off what of it reached the file."""
+        assert self._file is not None, self.name
+        if self._file.size() > self.size:
+            self._file.truncate_to(self.size)
+
+    def _add_index_entry(self, last_offset: Offset, position: FilePosition) -> None:
+        state = self._state
+        if not self._is_index_full:
+            self.offset_index.add(last_offset, position)
+            if self.time_index.add(
+                TimestampMs(state[tables.S_MAX_TIMESTAMP]),
+                Offset(max(state[tables.S_MAX_TIMESTAMP_OFFSET], self.base_offset)),
+            ):
+                state[tables.S_INDEXED_TIMESTAMP] = state[tables.S_MAX_TIMESTAMP]
+            self._unflushed_entries += 1
+            self._note_index_room()
+        state[tables.S_UNINDEXED] = 0
+
+    def flush_index(self, *, at_least: int = _UNFLUSHED_ENTRIES_MAX) -> None:
+        """Let other processes see the index entries, once there are enough to be worth it."""
+        if self._unflushed_entries >= at_least:
+            self.offset_index.flush()
+            self.time_index.flush()
+            self._unflushed_entries = 0
+
+    def sync_log(self) -> None:
+        """Make the batches durable; the file's name is the directory's to sync."""
+        if self._file is not None:
+            self._rewrite_distrusted()
+            self._file.sync()
+
+    @property
+    def sync_descriptor(self) -> int | None:
+        """The descriptor whose fdatasync is all that `sync_log` would do; None: it does more."""
+        file = self._file
+        if file is None or self._distrusted_from is not None or not file.syncs_by_descriptor:
+            return None
+        return file.fileno()
+
+    def sync_index(self) -> None:
+        """Make the entries so far durable."""
+        self.offset_index.sync()
+        self.time_index.sync()
+        self.transaction_index.sync()
+        self._unflushed_entries = 0
+
+    def complete_time_index(self) -> bool:
+        """Give the time index the segment's largest timestamp; True when it lacked that.
+
+        Whoever opens a closed log takes the last entry for the largest timestamp.
+        """
+        timestamp, offset = self.largest_timestamp
+        if not self.size or timestamp <= NO_TIMESTAMP:
+            return False
+        return self.time_index.add(timestamp, offset, force=True)
+
+    def freeze(self) -> None:
+        """Take no more batches. The time index gets the segment's largest timestamp."""
+        self.complete_time_index()
+        self._is_frozen = True
+
+    def seal(self) -> None:
+        """Make a frozen segment durable and hand its files over to the cache of open ones."""
+        assert self._is_frozen, self.name
+        self.sync_log()
+        self.offset_index.seal()
+        self.time_index.seal()
+        self.transaction_index.seal()
+        self._file = None
+
+    # --- taking over what a walk found -------------------------------------------------------
+
+    def index_walked(self, decoder: BatchDecoder, count: int, chunk_position: int) -> None:
+        """The first `count` batches that a walk found become part of the indexes and the facts."""
+        offset_entries, time_entries = bytearray(8 * count), bytearray(12 * count)
+        offset_size, time_size = kernels.index_batches(
+            decoder.rows,
+            count,
+            chunk_position,
+            self.base_offset,
+            self._limits.index_interval_bytes,
+            self._state,
+            offset_entries,
+            time_entries,
+        )
+        self.offset_index.extend(memoryview(offset_entries)[:offset_size])
+        self.time_index.extend(memoryview(time_entries)[:time_size])
+        self._unflushed_entries += offset_size // 8
+        self._note_index_room()
+
+    def resume_walk(
+        self,
+        *,
+        first_timestamp: TimestampMs,
+        max_timestamp: TimestampMs,
+        max_timestamp_offset: Offset,
+        record_count: int,
+    ) -> None:
+        """Start the facts from what is known of the batches that are not walked."""
+        self._state[tables.S_UNINDEXED] = 0
+        self._state[tables.S_FIRST_TIMESTAMP] = first_timestamp
+        self._state[tables.S_MAX_TIMESTAMP] = max_timestamp
+        self._state[tables.S_INDEXED_TIMESTAMP] = max_timestamp
+        self._state[tables.S_MAX_TIMESTAMP_OFFSET] = max_timestamp_offset
+        self._state[tables.S_RECORD_COUNT] = record_count
+
+    def clear_facts(self) -> None:
+        """Forget the indexes and what they said, before the whole file is walked."""
+        self.offset_index.clear()
+        self.time_index.clear()
+        self._state = new_walk_state()
+        self._largest = None
+        self._note_index_room()
+
+    # --- cutting -----------------------------------------------------------------------------
+
+    def truncate_to(self, position: FilePosition, next_offset: Offset) -> None:
+        """Cut at a batch boundary. Durable after `sync_log`."""
+        assert self._file is not None, self.name
+        self._file.truncate_to(position)
+        self.offset_index.truncate_to(next_offset)
+        self.time_index.truncate_to(next_offset)
+        self.transaction_index.truncate_to(next_offset)
+        self._boundaries = ()
+        self.size = position
+        self.next_offset = next_offset
+        self._state = new_walk_state()
+        self._note_index_room()
+
+    def distrust_from(self, offset: Offset) -> None:
+        """The batches from `offset` on may not be on the disk, whatever a sync says of them.
+
+        A sync that failed under the last owner may have left pages that read well and count as
+        clean. Only written again do they get there, so the next `sync_log` does that first.
+        """
+        self._distrusted_from = offset
+
+    def _rewrite_distrusted(self) -> None:
+        assert self._file is not None, self.name
+        offset, self._distrusted_from = self._distrusted_from, None
+        if offset is None:
+            return
+        position: int | None = 0
+        if offset > self.base_offset:
+            try:
+                position = self.reader().locate(offset, self.hint(offset))
+            except CorruptSegmentError as error:
+                position = error.position  # it begins with damage, which stays as it is
+        while position is not None and position < self.size:
+            piece = self._file.read_at(position, min(_REWRITE_BYTES, self.size - position))
+            write_all(self._file, position, piece)
+            position += len(piece)
+
+    def cut_tail(self, position: FilePosition) -> None:
+        """Cut off bytes behind the last batch; indexes and facts stay as they are."""
+        assert self._file is not None, self.name
+        assert position == self.size, (position, self.size)
+        self._file.truncate_to(position)
+
+    def cut_frozen(self, next_offset: Offset) -> None:
+        """Cut a segment that was just frozen, while its indexes may be on their way to disk.
+
+        They then hold entries past the end: `needs_new_indexes` says so.
+        """
+        position = self.reader().locate(next_offset, self.hint(next_offset))
+        if position is None:
+            return
+        file = self._fs.open_write(self.name)
+        file.truncate_to(position)
+        file.sync()
+        self._boundaries = ()
+        self.size = position
+        self.next_offset = next_offset
+        self.needs_new_indexes = True
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def file(self) -> File:
+        """The log file, opened if need be. Keep the reference while reading."""
+        file = self._file
+        if file is None:
+            with self._lock:
+                file = self._file
+                if file is None:
+                    file = self._file = self._fs.open_read(self.name)
+        if self._is_frozen and not self._is_retired:
+            self._handles.touch(self)
+        return file
+
+    def reader(self, *, size: int | None = None) -> SegmentReader:
+        return SegmentReader(
+            self.file(),
+            self.base_offset,
+            self.size if size is None else size,
+            offset_limit=self.offset_limit,
+            is_dense=self._limits.is_dense,
+        )
+
+    def hint(self, offset: Offset) -> IndexHint:
+        """A batch at or before the one that holds `offset`, as the index has it."""
+        try:
+            return self.offset_index.lookup(offset)
+        except (FormatError, OSError):
+            # Derived: an index that cannot be read only costs time.
+            return self.base_offset, FilePosition(0)
+
+    def boundary_before(self, offset: Offset) -> tuple[Offset, FilePosition] | None:
+        """A batch that begins at or before `offset`: its first offset, and where it lies.
+
+        Of the places that readers were sent up to, who come back for what follows; None where
+        none is known.
+        """
+        known = [boundary for boundary in self._boundaries if boundary[0] <= offset]
+        return max(known) if known else None
+
+    def note_boundary(self, offset: Offset, position: FilePosition) -> None:
+        """Readers see what lies before `offset` now, and will be back for the batch there.
+
+        Kept for the active segment alone, which is read at its end.
+        """
+        if not self._is_frozen and (offset, position) not in self._boundaries:
+            self._boundaries = (*self._boundaries[1 - _BOUNDARIES_KEPT :], (offset, position))
+
+    def batches_of(self, key: bytes, *, size: int) -> list[FilePosition] | None:
+        """Where batches lie that may hold `key`, by the key index; None when it cannot tell.
+
+        `size` is that of the log file now: an index that was made from another is not asked.
+        """
+        if not self._is_frozen:
+            return None
+        found = self.key_index.batches_of(key, log_size=size)
+        if found is not None:
+            self._handles.touch(self)
+        return found
+
+    def build_key_index(self) -> int:
+        """Make the key index of a sealed segment anew; return its entries."""
+        assert self._is_frozen, self.name
+        return self.key_index.build(self.reader(), self.base_offset, self.size)
+
+    def release(self) -> None:
+        """Give the files back until the next read. See `HandleCache`."""
+        if self._is_frozen and not self._is_retired and not self.offset_index.is_active:
+            self._file = None
+            self.offset_index.release()
+            self.time_index.release()
+            self.transaction_index.release()
+            self.key_index.release()
+
+    # --- leaving -----------------------------------------------------------------------------
+
+    def retire(self) -> None:
+        """Another segment is about to take the names: whoever reads this one keeps its files.
+
+        They stay open until nobody refers to this object any more.
+        """
+        self._is_retired = True
+        self._handles.forget(self)
+        self.file()
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.count  # noqa: B018  loads it
+
+    def mark_deleted(self) -> list[str]:
+        """Rename every file to `.deleted`; return the new paths. Readers keep what they hold."""
+        marked: list[str] = []
+        for kind in SEGMENT_KINDS:
+            old, new = self.path(kind), self.path(kind, DELETED)
+            try:
+                self._fs.rename(old, new)
+            except FileNotFoundError:
+                continue
+            marked.append(new)
+        self._handles.forget(self)
+        return marked
+
+    def close(self) -> None:
+        """Drop files and maps; nothing is flushed."""
+        self._is_frozen = True
+        self._handles.forget(self)
+        self._file = None
+        self.offset_index.close()
+        self.time_index.close()
+        self.transaction_index.close()
+        self.key_index.release()

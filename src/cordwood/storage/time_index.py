@@ -1,0 +1,105 @@
+"""The time index of a segment: from a timestamp to an offset near it.
+
+An entry says: the largest timestamp up to here is this one, and the batch that brought it ends
+with this offset. So timestamps strictly increase from entry to entry, whatever order the
+records themselves come in, and every record with a timestamp above an entry's lies beyond its
+offset.
+"""
+
+from typing import Final
+
+from cordwood.errors import FormatError
+from cordwood.format.index_entry import (
+    TIME_ENTRY,
+    TIME_ENTRY_SIZE,
+    TimeEntry,
+    decode_time_entry,
+    encode_time_entry,
+)
+from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
+from cordwood.storage.entry_file import floor_slot
+from cordwood.storage.entry_index import BoundedIndex
+
+_TIMESTAMP: Final = 0  # fields of the entry, in order
+_RELATIVE_OFFSET: Final = 1
+
+
+class TimeIndex(BoundedIndex):
+    """Entries in strictly increasing order of timestamp, and no decreasing offset.
+
+    Full one slot early, as sealing the segment may add an entry.
+    """
+
+    __slots__ = ()
+
+    _ENTRY_SIZE = TIME_ENTRY_SIZE
+    _LAYOUT = TIME_ENTRY
+    _OFFSET_FIELD = _RELATIVE_OFFSET
+    _KEPT_BACK = 1
+
+    @property
+    def last_entry(self) -> tuple[TimestampMs, Offset]:
+        """The largest timestamp indexed and its offset; (-1, base offset) when there is none."""
+        entries = self._file.entries
+        if not entries:
+            return NO_TIMESTAMP, self.base_offset
+        return self._decode(entries, len(entries) - TIME_ENTRY_SIZE)
+
+    def add(self, timestamp: TimestampMs, offset: Offset, *, force: bool = False) -> bool:
+        """Note the largest timestamp so far, brought by the batch ending with `offset`.
+
+        Returns whether an entry was added: a timestamp no larger than the last one says
+        nothing new. `force` may take the slot that `is_full` keeps back. In memory: see `flush`.
+        Raises `FormatError` when full, when the offset decreases, or is too far from the base.
+        """
+        last_timestamp, last_offset = self.last_entry
+        count = self.count
+        if count and offset < last_offset:
+            raise FormatError(f"offset {offset} is below the last entry's, {last_offset}")
+        if timestamp <= last_timestamp:
+            return False
+        if count >= self._max_count + (self._KEPT_BACK if force else 0):
+            raise FormatError(f"{self.path} is full with {count} entries")
+        entry = TimeEntry(timestamp=timestamp, relative_offset=offset - self.base_offset)
+        self._file.append(encode_time_entry(entry))
+        return True
+
+    def lookup(self, timestamp: TimestampMs) -> tuple[TimestampMs, Offset]:
+        """The last entry at or below `timestamp`; (-1, base offset) when there is none.
+
+        Every record with a larger timestamp than the entry's lies beyond its offset.
+        """
+        entries = self._file.entries
+        slot = floor_slot(entries, TIME_ENTRY, _TIMESTAMP, timestamp)
+        if slot < 0:
+            return NO_TIMESTAMP, self.base_offset
+        found, relative_offset = TIME_ENTRY.unpack_from(entries, slot * TIME_ENTRY_SIZE)
+        if found < 0 or relative_offset < 0:  # damaged; the start of the segment is never wrong
+            return NO_TIMESTAMP, self.base_offset
+        return TimestampMs(found), Offset(self.base_offset + relative_offset)
+
+    def entry(self, slot: int) -> tuple[TimestampMs, Offset]:
+        """The entry in that slot, counted from 0; `IndexError` when there is none."""
+        return self._decode(*self._slot_at(slot))
+
+    def sanity_check(self) -> None:
+        """Raise `FormatError` unless timestamps increase, and offsets do not decrease.
+
+        Reads every entry.
+        """
+        self._file.check_size()
+        last_timestamp, last_offset = int(NO_TIMESTAMP), 0
+        for timestamp, relative_offset in TIME_ENTRY.iter_unpack(bytes(self._file.entries)):
+            if timestamp <= last_timestamp or relative_offset < last_offset:
+                raise FormatError(
+                    f"entry ({timestamp}, {relative_offset}) follows "
+                    f"({last_timestamp}, {last_offset}): the timestamp must increase from 0 on, "
+                    "the offset must not decrease"
+                )
+            last_timestamp, last_offset = timestamp, relative_offset
+
+    def _decode(self, entries: bytearray | memoryview, position: int) -> tuple[TimestampMs, Offset]:
+        timestamp, relative_offset = TIME_ENTRY.unpack_from(entries, position)
+        if timestamp < 0 or relative_offset < 0:
+            decode_time_entry(entries, position)  # says what is wrong with it
+        return TimestampMs(timestamp), Offset(self.base_offset + relative_offset)

@@ -1,5 +1,0 @@
-"""``python -m varve``."""
-
-from varve.cli.app import main
-
-main()
