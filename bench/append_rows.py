@@ -25,7 +25,7 @@ from bench.peers import (
     write_seconds,
 )
 from bench.workload import DISK, OS, Values, fresh_path, make_values, new_log
-from cordwood.log.partition_log import PartitionLog
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import KIB, MIB
 
 _THREADS = 64

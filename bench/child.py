@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench.measure import Stopwatch
 from bench.workload import OS, TOPIC, log_files, log_of, make_values
-from cordwood.log.store import Store, StoreSetup
+from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import KIB, MIB
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -21,8 +21,8 @@ from bench.observed_fs import UnsyncedFileSystem
 from bench.peers import PIECE_BYTES, new_file, read_seconds
 from bench.workload import OS, TOPIC, fresh_path, log_files, log_of
 from cordwood.format.compression import Codec
-from cordwood.log.compaction_run import CompactionOutcome
-from cordwood.log.store import Store, StoreSetup
+from cordwood.log.compaction.compaction_run import CompactionOutcome
+from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import KIB, MIB
 from interop.kafka_peer import KafkaUnavailableError, kafka_version
 

@@ -15,8 +15,8 @@ from typing import Final
 from bench.measure import seconds_of
 from bench.observed_fs import UnsyncedFileSystem
 from bench.workload import OS, TOPIC, fresh_path
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.store import Store, StoreSetup
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import KIB
 
 PER_BATCH: Final = 64

@@ -14,7 +14,7 @@ from typing import Final
 from bench.growth_rows import growth_row
 from bench.measure import Context, Row, measure_in_turns, seconds_of
 from bench.workload import OS, Values, make_values, new_log, opened, prepare_log
-from cordwood.log.partition_log import PartitionLog
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import KIB, MIB
 
 _SIZES: Final = (16, 128, KIB, 8 * KIB, 64 * KIB, 512 * KIB, MIB)

@@ -9,7 +9,7 @@ from bench.measure import Context, Row, Stopwatch, Target, measure_row, samples,
 from bench.observed_fs import CountingFileSystem
 from bench.peers import read_seconds
 from bench.workload import Values, fresh_path, log_files, log_of, make_values, prepare_log
-from cordwood.log.store import Store, StoreSetup
+from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import KIB, MIB
 
 _BATCH_BYTES = 512 * KIB  # recovery may begin with one batch that was synced, and looks at headers

@@ -19,7 +19,7 @@ from bench.measure import (
 )
 from bench.peers import SQLITE, SqliteLog, pread_latency, read_seconds
 from bench.workload import Values, fresh_path, log_files, make_values, opened, prepare_log
-from cordwood.log.partition_log import PartitionLog
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import KIB, MIB
 
 

@@ -11,8 +11,8 @@ from bench.spark_log import LogShape, SparkLog
 from bench.spark_scan_rows import describe, shape_of
 from bench.spark_stage import CORDWOOD, SparkStage, parquet_frame
 from bench.workload import TOPIC, fresh_path
-from cordwood.log.compaction_run import CompactionOutcome
-from cordwood.log.store import Store, StoreSetup
+from cordwood.log.compaction.compaction_run import CompactionOutcome
+from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import KIB
 
 _CLEANER: Final = "the store's cleaner, 1 thread"

@@ -20,8 +20,8 @@ from bench.observed_fs import UnsyncedFileSystem
 from bench.workload import OS, TOPIC, fresh_path
 from cordwood.format.batch_builder import BatchStyle
 from cordwood.format.column_batches import ChosenPlaces, ColumnBatches, RecordColumns
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.store import Store, StoreSetup
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import MIB, TimestampMs
 
 PARTITIONS: Final = 2  # one for each core

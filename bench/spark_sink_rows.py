@@ -7,7 +7,7 @@ from bench.broker_stage import figure_row
 from bench.measure import Context, Row, measure_in_turns, seconds_of
 from bench.spark_stage import CORDWOOD, PARQUET, SparkStage
 from bench.workload import OS, TOPIC, fresh_path
-from cordwood.log.store import Store, StoreSetup
+from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import KIB
 
 if TYPE_CHECKING:

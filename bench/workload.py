@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bench.observed_fs import UnsyncedFileSystem
 from bench.peers import PIECE_BYTES
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.store import Store, StoreSetup
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import MIB
 from cordwood.storage.files import FileSystem, RealFileSystem
 

@@ -16,11 +16,11 @@ sys.path.insert(0, str(ROOT / "src"))
 from api_table import api_table, unserved_table  # noqa: E402
 from client_table import client_table  # noqa: E402
 
-from cordwood.broker.broker_config import BROKER_KEYS, BrokerConfig  # noqa: E402
-from cordwood.broker.store_config import STORE_KEYS, StoreConfig  # noqa: E402
-from cordwood.broker.topic_defaults import TOPIC_DEFAULTS  # noqa: E402
-from cordwood.log.config_key import ConfigKey, ConfigKind  # noqa: E402
-from cordwood.log.topic_config import CONFIG_KEYS, TopicConfig  # noqa: E402
+from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig  # noqa: E402
+from cordwood.broker.config.store_config import STORE_KEYS, StoreConfig  # noqa: E402
+from cordwood.broker.config.topic_defaults import TOPIC_DEFAULTS  # noqa: E402
+from cordwood.log.rules.config_key import ConfigKey, ConfigKind  # noqa: E402
+from cordwood.log.rules.topic_config import CONFIG_KEYS, TopicConfig  # noqa: E402
 from cordwood.quantities import INT32_MAX, INT64_MAX  # noqa: E402
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -104,9 +104,9 @@ def topic_default_table() -> str:
 
 def metrics_table() -> str:
     """Every metric a broker can have: an empty one has them all, without samples."""
-    from cordwood.broker.metrics import BrokerMetrics
-    from cordwood.broker.observed_broker import ObservedBroker
-    from cordwood.broker.request_metrics import RequestMetrics
+    from cordwood.broker.observing.metrics import BrokerMetrics
+    from cordwood.broker.observing.observed_broker import ObservedBroker
+    from cordwood.broker.observing.request_metrics import RequestMetrics
 
     with tempfile.TemporaryDirectory() as directory:
         store = StoreConfig(log_dirs=(directory,)).open(TopicConfig())

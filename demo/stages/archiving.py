@@ -12,8 +12,8 @@ from demo.recording import ARCHIVED
 from demo.scene import Scene
 
 if TYPE_CHECKING:
-    from cordwood.log.partition_log import PartitionLog
-    from cordwood.log.topic import Topic
+    from cordwood.log.partition.partition_log import PartitionLog
+    from cordwood.log.topics.topic import Topic
 
 _READ_TIMEOUT_S: Final = 60.0
 

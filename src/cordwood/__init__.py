@@ -15,30 +15,30 @@ if TYPE_CHECKING:
     from cordwood.archive.archive_store import open_archive
     from cordwood.format.record import Record
     from cordwood.library import open_store as open
-    from cordwood.log.appended import Appended, AppendedMany, AppendedRange
-    from cordwood.log.log_reader import LogReader, SegmentInfo
-    from cordwood.log.partition_log import PartitionLog
-    from cordwood.log.read_only_store import ReadOnlyStore
-    from cordwood.log.store import Store
-    from cordwood.log.topic import Topic
-    from cordwood.log.topic_config import TopicConfig
+    from cordwood.log.partition.partition_log import PartitionLog
+    from cordwood.log.reading.log_reader import LogReader, SegmentInfo
+    from cordwood.log.rules.appended import Appended, AppendedMany, AppendedRange
+    from cordwood.log.rules.topic_config import TopicConfig
+    from cordwood.log.store.read_only_store import ReadOnlyStore
+    from cordwood.log.store.store import Store
+    from cordwood.log.topics.topic import Topic
     from cordwood.testing import Broker
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Appended": "cordwood.log.appended",
-    "AppendedMany": "cordwood.log.appended",
-    "AppendedRange": "cordwood.log.appended",
+    "Appended": "cordwood.log.rules.appended",
+    "AppendedMany": "cordwood.log.rules.appended",
+    "AppendedRange": "cordwood.log.rules.appended",
     "Broker": "cordwood.testing",
-    "LogReader": "cordwood.log.log_reader",
-    "PartitionLog": "cordwood.log.partition_log",
-    "ReadOnlyStore": "cordwood.log.read_only_store",
+    "LogReader": "cordwood.log.reading.log_reader",
+    "PartitionLog": "cordwood.log.partition.partition_log",
+    "ReadOnlyStore": "cordwood.log.store.read_only_store",
     "Record": "cordwood.format.record",
-    "SegmentInfo": "cordwood.log.log_reader",
-    "Store": "cordwood.log.store",
-    "Topic": "cordwood.log.topic",
-    "TopicConfig": "cordwood.log.topic_config",
+    "SegmentInfo": "cordwood.log.reading.log_reader",
+    "Store": "cordwood.log.store.store",
+    "Topic": "cordwood.log.topics.topic",
+    "TopicConfig": "cordwood.log.rules.topic_config",
     "open_archive": "cordwood.archive.archive_store",
 }
 

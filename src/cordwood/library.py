@@ -9,16 +9,16 @@ from cordwood.archive.archives import StoreArchives
 from cordwood.archive.segment_cache import CACHE_BYTES, SegmentCache
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError, StorageError
-from cordwood.log.change_inbox import new_request_id
-from cordwood.log.change_request import CHANGE_TIMEOUT_S, ChangeRequester
-from cordwood.log.cleaner import CleanerConfig
-from cordwood.log.opened_directories import OPENING_THREADS
-from cordwood.log.read_only_store import ReadOnlyStore
-from cordwood.log.store import Store, StoreSetup
-from cordwood.log.store_change import ChangeAnswer, StoreChange
-from cordwood.log.topic_config import TopicConfig
-from cordwood.log.upkeep_tasks import FREE_BYTES_MIN
-from cordwood.log.work_progress import WorkDone
+from cordwood.log.compaction.cleaner import CleanerConfig
+from cordwood.log.inbox.change_inbox import new_request_id
+from cordwood.log.inbox.change_request import CHANGE_TIMEOUT_S, ChangeRequester
+from cordwood.log.inbox.store_change import ChangeAnswer, StoreChange
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.rules.work_progress import WorkDone
+from cordwood.log.store.opened_directories import OPENING_THREADS
+from cordwood.log.store.read_only_store import ReadOnlyStore
+from cordwood.log.store.store import Store, StoreSetup
+from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN
 from cordwood.quantities import parse_size
 from cordwood.storage.files import RealFileSystem
 

@@ -16,21 +16,21 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
-from cordwood.broker.broker_config import BROKER_KEYS, BrokerConfig
-from cordwood.broker.foreign_keys import WITHOUT_EFFECT, why_refused
-from cordwood.broker.listeners import Listener, parse_listeners, parse_protocols
-from cordwood.broker.log_output import LOG_OUTPUT_KEYS, LogOutputConfig
-from cordwood.broker.store_config import STORE_KEYS, StoreConfig
-from cordwood.broker.topic_defaults import (
+from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig
+from cordwood.broker.config.foreign_keys import WITHOUT_EFFECT, why_refused
+from cordwood.broker.config.listeners import Listener, parse_listeners, parse_protocols
+from cordwood.broker.config.store_config import STORE_KEYS, StoreConfig
+from cordwood.broker.config.topic_defaults import (
     BROKER_NAMES,
     COARSER_NAMES,
     TOPIC_DEFAULTS,
     parse_topic_defaults,
 )
+from cordwood.broker.observing.log_output import LOG_OUTPUT_KEYS, LogOutputConfig
 from cordwood.errors import ConfigError, FormatError
 from cordwood.format.meta_properties import parse_properties
-from cordwood.log.config_key import ConfigKey, ConfigKind
-from cordwood.log.topic_config import TopicConfig
+from cordwood.log.rules.config_key import ConfigKey, ConfigKind
+from cordwood.log.rules.topic_config import TopicConfig
 
 ENVIRONMENT_PREFIX: Final = "CORDWOOD_"
 CONFIG_VARIABLE: Final = "CORDWOOD_CONFIG"

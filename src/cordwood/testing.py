@@ -14,15 +14,15 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from cordwood.broker.broker_config import ANY_ADDRESS
+from cordwood.broker.config.broker_config import ANY_ADDRESS
 from cordwood.broker.server import BrokerServer
 from cordwood.errors import LogClosedError
 from cordwood.settings import settings_from
 
 if TYPE_CHECKING:
-    from cordwood.log.partition_log import PartitionLog
-    from cordwood.log.store import Store
-    from cordwood.log.topic import Topic
+    from cordwood.log.partition.partition_log import PartitionLog
+    from cordwood.log.store.store import Store
+    from cordwood.log.topics.topic import Topic
 
 # What a broker in a temporary directory has unless told otherwise. Nothing in it outlives the
 # process, so a sync per append buys nothing; and nobody wants to wait for heartbeats.

@@ -15,12 +15,12 @@ from typing import cast
 from cordwood.errors import LogClosedError, StorageError
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
 from cordwood.format.record import Record
-from cordwood.log.append_checks import BatchGate
-from cordwood.log.batch_group import BatchGroup
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.read_only_store import ReadOnlyStore
-from cordwood.log.store import Store, StoreSetup
-from cordwood.log.topic_config import TopicConfig
+from cordwood.log.partition.batch_group import BatchGroup
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.rules.append_checks import BatchGate
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.read_only_store import ReadOnlyStore
+from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import MIB, ProducerId
 from cordwood.storage.flusher import InlineFlusher
 from crash.history import (

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from cordwood.errors import CorruptSegmentError
-from cordwood.log.log_reader import LogReader
-from cordwood.log.store import Store
+from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.store.store import Store
 
 Content = tuple[bytes | None, bytes | None]  # key, value
 Place = tuple[str, int]

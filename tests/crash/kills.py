@@ -27,8 +27,8 @@ from typing import Final, NoReturn
 
 import cordwood
 from cordwood.errors import UnknownTopicError
-from cordwood.log.log_reader import LogReader
-from cordwood.log.partition_log import PartitionLog
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.log_reader import LogReader
 from crash.history import BrokenPromise
 
 TOPIC: Final = "orders"

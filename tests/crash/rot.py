@@ -16,10 +16,10 @@ from typing import Final
 
 from cordwood.errors import CorruptSegmentError
 from cordwood.format.batch import BatchDecoder
-from cordwood.log.log_reader import LogReader
-from cordwood.log.read_only_store import ReadOnlyStore
-from cordwood.log.store import Store
-from cordwood.log.topic_config import TopicConfig
+from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.read_only_store import ReadOnlyStore
+from cordwood.log.store.store import Store
 from cordwood.quantities import Offset
 from cordwood.storage.files import write_all
 from crash.client import DATA, Client, open_store

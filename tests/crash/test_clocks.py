@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.store import Store
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store
 from crash.client import open_store
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem

@@ -19,8 +19,8 @@ import pytest
 
 from cordwood.clock import SystemClock
 from cordwood.errors import DiskFullError
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.store import Store, StoreSetup
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import MIB
 from cordwood.storage.files import FileSystem, RealFileSystem
 from fakes.simulated_fs import SimulatedFileSystem

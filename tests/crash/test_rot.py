@@ -14,9 +14,9 @@ import pytest
 
 from cordwood.errors import CorruptSegmentError, StorageError
 from cordwood.format import batch
-from cordwood.log.read_only_log import ReadOnlyLog
-from cordwood.log.read_only_store import ReadOnlyStore
-from cordwood.log.topic_config import TopicConfig
+from cordwood.log.beside.read_only_log import ReadOnlyLog
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.storage.handle_cache import HandleCache
 from crash.client import DATA, Client, open_store
 from crash.history import read_all

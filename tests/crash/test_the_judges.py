@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from cordwood.format.batch import BatchDecoder
-from cordwood.log.durable_log import DurableLog
+from cordwood.log.partition.durable_log import DurableLog
 from cordwood.storage.segment import Segment
 from crash.client import Client
 from crash.io_faults import CallFault, all_faults, run_fault

@@ -7,10 +7,10 @@ from random import Random
 from cordwood.archive.archives import StoreArchives
 from cordwood.archive.object_store import LocalObjects, ObjectStore
 from cordwood.archive.segment_cache import CACHE_BYTES, SegmentCache
-from cordwood.log.log_reader import LogReader
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.store import Store, StoreSetup
-from cordwood.log.topic_config import TopicConfig
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.store import Store, StoreSetup
 from cordwood.storage.files import FileSystem
 from cordwood.storage.flusher import InlineFlusher
 from fakes.failing_objects import FailingObjects

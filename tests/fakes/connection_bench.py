@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from cordwood.broker.answer import Answer
-from cordwood.broker.client_connection import ClientConnection
-from cordwood.broker.dispatch import Dispatcher
-from cordwood.broker.event_loop import EventLoop
 from cordwood.broker.handlers.api_versions import unsupported_version_response
-from cordwood.broker.memory_budget import MemoryBudget
-from cordwood.broker.request import Deferred, RequestContext, Response, Route, RunsOn
-from cordwood.broker.request_metrics import RequestMetrics
+from cordwood.broker.net.answer import Answer
+from cordwood.broker.net.client_connection import ClientConnection
+from cordwood.broker.net.dispatch import Dispatcher
+from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.memory_budget import MemoryBudget
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.observing.request_metrics import RequestMetrics
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields, encode_request
 

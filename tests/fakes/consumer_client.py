@@ -6,11 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from cordwood.broker.groups.assignors import Assignment
-from cordwood.broker.groups.consumer_group import ConsumerGroup, GroupSurroundings, HeartbeatAnswer
-from cordwood.broker.groups.consumer_group_config import ConsumerGroupConfig
-from cordwood.broker.groups.consumer_groups import ConsumerGroups
-from cordwood.broker.groups.consumer_heartbeat import ConsumerHeartbeat
+from cordwood.broker.groups.consumer.assignors import Assignment
+from cordwood.broker.groups.consumer.consumer_group import (
+    ConsumerGroup,
+    GroupSurroundings,
+    HeartbeatAnswer,
+)
+from cordwood.broker.groups.consumer.consumer_group_config import ConsumerGroupConfig
+from cordwood.broker.groups.consumer.consumer_heartbeat import ConsumerHeartbeat
+from cordwood.broker.groups.consumer.group_restoration import ConsumerGroups
 from cordwood.protocol.error_code import ErrorCode
 from fakes.listed_topics import ListedTopics
 from fakes.manual_clock import ManualClock

@@ -11,17 +11,17 @@ from functools import partial
 from typing import Any
 
 from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.broker.groups.coordinator import GroupCoordinator
-from cordwood.broker.groups.group_config import GroupConfig
-from cordwood.broker.groups.group_loader import ConsumerGroupRestorer, GroupLoader
-from cordwood.broker.groups.group_log import Done, append_error
+from cordwood.broker.groups.journal.group_loader import ConsumerGroupRestorer, GroupLoader
+from cordwood.broker.groups.journal.group_log import Done, append_error
 from cordwood.broker.handlers.group_admin import GroupAdminHandler
 from cordwood.broker.handlers.group_membership import GroupMembershipHandler
 from cordwood.broker.handlers.group_offsets import GroupOffsetsHandler
-from cordwood.broker.request import Deferred, RequestContext, Response, Route
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route
 from cordwood.errors import CordwoodError
-from cordwood.log.committed_offsets import GroupRecord
-from cordwood.log.store import Store
+from cordwood.log.store.store import Store
+from cordwood.log.topics.committed_offsets import GroupRecord
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import (

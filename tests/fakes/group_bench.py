@@ -6,12 +6,12 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from cordwood.broker.groups.classic_group import ClassicGroup
-from cordwood.broker.groups.classic_member import JoinRequest, SyncRequest
-from cordwood.broker.groups.group_config import GroupConfig
-from cordwood.broker.groups.metadata_budget import MetadataBudget
-from cordwood.broker.request import Deferred
-from cordwood.format.group_metadata import (
+from cordwood.broker.groups.classic.classic_group import ClassicGroup
+from cordwood.broker.groups.classic.classic_member import JoinRequest, SyncRequest
+from cordwood.broker.groups.classic.group_config import GroupConfig
+from cordwood.broker.groups.classic.metadata_budget import MetadataBudget
+from cordwood.broker.net.request import Deferred
+from cordwood.format.groups.group_metadata import (
     GroupMetadata,
     decode_group_metadata,
     encode_group_metadata,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any, Protocol
 
-from cordwood.broker.broker_config import BrokerConfig
 from cordwood.broker.cluster_identity import ClusterIdentity
-from cordwood.broker.request import Deferred, RequestContext, Route
+from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.net.request import Deferred, RequestContext, Route
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.messages import (
     Fields,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 
-from cordwood.broker.groups.topic_subscriptions import TopicShape
+from cordwood.broker.groups.consumer.topic_subscriptions import TopicShape
 
 
 class ListedTopics:

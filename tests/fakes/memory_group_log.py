@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from cordwood.log.committed_offsets import GroupRecord
+from cordwood.log.topics.committed_offsets import GroupRecord
 from cordwood.protocol.error_code import ErrorCode
 from fakes.manual_scheduler import ManualScheduler
 

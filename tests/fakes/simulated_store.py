@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.store import Store, StoreSetup
-from cordwood.log.topic_config import TopicConfig
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.store import Store, StoreSetup
 from cordwood.storage.flusher import InlineFlusher, Syncable
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem

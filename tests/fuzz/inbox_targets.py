@@ -6,8 +6,7 @@ import uuid
 from typing import Final
 
 from cordwood.format.index_entry import AbortedTransaction
-from cordwood.log.publication import PublicationId
-from cordwood.log.store_change import (
+from cordwood.log.inbox.store_change import (
     ChangeAnswer,
     ChangeRequest,
     CommitGroup,
@@ -22,14 +21,21 @@ from cordwood.log.store_change import (
     render_answer,
     render_request,
 )
-from cordwood.log.topic_change import AlterTopic, CreateTopic, DeleteTopic, ForgetGroup, TrimTopic
-from cordwood.log.upkeep_change import (
+from cordwood.log.inbox.topic_change import (
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    ForgetGroup,
+    TrimTopic,
+)
+from cordwood.log.inbox.upkeep_change import (
     ArchiveTopics,
     CompactTopic,
     RestoreTopic,
     RollTopic,
     SnapshotStore,
 )
+from cordwood.log.publishing.publication import PublicationId
 from cordwood.quantities import Offset, ProducerId, TimestampMs
 from fuzz.target import target
 

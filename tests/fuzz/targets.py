@@ -25,7 +25,6 @@ from cordwood.format.checkpoint_text import (
     render_offset_checkpoint,
 )
 from cordwood.format.compression import Codec, compress, decompress
-from cordwood.format.consumer_subscription import subscribed_topics
 from cordwood.format.control_record import (
     ControlType,
     EndTransactionMarker,
@@ -39,13 +38,14 @@ from cordwood.format.file_names import (
     partition_directory_name,
     segment_file_name,
 )
-from cordwood.format.group_metadata import (
+from cordwood.format.groups.consumer_subscription import subscribed_topics
+from cordwood.format.groups.group_metadata import (
     GroupMetadata,
     MemberMetadata,
     decode_group_metadata,
     encode_group_metadata,
 )
-from cordwood.format.group_offsets import (
+from cordwood.format.groups.group_offsets import (
     OffsetKey,
     OffsetValue,
     decode_group_key,
@@ -73,9 +73,9 @@ from cordwood.format.producer_snapshot import (
     encode_producer_snapshot,
 )
 from cordwood.format.record import Record
-from cordwood.log.append_checks import check_produced_batch
-from cordwood.log.topic_catalog import Catalog, TopicEntry, parse_catalog, render_catalog
-from cordwood.log.topic_config import TopicConfig
+from cordwood.log.rules.append_checks import check_produced_batch
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.topics.topic_catalog import Catalog, TopicEntry, parse_catalog, render_catalog
 from cordwood.quantities import (
     KIB,
     MIB,

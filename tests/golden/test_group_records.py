@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import cordwood
-from cordwood.format.group_offsets import (
+from cordwood.format.groups.group_offsets import (
     OffsetKey,
     decode_group_key,
     decode_offset_value,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import cordwood
 from cordwood import PartitionLog, Record, Store
-from cordwood.log.producer_state import MarkerFacts
+from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.quantities import Offset, ProducerId, TimestampMs
 from fakes.client_batches import client_batch, marker_batch
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from kafka import KafkaConsumer, KafkaProducer
 
 import cordwood
-from cordwood.format.group_metadata import decode_group_metadata, encode_group_metadata
-from cordwood.format.group_offsets import (
+from cordwood.format.groups.group_metadata import decode_group_metadata, encode_group_metadata
+from cordwood.format.groups.group_offsets import (
     GroupMetadataKey,
     OffsetKey,
     decode_group_key,

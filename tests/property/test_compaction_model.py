@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from cordwood.format.compression import Codec
-from cordwood.log.compaction_run import CompactionOutcome
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.store import Store
+from cordwood.log.compaction.compaction_run import CompactionOutcome
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store
 from fakes.client_batches import NOW, client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem

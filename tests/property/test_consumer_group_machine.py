@@ -17,10 +17,10 @@ from hypothesis.stateful import (
 )
 
 from cordwood.broker.error_codes import RefusedError
-from cordwood.broker.groups.assignors import ASSIGNORS
-from cordwood.broker.groups.consumer_group_config import ConsumerGroupConfig
-from cordwood.broker.groups.consumer_heartbeat import ConsumerHeartbeat
-from cordwood.broker.groups.consumer_member import AWAY_EPOCH
+from cordwood.broker.groups.consumer.assignors import ASSIGNORS
+from cordwood.broker.groups.consumer.consumer_group_config import ConsumerGroupConfig
+from cordwood.broker.groups.consumer.consumer_heartbeat import ConsumerHeartbeat
+from cordwood.broker.groups.consumer.consumer_member import AWAY_EPOCH
 from cordwood.protocol.error_code import ErrorCode
 from fakes.consumer_client import ConsumerClient, GroupHouse
 from fakes.listed_topics import ListedTopics

@@ -11,9 +11,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from cordwood.broker.groups.classic_group import ClassicGroup
-from cordwood.broker.groups.classic_membership import ClassicState
-from cordwood.broker.groups.group_config import GroupConfig
+from cordwood.broker.groups.classic.classic_group import ClassicGroup
+from cordwood.broker.groups.classic.classic_membership import ClassicState
+from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from fakes.coordinator_bench import CoordinatorBench, Pending

@@ -21,8 +21,8 @@ from hypothesis.stateful import (
 
 from cordwood.errors import CorruptSegmentError, OffsetOutOfRangeError
 from cordwood.format.record import Record
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.store import Store
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store
 from fakes.client_batches import NOW, client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from cordwood.errors import FormatError, LogError
 from cordwood.format import kernels
-from cordwood.log.append_checks import BatchGate, check_produced_batch
-from cordwood.log.topic_config import TopicConfig
+from cordwood.log.rules.append_checks import BatchGate, check_produced_batch
+from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.protocol import sole_produce
 from cordwood.protocol.produce_request import decode_produce_request
 from cordwood.protocol.request_header import decode_request_header, skip_header_tags

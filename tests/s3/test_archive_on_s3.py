@@ -12,7 +12,7 @@ import pytest
 import cordwood
 from cordwood.archive.archive_store import open_archive
 from cordwood.archive.object_store import ArrowObjects, ObjectStore
-from cordwood.log.log_reader import LogReader
+from cordwood.log.reading.log_reader import LogReader
 from fakes.object_store_rules import ObjectStoreRules
 
 CONFIG: dict[str, object] = {

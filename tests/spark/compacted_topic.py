@@ -8,14 +8,14 @@ from pathlib import Path
 import cordwood
 from cordwood.format.compression import Codec
 from cordwood.library import open_writer
-from cordwood.log.change_inbox import inbox_directory
-from cordwood.log.cleaner import CleanerConfig
-from cordwood.log.compaction_run import CompactionRun
-from cordwood.log.compaction_walk import RunSettings
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.producer_state import MarkerFacts
-from cordwood.log.store import Store
-from cordwood.log.topic_config import TopicConfig
+from cordwood.log.compaction.cleaner import CleanerConfig
+from cordwood.log.compaction.compaction_run import CompactionRun
+from cordwood.log.compaction.compaction_walk import RunSettings
+from cordwood.log.inbox.change_inbox import inbox_directory
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.rules.producer_state import MarkerFacts
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.store import Store
 from cordwood.quantities import MIB, Offset, ProducerId, TimestampMs
 from fakes.client_batches import client_batch, marker_batch
 

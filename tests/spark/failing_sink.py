@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSource
 
 def failing_sink(moment: str, batch: int, *, killed_pid: int | None = None) -> type[DataSource]:
     """The source `cordwood-failing`, which fails at a moment of a batch, or kills a process."""
-    from cordwood.spark.source import CordwoodDataSource
-    from cordwood.spark.store_writer import StoreStreamWriter
+    from cordwood.spark.data_source import CordwoodDataSource
+    from cordwood.spark.sink.store_writer import StoreStreamWriter
 
     def fail() -> None:
         import os

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import cordwood
 from cordwood.format.record import Record
-from cordwood.log.change_inbox import inbox_directory
+from cordwood.log.inbox.change_inbox import inbox_directory
 
 
 def records(path: Path, topic: str = "orders") -> dict[int, list[Record]]:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import cordwood
 from cordwood.errors import ConfigError
 from cordwood.library import request_change
-from cordwood.log.store_change import ChangeAnswer
+from cordwood.log.inbox.store_change import ChangeAnswer
 from cordwood.quantities import TimestampMs
 from cordwood.spark.jobs import compact
 from cordwood.spark.jobs.compact import CompactOptions, run_compact

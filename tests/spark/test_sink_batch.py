@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import cordwood
-from cordwood.log.topic import partition_for
+from cordwood.log.topics.topic import partition_for
 from spark.sink_stores import leftovers, records, values
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import pytest
 
 import cordwood
 from cordwood.errors import ConfigError, StorageError
-from cordwood.log.topic import partition_for
-from cordwood.spark.broker_writer import producer_settings, send_rows
-from cordwood.spark.sink_columns import SinkColumns
-from cordwood.spark.sink_options import SinkOptions
+from cordwood.log.topics.topic import partition_for
+from cordwood.spark.sink.broker_writer import producer_settings, send_rows
+from cordwood.spark.sink.sink_columns import SinkColumns
+from cordwood.spark.sink.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -137,7 +137,7 @@ def test_a_stream_may_be_given_a_name_that_outlives_its_checkpoint(stream: Strea
 
 
 def test_readers_see_whole_batches_or_nothing(stream: Stream) -> None:
-    from cordwood.log.published_ends import whole_ends
+    from cordwood.log.publishing.consistent_ends import whole_ends
 
     for name in "abcd":
         stream.add_file(name, 60)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import cordwood
-from cordwood.log.store import Store
+from cordwood.log.store.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

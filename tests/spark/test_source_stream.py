@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cordwood
-from cordwood.log.store import Store
+from cordwood.log.store.store import Store
 
 from .spark_rows import Row, expected, rows
 

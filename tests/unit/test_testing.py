@@ -261,7 +261,7 @@ def test_the_plugin_costs_nothing_where_no_broker_is_used(pytester: pytest.Pytes
 
         def test_nothing_is_loaded():
             assert not [name for name in sys.modules if name.startswith("cordwood.broker")]
-            assert "cordwood.log.store" not in sys.modules
+            assert "cordwood.log.store.store" not in sys.modules
         """
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 import cordwood
 from cordwood.format.compression import Codec
-from cordwood.log.producer_state import MarkerFacts
+from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import Offset, ProducerId, TimestampMs

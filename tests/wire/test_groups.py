@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import cordwood
-from cordwood.broker.groups.classic_group import ClassicGroup
+from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.protocol.api_catalog import ApiKey
 from wire.members import MEMBERS, AioMember, ConfluentMember, Crew, PythonMember
 from wire.raw_client import RawClient

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.server import BrokerServer
-from cordwood.log.store import Store, StoreSetup
-from cordwood.log.topic_config import TopicConfig
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.store import Store, StoreSetup
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from fakes.client_batches import client_batch

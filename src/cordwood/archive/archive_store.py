@@ -12,11 +12,11 @@ from cordwood.archive.restore import (
     find_topics,
 )
 from cordwood.archive.segment_cache import CACHE_BYTES, SegmentCache
-from cordwood.log.archived_log import ArchivedLog
-from cordwood.log.archived_segments import ArchivePlace
-from cordwood.log.open_store import OpenStore
-from cordwood.log.topic import Topic
-from cordwood.log.topic_config import TopicConfig
+from cordwood.log.beside.archived_log import ArchivedLog
+from cordwood.log.reading.archived_segments import ArchivePlace
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.open_store import OpenStore
+from cordwood.log.topics.topic import Topic
 from cordwood.storage.files import FileSystem, RealFileSystem
 from cordwood.storage.handle_cache import HandleCache
 

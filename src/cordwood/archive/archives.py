@@ -17,13 +17,13 @@ from cordwood.archive.segment_cache import SegmentCache
 from cordwood.archive.topic_keeper import TopicKeeper
 from cordwood.clock import Clock
 from cordwood.errors import CordwoodError, LogClosedError
-from cordwood.log.archived_segments import ArchivedSegments, ArchivePlace, ArchiveStatus
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.read_only_log import ReadOnlyLog
-from cordwood.log.read_only_store import ReadOnlyStore
-from cordwood.log.store import Store
-from cordwood.log.topic import Topic
-from cordwood.log.work_progress import WorkProgress
+from cordwood.log.beside.read_only_log import ReadOnlyLog
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace, ArchiveStatus
+from cordwood.log.rules.work_progress import WorkProgress
+from cordwood.log.store.read_only_store import ReadOnlyStore
+from cordwood.log.store.store import Store
+from cordwood.log.topics.topic import Topic
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache

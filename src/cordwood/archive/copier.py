@@ -26,9 +26,9 @@ from cordwood.clock import Clock
 from cordwood.errors import LogClosedError, StorageError
 from cordwood.format.checkpoint_text import EpochEntry
 from cordwood.format.file_names import FileKind, segment_file_name
-from cordwood.log.log_reader import LogView
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.topic_config import TopicConfig
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.log_reader import LogView
+from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
 from cordwood.storage.files import FileSystem
 from cordwood.storage.segment import Segment

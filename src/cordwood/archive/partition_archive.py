@@ -31,7 +31,7 @@ from cordwood.archive.remote_segment import RemoteSegment
 from cordwood.archive.segment_cache import SegmentCache
 from cordwood.errors import FormatError, StorageError
 from cordwood.format.file_names import FileKind
-from cordwood.log.archived_segments import ArchivedState, ArchivePlace
+from cordwood.log.reading.archived_segments import ArchivedState, ArchivePlace
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.files import FileSystem, read_whole, replace_file
 from cordwood.storage.handle_cache import HandleCache

@@ -29,13 +29,13 @@ from cordwood.archive.topic_keeper import read_topic
 from cordwood.errors import FormatError, LogClosedError, StorageError, UnknownTopicError
 from cordwood.format.file_names import FileKind, segment_file_name
 from cordwood.format.partition_metadata import decode_topic_id, new_topic_id
-from cordwood.log.archived_log import ArchivedLog
-from cordwood.log.archived_segments import ArchivePlace
-from cordwood.log.staged_topic import StagedPartition, StagedTopic
-from cordwood.log.store import Store
-from cordwood.log.topic import Topic
-from cordwood.log.topic_config import TopicConfig
-from cordwood.log.work_progress import WorkProgress
+from cordwood.log.beside.archived_log import ArchivedLog
+from cordwood.log.reading.archived_segments import ArchivePlace
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.rules.work_progress import WorkProgress
+from cordwood.log.store.store import Store
+from cordwood.log.topics.incoming_topic import StagedPartition, StagedTopic
+from cordwood.log.topics.topic import Topic
 from cordwood.quantities import INT64_MAX, Offset
 from cordwood.storage.checkpoint_file import write_epoch_checkpoint
 from cordwood.storage.segment import Segment, SegmentLimits

@@ -17,8 +17,8 @@ from cordwood.archive.manifest import (
 from cordwood.archive.object_store import ObjectStore, get, shown_url
 from cordwood.clock import Clock
 from cordwood.errors import FormatError, StorageError
-from cordwood.log.store import Store
-from cordwood.log.topic import Topic
+from cordwood.log.store.store import Store
+from cordwood.log.topics.topic import Topic
 
 
 def read_topic(objects: ObjectStore, topic: str, topic_id: UUID) -> ArchivedTopic | None:

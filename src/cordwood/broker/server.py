@@ -14,29 +14,29 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from cordwood.broker.acceptor import Acceptor
-from cordwood.broker.broker_config import BrokerConfig
 from cordwood.broker.cluster_identity import ClusterIdentity
-from cordwood.broker.disk_syncs import DiskSyncs
-from cordwood.broker.dispatch import Dispatcher
-from cordwood.broker.event_loop import EventLoop
-from cordwood.broker.fetch_sessions import FetchSessions
+from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.handlers.api_versions import unsupported_version_response
-from cordwood.broker.handlers.fetch import FetchHandler
-from cordwood.broker.handlers.produce import ProduceHandler
-from cordwood.broker.log_watch import LogWatch
-from cordwood.broker.memory_budget import MemoryBudget
-from cordwood.broker.observed_broker import ObservedBroker
-from cordwood.broker.partition_table import PartitionTable
-from cordwood.broker.produce_lanes import ProduceLanes
-from cordwood.broker.request_metrics import RequestMetrics
+from cordwood.broker.net.acceptor import Acceptor
+from cordwood.broker.net.dispatch import Dispatcher
+from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.memory_budget import MemoryBudget
+from cordwood.broker.observing.observed_broker import ObservedBroker
+from cordwood.broker.observing.request_metrics import RequestMetrics
+from cordwood.broker.records.disk_syncs import DiskSyncs
+from cordwood.broker.records.fetch_handler import FetchHandler
+from cordwood.broker.records.fetch_sessions import FetchSessions
+from cordwood.broker.records.log_watch import LogWatch
+from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.records.produce_handler import ProduceHandler
+from cordwood.broker.records.produce_lanes import ProduceLanes
 from cordwood.broker.services import Services
 from cordwood.clock import SystemClock
-from cordwood.log.store import Store
+from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.broker.http_endpoint import HttpEndpoint
+    from cordwood.broker.observing.http_endpoint import HttpEndpoint
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class BrokerServer:
 
     def _open_endpoint(self, identity: ClusterIdentity) -> "HttpEndpoint":
         # Not at the top: few brokers have one, and all would wait for its imports.
-        from cordwood.broker.http_endpoint import open_endpoint
+        from cordwood.broker.observing.http_endpoint import open_endpoint
 
         return open_endpoint(
             ObservedBroker(

@@ -3,18 +3,18 @@
 import uuid
 from concurrent.futures import Executor
 
-from cordwood.broker.broker_config import BrokerConfig
 from cordwood.broker.cluster_identity import ClusterIdentity
-from cordwood.broker.groups.consumer_group import GroupSurroundings
-from cordwood.broker.groups.consumer_group_config import ConsumerGroupConfig
-from cordwood.broker.groups.consumer_groups import ConsumerGroups
+from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.groups.classic.group_config import GroupConfig
+from cordwood.broker.groups.consumer.consumer_group import GroupSurroundings
+from cordwood.broker.groups.consumer.consumer_group_config import ConsumerGroupConfig
+from cordwood.broker.groups.consumer.group_restoration import ConsumerGroups
+from cordwood.broker.groups.consumer.topic_subscriptions import StoreTopics
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.group_census import GroupCensus
-from cordwood.broker.groups.group_config import GroupConfig
-from cordwood.broker.groups.group_loader import GroupLoader
-from cordwood.broker.groups.group_log import GroupLogWriter
-from cordwood.broker.groups.outside_changes import OutsideGroupChanges
-from cordwood.broker.groups.topic_subscriptions import StoreTopics
+from cordwood.broker.groups.inbox_changes import OutsideGroupChanges
+from cordwood.broker.groups.journal.group_loader import GroupLoader
+from cordwood.broker.groups.journal.group_log import GroupLogWriter
 from cordwood.broker.handlers.api_versions import ApiVersionsHandler
 from cordwood.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from cordwood.broker.handlers.group_admin import GroupAdminHandler
@@ -27,11 +27,11 @@ from cordwood.broker.handlers.producer_ids import ProducerIdsHandler
 from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
-from cordwood.broker.partition_table import PartitionTable
-from cordwood.broker.request import Route
-from cordwood.broker.scheduler import Scheduler
+from cordwood.broker.net.request import Route
+from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.clock import Clock
-from cordwood.log.store import Store
+from cordwood.log.store.store import Store
 
 
 class Services:

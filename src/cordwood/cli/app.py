@@ -18,78 +18,102 @@ import typer
 
 from cordwood import __version__
 from cordwood.cli.command_tree import CommandPlace, group_on_demand
-from cordwood.cli.plain_values import skip_conversion
+from cordwood.cli.light_option_types import skip_conversion
 from cordwood.errors import ConfigError, CordwoodError
 
 # A command: its name, the module and the function or `typer.Typer`, the first line of its help.
 COMMANDS: Final = tuple(
     CommandPlace(name=name, place=f"cordwood.cli.{place}", help=text)
     for name, place, text in (
-        ("serve", "serve:serve", "Serve a data directory to Kafka clients."),
-        ("config", "config_show:config_app", "Look at the configuration."),
-        ("topics", "topics:topics_app", "Topics: list, create, describe, alter, trim, delete."),
-        ("produce", "produce:produce", "Append lines to a topic: values, key:value, or JSON."),
-        ("consume", "consume:consume", "Show the records of a topic, the value of each on a line."),
-        ("find", "find:find", "Show the newest record of a key. Exit code 1 where there is none."),
-        ("groups", "groups:groups_app", "Consumer groups: list, describe, reset, delete."),
+        ("serve", "commands.serve:serve", "Serve a data directory to Kafka clients."),
+        ("config", "commands.config_show:config_app", "Look at the configuration."),
+        (
+            "topics",
+            "commands.topics:topics_app",
+            "Topics: list, create, describe, alter, trim, delete.",
+        ),
+        (
+            "produce",
+            "commands.produce:produce",
+            "Append lines to a topic: values, key:value, or JSON.",
+        ),
+        (
+            "consume",
+            "commands.consume:consume",
+            "Show the records of a topic, the value of each on a line.",
+        ),
+        (
+            "find",
+            "commands.find:find",
+            "Show the newest record of a key. Exit code 1 where there is none.",
+        ),
+        ("groups", "commands.groups:groups_app", "Consumer groups: list, describe, reset, delete."),
         (
             "segments",
-            "segments:segments",
+            "commands.segments:segments",
             "Show the segments of a topic: offsets, bytes, times, state, and why each will go.",
         ),
         (
             "stats",
-            "stats:stats",
+            "commands.stats:stats",
             "Count what is in a topic: sizes, rates, keys, duplicates, what compaction would save.",
         ),
         (
             "dump",
-            "dump:dump",
+            "dump.dump_command:dump",
             "Show what is in the files of a log, and how far each is sound. "
             "Exit code 1 for damage.",
         ),
         (
             "verify",
-            "verify:verify",
+            "commands.verify:verify",
             "Check a whole store: every checksum, record, index and checkpoint. "
             "Exit code 1 for damage.",
         ),
-        ("retention", "retention:retention_app", "Retention: what is deleted, when, and why."),
-        ("compact", "compact:compact", "Compact a topic now: of each key the newest record stays."),
+        (
+            "retention",
+            "commands.retention:retention_app",
+            "Retention: what is deleted, when, and why.",
+        ),
+        (
+            "compact",
+            "commands.compact:compact",
+            "Compact a topic now: of each key the newest record stays.",
+        ),
         (
             "roll",
-            "roll:roll",
+            "commands.roll:roll",
             "Seal the active segments of a topic now, so that new records go into new ones.",
         ),
         (
             "archive",
-            "archive:archive",
+            "commands.archive:archive",
             "Copy what is due of the topics into their archives now, and show how far each is.",
         ),
         (
             "restore",
-            "restore:restore",
+            "commands.restore:restore",
             "Bring topics back from their archive: whole, or up to a point in time.",
         ),
         (
             "snapshot",
-            "snapshot:snapshot",
+            "commands.snapshot:snapshot",
             "Copy the store, as it is now, to a new directory that is a store of its own.",
         ),
         (
             "spark",
-            "spark_jobs:spark_app",
+            "spark.spark_jobs:spark_app",
             "Jobs on Spark: compact, export, materialize, ingest, replay, verify, stats.",
         ),
         (
             "bench",
-            "bench:bench",
+            "bench.bench_command:bench",
             "Measure appending and reading here: records/s, MB/s and latency, "
             "beside the bare disk's.",
         ),
         (
             "doctor",
-            "doctor:doctor",
+            "doctor.doctor_command:doctor",
             "Look for what is wrong or missing here, and say how to mend it. "
             "Exit code 1 on a problem.",
         ),

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from cordwood.cli.closed_output import let_go_of_stdout
-from cordwood.cli.plain_values import skip_conversion
+from cordwood.cli.light_option_types import skip_conversion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from cordwood.errors import ConfigError
 
 def complete_topic_key(incomplete: str) -> list[str]:
     """Keys of a topic for the shell, with the sign that follows them."""
-    from cordwood.log.topic_config import CONFIG_KEYS
+    from cordwood.log.rules.topic_config import CONFIG_KEYS
 
     names = sorted(key.name for key in CONFIG_KEYS if not key.is_internal)
     return [f"{name}=" for name in names if name.startswith(incomplete)]

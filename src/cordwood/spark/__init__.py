@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cordwood.spark.source import CordwoodDataSource, register
+    from cordwood.spark.data_source import CordwoodDataSource, register
     from cordwood.spark.spark_session import session
 
 _HOMES = {
-    "CordwoodDataSource": "cordwood.spark.source",
-    "register": "cordwood.spark.source",
+    "CordwoodDataSource": "cordwood.spark.data_source",
+    "register": "cordwood.spark.data_source",
     "session": "cordwood.spark.spark_session",
 }
 

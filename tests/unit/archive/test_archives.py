@@ -9,9 +9,9 @@ import pytest
 from cordwood.archive.object_store import LocalObjects
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError, OffsetOutOfRangeError, StorageError
-from cordwood.log.log_reader import MAX_TIMESTAMP
-from cordwood.log.read_only_store import ReadOnlyStore
-from cordwood.log.topic_config import TopicConfig
+from cordwood.log.reading.log_reader import MAX_TIMESTAMP
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.read_only_store import ReadOnlyStore
 from fakes.archived_store import ARCHIVE, URL, ArchivedStore, expected, stored, values
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, TOPIC

@@ -19,7 +19,7 @@ from cordwood.errors import (
     UnknownTopicError,
 )
 from cordwood.format.record import Record
-from cordwood.log.work_progress import WorkProgress
+from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.quantities import MIB
 from fakes.archived_store import ARCHIVE, SMALL_SEGMENTS, URL, ArchivedStore, expected, values
 from fakes.failing_objects import ProcessKilled

@@ -9,7 +9,7 @@ from bench.spark_kafka_feed import batch_frame
 from bench.spark_log import DAY_MS, PARTITIONS, LogShape, write_log
 from bench.workload import TOPIC
 from cordwood.format.batch_header import decode_batch_header
-from cordwood.log.store import Store, StoreSetup
+from cordwood.log.store.store import Store, StoreSetup
 
 _SHAPE = LogShape(value_size=100, rows=1000, keys=10)
 

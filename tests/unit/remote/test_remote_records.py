@@ -19,7 +19,7 @@ from cordwood.errors import (
 )
 from cordwood.format.batch_builder import BatchStyle, build_batch
 from cordwood.format.record import Record
-from cordwood.log.topic import partition_for
+from cordwood.log.topics.topic import partition_for
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.record_messages import decode_produce_response
 from cordwood.quantities import TimestampMs

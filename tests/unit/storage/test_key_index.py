@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from cordwood.log.partition_log import PartitionLog
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.storage import key_index
 from cordwood.storage.key_index import KeyIndex
 from cordwood.storage.segment import Segment

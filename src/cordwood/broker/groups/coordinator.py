@@ -7,20 +7,20 @@ from concurrent.futures import Executor
 from enum import Enum
 from typing import Final
 
-from cordwood.broker.groups.classic_group import ClassicGroup
-from cordwood.broker.groups.group_config import GroupConfig
-from cordwood.broker.groups.group_loader import GroupLoader, LoadedGroups
-from cordwood.broker.groups.group_log import Done, GroupLog
-from cordwood.broker.groups.managed_group import EpochGroup
-from cordwood.broker.groups.metadata_budget import MetadataBudget
-from cordwood.broker.groups.offset_expiry import expired_offsets
-from cordwood.broker.groups.offset_keeper import OffsetKeeper
-from cordwood.broker.request import Deferred, Response
-from cordwood.broker.scheduler import Scheduler, Timer
+from cordwood.broker.groups.classic.classic_group import ClassicGroup
+from cordwood.broker.groups.classic.group_config import GroupConfig
+from cordwood.broker.groups.classic.metadata_budget import MetadataBudget
+from cordwood.broker.groups.journal.group_loader import GroupLoader, LoadedGroups
+from cordwood.broker.groups.journal.group_log import Done, GroupLog
+from cordwood.broker.groups.journal.managed_group import EpochGroup
+from cordwood.broker.groups.journal.offset_expiry import expired_offsets
+from cordwood.broker.groups.journal.offset_keeper import OffsetKeeper
+from cordwood.broker.net.request import Deferred, Response
+from cordwood.broker.net.scheduler import Scheduler, Timer
 from cordwood.clock import Clock
-from cordwood.format.group_metadata import GroupMetadata, encode_group_metadata
-from cordwood.format.group_offsets import GroupMetadataKey, encode_group_metadata_key
-from cordwood.log.committed_offsets import CommittedOffsets, GroupRecord
+from cordwood.format.groups.group_metadata import GroupMetadata, encode_group_metadata
+from cordwood.format.groups.group_offsets import GroupMetadataKey, encode_group_metadata_key
+from cordwood.log.topics.committed_offsets import CommittedOffsets, GroupRecord
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import MIB
 

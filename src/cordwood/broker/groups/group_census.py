@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from cordwood.broker.groups.coordinator import CoordinatorState, GroupCoordinator
-from cordwood.broker.observed_broker import GroupFacts
+from cordwood.broker.observing.observed_broker import GroupFacts
 
 _SLICE: Final = 200  # groups that are looked at before requests have their turn
 _TIMEOUT_S: Final = 10.0

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, Final
 
 from cordwood.broker.error_codes import ErrorCode
-from cordwood.broker.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.messages import Fields, encode_response
 from cordwood.protocol.wire_values import INT32

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
 
-from cordwood.broker.broker_config import BROKER_KEYS, BrokerConfig
-from cordwood.broker.store_config import STORE_KEYS
-from cordwood.broker.topic_defaults import BROKER_NAMES, TOPIC_DEFAULTS
-from cordwood.log.config_key import ConfigKey, ConfigKind
-from cordwood.log.topic_config import CONFIG_KEYS, TopicConfig
+from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig
+from cordwood.broker.config.store_config import STORE_KEYS
+from cordwood.broker.config.topic_defaults import BROKER_NAMES, TOPIC_DEFAULTS
+from cordwood.log.rules.config_key import ConfigKey, ConfigKind
+from cordwood.log.rules.topic_config import CONFIG_KEYS, TopicConfig
 from cordwood.quantities import INT32_MAX
 
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 from typing import Any, Final
 
 from cordwood.broker.error_codes import RefusedError, error_message
-from cordwood.broker.groups.assignors import Assignment
-from cordwood.broker.groups.consumer_group import ConsumerGroup, HeartbeatAnswer
-from cordwood.broker.groups.consumer_group_description import describe_consumer_group
-from cordwood.broker.groups.consumer_groups import ConsumerGroups
-from cordwood.broker.groups.consumer_heartbeat import (
+from cordwood.broker.groups.consumer.assignors import Assignment
+from cordwood.broker.groups.consumer.consumer_group import ConsumerGroup, HeartbeatAnswer
+from cordwood.broker.groups.consumer.consumer_group_description import describe_consumer_group
+from cordwood.broker.groups.consumer.consumer_heartbeat import (
     ConsumerHeartbeat,
     check_heartbeat,
     owned_partitions,
 )
+from cordwood.broker.groups.consumer.group_restoration import ConsumerGroups
 from cordwood.broker.groups.coordinator import GroupCoordinator
-from cordwood.broker.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import Fields

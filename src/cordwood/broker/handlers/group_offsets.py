@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from cordwood.broker.groups.classic_group import ClassicGroup
+from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.coordinator import GroupCoordinator
-from cordwood.broker.groups.managed_group import EpochGroup, is_subscribed
-from cordwood.broker.request import Deferred, RequestContext, Response, Route, RunsOn
-from cordwood.format.group_fields import STRING_BYTES_MAX
-from cordwood.log.committed_offsets import CommittedOffset, GroupOffsets, TopicPartition
-from cordwood.log.store import Store
+from cordwood.broker.groups.journal.managed_group import EpochGroup, is_subscribed
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.format.groups.group_fields import STRING_BYTES_MAX
+from cordwood.log.store.store import Store
+from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets, TopicPartition
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import Fields

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
 from cordwood.broker.handlers.repeated_items import split_repeated
-from cordwood.broker.partition_table import PartitionTable
-from cordwood.broker.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.errors import UnknownPartitionError, UnknownTopicError
-from cordwood.log.log_reader import EARLIEST, LATEST, MAX_TIMESTAMP
-from cordwood.log.partition_log import PartitionLog
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.log_reader import EARLIEST, LATEST, MAX_TIMESTAMP
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
 from cordwood.quantities import (

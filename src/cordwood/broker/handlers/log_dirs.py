@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from cordwood.broker.error_codes import ErrorCode
-from cordwood.broker.request import RequestContext, Response, Route, RunsOn
-from cordwood.log.log_directory import DirectoryStatus
-from cordwood.log.store import Store
+from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
+from cordwood.log.store.store import Store
+from cordwood.log.topics.log_directory import DirectoryStatus
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
 

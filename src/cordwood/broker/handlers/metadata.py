@@ -8,16 +8,16 @@ from concurrent.futures import Executor
 from typing import Any, Final
 from uuid import UUID
 
-from cordwood.broker.broker_config import BrokerConfig
 from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode, error_code
-from cordwood.broker.partition_table import PartitionTable
-from cordwood.broker.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.errors import InvalidTopicNameError, TopicExistsError
 from cordwood.format.file_names import INTERNAL_TOPICS, check_topic_name
-from cordwood.log.partition_log import PartitionLog
-from cordwood.log.store import Store
-from cordwood.log.topic import Topic
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store
+from cordwood.log.topics.topic import Topic
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
 

@@ -3,8 +3,8 @@
 from typing import Final
 
 from cordwood.broker.error_codes import ErrorCode, refusal
-from cordwood.broker.request import RequestContext, Response, Route, RunsOn
-from cordwood.log.producer_ids import ProducerIds
+from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
+from cordwood.log.topics.producer_ids import ProducerIds
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
 from cordwood.quantities import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
-from cordwood.broker.broker_config import BrokerConfig
 from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
 from cordwood.broker.handlers.config_entries import (
     ConfigEntry,
@@ -19,12 +19,12 @@ from cordwood.broker.handlers.config_entries import (
     topic_entries,
 )
 from cordwood.broker.handlers.repeated_items import split_repeated
-from cordwood.broker.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
 from cordwood.errors import ConfigError
 from cordwood.format.file_names import check_topic_name
-from cordwood.log.config_key import ConfigKind
-from cordwood.log.store import Store
-from cordwood.log.topic_config import known_key
+from cordwood.log.rules.config_key import ConfigKind
+from cordwood.log.rules.topic_config import known_key
+from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
 

@@ -4,16 +4,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cordwood.broker.broker_config import BrokerConfig
 from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
 from cordwood.broker.handlers.config_entries import topic_entries
 from cordwood.broker.handlers.repeated_items import split_repeated
-from cordwood.broker.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
 from cordwood.errors import ConfigError
 from cordwood.format.file_names import INTERNAL_TOPICS
-from cordwood.log.store import Store
-from cordwood.log.topic_config import TopicConfig, canonical_texts
+from cordwood.log.rules.topic_config import TopicConfig, canonical_texts
+from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
 from cordwood.broker.handlers.repeated_items import split_repeated
-from cordwood.broker.partition_table import PartitionTable
-from cordwood.broker.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.errors import OffsetOutOfRangeError, UnknownTopicError
 from cordwood.format.file_names import INTERNAL_TOPICS
-from cordwood.log.store import Store
+from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
 from cordwood.quantities import Offset

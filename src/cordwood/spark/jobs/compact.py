@@ -25,8 +25,8 @@ from cordwood.clock import SystemClock
 from cordwood.errors import ChangeRefusedError, ChangeTimeoutError
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.library import request_change
-from cordwood.log.compaction_transactions import WalkState
-from cordwood.log.store_change import StagedSegment, SwapSegments
+from cordwood.log.compaction.compaction_transactions import WalkState
+from cordwood.log.inbox.store_change import StagedSegment, SwapSegments
 from cordwood.quantities import Offset, ProducerId, TimestampMs
 from cordwood.spark.jobs.compact_plan import CompactionScope, GroupPlan, PartitionPlan, plan_job
 from cordwood.spark.jobs.compact_rewrite import RewrittenGroup, ScannedGroup, rewrite_group

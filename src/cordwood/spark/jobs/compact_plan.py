@@ -15,25 +15,25 @@ from uuid import UUID
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError
 from cordwood.format.index_entry import AbortedTransaction
-from cordwood.log.change_inbox import new_request_id, staging_directory
-from cordwood.log.compaction_plan import (
+from cordwood.log.beside.producer_listing import read_producers
+from cordwood.log.beside.read_only_log import ReadOnlyLog
+from cordwood.log.inbox.change_inbox import new_request_id, staging_directory
+from cordwood.log.inbox.store_change import SegmentPlace
+from cordwood.log.partition.upkeep_outlook import summarize_segment
+from cordwood.log.reading.log_reader import LogView
+from cordwood.log.rules.compaction_plan import (
     CompactionPlan,
     LogSummary,
     SegmentSummary,
     group_segments,
     plan_compaction,
 )
-from cordwood.log.log_directory import read_checkpoints
-from cordwood.log.log_reader import LogView
-from cordwood.log.observed_producers import read_producers
-from cordwood.log.producer_state import ProducerStates
-from cordwood.log.read_only_log import ReadOnlyLog
-from cordwood.log.read_only_store import ReadOnlyStore
-from cordwood.log.store_change import SegmentPlace
-from cordwood.log.store_files import find_partitions
-from cordwood.log.topic import Topic
-from cordwood.log.topic_config import TopicConfig
-from cordwood.log.upkeep_outlook import summarize_segment
+from cordwood.log.rules.producer_state import ProducerStates
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.read_only_store import ReadOnlyStore
+from cordwood.log.topics.directory_listing import find_partitions
+from cordwood.log.topics.log_directory import read_checkpoints
+from cordwood.log.topics.topic import Topic
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.files import FileSystem, RealFileSystem
 

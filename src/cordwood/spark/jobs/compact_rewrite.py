@@ -18,12 +18,12 @@ from cordwood.errors import DiskFullError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch_header import decode_batch_header
 from cordwood.format.index_entry import AbortedTransaction
-from cordwood.log import key_map as keys
-from cordwood.log.batch_filter import RECORDS_PER_RUN, BatchFilter
-from cordwood.log.compaction_transactions import TransactionWalk, WalkState
-from cordwood.log.compaction_walk import map_chunk
-from cordwood.log.key_map import KeyMap
-from cordwood.log.store_change import StagedSegment
+from cordwood.log.compaction import key_map as keys
+from cordwood.log.compaction.batch_filter import RECORDS_PER_RUN, BatchFilter
+from cordwood.log.compaction.compaction_transactions import TransactionWalk, WalkState
+from cordwood.log.compaction.compaction_walk import map_chunk
+from cordwood.log.compaction.key_map import KeyMap
+from cordwood.log.inbox.store_change import StagedSegment
 from cordwood.quantities import INT32_MAX, Offset, TimestampMs
 from cordwood.spark.jobs.compact_plan import GroupPlan
 from cordwood.spark.jobs.group_walk import RunSecret, chunks_of, new_key_map, open_group

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from cordwood.format import kernel_tables as tables
-from cordwood.log.batch_filter import RECORDS_PER_RUN
-from cordwood.log.compaction_transactions import TransactionWalk, WalkEffect, WalkState
-from cordwood.log.compaction_walk import map_chunk
-from cordwood.log.key_map import KeyMap
+from cordwood.log.compaction.batch_filter import RECORDS_PER_RUN
+from cordwood.log.compaction.compaction_transactions import TransactionWalk, WalkEffect, WalkState
+from cordwood.log.compaction.compaction_walk import map_chunk
+from cordwood.log.compaction.key_map import KeyMap
 from cordwood.spark.jobs.compact_plan import GroupPlan
 from cordwood.spark.jobs.group_walk import (
     RunSecret,

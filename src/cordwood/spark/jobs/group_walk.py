@@ -12,8 +12,8 @@ from cordwood.errors import LogError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.file_names import FileKind
-from cordwood.log import key_map as keys
-from cordwood.log.key_map import KeyMap
+from cordwood.log.compaction import key_map as keys
+from cordwood.log.compaction.key_map import KeyMap
 from cordwood.quantities import MIB, FilePosition, Offset
 from cordwood.spark.jobs.compact_plan import GroupPlan
 from cordwood.storage.files import FileSystem, RealFileSystem

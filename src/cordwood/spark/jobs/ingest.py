@@ -197,7 +197,7 @@ def _application(df: "DataFrame", options: IngestOptions) -> str:
 
 def _described(url: str) -> list[Any]:
     """A file as a directory lists it; one that is elsewhere by its name."""
-    from cordwood.spark.sink_options import plain_path
+    from cordwood.spark.sink.sink_options import plain_path
 
     path = plain_path(url)
     try:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cordwood.errors import FormatError
-from cordwood.spark.stream_offsets import StreamOffset
-from cordwood.spark.topic_choice import TopicPartition
+from cordwood.spark.source.stream_offsets import StreamOffset
+from cordwood.spark.source.topic_choice import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,9 +19,9 @@ from cordwood.spark.jobs.lake_table import TABLE_COLUMNS
 from cordwood.spark.jobs.lake_target import LakeTarget
 from cordwood.spark.jobs.topic_span import TopicSpan
 from cordwood.spark.jobs.topic_target import TopicTarget, name_of_run
-from cordwood.spark.opened_source import absolute_paths, open_source
-from cordwood.spark.options import SourceOptions
-from cordwood.spark.source_plan import OffsetResolver, check_named, survey
+from cordwood.spark.source.opened_source import absolute_paths, open_source
+from cordwood.spark.source.source_options import SourceOptions
+from cordwood.spark.source.source_plan import OffsetResolver, check_named, survey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

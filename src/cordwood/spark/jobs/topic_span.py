@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cordwood.errors import ConfigError, LogError
-from cordwood.spark.data_loss import LossPolicy
 from cordwood.spark.jobs.lake_table import TableState
-from cordwood.spark.opened_source import absolute_paths, open_source
-from cordwood.spark.planning import share
-from cordwood.spark.source_plan import Surveyed, check_named, survey
-from cordwood.spark.stream_offsets import StreamOffset
-from cordwood.spark.topic_choice import TopicChoice, TopicPartition
+from cordwood.spark.source.data_loss import LossPolicy
+from cordwood.spark.source.opened_source import absolute_paths, open_source
+from cordwood.spark.source.planning import share
+from cordwood.spark.source.source_plan import Surveyed, check_named, survey
+from cordwood.spark.source.stream_offsets import StreamOffset
+from cordwood.spark.source.topic_choice import TopicChoice, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cordwood.log.publication_ledger import read_publications
+from cordwood.log.publishing.publication_ledger import read_publications
 from cordwood.spark.jobs.lake_table import TableState
 from cordwood.spark.jobs.topic_span import plan_span
-from cordwood.spark.opened_source import absolute_paths
-from cordwood.spark.partitioner import Partitioner
-from cordwood.spark.topic_choice import TopicPartition
+from cordwood.spark.sink.partitioner import Partitioner
+from cordwood.spark.source.opened_source import absolute_paths
+from cordwood.spark.source.topic_choice import TopicPartition
 from cordwood.storage.files import RealFileSystem
 
 if TYPE_CHECKING:

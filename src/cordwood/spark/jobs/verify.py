@@ -13,14 +13,14 @@ from cordwood.errors import ConfigError
 from cordwood.quantities import MIB, Offset
 from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
-from cordwood.spark.log_place import LogPlace
-from cordwood.spark.opened_source import OpenedSource, absolute_paths, open_source
+from cordwood.spark.source.log_place import LogPlace
+from cordwood.spark.source.opened_source import OpenedSource, absolute_paths, open_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from cordwood.log.log_reader import LogReader
+    from cordwood.log.reading.log_reader import LogReader
 
 TASK_BYTES: Final = 256 * MIB
 _SCHEMA: Final = (
@@ -112,7 +112,7 @@ def run_check(task: CheckTask) -> Iterator["pa.RecordBatch"]:
     """Check the segments of one task that are still there."""
     import pyarrow as pa
 
-    from cordwood.log.segment_check import check_segment
+    from cordwood.log.inspection.segment_check import check_segment
 
     with task.place.open() as log:
         if log is None:

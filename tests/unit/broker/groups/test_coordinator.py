@@ -5,16 +5,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from cordwood.broker.groups.classic_group import ClassicGroup
+from cordwood.broker.groups.classic.classic_group import ClassicGroup
+from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.broker.groups.coordinator import CoordinatorState
-from cordwood.broker.groups.group_config import GroupConfig
-from cordwood.broker.groups.managed_group import EpochGroup
-from cordwood.format.group_offsets import (
+from cordwood.broker.groups.journal.managed_group import EpochGroup
+from cordwood.format.groups.group_offsets import (
     GroupMetadataKey,
     decode_group_key,
     encode_group_metadata_key,
 )
-from cordwood.log.committed_offsets import GroupRecord
+from cordwood.log.topics.committed_offsets import GroupRecord
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from fakes.coordinator_bench import CoordinatorBench, commit_code

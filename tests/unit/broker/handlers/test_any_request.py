@@ -17,8 +17,8 @@ from cordwood.broker.handlers.producer_ids import ProducerIdsHandler
 from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
-from cordwood.broker.partition_table import PartitionTable
-from cordwood.log.store import Store
+from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.message_schema import message_schema
 from cordwood.protocol.messages import Fields

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.broker.groups.consumer_group import ConsumerGroup, GroupSurroundings
-from cordwood.broker.groups.consumer_group_config import ConsumerGroupConfig
-from cordwood.broker.groups.consumer_groups import ConsumerGroups
-from cordwood.broker.groups.topic_subscriptions import StoreTopics
+from cordwood.broker.groups.consumer.consumer_group import ConsumerGroup, GroupSurroundings
+from cordwood.broker.groups.consumer.consumer_group_config import ConsumerGroupConfig
+from cordwood.broker.groups.consumer.group_restoration import ConsumerGroups
+from cordwood.broker.groups.consumer.topic_subscriptions import StoreTopics
 from cordwood.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode

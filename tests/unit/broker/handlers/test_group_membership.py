@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.groups.group_config import GroupConfig
+from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from fakes.coordinator_bench import CoordinatorBench

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cordwood.broker.groups.group_config import GroupConfig
+from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from fakes.coordinator_bench import CoordinatorBench, commit_code

@@ -9,10 +9,10 @@ import pytest
 
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.list_offsets import ListOffsetsHandler
-from cordwood.broker.partition_table import PartitionTable
-from cordwood.broker.request import RunsOn
-from cordwood.log.producer_state import MarkerFacts
-from cordwood.log.store import Store
+from cordwood.broker.net.request import RunsOn
+from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.log.rules.producer_state import MarkerFacts
+from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
 from cordwood.quantities import Offset, ProducerId, TimestampMs

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.metadata import MetadataHandler
-from cordwood.broker.partition_table import PartitionTable
-from cordwood.broker.request import RunsOn
-from cordwood.log.store import Store
+from cordwood.broker.net.request import RunsOn
+from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
 from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, InlineExecutor, versions

@@ -9,9 +9,9 @@ import pytest
 
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.topic_configs import Operation, ResourceType, TopicConfigsHandler
-from cordwood.broker.request import RunsOn
-from cordwood.log.store import Store
-from cordwood.log.topic_config import CONFIG_KEYS
+from cordwood.broker.net.request import RunsOn
+from cordwood.log.rules.topic_config import CONFIG_KEYS
+from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
 from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, versions

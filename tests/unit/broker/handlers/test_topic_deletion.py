@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.broker_config import BrokerConfig
+from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
-from cordwood.broker.partition_table import PartitionTable
-from cordwood.broker.request import RunsOn
-from cordwood.log.store import Store
+from cordwood.broker.net.request import RunsOn
+from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
 from fakes.handler_calls import CONFIG, HandlerCalls, versions

@@ -1,0 +1,389 @@
+"""A consumer group of the new protocol: members send heartbeats, the group decides who has what.
+
+Three epochs order everything. A change of members, subscriptions or topics moves the *group
+epoch* on. The targets of all members are then worked out for it: that is the *assignment epoch*.
+Each member is led to its target on its own, at its own pace, and has a *member epoch*: that of
+the last target it was led to. A group is stable when all of them are one number.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cordwood.broker.error_codes import RefusedError
+from cordwood.broker.groups.consumer.assignors import Assignment
+from cordwood.broker.groups.consumer.consumer_group_changes import GroupChanges
+from cordwood.broker.groups.consumer.consumer_group_config import ConsumerGroupConfig
+from cordwood.broker.groups.consumer.consumer_heartbeat import UNCHANGED_TIMEOUT, ConsumerHeartbeat
+from cordwood.broker.groups.consumer.consumer_member import (
+    AWAY_EPOCH,
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    ConsumerMember,
+    MemberState,
+    undated,
+)
+from cordwood.broker.groups.consumer.consumer_members import ConsumerRoster
+from cordwood.broker.groups.consumer.member_admission import find_leaving, find_sender
+from cordwood.broker.groups.consumer.member_timers import MemberTimers
+from cordwood.broker.groups.consumer.reconciliation import reconcile
+from cordwood.broker.groups.consumer.target_assignments import TargetAssignments, preferred_assignor
+from cordwood.broker.groups.consumer.topic_pattern_syntax import InvalidPatternError
+from cordwood.broker.groups.consumer.topic_subscriptions import TopicDirectory
+from cordwood.broker.groups.journal.group_journal import GroupJournal
+from cordwood.broker.net.scheduler import Scheduler
+from cordwood.clock import Clock
+from cordwood.format.groups.consumer_group_records import MemberValue
+from cordwood.log.topics.committed_offsets import GroupRecord
+from cordwood.protocol.error_code import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+_TOPICS_INTERVAL_S: Final = 0.5  # how often a group looks whether its topics changed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswer:
+    """What a member is told, once `records` are durable. `assignment` None: as before."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+    records: Sequence[GroupRecord] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSurroundings:
+    """What a group needs of the broker around it."""
+
+    config: ConsumerGroupConfig
+    topics: TopicDirectory
+    scheduler: Scheduler
+    clock: Clock
+
+
+class ConsumerGroup:
+    """One group. Lives on the control loop; touches no file.
+
+    Every change is in memory at once and comes back as records. What a heartbeat changes, whoever
+    calls `heartbeat` writes before it answers; what a timeout changes goes to `journal` by itself.
+
+    Invariant: epoch >= assignment epoch >= the epoch of each member; none of them goes back. No
+    partition is held by two members, see `PartitionOwners`.
+    """
+
+    group_type: Final = "consumer"
+    protocol_type: Final = "consumer"
+
+    def __init__(
+        self, group_id: str, surroundings: GroupSurroundings, journal: GroupJournal
+    ) -> None:
+        self.group_id = group_id
+        self.journal = journal
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.roster = ConsumerRoster(surroundings.topics)
+        self.targets = TargetAssignments()
+        self.other_keys: Sequence[bytes] = ()  # of records we do not write, but may have to end
+        self._config = surroundings.config
+        self._topics = surroundings.topics
+        self._scheduler = surroundings.scheduler
+        self._clock = surroundings.clock
+        self._timers = MemberTimers(surroundings.scheduler, self._give_up)
+        self._topics_due_s = 0.0
+        self._is_dead = False
+
+    # --- what others ask ---------------------------------------------------------------------
+
+    @property
+    def state_name(self) -> str:
+        if self._is_dead:
+            return "Dead"
+        if self.is_empty:
+            return "Empty"
+        if self.epoch > self.targets.epoch:
+            return "Assigning"
+        if all(member.is_reconciled_to(self.targets.epoch) for member in self.roster):
+            return "Stable"
+        return "Reconciling"
+
+    @property
+    def member_count(self) -> int:
+        return len(self.roster)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.roster
+
+    @property
+    def assignor_name(self) -> str:
+        return preferred_assignor(self.roster, self._config.assignors)
+
+    def subscribed_topics(self) -> frozenset[str]:
+        return self.roster.subscriptions.names()
+
+    def validate_commit(self, member_id: str, member_epoch: int) -> ErrorCode:
+        """Whether a member may commit, of all partitions; see `validate_partition_commit`."""
+        if member_epoch < 0 and self.is_empty:
+            return ErrorCode.none  # someone who does not use the group's members
+        return self._validate_epoch(member_id, member_epoch)
+
+    def validate_partition_commit(
+        self, member_id: str, member_epoch: int, topic_name: str, partition: int
+    ) -> ErrorCode:
+        """Whether a member may commit for a partition, perhaps at an epoch that is past.
+
+        It may when it has had the partition since then: nobody else can have committed meanwhile.
+        """
+        code = self.validate_commit(member_id, member_epoch)
+        member = self.roster.find(member_id)
+        shape = self._topics.find(topic_name)
+        if code is not ErrorCode.stale_member_epoch or member is None or shape is None:
+            return code
+        since = member.assigned_at(shape.topic_id, partition)
+        is_past = since is not None and since <= member_epoch < member.epoch
+        return ErrorCode.none if is_past else code
+
+    def validate_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether committed offsets may be read; anyone may who does not claim to be a member."""
+        if not member_id and member_epoch < 0:
+            return ErrorCode.none
+        return self._validate_epoch(member_id or "", member_epoch)
+
+    def _validate_epoch(self, member_id: str, member_epoch: int) -> ErrorCode:
+        member = self.roster.find(member_id)
+        if member is None:
+            return ErrorCode.unknown_member_id
+        is_current = member_epoch == member.epoch
+        return ErrorCode.none if is_current else ErrorCode.stale_member_epoch
+
+    def tombstones(self) -> list[GroupRecord]:
+        """What ends every record of this group that may be in the log."""
+        changes = GroupChanges(self.group_id)
+        for member in self.roster:
+            changes.member_gone(member.member_id)
+        changes.group_gone()
+        others = (*self.other_keys, *self.journal.lost_keys)
+        return [*changes.records, *((key, None) for key in others)]
+
+    # --- life --------------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """After a restart: all members have a session's time to be heard of again."""
+        self.roster.subscriptions.resolve()
+        for member in self.roster:
+            self._timers.hear(member.member_id, self._config.session_timeout_ms)
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                self._timers.expect_revocation(
+                    member.member_id, max(member.about.rebalance_timeout_ms, 0)
+                )
+
+    def stop(self) -> None:
+        """The group was removed, or the broker stops: no timer fires any more."""
+        self._is_dead = True
+        self._timers.stop()
+
+    # --- heartbeats --------------------------------------------------------------------------
+
+    def heartbeat(self, beat: ConsumerHeartbeat) -> HeartbeatAnswer:
+        """A member joins, lives on, or leaves. Raises `RefusedError`, and then nothing changed."""
+        if beat.epoch in (LEAVING_EPOCH, AWAY_EPOCH):
+            return self._leave(beat)
+        sender = find_sender(self.roster, beat, self._config.size_max)
+        known = sender.known or sender.replaced
+        base = known or ConsumerMember(member_id=beat.member_id, about=MemberValue())
+        member = _introduced(base, beat)
+        has_new_subscription = known is None or _subscription(member) != _subscription(base)
+        if has_new_subscription:
+            self._check_regex(member.about.topic_regex)
+        changes = GroupChanges(self.group_id)
+        if sender.replaced is not None:
+            self._make_way(sender.replaced, member, changes)
+        if member is not known:
+            self.roster.put(member)
+        if known is None or member.about is not base.about or sender.replaced is not None:
+            changes.member(member)
+        self._look_at_topics(changes, has_new_subscription=has_new_subscription)
+        self._renew_targets(changes)
+        reconciled = self._reconcile(member, beat, changes, has_new_subscription)
+        self._timers.hear(member.member_id, self._config.session_timeout_ms)
+        return HeartbeatAnswer(
+            member_id=reconciled.member_id,
+            member_epoch=reconciled.epoch,
+            heartbeat_interval_ms=self._config.heartbeat_interval_ms,
+            assignment=_news(base, reconciled, beat),
+            records=changes.records,
+        )
+
+    def _check_regex(self, regex: str | None) -> None:
+        try:
+            if regex:
+                self.roster.subscriptions.check_regex(regex)
+        except InvalidPatternError as error:
+            raise RefusedError(
+                ErrorCode.invalid_regular_expression,
+                f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
+            ) from error
+
+    def _make_way(
+        self, replaced: ConsumerMember, member: ConsumerMember, changes: GroupChanges
+    ) -> None:
+        """A static member is back under another id: it has what it had before."""
+        self._timers.forget(replaced.member_id)
+        self.roster.remove(replaced)
+        changes.member_gone(replaced.member_id)
+        self.targets.rename(replaced.member_id, member.member_id)
+        changes.targets({member.member_id: self.targets.of(member.member_id).partitions})
+
+    def _look_at_topics(self, changes: GroupChanges, *, has_new_subscription: bool) -> None:
+        """Move the group epoch on when what is subscribed to is another set of topics now."""
+        now_s = self._scheduler.now_s()
+        if not has_new_subscription and now_s < self._topics_due_s:
+            return
+        self._topics_due_s = now_s + _TOPICS_INTERVAL_S
+        self.roster.subscriptions.resolve()
+        digest = self.roster.subscriptions.digest()
+        if has_new_subscription or digest != self.metadata_hash:
+            self._bump(digest, changes)
+
+    def _bump(self, metadata_hash: int, changes: GroupChanges) -> None:
+        self.epoch += 1
+        self.metadata_hash = metadata_hash
+        changes.group_epoch(self.epoch, metadata_hash)
+
+    def _renew_targets(self, changes: GroupChanges) -> None:
+        now_s = self._scheduler.now_s()
+        if self.targets.epoch >= self.epoch or not self.targets.is_due(now_s):
+            return
+        changed = self.targets.renew(self.roster, self.epoch, self._config.assignors, now_s)
+        changes.targets(changed)
+        changes.target_epoch(self.epoch, self._clock.now_ms())
+
+    def _reconcile(
+        self,
+        member: ConsumerMember,
+        beat: ConsumerHeartbeat,
+        changes: GroupChanges,
+        has_new_subscription: bool,
+    ) -> ConsumerMember:
+        owners = self.roster.owners
+        reconciled = reconcile(
+            member,
+            target=self.targets.of(member.member_id),
+            subscribed=self.roster.subscriptions.topics(member.about),
+            has_new_subscription=has_new_subscription,
+            owned=beat.owned,
+            is_free=lambda topic, partition: (
+                owners.owner(topic, partition) in (None, member.member_id)
+            ),
+        )
+        if reconciled is member:
+            return member
+        self.roster.put(reconciled)
+        changes.current(reconciled)
+        if reconciled.state is MemberState.UNREVOKED_PARTITIONS:
+            self._timers.expect_revocation(
+                member.member_id, max(member.about.rebalance_timeout_ms, 0)
+            )
+        else:
+            self._timers.revoked(member.member_id)
+        return reconciled
+
+    # --- leaving -----------------------------------------------------------------------------
+
+    def _leave(self, beat: ConsumerHeartbeat) -> HeartbeatAnswer:
+        member = find_leaving(self.roster, beat)
+        changes = GroupChanges(self.group_id)
+        if beat.epoch == AWAY_EPOCH:
+            self._send_away(member, changes)
+        else:
+            self._remove(member, changes)
+        return HeartbeatAnswer(
+            member_id=member.member_id, member_epoch=beat.epoch, records=changes.records
+        )
+
+    def _send_away(self, member: ConsumerMember, changes: GroupChanges) -> None:
+        """The member keeps its place for the rest of its session, and has let go of the rest."""
+        away = replace(
+            member,
+            epoch=AWAY_EPOCH,
+            state=MemberState.STABLE,
+            # Whoever comes back in its place has had these partitions all along.
+            assigned={topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()},
+            revoking={},
+        )
+        self._timers.revoked(member.member_id)
+        self.roster.put(away)
+        changes.current(away)
+
+    def _remove(self, member: ConsumerMember, changes: GroupChanges) -> None:
+        self._timers.forget(member.member_id)
+        self.roster.remove(member)
+        self.targets.forget(member.member_id)
+        changes.member_gone(member.member_id)
+        self.roster.subscriptions.resolve()
+        self._bump(self.roster.subscriptions.digest(), changes)
+
+    def _give_up(self, member_id: str, reason: str) -> None:
+        member = self.roster.find(member_id)
+        if member is None:
+            return
+        logger.info("group %s: member %s is removed: %s", self.group_id, member_id, reason)
+        changes = GroupChanges(self.group_id)
+        self._remove(member, changes)
+        self.journal.append(changes.records, self._report)
+
+    def _report(self, code: ErrorCode) -> None:
+        if code is not ErrorCode.none:
+            logger.warning("group %s: a removed member is still in the log", self.group_id)
+
+
+def _news(
+    before: ConsumerMember, after: ConsumerMember, beat: ConsumerHeartbeat
+) -> Assignment | None:
+    """What a member is told to have; None where it knows.
+
+    Told as well: who says everything, for it asks for everything; and, which Kafka does not do,
+    who owns something else than it has, for it missed an answer.
+    """
+    if beat.is_joining or beat.is_full or before.assigned != after.assigned:
+        return undated(after.assigned)
+    assigned = None if beat.owned is None else undated(after.assigned)
+    return None if assigned == beat.owned else assigned
+
+
+def _subscription(member: ConsumerMember) -> tuple[tuple[str, ...], str | None]:
+    return member.about.topic_names, member.about.topic_regex or None
+
+
+def _introduced(base: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
+    """The member as it says it is now; the same one where it says nothing new."""
+    about = _updated(base.about, beat)
+    if about == base.about:
+        about = base.about
+        if base.member_id == beat.member_id and not base.is_away:
+            return base
+    member = replace(base, member_id=beat.member_id, about=about)
+    if not base.is_away:
+        return member
+    return replace(member, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
+
+
+def _updated(about: MemberValue, beat: ConsumerHeartbeat) -> MemberValue:
+    """What a member said last about itself, with what it says now."""
+    names = about.topic_names if beat.topic_names is None else tuple(sorted({*beat.topic_names}))
+    keeps_timeout = beat.rebalance_timeout_ms == UNCHANGED_TIMEOUT
+    return MemberValue(
+        instance_id=about.instance_id if beat.instance_id is None else beat.instance_id,
+        rack_id=about.rack_id if beat.rack_id is None else beat.rack_id,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        topic_names=names,
+        topic_regex=about.topic_regex if beat.topic_regex is None else beat.topic_regex,
+        rebalance_timeout_ms=(
+            about.rebalance_timeout_ms if keeps_timeout else beat.rebalance_timeout_ms
+        ),
+        assignor=about.assignor if beat.assignor is None else beat.assignor,
+    )

@@ -1,0 +1,1 @@
+"""Group state in ``__consumer_offsets``: written, read back, expired."""

@@ -1,0 +1,92 @@
+"""The records of one group on their way into the log, and who waits for them."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from cordwood.broker.groups.journal.group_log import Done, GroupLog
+from cordwood.log.topics.committed_offsets import GroupRecord
+from cordwood.protocol.error_code import ErrorCode
+
+# A batch must stay below the topic's max.message.bytes; the assignment of a large group is more.
+_PART_BYTES_MAX: Final = 256 * 1024
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    records: Sequence[GroupRecord]
+    listeners: list[Done] = field(default_factory=list)
+
+
+class GroupJournal:
+    """Appends for one group, in order. For the control loop.
+
+    Nothing is told to anyone before everything is durable that was appended up to then, also by
+    others, and also when it changed nothing itself: what it says may rest on their changes.
+
+    What could not be appended goes in front of what comes next, so that the log has no hole when
+    it can be written again. `leftovers` are keys in the log that came to mean nothing: they are
+    ended in the same manner.
+    """
+
+    def __init__(self, group_id: str, group_log: GroupLog, leftovers: Iterable[bytes] = ()) -> None:
+        self._group_id = group_id
+        self._group_log = group_log
+        self._under_way: list[_Part] = []
+        self._lost: dict[bytes, bytes | None] = dict.fromkeys(leftovers)
+
+    @property
+    def lost_keys(self) -> Collection[bytes]:
+        """Keys whose newest records are not in the log."""
+        return self._lost.keys()
+
+    def append(self, records: Sequence[GroupRecord], done: Done) -> None:
+        """Call `done` with `none` once the records are durable, else with what to answer.
+
+        Called at once where there is nothing to wait for.
+        """
+        if not (records or self._lost):
+            if self._under_way:
+                self._under_way[-1].listeners.append(done)
+            else:
+                done(ErrorCode.none)
+            return
+        parts = _parts([*self._lost.items(), *records])
+        self._lost.clear()
+        codes: list[ErrorCode] = []
+        for part in parts:
+            part.listeners.append(codes.append)
+        parts[-1].listeners.append(lambda _: done(_worst(codes)))
+        for part in parts:
+            self._under_way.append(part)
+            self._group_log.append(self._group_id, part.records, self._finisher(part))
+
+    def _finisher(self, part: _Part) -> Callable[[ErrorCode], None]:
+        def finish(code: ErrorCode) -> None:
+            self._under_way.remove(part)
+            if code is not ErrorCode.none:
+                self._keep(part)
+            for listener in part.listeners:
+                listener(code)
+
+        return finish
+
+    def _keep(self, part: _Part) -> None:
+        newer = {key for later in self._under_way for key, _ in later.records}
+        self._lost.update((key, value) for key, value in part.records if key not in newer)
+
+
+def _worst(codes: Sequence[ErrorCode]) -> ErrorCode:
+    return next((code for code in codes if code is not ErrorCode.none), ErrorCode.none)
+
+
+def _parts(records: Sequence[GroupRecord]) -> list[_Part]:
+    parts: list[_Part] = []
+    size, start = 0, 0
+    for place, (key, value) in enumerate(records):
+        size += len(key) + len(value or b"")
+        if size > _PART_BYTES_MAX and place > start:
+            parts.append(_Part(records[start:place]))
+            size, start = len(key) + len(value or b""), place
+    parts.append(_Part(records[start:]))
+    return parts

@@ -1,0 +1,167 @@
+"""How what groups must not forget gets into ``__consumer_offsets``: by a thread of its own.
+
+The control loop queues records and goes on. The writer takes everything that is queued, appends
+it with one append for each partition of the topic, so that many commits share a sync, and has
+the loop told. The topic is created with the first record.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from cordwood.broker.net.scheduler import Scheduler
+from cordwood.errors import FormatError, LogClosedError, LogError, StorageError
+from cordwood.log.topics.committed_offsets import CommittedOffsets, GroupRecord
+from cordwood.protocol.error_code import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+Done = Callable[[ErrorCode], None]
+
+_STOP_TIMEOUT_S: Final = 30.0  # a sync that takes longer will not end
+
+
+class GroupLog(Protocol):
+    """Where records of groups go. For the control loop."""
+
+    def append(self, group_id: str, records: Sequence[GroupRecord], done: Done) -> None:
+        """Queue records; those of one group keep their order, and go in together or not at all.
+
+        `done` is called in the control loop, after `append` returned: with `none` once the
+        records are durable, else with what to answer.
+        """
+        ...
+
+    def refresh(self, done: Done) -> None:
+        """Read what others appended, then call `done`, in the same manner."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    group_id: str
+    records: Sequence[GroupRecord]
+    done: Done
+
+
+class GroupLogWriter:
+    """The real one. `append` and `refresh` are the loop's; `stop` is for whoever started it.
+
+    `ensure_topic` creates the topic if it is not there.
+    """
+
+    def __init__(
+        self,
+        offsets: CommittedOffsets,
+        scheduler: Scheduler,
+        ensure_topic: Callable[[], object],
+    ) -> None:
+        self._offsets = offsets
+        self._scheduler = scheduler
+        self._ensure_topic = ensure_topic
+        self._condition = threading.Condition()
+        self._queue: list[_Entry] = []
+        self._refreshes: list[Done] = []
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name="cordwood-group-log", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Append what is queued, then end. What comes later is refused."""
+        with self._condition:
+            self._is_stopped = True
+            self._condition.notify()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_TIMEOUT_S)
+
+    def append(self, group_id: str, records: Sequence[GroupRecord], done: Done) -> None:
+        with self._condition:
+            if not self._is_stopped:
+                self._queue.append(_Entry(group_id=group_id, records=records, done=done))
+                self._condition.notify()
+                return
+        self._tell([done], ErrorCode.coordinator_not_available)
+
+    def refresh(self, done: Done) -> None:
+        with self._condition:
+            if not self._is_stopped:
+                self._refreshes.append(done)
+                self._condition.notify()
+                return
+        self._tell([done], ErrorCode.coordinator_not_available)
+
+    # --- the thread --------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not (self._queue or self._refreshes or self._is_stopped):
+                    self._condition.wait()
+                entries, self._queue = self._queue, []
+                refreshes, self._refreshes = self._refreshes, []
+                if not (entries or refreshes):
+                    return
+            if entries:
+                self._append_all(entries)
+            if refreshes:
+                self._tell(refreshes, self._attempt(self._offsets.groups))
+
+    def _append_all(self, entries: list[_Entry]) -> None:
+        by_partition: dict[int, list[_Entry]] = {}
+
+        def place() -> None:
+            self._ensure_topic()
+            for entry in entries:
+                number = self._offsets.partition_of(entry.group_id)
+                by_partition.setdefault(number, []).append(entry)
+
+        code = self._attempt(place)
+        if code is not ErrorCode.none:
+            self._tell([entry.done for entry in entries], code)
+            return
+        for number, placed in by_partition.items():
+            self._append(number, placed)
+
+    def _append(self, partition: int, entries: list[_Entry]) -> None:
+        records = [record for entry in entries for record in entry.records]
+        code = self._attempt(lambda: self._offsets.append(partition, records))
+        if code is ErrorCode.unknown_server_error and len(entries) > 1:
+            # One of them cannot be taken; the others must not suffer for it.
+            for entry in entries:
+                self._append(partition, [entry])
+            return
+        self._tell([entry.done for entry in entries], code)
+
+    def _attempt(self, function: Callable[[], object]) -> ErrorCode:
+        try:
+            function()
+        except (LogError, StorageError, FormatError, OSError) as error:
+            logger.warning("__consumer_offsets: %s", error)
+            return append_error(error)
+        except Exception:
+            logger.exception("__consumer_offsets could not be written")
+            return ErrorCode.unknown_server_error
+        return ErrorCode.none
+
+    def _tell(self, listeners: list[Done], code: ErrorCode) -> None:
+        def tell() -> None:
+            for done in listeners:
+                done(code)
+
+        self._scheduler.call_soon(tell)
+
+
+def append_error(error: Exception) -> ErrorCode:
+    """What members are told when the topic could not be written.
+
+    They look for the coordinator again and retry, as they do with Kafka when a disk fails.
+    """
+    if isinstance(error, LogClosedError):
+        return ErrorCode.coordinator_not_available
+    if isinstance(error, (StorageError, OSError)):
+        return ErrorCode.not_coordinator
+    return ErrorCode.unknown_server_error

@@ -1,0 +1,44 @@
+"""Which committed offsets have outlived their use. Pure."""
+
+from cordwood.broker.groups.classic.classic_group import ClassicGroup
+from cordwood.broker.groups.classic.classic_membership import ClassicState
+from cordwood.broker.groups.journal.managed_group import ManagedGroup, is_subscribed
+from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets, TopicPartition
+from cordwood.quantities import NO_TIMESTAMP
+
+
+def expired_offsets(
+    group: ManagedGroup, offsets: GroupOffsets, *, now_ms: int, retention_ms: int
+) -> list[TopicPartition]:
+    """Those that are due: nobody reads their topic, and for long enough.
+
+    The time runs from when a classic group became empty; for topics that a group with members
+    no longer reads, and for consumers that only commit, from the last commit. A client of old
+    may have said itself until when.
+    """
+    if not _may_expire(group):
+        return []
+    return [
+        place
+        for place, committed in offsets.items()
+        if not is_subscribed(group, place[0])
+        and _is_due(group, committed, now_ms=now_ms, retention_ms=retention_ms)
+    ]
+
+
+def _may_expire(group: ManagedGroup) -> bool:
+    if not isinstance(group, ClassicGroup) or group.protocol_type is None or group.is_empty:
+        return True
+    is_known = group.uses_consumer_protocol and group.subscribed_topics() is not None
+    return is_known and group.state is ClassicState.STABLE
+
+
+def _is_due(
+    group: ManagedGroup, committed: CommittedOffset, *, now_ms: int, retention_ms: int
+) -> bool:
+    if committed.expires_ms != NO_TIMESTAMP:
+        return now_ms >= committed.expires_ms
+    since_ms = committed.committed_ms
+    if isinstance(group, ClassicGroup) and group.is_empty and group.protocol_type is not None:
+        since_ms = since_ms if group.state_since_ms == NO_TIMESTAMP else group.state_since_ms
+    return now_ms - since_ms >= retention_ms

@@ -1,0 +1,75 @@
+"""Committing and forgetting offsets of any group, so that neither overtakes the other."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from cordwood.broker.groups.journal.group_log import Done, GroupLog
+from cordwood.log.topics.committed_offsets import (
+    CommittedOffset,
+    CommittedOffsets,
+    GroupOffsets,
+    GroupRecord,
+    TopicPartition,
+    offset_record,
+    offset_tombstone,
+)
+from cordwood.protocol.error_code import ErrorCode
+
+
+class OffsetKeeper:
+    """The coordinator's hand on the table of offsets. For the control loop alone.
+
+    The table changes when records are in the log, not before. What is on its way there is
+    counted, so that who removes a group's offsets removes those too.
+    """
+
+    def __init__(self, table: CommittedOffsets, group_log: GroupLog) -> None:
+        self._table = table
+        self._log = group_log
+        self._under_way: dict[str, Counter[TopicPartition]] = {}
+
+    def commit(
+        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], done: Done
+    ) -> None:
+        under_way = self._under_way.setdefault(group_id, Counter())
+        under_way.update(offsets.keys())
+
+        def appended(code: ErrorCode) -> None:
+            under_way.subtract(offsets.keys())
+            for place in offsets:
+                if not under_way[place]:
+                    del under_way[place]
+            if not under_way and self._under_way.get(group_id) is under_way:
+                del self._under_way[group_id]
+            done(code)
+
+        records = [offset_record(group_id, place, offset) for place, offset in offsets.items()]
+        self._log.append(group_id, records, appended)
+
+    def is_committing(self, group_id: str) -> bool:
+        return group_id in self._under_way
+
+    def is_known(self, group_id: str) -> bool:
+        """Whether the group has offsets, or will have in a moment."""
+        return group_id in self._under_way or self._table.is_known(group_id)
+
+    def of_group(self, group_id: str) -> GroupOffsets:
+        return self._table.known_of_group(group_id)
+
+    def group_ids(self) -> list[str]:
+        return self._table.known_groups()
+
+    def tombstones(
+        self, group_id: str, places: Iterable[TopicPartition] | None = None
+    ) -> list[GroupRecord]:
+        """What ends the offsets of `places`, as far as there are any; of all, without it."""
+        known = {
+            *self._table.known_places(group_id),
+            *self._under_way.get(group_id, ()),
+        }
+        wanted = known if places is None else known.intersection(places)
+        return [offset_tombstone(group_id, place) for place in sorted(wanted)]
+
+    def replaced_topics(self, group_id: str) -> set[TopicPartition]:
+        """Places in topics that were deleted and came again: what was committed is not theirs."""
+        return self._table.known_places(group_id) - self.of_group(group_id).keys()

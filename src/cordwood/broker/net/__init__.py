@@ -1,0 +1,1 @@
+"""Sockets and frames: event loops, connections, dispatch, answers, limits."""

@@ -1,0 +1,288 @@
+"""An event loop for sockets, timers and calls from other threads: what the broker needs, no more.
+
+Why not asyncio: a fetch answers with `sendfile` between two writes, a produce is appended from
+the buffer it was received into, and a broker in a test has to be up in milliseconds. All three
+want the readiness of a socket, not a stream or a transport. See docs/decisions.
+
+A turn of the loop: wait for sockets, call who is ready, run what is due, run what other threads
+asked for. Everything but `call_soon` and `stop` belongs to the loop's own thread.
+"""
+
+import contextlib
+import heapq
+import logging
+import select
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from cordwood.broker.net.frame_pool import FramePool
+
+logger = logging.getLogger(__name__)
+
+READABLE: Final = 1
+WRITABLE: Final = 4
+_BROKEN: Final = 0x18  # EPOLLERR, EPOLLHUP: whoever reads or writes next is told
+_IDLE_WAIT_S: Final = 60.0
+_TIMERS_MIN: Final = 1000
+RECEIVE_BYTES: Final = 256 * 1024  # one receive; a larger frame gets a buffer of its own
+
+ReadyFunction = Callable[[int], None]
+
+
+class Timer:
+    """Something to be done at a time, unless cancelled before."""
+
+    __slots__ = ("function", "is_cancelled", "when_s")
+
+    def __init__(self, when_s: float, function: Callable[[], None]) -> None:
+        self.when_s = when_s
+        self.function = function
+        self.is_cancelled = False
+
+    def __lt__(self, other: "Timer") -> bool:
+        return self.when_s < other.when_s
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class EventLoop:
+    """One thread's worth of sockets and timers."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        # Whoever reads from a socket receives here first; what has to stay is copied out.
+        self.scratch = memoryview(bytearray(RECEIVE_BYTES))
+        self.frames = FramePool()
+        self.turn_s = time.monotonic()  # when this turn began: near enough for most purposes
+        self.turns = 0  # moves while the loop is alive: what a health check looks at
+        self._poller: _Poller = _EpollPoller() if hasattr(select, "epoll") else _AnyPoller()
+        self._ready: dict[int, ReadyFunction] = {}
+        self._timers: list[Timer] = []
+        self._timers_max = _TIMERS_MIN  # with so many, look for cancelled ones
+        self._soon: deque[Callable[[], None]] = deque()
+        self._is_woken = False
+        self._is_stopped = False
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
+        self.register(self._wake_reader.fileno(), READABLE, self._woken)
+        self._thread: threading.Thread | None = None
+        self._thread_id = 0  # 0 while the loop does not run
+
+    # --- any thread --------------------------------------------------------------------------
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Have the loop call `function` in its own thread, after what was asked for before."""
+        self._soon.append(function)
+        # The loop's own thread looks at `_soon` before it waits again.
+        if not self._is_woken and threading.get_ident() != self._thread_id:
+            self._is_woken = True
+            # A full pipe wakes the loop just as well; a closed one needs no waking.
+            with contextlib.suppress(OSError):
+                self._wake_writer.send(b"\0")
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self.run, name=self.name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the loop after this turn, and wait for that."""
+
+        def end() -> None:
+            self._is_stopped = True
+
+        if self._thread is None and not self.turns:
+            self._close()  # it never ran, and never will
+            return
+        self.call_soon(end)
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs in this loop's thread."""
+        return threading.get_ident() == self._thread_id
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+    # --- the loop's own thread ---------------------------------------------------------------
+
+    def register(self, fd: int, interest: int, ready: ReadyFunction) -> None:
+        self._poller.register(fd, interest)
+        self._ready[fd] = ready
+
+    def modify(self, fd: int, interest: int) -> None:
+        self._poller.modify(fd, interest)
+
+    def unregister(self, fd: int) -> None:
+        if self._ready.pop(fd, None) is not None:
+            self._poller.unregister(fd)
+
+    def call_later(self, delay_s: float, function: Callable[[], None]) -> Timer:
+        timer = Timer(time.monotonic() + delay_s, function)
+        if len(self._timers) >= self._timers_max:
+            self._drop_cancelled()
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def _drop_cancelled(self) -> None:
+        """A fetch that was to wait for an hour and was answered at once is not kept for that."""
+        timers = self._timers
+        timers[:] = [timer for timer in timers if not timer.is_cancelled]
+        heapq.heapify(timers)
+        self._timers_max = max(_TIMERS_MIN, 2 * len(timers))
+
+    def run(self) -> None:
+        """Turn until stopped. A callback that raises is logged and harms nobody else."""
+        self._thread_id = threading.get_ident()
+        try:
+            while not self._is_stopped:
+                self._turn()
+        finally:
+            self._thread_id = 0
+            self._close()
+
+    def _turn(self) -> None:
+        self.turns += 1
+        ready = self._ready
+        events = self._poller.wait(self._wait_s())
+        self.turn_s = time.monotonic()
+        for fd, mask in events:
+            function = ready.get(fd)
+            if function is None:
+                continue  # closed by a callback earlier in this turn
+            try:
+                function(mask | READABLE if mask & _BROKEN else mask)
+            except Exception:
+                logger.exception("%s: a callback failed", self.name)
+        if self._timers:
+            self._run_timers()
+        if self._soon:
+            self._run_soon()
+
+    def _wait_s(self) -> float:
+        if self._soon:
+            return 0.0
+        timers = self._timers
+        while timers and timers[0].is_cancelled:
+            heapq.heappop(timers)
+        if not timers:
+            return _IDLE_WAIT_S
+        return min(max(timers[0].when_s - time.monotonic(), 0.0), _IDLE_WAIT_S)
+
+    def _run_timers(self) -> None:
+        timers = self._timers
+        now = time.monotonic()
+        while timers and (timers[0].is_cancelled or timers[0].when_s <= now):
+            timer = heapq.heappop(timers)
+            if not timer.is_cancelled:
+                self._call(timer.function)
+
+    def _run_soon(self) -> None:
+        soon = self._soon
+        for _ in range(len(soon)):  # what these add is for the next turn, after the sockets
+            self._call(soon.popleft())
+
+    def _call(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except Exception:
+            logger.exception("%s: a callback failed", self.name)
+
+    def _woken(self, _mask: int) -> None:
+        # Empty the pipe, then clear the flag, then (in `_turn`) run what was asked for. The
+        # other way round a byte written in between would be swallowed with the flag still set,
+        # and nobody would wake us again.
+        with contextlib.suppress(BlockingIOError):
+            self._wake_reader.recv(4096)
+        self._is_woken = False
+
+    def _close(self) -> None:
+        self._poller.close()
+        self._wake_reader.close()
+        self._wake_writer.close()
+
+
+class _Poller:
+    """Which sockets are ready; interests and answers in epoll's bits."""
+
+    def register(self, fd: int, interest: int) -> None:
+        raise NotImplementedError
+
+    def modify(self, fd: int, interest: int) -> None:
+        raise NotImplementedError
+
+    def unregister(self, fd: int) -> None:
+        raise NotImplementedError
+
+    def wait(self, timeout_s: float) -> list[tuple[int, int]]:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class _EpollPoller(_Poller):
+    """Linux."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+
+    def register(self, fd: int, interest: int) -> None:
+        self._epoll.register(fd, interest)
+
+    def modify(self, fd: int, interest: int) -> None:
+        self._epoll.modify(fd, interest)
+
+    def unregister(self, fd: int) -> None:
+        with contextlib.suppress(OSError):
+            self._epoll.unregister(fd)
+
+    def wait(self, timeout_s: float) -> list[tuple[int, int]]:
+        return self._epoll.poll(timeout_s)
+
+    def close(self) -> None:
+        self._epoll.close()
+
+
+class _AnyPoller(_Poller):
+    """Everywhere else. A selector knows no empty interest: who wants nothing is taken out."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+
+    def register(self, fd: int, interest: int) -> None:
+        events = (selectors.EVENT_READ if interest & READABLE else 0) | (
+            selectors.EVENT_WRITE if interest & WRITABLE else 0
+        )
+        if events:
+            self._selector.register(fd, events)
+
+    def modify(self, fd: int, interest: int) -> None:
+        self.unregister(fd)
+        self.register(fd, interest)
+
+    def unregister(self, fd: int) -> None:
+        with contextlib.suppress(KeyError, OSError):
+            self._selector.unregister(fd)
+
+    def wait(self, timeout_s: float) -> list[tuple[int, int]]:
+        return [
+            (
+                key.fd,
+                (READABLE if events & selectors.EVENT_READ else 0)
+                | (WRITABLE if events & selectors.EVENT_WRITE else 0),
+            )
+            for key, events in self._selector.select(timeout_s)
+        ]
+
+    def close(self) -> None:
+        self._selector.close()

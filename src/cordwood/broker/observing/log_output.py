@@ -1,0 +1,96 @@
+"""What a broker process writes about itself: one line per event, as text or as JSON.
+
+Only the command line sets this up. A library leaves the choice to the program that uses it.
+
+    2026-07-08T09:00:00.123Z INFO  cordwood.broker.server: listening on 127.0.0.1:9092
+    {"time": "2026-07-08T09:00:00.123Z", "level": "info", "logger": "cordwood.broker.server", ...}
+
+Facts passed with ``extra={"facts": {...}}`` are fields of their own in JSON.
+"""
+
+import json
+import logging
+import sys
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+from cordwood.log.rules.config_key import ConfigKey, ConfigKind, config_field
+
+_LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOutputConfig:
+    """How the process reports. `logger`, because `log` is what the records are in."""
+
+    logger_level: str = config_field(
+        "logger.level", ConfigKind.TEXT, "info", "The least that is reported.",
+        choices=_LEVELS, since_cordwood=True,
+    )  # fmt: skip
+    logger_format: str = config_field(
+        "logger.format", ConfigKind.TEXT, "text", "How each event is written, on one line.",
+        choices=("text", "json"), since_cordwood=True,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        for key in LOG_OUTPUT_KEYS:
+            key.check(getattr(self, key.field_name))
+
+
+LOG_OUTPUT_KEYS: Final[tuple[ConfigKey, ...]] = tuple(
+    output_field.metadata["key"] for output_field in fields(LogOutputConfig)
+)
+
+
+def _time_of(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+class TextFormatter(logging.Formatter):
+    """For people: time, level, logger, message; a traceback below it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{_time_of(record)} {record.levelname:<7} {record.name}: {record.getMessage()}"
+        # One event, one line: what a peer sent must not look like a line of ours.
+        line = line.replace("\r", "\\r").replace("\n", "\\n")
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """For collectors: one JSON object per event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event: dict[str, Any] = {
+            "time": _time_of(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "thread": record.threadName,
+            "message": record.getMessage(),
+        }
+        facts = getattr(record, "facts", None)
+        if isinstance(facts, dict):
+            event |= {name: value for name, value in facts.items() if name not in event}
+        if record.exc_info:
+            event["exception"] = self.formatException(record.exc_info)
+        return json.dumps(event, default=str, ensure_ascii=False)
+
+
+def configure_logging(config: LogOutputConfig, stream: TextIO | None = None) -> None:
+    """Have every logger of the process write to `stream`, standard error when not given."""
+    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    handler.setFormatter(JsonFormatter() if config.logger_format == "json" else TextFormatter())
+    root = logging.getLogger()
+    for earlier in list(root.handlers):
+        root.removeHandler(earlier)
+    root.addHandler(handler)
+    # Other libraries' chatter is no business of someone who debugs a broker.
+    root.setLevel(max(logging.INFO, _level(config)))
+    logging.getLogger("cordwood").setLevel(_level(config))
+
+
+def _level(config: LogOutputConfig) -> int:
+    return logging.getLevelNamesMapping()[config.logger_level.upper()]

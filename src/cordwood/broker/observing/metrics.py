@@ -1,0 +1,296 @@
+"""Metrics of a broker in Prometheus' text format, made when someone asks for them.
+
+Nothing is kept for them beside what `request_metrics` counts: offsets, sizes and lags are read
+from the store at the moment of asking. Names are those of kafka_exporter where it has one, so
+that dashboards and alerts made for it work; the others begin with ``cordwood_``.
+
+Importing this module imports `prometheus_client`: do so only where metrics are served.
+"""
+
+import platform
+import threading
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from cordwood.broker.observing.observed_broker import GroupFacts, ObservedBroker
+from cordwood.broker.observing.store_metrics import StoreCollector, add_histogram
+from cordwood.format import kernels
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.topics.topic import Topic
+from cordwood.protocol.api_catalog import API_CATALOG
+from cordwood.protocol.error_code import ErrorCode
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_PARTITION: Final = ("topic", "partition")
+_GROUP_PARTITION: Final = ("consumergroup", "topic", "partition")
+
+
+class BrokerMetrics:
+    """All metrics of a broker. Any thread may ask; one answer is made at a time."""
+
+    def __init__(self, broker: ObservedBroker) -> None:
+        self._registry = CollectorRegistry()
+        self._lock = threading.Lock()
+        self._ours = (
+            TopicCollector(broker),
+            GroupCollector(broker),
+            RequestCollector(broker),
+            StoreCollector(broker.store),
+        )
+        for collector in self._ours:
+            self._registry.register(collector)
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+
+    def render(self) -> bytes:
+        """Everything, as a scraper reads it."""
+        with self._lock:
+            return generate_latest(self._registry)
+
+    def described(self) -> list[tuple[str, str, str]]:
+        """Name, kind and meaning of every metric of ours."""
+        return [
+            (_sample_name(metric), metric.type, metric.documentation)
+            for collector in self._ours
+            for metric in collector.collect()
+        ]
+
+
+class _Unregistered(Collector):
+    """Asked for its metrics only by a scraper, not when it is registered."""
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+
+class RequestCollector(_Unregistered):
+    """What clients ask for and how long they wait."""
+
+    def __init__(self, broker: ObservedBroker) -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterator[Metric]:
+        counts = self._broker.requests.view()
+        latencies = HistogramMetricFamily(
+            "cordwood_request_duration_seconds",
+            "From a request's arrival to its answer, waiting for records included.",
+            labels=["api"],
+        )
+        for api_key, seen in sorted(counts.latencies.items()):
+            add_histogram(latencies, [api_name(api_key)], seen)
+        yield latencies
+        errors = CounterMetricFamily(
+            "cordwood_request_errors", "Answers that carried an error.", labels=["api", "error"]
+        )
+        for (api_key, code), count in sorted(counts.errors.items()):
+            errors.add_metric([api_name(api_key), error_name(code)], count)
+        yield errors
+        yield _counter("cordwood_received_bytes", "Bytes from clients.", counts.bytes_received)
+        yield _counter("cordwood_sent_bytes", "Bytes to clients.", counts.bytes_sent)
+        yield _counter(
+            "cordwood_connections_accepted", "Clients that connected.", counts.connections_accepted
+        )
+        yield _counter(
+            "cordwood_connections_refused",
+            "Connections closed at once: there were max.connections.",
+            counts.connections_refused,
+        )
+        yield _gauge("cordwood_connections", "Clients connected.", self._broker.connection_count())
+
+
+class TopicCollector(_Unregistered):
+    """The cluster of one, its topics and their partitions."""
+
+    def __init__(self, broker: ObservedBroker) -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterator[Metric]:
+        broker = self._broker
+        yield _gauge("kafka_brokers", "Brokers in the cluster.", 1)
+        address = GaugeMetricFamily(
+            "kafka_broker_info", "Where a broker is.", labels=["id", "address"]
+        )
+        host, port = broker.address
+        address.add_metric([str(broker.config.node_id), f"{host}:{port}"], 1)
+        yield address
+        build = InfoMetricFamily("cordwood_build", "What is running.")
+        facts = {"version": _version(), "python": platform.python_version()}
+        build.add_metric([], facts | {"kernels": "compiled" if kernels.COMPILED else "plain"})
+        yield build
+        store = broker.store
+        topics = [store.topic(name) for name in store.topics(include_internal=True)]
+        yield from self._topic_families(topics)
+        yield from self._partition_families(topics)
+
+    def _topic_families(self, topics: list[Topic[PartitionLog]]) -> Iterator[Metric]:
+        counts = GaugeMetricFamily(
+            "kafka_topic_partitions", "Partitions of a topic.", labels=["topic"]
+        )
+        facts = GaugeMetricFamily(
+            "cordwood_topic_info",
+            "When appends to a topic are acknowledged, and what becomes of old segments.",
+            labels=["topic", "durability", "cleanup_policy"],
+        )
+        for topic in topics:
+            counts.add_metric([topic.name], topic.partition_count)
+            config = topic.config
+            facts.add_metric([topic.name, config.durability, ",".join(config.cleanup_policy)], 1)
+        yield counts
+        yield facts
+
+    def _partition_families(self, topics: list[Topic[PartitionLog]]) -> Iterator[Metric]:
+        families = {
+            name: GaugeMetricFamily(name, text, labels=_PARTITION)
+            for name, text in _PARTITION_METRICS.items()
+        }
+        node_id = self._broker.config.node_id
+        for topic in topics:
+            for number in range(topic.partition_count):
+                log = topic.partition(number) if topic.has_partition(number) else None
+                labels = [topic.name, str(number)]
+                for name, value in _partition_values(log, node_id).items():
+                    families[name].add_metric(labels, value)
+        yield from families.values()
+
+
+_PARTITION_METRICS: Final = {
+    "kafka_topic_partition_current_offset": "The offset after the last readable record.",
+    "kafka_topic_partition_oldest_offset": "The first offset that can be read.",
+    "kafka_topic_partition_leader": "The broker that leads a partition; -1: it is offline.",
+    "kafka_topic_partition_leader_is_preferred": "1 when the preferred broker leads.",
+    "kafka_topic_partition_replicas": "Copies of a partition.",
+    "kafka_topic_partition_in_sync_replica": "Copies of a partition that are up to date.",
+    "kafka_topic_partition_under_replicated_partition": "1 when a partition lacks a copy.",
+    "cordwood_log_end_offset": "The offset the next record will get.",
+    "cordwood_log_durable_offset": "Everything below was synced to the disk.",
+    "cordwood_log_segments": "Local segments of a partition.",
+    "cordwood_log_size_bytes": "Local log files of a partition.",
+}
+
+
+def _partition_values(log: PartitionLog | None, node_id: int) -> dict[str, int]:
+    is_online = log is not None and not log.is_closed and log.failure is None
+    values = {
+        "kafka_topic_partition_leader": node_id if log is not None else -1,
+        "kafka_topic_partition_leader_is_preferred": int(log is not None),
+        "kafka_topic_partition_replicas": 1,
+        "kafka_topic_partition_in_sync_replica": int(is_online),
+        "kafka_topic_partition_under_replicated_partition": int(not is_online),
+    }
+    if log is None:
+        return values
+    segments = log.local_view.segments
+    return values | {
+        "kafka_topic_partition_current_offset": log.high_watermark,
+        "kafka_topic_partition_oldest_offset": log.start_offset,
+        "cordwood_log_end_offset": log.end_offset,
+        "cordwood_log_durable_offset": log.durable_offset,
+        "cordwood_log_segments": len(segments),
+        "cordwood_log_size_bytes": segments.size,
+    }
+
+
+class GroupCollector(_Unregistered):
+    """Consumer groups: where they are and how far behind."""
+
+    def __init__(self, broker: ObservedBroker) -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterator[Metric]:
+        members = GaugeMetricFamily(
+            "kafka_consumergroup_members", "Members of a group.", labels=["consumergroup"]
+        )
+        states = GaugeMetricFamily(
+            "cordwood_consumergroup_info",
+            "The kind and state of a group.",
+            labels=["consumergroup", "kind", "state"],
+        )
+        current = GaugeMetricFamily(
+            "kafka_consumergroup_current_offset",
+            "Where a group goes on reading a partition.",
+            labels=_GROUP_PARTITION,
+        )
+        current_sum = GaugeMetricFamily(
+            "kafka_consumergroup_current_offset_sum",
+            "The sum over the partitions of a topic.",
+            labels=["consumergroup", "topic"],
+        )
+        lag = GaugeMetricFamily(
+            "kafka_consumergroup_lag",
+            "Offsets between a group and the end of a partition.",
+            labels=_GROUP_PARTITION,
+        )
+        lag_sum = GaugeMetricFamily(
+            "kafka_consumergroup_lag_sum",
+            "The sum over the partitions of a topic.",
+            labels=["consumergroup", "topic"],
+        )
+        for facts in self._broker.groups():
+            members.add_metric([facts.group], facts.member_count)
+            states.add_metric([facts.group, facts.kind, facts.state], 1)
+            sums: dict[str, tuple[int, int]] = {}
+            for topic, partition, offset, behind in self._positions(facts):
+                labels = [facts.group, topic, str(partition)]
+                current.add_metric(labels, offset)
+                lag.add_metric(labels, behind)
+                offsets, lags = sums.get(topic, (0, 0))
+                sums[topic] = (offsets + offset, lags + behind)
+            for topic, (offsets, lags) in sums.items():
+                current_sum.add_metric([facts.group, topic], offsets)
+                lag_sum.add_metric([facts.group, topic], lags)
+        yield from (members, states, current, current_sum, lag, lag_sum)
+
+    def _positions(self, facts: GroupFacts) -> Iterator[tuple[str, int, int, int]]:
+        """(topic, partition, committed, lag) where there is such a partition, in order."""
+        for (name, number), offset in sorted(facts.committed.items()):
+            topic = self._broker.store.find_topic(name)
+            if topic is not None and topic.has_partition(number):
+                end = topic.partition(number).high_watermark
+                yield name, number, offset, max(end - offset, 0)
+
+
+def _sample_name(metric: Metric) -> str:
+    """What a query names: a counter's sample, and an info's, has an ending of its own."""
+    ending = {"counter": "_total", "info": "_info"}.get(metric.type, "")
+    return metric.name + ending
+
+
+def api_name(api_key: int) -> str:
+    api = API_CATALOG.get(api_key)
+    return str(api_key) if api is None else api.name
+
+
+def error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+def _version() -> str:
+    try:
+        return version("cordwood")
+    except PackageNotFoundError:  # run from a source tree
+        return "unknown"
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(name, text, value=value)

@@ -1,0 +1,197 @@
+"""Metrics of a store: its disks, syncs, cleaner, archive and housekeeping."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from cordwood.log.compaction.cleaner import LogCleaning
+from cordwood.log.reading.archived_segments import ArchiveStatus
+from cordwood.log.rules.duration_histogram import STEPS_S, HistogramView
+from cordwood.log.store.housekeeping import UpkeepStatus
+from cordwood.log.store.store import Store
+from cordwood.log.topics.log_directory import DirectoryStatus
+
+_PARTITION: Final = ("topic", "partition")
+
+
+class StoreCollector(Collector):
+    """Reads the store when asked."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        store = self._store
+        yield from directory_metrics(store.directory_status())
+        damages = GaugeMetricFamily(
+            "cordwood_damages", "Places whose promised bytes were found unreadable at the start."
+        )
+        damages.add_metric([], len(store.damages()))
+        yield damages
+        syncs = HistogramMetricFamily(
+            "cordwood_sync_duration_seconds", "How long it takes to make appends durable."
+        )
+        add_histogram(syncs, [], store.sync_times.view())
+        yield syncs
+        yield from upkeep_metrics(store.upkeep())
+        yield from cleaner_metrics(store.cleaner.status())
+        yield from archive_metrics(store.archive_status())
+
+
+def add_histogram(family: HistogramMetricFamily, labels: list[str], seen: HistogramView) -> None:
+    """One series of a histogram: counts become cumulative, as scrapers expect them."""
+    buckets: list[tuple[str, float]] = []
+    total = 0
+    for step_s, count in zip((*map(str, STEPS_S), "+Inf"), seen.counts, strict=True):
+        total += count
+        buckets.append((step_s, total))
+    family.add_metric(labels, buckets=buckets, sum_value=seen.sum_s)
+
+
+def directory_metrics(directories: Iterable[DirectoryStatus]) -> Iterator[Metric]:
+    gauges = _gauges(
+        ("directory",),
+        {
+            "cordwood_directory_online": "1 while a data directory can be used.",
+            "cordwood_directory_free_bytes": "Bytes free on the disk of a data directory.",
+            "cordwood_directory_short_of_room": "1 while appends are refused for want of room.",
+            "cordwood_directory_partitions": "Partitions in a data directory.",
+            "cordwood_directory_offline_partitions": "Partitions whose files cannot be read.",
+            "cordwood_directory_failed_partitions": "Partitions that take no more appends.",
+        },
+    )
+    for status in directories:
+        values = (
+            int(status.error is None),
+            status.free_bytes,
+            int(status.is_short_of_room),
+            status.partition_count,
+            len(status.offline),
+            len(status.failed),
+        )
+        for gauge, value in zip(gauges, values, strict=True):
+            gauge.add_metric([status.path], value)
+    yield from gauges
+
+
+def upkeep_metrics(tasks: Iterable[UpkeepStatus]) -> Iterator[Metric]:
+    counters = _counters(
+        ("task",),
+        {
+            "cordwood_upkeep_runs": "Runs of a task of the housekeeping.",
+            "cordwood_upkeep_failures": "Runs that failed.",
+            "cordwood_upkeep_reclaimed_bytes": "Bytes of disk that a task gave back.",
+        },
+    )
+    running, last_run, last_duration = _gauges(
+        ("task",),
+        {
+            "cordwood_upkeep_running": "1 while a task runs.",
+            "cordwood_upkeep_last_run_timestamp_seconds": "When a task last began.",
+            "cordwood_upkeep_last_duration_seconds": "How long the last run took.",
+        },
+    )
+    for task in tasks:
+        for counter, count in zip(
+            counters, (task.runs, task.failures, task.bytes_reclaimed), strict=True
+        ):
+            counter.add_metric([task.name], count)
+        running.add_metric([task.name], int(task.is_running))
+        if task.last_run_ms is not None:
+            last_run.add_metric([task.name], task.last_run_ms / 1000)
+        if task.last_duration_s is not None:
+            last_duration.add_metric([task.name], task.last_duration_s)
+    yield from (*counters, running, last_run, last_duration)
+
+
+def cleaner_metrics(logs: Iterable[LogCleaning]) -> Iterator[Metric]:
+    counters = _counters(
+        _PARTITION,
+        {
+            "cordwood_cleaner_runs": "Compactions of a partition.",
+            "cordwood_cleaner_read_bytes": "Bytes that compaction read.",
+            "cordwood_cleaner_written_bytes": "Bytes that compaction wrote.",
+            "cordwood_cleaner_reclaimed_bytes": "Bytes that compaction gave back.",
+        },
+    )
+    running, uncleanable, last_run, last_duration = _gauges(
+        _PARTITION,
+        {
+            "cordwood_cleaner_running": "1 while a partition is compacted.",
+            "cordwood_cleaner_uncleanable": "1 when a partition cannot be compacted.",
+            "cordwood_cleaner_last_run_timestamp_seconds": "When the last compaction began.",
+            "cordwood_cleaner_last_duration_seconds": "How long the last compaction took.",
+        },
+    )
+    for log in logs:
+        labels = [log.topic, str(log.partition)]
+        counts = (log.runs, log.bytes_read, log.bytes_written, log.bytes_reclaimed)
+        for counter, count in zip(counters, counts, strict=True):
+            counter.add_metric(labels, count)
+        running.add_metric(labels, int(log.is_running))
+        uncleanable.add_metric(labels, int(log.is_uncleanable))
+        if log.last_result is not None:
+            last_run.add_metric(labels, log.last_result.started_ms / 1000)
+            last_duration.add_metric(labels, log.last_result.duration_s)
+    yield from (*counters, running, uncleanable, last_run, last_duration)
+
+
+def archive_metrics(partitions: Iterable[ArchiveStatus]) -> Iterator[Metric]:
+    counters = _counters(
+        _PARTITION,
+        {
+            "cordwood_archive_copied_segments": "Segments copied to the archive since the start.",
+            "cordwood_archive_copied_bytes": "Bytes copied to the archive since the start.",
+        },
+    )
+    gauges = _gauges(
+        _PARTITION,
+        {
+            "cordwood_archive_start_offset": "The first offset in the archive.",
+            "cordwood_archive_end_offset": "The offset after the last one in the archive.",
+            "cordwood_archive_segments": "Segments in the archive.",
+            "cordwood_archive_size_bytes": "Bytes in the archive.",
+            "cordwood_archive_failing": "1 when the last attempt to archive failed.",
+        },
+    )
+    last_success = GaugeMetricFamily(
+        "cordwood_archive_last_success_timestamp_seconds",
+        "When archiving last succeeded.",
+        labels=_PARTITION,
+    )
+    for status in partitions:
+        labels = [status.topic, str(status.partition)]
+        for counter, count in zip(
+            counters, (status.copied_segments, status.copied_bytes), strict=True
+        ):
+            counter.add_metric(labels, count)
+        values = (
+            status.start_offset,
+            status.archived_up_to,
+            status.segment_count,
+            status.size_bytes,
+            int(status.last_error is not None),
+        )
+        for gauge, value in zip(gauges, values, strict=True):
+            gauge.add_metric(labels, value)
+        if status.last_success_ms is not None:
+            last_success.add_metric(labels, status.last_success_ms / 1000)
+    yield from (*counters, *gauges, last_success)
+
+
+def _gauges(labels: tuple[str, ...], texts: dict[str, str]) -> list[GaugeMetricFamily]:
+    return [GaugeMetricFamily(name, text, labels=labels) for name, text in texts.items()]
+
+
+def _counters(labels: tuple[str, ...], texts: dict[str, str]) -> list[CounterMetricFamily]:
+    return [CounterMetricFamily(name, text, labels=labels) for name, text in texts.items()]

@@ -1,0 +1,1 @@
+"""Produce and fetch: the two requests that move records."""

@@ -1,0 +1,1 @@
+"""What ``--at`` names, a directory or a broker, behind one interface."""

@@ -1,0 +1,211 @@
+"""``cordwood bench``: a short measurement of this machine, or of a broker, through Cordwood."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from cordwood.cli.at.target import AtOption, BrokerTarget, DirectoryTarget, parse_target
+from cordwood.cli.readable_values import NOTHING, shown_count
+from cordwood.cli.render import Column, output_for, progress_bar
+from cordwood.quantities import GIB, MIB
+
+if TYPE_CHECKING:
+    from cordwood.cli.at.target import Target
+    from cordwood.cli.bench.bench_load import Load, Measured
+    from cordwood.cli.bench.bench_place import BenchPlace
+
+_BATCH_BYTES: Final = 64 * 1024
+_BATCH_RECORDS_MAX: Final = 10_000
+_BYTES_MAX: Final = 1 * GIB
+_ROOM_SHARE: Final = 4  # at most a quarter of what is free
+_INTERRUPTED: Final = 130
+
+
+class DurabilityChoice(StrEnum):
+    """When an append is acknowledged."""
+
+    DISK = "disk"
+    OS = "os"
+
+
+def _shown_ms(time_ms: float | None) -> str:
+    return NOTHING if time_ms is None else f"{time_ms:.2f}"
+
+
+_COLUMNS: Final = (
+    "what",
+    Column(name="records", show=shown_count, is_number=True),
+    Column(name="records_per_s", show=lambda rate: f"{rate:,.0f}", is_number=True),
+    Column(name="mb_per_s", show=lambda rate: f"{rate:,.2f}", is_number=True),
+    Column(name="p50_ms", show=_shown_ms, is_number=True),
+    Column(name="p99_ms", show=_shown_ms, is_number=True),
+)
+
+
+def bench(
+    *,
+    at: AtOption = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", "-s", min=0.1, max=600.0, help="At most, for each row.")
+    ] = 3.0,
+    records: Annotated[
+        int | None, typer.Option("--records", "-n", min=1, help="At most, for each row.")
+    ] = None,
+    size: Annotated[
+        int, typer.Option("--size", min=1, max=MIB // 2, help="Bytes of a record's value.")
+    ] = 100,
+    threads: Annotated[
+        int,
+        typer.Option(
+            "--threads",
+            "--connections",
+            "-t",
+            min=1,
+            max=256,
+            help="Appending side by side; on a broker, each by a connection of its own.",
+        ),
+    ] = 1,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, max=1000, help="Of the topic.")
+    ] = 1,
+    durability: Annotated[
+        DurabilityChoice | None,
+        typer.Option("--durability", help="When appends are acknowledged; else as by default."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per row.")] = False,
+) -> None:
+    """Measure appending and reading here: records/s, MB/s and latency, beside the bare disk's.
+
+    On a directory a store of its own is made in it, on a broker a topic of its own, and removed
+    again at the end: your topics are not touched. At most 1 GiB is written for each row.
+
+    What is measured: the disk alone (a write and an fdatasync of one record at a time, which is
+    the limit for one thread that waits for each), appending one record per call, appending
+    batches of 64 KiB, and reading all of it back, checked and parsed, then as Python objects too.
+    Reading comes from the page cache.
+
+    \b
+    Examples:
+      cordwood bench --at /srv/data --threads 16
+      cordwood bench --at localhost:9092 --size 1000 --seconds 10
+    """
+    from cordwood.cli.bench.bench_load import Limits, Load
+    from cordwood.cli.interruption import Interruption
+
+    target = _target(at)
+    files = _files_of(target)
+    limits = Limits(seconds=seconds, records=records, bytes=_bytes_max(files))
+    load = Load(limits, size, lambda what, total: progress_bar(what, total=total, unit="%"))
+    config = {} if durability is None else {"durability": durability.value}
+    try:
+        with Interruption().handled(), _place(target, partitions, config) as place:
+            rows = list(_rows(load, place, files, size=size, threads=threads))
+            shown_durability = place.durability
+    except KeyboardInterrupt:
+        typer.secho("cordwood: interrupted; what was made for it is removed", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+    facts = {
+        "target": str(target),
+        "durability": shown_durability,
+        "threads": threads,
+        "partitions": partitions,
+        "record_bytes": size,
+    }
+    output_for(as_json=as_json).table(_COLUMNS, [_row(row, facts) for row in rows])
+    if not as_json:
+        typer.secho(
+            f"{target}: durability {shown_durability}, {threads} thread{'s' * (threads > 1)}, "
+            f"{partitions} partition{'s' * (partitions > 1)}, values of {size} bytes",
+            err=True,
+        )
+
+
+def _target(at: str | None) -> "Target":
+    """What is named, else ./data, else where we are: any directory will do."""
+    if (at is None or not at.strip()) and not os.path.isdir("data"):
+        return DirectoryTarget(paths=(".",))
+    return parse_target(at)
+
+
+def _files_of(target: "Target") -> str | None:
+    """The directory whose disk is measured beside; None for a broker on another machine."""
+    from cordwood.cli.at.local_files import local_files_of
+
+    found = local_files_of(target) if isinstance(target, BrokerTarget) else target
+    return None if found is None else found.paths[0]
+
+
+def _bytes_max(files: str | None) -> int:
+    if files is None:
+        return _BYTES_MAX
+    room = os.statvfs(files)
+    return min(_BYTES_MAX, room.f_bavail * room.f_frsize // _ROOM_SHARE)
+
+
+@contextmanager
+def _place(target: "Target", partitions: int, config: dict[str, str]) -> "Iterator[BenchPlace]":
+    from cordwood.cli.bench.bench_place import broker_place, directory_place
+
+    if isinstance(target, BrokerTarget):
+        with broker_place(target, partitions=partitions, config=config) as place:
+            yield place
+    else:
+        with directory_place(target.paths[0], partitions=partitions, config=config) as place:
+            yield place
+
+
+def _rows(
+    load: "Load", place: "BenchPlace", files: str | None, *, size: int, threads: int
+) -> "Iterator[Measured]":
+    from cordwood.cli.bench.disk_baseline import BareDisk
+
+    value = os.urandom(size)
+    if files is not None and os.access(files, os.W_OK):
+        with BareDisk(files, value) as disk:
+            yield load.run("disk: write + fdatasync", [disk.append])
+    appenders = [place.appender() for _ in range(threads)]
+    one = [(None, value)]
+    yield load.run("append one by one", [_appending(append, one) for append in appenders])
+    count = min(max(_BATCH_BYTES // size, 1), _BATCH_RECORDS_MAX)
+    batch = one * count
+    label = f"append {count} at a time"
+    yield load.run(label, [_appending(append, batch) for append in appenders])
+    yield load.run("read", [_reading(place, as_objects=False)], has_latency=False)
+    yield load.run("read as objects", [_reading(place, as_objects=True)], has_latency=False)
+
+
+def _appending(append: Any, records: list[Any]) -> Any:
+    def step() -> int:
+        append(records)
+        return len(records)
+
+    return step
+
+
+def _reading(place: "BenchPlace", *, as_objects: bool) -> Any:
+    runs = place.runs()
+
+    def step() -> int:
+        run = next(runs, None)
+        if run is None:
+            return 0
+        return len(run.records()) if as_objects else run.end - run.start
+
+    return step
+
+
+def _row(measured: "Measured", facts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "what": measured.what,
+        "records": measured.records,
+        "seconds": round(measured.seconds, 3),
+        "records_per_s": round(measured.records_per_s, 1),
+        "mb_per_s": round(measured.mb_per_s, 3),
+        "p50_ms": None if measured.p50_ms is None else round(measured.p50_ms, 3),
+        "p99_ms": None if measured.p99_ms is None else round(measured.p99_ms, 3),
+        **facts,
+    }

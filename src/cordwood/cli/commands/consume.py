@@ -1,0 +1,315 @@
+"""``cordwood consume``: the records of a topic, those that are there and those that come."""
+
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from cordwood.cli.at.target import AtOption, parse_target
+from cordwood.cli.closed_output import let_go_of_stdout
+from cordwood.cli.completion_names import PartitionsOption, TopicArgument, complete_group
+from cordwood.cli.interruption import Interruption
+from cordwood.cli.records.record_format import FORMAT_HELP
+
+if TYPE_CHECKING:
+    from cordwood.cli.at.backend import Backend, Extent, TopicReader
+    from cordwood.cli.records.record_format import Formatter
+    from cordwood.cli.records.record_stream import Row, StreamedRows
+
+_COMMIT_S: Final = 5.0
+_INTERRUPTED: Final = 130
+
+
+def consume(
+    topic: TopicArgument,
+    *,
+    at: AtOption = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="POSITION",
+            help="beginning, end, an offset, -10 (records before the end), -10m, or a time; "
+            "else the beginning, and with --follow the end.",
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="POSITION", help="Stop before this offset or time; else at the end."
+        ),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("-n", "--count", min=0, help="Stop after so many records.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for new records, until interrupted.")
+    ] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            autocompletion=complete_group,
+            help="Begin where this group stopped, and commit how far it came.",
+        ),
+    ] = None,
+    partition: PartitionsOption = None,
+    record_format: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help=FORMAT_HELP)
+    ] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            "--key-separator", "-K", metavar="TEXT", help="Key and value with this between."
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object for each record, one per line.")
+    ] = False,
+    grep: Annotated[
+        str | None,
+        typer.Option("--grep", metavar="REGEX", help="Only where key or value matches."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="Only records of this key.")
+    ] = None,
+    null_as: Annotated[
+        str, typer.Option("--null-as", metavar="TEXT", help="What stands for no key or value.")
+    ] = "",
+) -> None:
+    """Show the records of a topic, the value of each on a line.
+
+    Several partitions are merged by time; with --follow they come as they arrive. What is asked
+    for and not there any more is told on standard error.
+
+    With --group the group must have no members: partitions are not shared with others, and what
+    was shown is committed every few seconds and at the end. --from is then for partitions for
+    which the group has committed nothing.
+
+    \b
+    Examples:
+      cordwood consume orders --from -10m
+      cordwood consume orders -n 5 --format '%p:%o %k %v\\n'
+      cordwood consume orders --follow --grep paid --json
+    """
+    from cordwood.cli.at.opened_backend import open_backend
+
+    formatter = _formatter(topic, record_format, separator, null_as, as_json=as_json)
+    matches = _matcher(grep)
+    _check_options(end=end, follow=follow, group=group)
+    with open_backend(parse_target(at)) as backend:
+        reader = backend.reader(topic, partition)
+        progress = None if group is None else _GroupProgress(backend, group, topic)
+        chosen_key = None if key is None else key.encode()
+        stream = _stream(
+            reader,
+            progress,
+            begin or ("end" if follow and group is None else "beginning"),
+            end,
+            key=chosen_key,
+            follow=follow,
+            is_choice=partition is not None,
+        )
+        printer = _Printer(formatter, matches, count)
+        interruption = Interruption()
+        try:
+            with interruption.handled():
+                _print_all(stream, printer, progress, interruption)
+        except KeyboardInterrupt:
+            _commit(progress)
+            raise typer.Exit(0 if follow else _INTERRUPTED) from None
+        except BrokenPipeError:
+            let_go_of_stdout()
+        _commit(progress)
+
+
+def _check_options(*, end: str | None, follow: bool, group: str | None) -> None:
+    from cordwood.cli.usage_error import UsageError
+    from cordwood.errors import ConfigError
+
+    if follow and end is not None:
+        raise UsageError("--follow never ends by itself: leave out --to, or use -n")
+    if group == "":
+        raise ConfigError("--group", group, "must not be empty")
+
+
+def _formatter(
+    topic: str, text: str | None, separator: str | None, null_as: str, *, as_json: bool
+) -> "Formatter":
+    from cordwood.cli.records.record_format import json_formatter, record_formatter
+    from cordwood.cli.usage_error import UsageError
+
+    if sum((text is not None, separator is not None, as_json)) > 1:
+        raise UsageError("--format, --key-separator and --json exclude each other")
+    if as_json:
+        return json_formatter(topic)
+    if separator is not None:
+        text = f"%k{separator.replace('%', '%%')}%v\\n"
+    return record_formatter(
+        "%v\\n" if text is None else text,
+        topic,
+        null_text=null_as,
+        for_terminal=sys.stdout.isatty(),
+    )
+
+
+def _matcher(grep: str | None) -> "re.Pattern[bytes] | None":
+    from cordwood.errors import ConfigError
+
+    if grep is None:
+        return None
+    try:
+        return re.compile(grep.encode())
+    except re.error as error:
+        raise ConfigError("--grep", grep, f"is no regular expression: {error}") from error
+
+
+def _stream(
+    reader: "TopicReader",
+    progress: "_GroupProgress | None",
+    begin: str,
+    end: str | None,
+    *,
+    key: bytes | None,
+    follow: bool,
+    is_choice: bool,
+) -> "Iterator[StreamedRows]":
+    from cordwood.cli.records.log_position import parse_position
+    from cordwood.cli.records.record_stream import RecordStream, resolve_position
+    from cordwood.clock import SystemClock
+
+    now_ms = SystemClock().now_ms()
+    extents = reader.extents()
+    starts = resolve_position(
+        reader, parse_position(begin, "--from", now_ms=now_ms), extents, _warn
+    )
+    if progress is not None:
+        starts |= progress.starts(extents)
+    stream = RecordStream(reader, starts, _warn, key=key)
+    if follow:
+        return stream.follow(chooses_partitions=is_choice)
+    stops = {number: extent.end for number, extent in extents.items()}
+    if end is not None:
+        stops = resolve_position(
+            reader, parse_position(end, "--to", now_ms=now_ms), extents, lambda text: None
+        )
+    return stream.until(stops)
+
+
+def _print_all(
+    stream: "Iterator[StreamedRows]",
+    printer: "_Printer",
+    progress: "_GroupProgress | None",
+    interruption: Interruption,
+) -> None:
+    if printer.has_enough():
+        return
+    for found in stream:
+        with interruption.held():
+            positions = printer.show(found)
+            if progress is not None:
+                progress.note(positions)
+        if printer.has_enough():
+            return
+
+
+def _commit(progress: "_GroupProgress | None") -> None:
+    if progress is not None:
+        progress.commit()
+
+
+class _Printer:
+    """Writes what matches to standard output, up to so many records."""
+
+    def __init__(
+        self, formatter: "Formatter", matches: "re.Pattern[bytes] | None", count: int | None
+    ) -> None:
+        self._formatter = formatter
+        self._matches = matches
+        self._left = count
+        self._out = sys.stdout.buffer
+
+    def has_enough(self) -> bool:
+        return self._left is not None and self._left <= 0
+
+    def show(self, found: "StreamedRows") -> Mapping[int, int]:
+        """Write the rows; return where reading goes on behind those that were looked at."""
+        from cordwood.cli.records.record_stream import positions_behind
+
+        rows = found.rows
+        chosen = [row for row in rows if self._is_match(row)] if self._matches else rows
+        if self._left is not None and len(chosen) >= self._left:
+            chosen = chosen[: self._left]
+            self._left = 0
+            self._write(chosen)
+            last = rows.index(chosen[-1]) if chosen else -1
+            return positions_behind(rows[: last + 1])
+        if self._left is not None:
+            self._left -= len(chosen)
+        self._write(chosen)
+        return found.positions
+
+    def _is_match(self, row: "Row") -> bool:
+        search, (_, record) = self._matches.search, row  # type: ignore[union-attr]
+        return bool(
+            (record.value is not None and search(record.value))
+            or (record.key is not None and search(record.key))
+        )
+
+    def _write(self, rows: "list[Row]") -> None:
+        if rows:
+            self._out.write(b"".join([self._formatter(*row) for row in rows]))
+            self._out.flush()
+
+
+class _GroupProgress:
+    """Where a group begins, and how far it came: committed now and then, behind what was shown."""
+
+    def __init__(self, backend: "Backend", group: str, topic: str) -> None:
+        self._backend = backend
+        self._group = group
+        self._topic = topic
+        self._positions: dict[int, int] = {}
+        self._committed: dict[int, int] = {}
+        self._committed_s = time.monotonic()
+
+    def starts(self, extents: "Mapping[int, Extent]") -> dict[int, int]:
+        """Where the group stopped, for the partitions it has committed."""
+        from cordwood.cli.records.record_stream import within_extents
+        from cordwood.errors import LogError
+
+        facts = self._backend.group(self._group)
+        if facts is None:
+            return {}
+        if facts.members:
+            raise LogError(
+                f"group {self._group} has {len(facts.members)} members, which would be disturbed: "
+                "stop them, or read with another group"
+            )
+        self._committed = {
+            place.partition: place.offset
+            for place in facts.committed
+            if place.topic == self._topic and place.partition in extents
+        }
+        return within_extents(self._topic, self._committed, extents, _warn)
+
+    def note(self, positions: Mapping[int, int]) -> None:
+        """This far was shown."""
+        self._positions |= positions
+        if time.monotonic() - self._committed_s > _COMMIT_S:
+            self.commit()
+
+    def commit(self) -> None:
+        changed = {n: o for n, o in self._positions.items() if self._committed.get(n) != o}
+        if changed:
+            self._backend.commit(self._group, {(self._topic, n): o for n, o in changed.items()})
+            self._committed |= changed
+        self._committed_s = time.monotonic()
+
+
+def _warn(text: str) -> None:
+    typer.secho(f"cordwood: {text}", err=True, fg="yellow")

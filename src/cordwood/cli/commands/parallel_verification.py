@@ -1,0 +1,138 @@
+"""A store checked segment by segment, several at a time.
+
+Threads are enough: reading, checksums, decompression and parsing let others run.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from cordwood.errors import FormatError, StorageError
+from cordwood.log.beside.read_only_log import ReadOnlyLog
+from cordwood.log.inspection.segment_check import SegmentFindings, SegmentProblem, check_segment
+from cordwood.log.inspection.small_file_check import check_small_files
+from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.store.read_only_store import ReadOnlyStore
+from cordwood.log.topics.topic_catalog import read_catalog
+from cordwood.quantities import Offset
+from cordwood.storage.files import RealFileSystem
+
+_QUEUED_PER_JOB: Final = 4  # a store may have a million segments: they are handed out in pieces
+
+Found = SegmentFindings | list[SegmentProblem] | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Verified:
+    """What was looked at, and what is wrong with it, in the order of the files' names."""
+
+    topics: int = 0
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    archived_left: int = 0
+    problems: list[SegmentProblem] = field(default_factory=list)
+
+    def take(self, found: Found) -> None:
+        """Add what one task found."""
+        if found is None:
+            return
+        if isinstance(found, list):
+            self.problems += found
+            return
+        self.segments += 1
+        self.batches += found.batches
+        self.records += found.records
+        self.bytes += found.size
+        self.problems += found.problems
+
+
+class StoreVerification:
+    """What is to be checked: all topics of a store, or some. For one thread, run once."""
+
+    def __init__(
+        self, store: ReadOnlyStore, topics: Sequence[str] | None, *, with_archived: bool = False
+    ) -> None:
+        names = store.topics(include_internal=True) if topics is None else dict.fromkeys(topics)
+        self._fs = RealFileSystem()
+        self._paths = store.data_dirs
+        self._topics = [store.topic(name) for name in names]
+        self._logs: list[ReadOnlyLog] = [log for t in self._topics for log in t.partitions]
+        self._plan: list[tuple[LogReader, Offset]] = []
+        self.bytes_total = 0
+        self._verified = Verified(topics=len(self._topics), partitions=len(self._logs))
+        for log in self._logs:
+            for segment in log.view().segments:
+                if segment.is_archived and not with_archived:
+                    self._verified.archived_left += 1
+                    continue
+                self._plan.append((log, segment.base_offset))
+                self.bytes_total += segment.size
+
+    def run(self, advance: Callable[[int], None], *, jobs: int) -> Verified:
+        """Check everything; `advance` is told of bytes as they are done, by any thread."""
+        verified = self._verified
+        verified.problems += self._missing()
+        pool = ThreadPoolExecutor(jobs, thread_name_prefix="cordwood-verify")
+        try:
+            pending: set[Future[Found]] = set()
+            for task in self._tasks(advance):
+                pending.add(pool.submit(task))
+                if len(pending) >= jobs * _QUEUED_PER_JOB:
+                    pending = self._take_some(pending)
+            while pending:
+                pending = self._take_some(pending)
+        finally:
+            pool.shutdown(cancel_futures=True)
+        verified.problems.sort(key=lambda problem: (problem.file, problem.position or 0))
+        return verified
+
+    def _take_some(self, pending: set[Future[Found]]) -> set[Future[Found]]:
+        done, left = wait(pending, return_when=FIRST_COMPLETED)
+        for future in done:
+            self._verified.take(future.result())
+        return left
+
+    def _tasks(self, advance: Callable[[int], None]) -> Iterator[Callable[[], Found]]:
+        for path in self._paths:
+            yield partial(self._small_files, path)
+        for log in self._logs:
+            yield partial(self._small_files, log.directory)
+        for planned, base_offset in self._plan:
+            yield partial(_checked, planned, base_offset, advance)
+
+    def _small_files(self, directory: str) -> list[SegmentProblem]:
+        return list(check_small_files(self._fs, directory))
+
+    def _missing(self) -> Iterator[SegmentProblem]:
+        """What is not there at all: the catalog, or partitions that it names.
+
+        Where there is no catalog, other brokers of Kafka may have them.
+        """
+        try:
+            catalog = read_catalog(self._fs, self._paths)
+        except (FormatError, StorageError) as error:
+            yield SegmentProblem(file=self._paths[0], reason=f"the catalog of topics: {error}")
+            return
+        if catalog is None:
+            return
+        for topic in self._topics:
+            for number in range(topic.partition_count):
+                if not topic.has_partition(number):
+                    yield SegmentProblem(
+                        file=f"{topic.name}-{number}",
+                        reason="its files are not in these directories",
+                    )
+
+
+def _checked(log: LogReader, base_offset: Offset, advance: Callable[[int], None]) -> Found:
+    """What cannot even be read is a problem of that segment, and no reason to stop."""
+    try:
+        return check_segment(log, base_offset, advance)
+    except (OSError, FormatError, StorageError) as error:
+        name = f"{log.name}, segment {base_offset}"
+        return [SegmentProblem(file=name, reason=f"cannot be read: {error}", offset=base_offset)]

@@ -1,0 +1,250 @@
+"""``cordwood produce``: lines become records of a topic."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+
+import typer
+
+from cordwood.cli.at.target import AtOption, parse_target
+from cordwood.cli.completion_names import TopicArgument, complete_partition
+
+if TYPE_CHECKING:
+    from cordwood.cli.at.backend import AppendedTo, Appender
+    from cordwood.cli.records.line_records import Destinations, LineParser
+    from cordwood.format.record import Header
+
+_PARTITIONS_SHOWN: Final = 5
+
+
+def produce(
+    topic: TopicArgument,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", exists=True, dir_okay=False, help="Lines; else standard input."
+        ),
+    ] = None,
+    *,
+    at: AtOption = None,
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            "--key-separator",
+            "-K",
+            metavar="TEXT",
+            help="Lines are key and value with this between, as in key:value.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Lines are objects: value, key, headers, timestamp, partition; "
+            "value_base64 and key_base64 for bytes.",
+        ),
+    ] = False,
+    headers: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="On each record; repeatable."),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            "--partition",
+            "-p",
+            min=0,
+            autocompletion=complete_partition,
+            help="All records go here; else by their keys.",
+        ),
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(
+            "--timestamp",
+            metavar="TIME",
+            help="Of each record: 2026-11-16T09:30, -10m, or ms since 1970; else now.",
+        ),
+    ] = None,
+    null_as: Annotated[
+        str | None,
+        typer.Option("--null-as", metavar="TEXT", help="A value or key of this text is none."),
+    ] = None,
+    summary_as_json: Annotated[
+        bool, typer.Option("--json-summary", help="Say what was appended as a JSON object.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing of success.")] = False,
+) -> None:
+    """Append lines to a topic: values, key:value, or JSON.
+
+    Records are appended many at a time, and at once where lines come slowly. The command ends
+    when all of them have the durability of the topic. A record without a partition goes to the
+    one its key hashes to, as with every Kafka client.
+
+    \b
+    Examples:
+      seq 100 | cordwood produce numbers
+      cordwood produce accounts changes.txt --key-separator :
+      cordwood produce orders orders.jsonl --json --header source=import
+    """
+    from cordwood.cli.at.opened_backend import open_backend
+    from cordwood.cli.records.line_records import parse_header
+
+    parser = _parser(
+        separator=separator,
+        as_json=as_json,
+        headers=[parse_header(text) for text in headers or ()],
+        partition=partition,
+        timestamp=timestamp,
+        null_as=null_as,
+    )
+    produced = _Produced(topic)
+    with open_backend(parse_target(at)) as backend:
+        appender = backend.appender(topic)
+        try:
+            _append_all(appender, parser, file, produced)
+        except KeyboardInterrupt:
+            produced.say(as_json=summary_as_json, quiet=quiet)
+            raise typer.Exit(130) from None
+        finally:
+            appender.close()
+    produced.say(as_json=summary_as_json, quiet=quiet)
+
+
+def _parser(
+    *,
+    separator: str | None,
+    as_json: bool,
+    headers: "list[Header]",
+    partition: int | None,
+    timestamp: str | None,
+    null_as: str | None,
+) -> "LineParser":
+    from cordwood.cli.records.line_records import JsonLines, TextLines
+    from cordwood.cli.records.log_position import parse_time_ms
+    from cordwood.cli.usage_error import UsageError
+    from cordwood.clock import SystemClock
+    from cordwood.errors import ConfigError
+
+    timestamp_ms = (
+        None
+        if timestamp is None
+        else parse_time_ms(timestamp, "--timestamp", now_ms=SystemClock().now_ms())
+    )
+    if as_json:
+        if separator is not None or null_as is not None:
+            raise UsageError(
+                "--json says itself what is a key and what is none: "
+                "leave out --key-separator and --null-as"
+            )
+        return JsonLines(headers=headers, timestamp_ms=timestamp_ms, partition=partition)
+    if separator == "":
+        raise ConfigError("--key-separator", separator, "must not be empty")
+    return TextLines(
+        separator=None if separator is None else _unescaped(separator).encode(),
+        null_text=None if null_as is None else null_as.encode(),
+        headers=headers,
+        timestamp_ms=timestamp_ms,
+        partition=partition,
+    )
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("\\t", "\t").replace("\\0", "\0")
+
+
+def _append_all(
+    appender: "Appender", parser: "LineParser", file: Path | None, produced: "_Produced"
+) -> None:
+    from cordwood.cli.records.input_lines import InputLines
+    from cordwood.cli.render import progress_bar
+    from cordwood.errors import CordwoodError
+
+    with _input(file) as stream:
+        total = os.fstat(stream.fileno()).st_size if file is not None else None
+        label = f"{file.name} to {produced.topic}" if file is not None else ""
+        with progress_bar(label, total=total) if file is not None else _no_bar() as advance:
+            lines = InputLines(stream, idle=appender.idle, advance=advance)
+            for block in lines.blocks():
+                try:
+                    destinations = parser.parse(block)
+                except CordwoodError as error:
+                    error.add_note(f"{produced.count} records of earlier lines were appended")
+                    raise
+                try:
+                    produced.append(appender, destinations)
+                except (CordwoodError, OSError) as error:
+                    last = block.first_number + len(block.lines) - 1
+                    error.add_note(
+                        f"while appending lines {block.first_number} to {last}; "
+                        f"{produced.count} records were appended"
+                    )
+                    raise
+
+
+@contextmanager
+def _no_bar() -> "Iterator[Any]":
+    yield lambda count: None
+
+
+@contextmanager
+def _input(file: Path | None) -> Iterator[BinaryIO]:
+    if file is None:
+        if sys.stdin.isatty() and sys.stderr.isatty():
+            typer.secho("a record per line; Ctrl-D ends", err=True, dim=True)
+        yield sys.stdin.buffer
+        return
+    with open(file, "rb", buffering=0) as stream:
+        yield stream
+
+
+class _Produced:
+    """What was appended so far: how many records, and where they are."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.count = 0
+        self._parts: dict[int, list[int]] = {}  # partition: first offset, next offset, records
+
+    def append(self, appender: "Appender", destinations: "Destinations") -> None:
+        for partition, records in destinations.items():
+            for part in appender.append(records, partition):
+                self._note(part)
+
+    def _note(self, part: "AppendedTo") -> None:
+        count = part.next_offset - part.first_offset
+        known = self._parts.setdefault(part.partition, [part.first_offset, 0, 0])
+        known[1] = part.next_offset
+        known[2] += count
+        self.count += count
+
+    def say(self, *, as_json: bool, quiet: bool) -> None:
+        """To people on standard error, to programs on standard output."""
+        if as_json:
+            from cordwood.cli.render import JsonOutput
+
+            JsonOutput().facts((), self._summary())
+        elif not quiet:
+            shown = sorted(self._parts.items())[:_PARTITIONS_SHOWN]
+            places = [f"{n}: {first} to {end - 1}" for n, (first, end, _) in shown]
+            more = ["..."] if len(self._parts) > len(shown) else []
+            where = f" (partition: offsets {', '.join(places + more)})" if places else ""
+            typer.secho(f"appended {self.count:,} records to {self.topic}{where}", err=True)
+
+    def _summary(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "records": self.count,
+            "partitions": [
+                {
+                    "partition": number,
+                    "first_offset": first,
+                    "next_offset": following,
+                    "records": count,
+                }
+                for number, (first, following, count) in sorted(self._parts.items())
+            ],
+        }

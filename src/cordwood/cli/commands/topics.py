@@ -1,0 +1,358 @@
+"""``cordwood topics``: list, create, change, empty and delete topics."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from cordwood.cli.at.target import AtOption, parse_target
+from cordwood.cli.completion_names import PartitionsOption, TopicArgument, TopicsArgument
+from cordwood.cli.config_flags import ConfigOption, parse_config, shown_config
+from cordwood.cli.readable_values import shown_bytes, shown_count
+from cordwood.cli.render import Column, output_for
+
+if TYPE_CHECKING:
+    from cordwood.cli.at.backend import Backend, PartitionFacts, TopicFacts
+
+topics_app = typer.Typer(
+    help="Topics: list, create, describe, alter, trim, delete.", no_args_is_help=True
+)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+_LIST_COLUMNS: Final = (
+    "topic",
+    Column(name="partitions", is_number=True),
+    Column(name="records", show=shown_count, is_number=True),
+    Column(name="bytes", show=shown_bytes, is_number=True),
+    Column(name="config", show=lambda config: shown_config(config.items())),
+)
+_TOPIC_COLUMNS: Final = (
+    "topic",
+    "id",
+    "partitions",
+    Column(name="records", show=shown_count),
+    Column(name="bytes", show=shown_bytes),
+    "durability",
+    "cleanup_policy",
+    Column(name="config", show=lambda config: shown_config(config.items())),
+)
+_PARTITION_COLUMNS: Final = (
+    Column(name="partition", is_number=True),
+    Column(name="start_offset", is_number=True),
+    Column(name="end_offset", is_number=True),
+    Column(name="records", show=shown_count, is_number=True),
+    Column(name="bytes", show=shown_bytes, is_number=True),
+    "problem",
+)
+_CONFIG_COLUMNS: Final = ("key", "value", "source")
+_TRIM_COLUMNS: Final = (
+    Column(name="partition", is_number=True),
+    Column(name="was", is_number=True),
+    Column(name="start_offset", is_number=True),
+    Column(name="deleted", show=shown_count, is_number=True),
+)
+
+
+@topics_app.callback()
+def topics() -> None:
+    """Topics: list, create, describe, alter, trim, delete."""
+
+
+def _opened(at: str | None, *, may_be_new: bool = False) -> "Backend":
+    from cordwood.cli.at.opened_backend import open_backend
+
+    return open_backend(parse_target(at, may_be_new=may_be_new))
+
+
+# --- looking ----------------------------------------------------------------------------------
+
+
+@topics_app.command("list")
+def list_topics(
+    *,
+    at: AtOption = None,
+    include_internal: Annotated[
+        bool, typer.Option("--all", help="Those that are kept for groups and transactions too.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the topics: partitions, records, bytes, and what was set for each.
+
+    \b
+    Examples:
+      cordwood topics list
+      cordwood topics list --at localhost:9092 --json
+    """
+    with _opened(at) as backend:
+        found = backend.topics(include_internal=include_internal)
+    output_for(as_json=as_json).table(_LIST_COLUMNS, [_topic_row(topic) for topic in found])
+    if not found and not as_json:
+        _say("there are no topics yet: `cordwood topics create NAME` makes one")
+
+
+@topics_app.command("describe")
+def describe_topic(
+    topic: TopicArgument,
+    *,
+    at: AtOption = None,
+    all_keys: Annotated[
+        bool, typer.Option("--config", "-c", help="Every configuration key and where it is from.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Describe a topic: partitions, offsets, bytes, durability, what was set for it.
+
+    \b
+    Examples:
+      cordwood topics describe orders
+      cordwood topics describe orders --config --at localhost:9092
+    """
+    with _opened(at) as backend:
+        facts = backend.topic(topic)
+    output = output_for(as_json=as_json)
+    row = _topic_row(facts)
+    partitions = [_partition_row(partition) for partition in facts.partitions]
+    settings = [
+        {"key": key, "value": fact.value, "source": fact.source}
+        for key, fact in sorted(facts.config.items())
+    ]
+    if as_json:
+        extra: dict[str, Any] = {"partitions": partitions}
+        output.facts((), row | extra | ({"all_config": settings} if all_keys else {}))
+        return
+    output.facts(_TOPIC_COLUMNS, row)
+    typer.echo()
+    has_problems = any(partition["problem"] for partition in partitions)
+    output.table(_PARTITION_COLUMNS if has_problems else _PARTITION_COLUMNS[:-1], partitions)
+    if all_keys:
+        typer.echo()
+        output.table(_CONFIG_COLUMNS, settings)
+
+
+def _topic_row(topic: "TopicFacts") -> dict[str, Any]:
+    policy = topic.config.get("cleanup.policy")
+    durability = topic.config.get("durability")
+    return {
+        "topic": topic.name,
+        "id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": len(topic.partitions),
+        "records": sum(p.record_count or 0 for p in topic.partitions),
+        "bytes": sum(p.size_bytes or 0 for p in topic.partitions),
+        "durability": None if durability is None else durability.value,
+        "cleanup_policy": None if policy is None else policy.value,
+        "config": topic.overrides,
+    }
+
+
+def _partition_row(partition: "PartitionFacts") -> dict[str, Any]:
+    return {
+        "partition": partition.partition,
+        "start_offset": partition.start_offset,
+        "end_offset": partition.end_offset,
+        "records": partition.record_count,
+        "bytes": partition.size_bytes,
+        "problem": partition.problem,
+    }
+
+
+# --- changing ---------------------------------------------------------------------------------
+
+
+@topics_app.command("create")
+def create_topics(
+    topic: Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or several names.")],
+    *,
+    at: AtOption = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="How many; else 1, or as the broker says."),
+    ] = None,
+    config: ConfigOption = None,
+    if_missing: Annotated[
+        bool, typer.Option("--if-not-exists", help="Leave a topic that is there as it is.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Create topics. A data directory that is not there yet is created too.
+
+    \b
+    Examples:
+      cordwood topics create orders --partitions 3
+      cordwood topics create accounts -c cleanup.policy=compact -c key.index=true
+    """
+    from cordwood.errors import TopicExistsError
+
+    keys = parse_config(config)
+    with _opened(at, may_be_new=True) as backend:
+        for name in topic:
+            try:
+                count = backend.create_topic(name, partitions=partitions, config=keys)
+            except TopicExistsError:
+                if not if_missing:
+                    raise
+                row = {"topic": name, "is_created": False}
+                _tell(f"topic {name} is there already", row, as_json=as_json)
+                continue
+            row = {"topic": name, "is_created": True, "partitions": count}
+            text = f"created topic {name} with {count} partition{'s' if count > 1 else ''}"
+            _tell(text, row, as_json=as_json)
+
+
+@topics_app.command("alter")
+def alter_topic(
+    topic: TopicArgument,
+    *,
+    at: AtOption = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="Have so many: never fewer.")
+    ] = None,
+    config: ConfigOption = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", "-u", metavar="KEY", help="Back to the default; repeatable."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set keys of a topic, take them back to the default, or add partitions.
+
+    \b
+    Examples:
+      cordwood topics alter orders -c retention.ms=7d -c segment.bytes=64MiB
+      cordwood topics alter orders --unset retention.ms --partitions 6
+    """
+    from cordwood.cli.usage_error import UsageError
+    from cordwood.errors import ConfigError
+
+    changes: dict[str, str | None] = {**parse_config(config)}
+    for key in unset or ():
+        if key in changes:
+            raise ConfigError("--unset", key, "is given to --config too")
+        changes[key] = None
+    if not changes and partitions is None:
+        raise UsageError("nothing to change: give --config, --unset or --partitions")
+    with _opened(at) as backend:
+        now = len(backend.topic(topic).partitions)
+        if partitions is not None and partitions < now:
+            raise ConfigError(
+                "--partitions", partitions, f"topic {topic} has {now}: they can only become more"
+            )
+        grows = partitions is not None and partitions > now
+        backend.alter_topic(topic, partitions=partitions if grows else None, config=changes)
+    count = partitions if grows else now
+    row = {"topic": topic, "partitions": count, "config": changes}
+    _tell(f"altered topic {topic}", row, as_json=as_json)
+    if grows:
+        _say("keys may go to other partitions from here on")
+
+
+@topics_app.command("delete")
+def delete_topics(
+    topic: TopicsArgument,
+    *,
+    at: AtOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete topics with all their records.
+
+    \b
+    Examples:
+      cordwood topics delete orders
+      cordwood topics delete orders payments --yes
+    """
+    from cordwood.cli.confirmation import require_assent
+
+    with _opened(at) as backend:
+        facts = [backend.topic(name) for name in topic]  # all are there, or nothing is deleted
+        for found in facts:
+            row = _topic_row(found)
+            require_assent(
+                f"delete topic {found.name} with {row['records']:,} records "
+                f"({shown_bytes(row['bytes'])})?",
+                is_given=yes,
+            )
+            backend.delete_topic(found.name)
+            deleted = {key: row[key] for key in ("topic", "id", "partitions", "records", "bytes")}
+            _tell(f"deleted topic {found.name}", deleted, as_json=as_json)
+
+
+@topics_app.command("trim")
+def trim_topic(
+    topic: TopicArgument,
+    *,
+    before: Annotated[
+        str,
+        typer.Option(
+            "--before",
+            metavar="POSITION",
+            help="An offset, a time, -7d, or end: what lies before goes.",
+        ),
+    ],
+    at: AtOption = None,
+    partition: PartitionsOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")
+    ] = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the records of a topic before an offset or a time.
+
+    \b
+    Examples:
+      cordwood topics trim orders --before -7d --dry-run
+      cordwood topics trim orders --before 4200 --partition 0 --yes
+    """
+    from cordwood.cli.confirmation import require_assent
+    from cordwood.cli.records.log_position import parse_position
+    from cordwood.cli.records.record_stream import resolve_position
+    from cordwood.clock import SystemClock
+
+    position = parse_position(before, "--before", now_ms=SystemClock().now_ms())
+    with _opened(at) as backend:
+        reader = backend.reader(topic, partition)
+        extents = reader.extents()
+        offsets = resolve_position(reader, position, extents, _say)
+        rows = [
+            {
+                "topic": topic,
+                "partition": number,
+                "was": extents[number].start,
+                "start_offset": offset,
+                "deleted": offset - extents[number].start,
+            }
+            for number, offset in offsets.items()
+        ]
+        count = sum(offset - extents[number].start for number, offset in offsets.items())
+        if count and not dry_run:
+            question = f"delete {count:,} records of topic {topic}?"
+            require_assent(question, is_given=yes)
+            _note_starts(rows, backend.trim_topic(topic, _moved(offsets, rows)))
+    output_for(as_json=as_json).table(_TRIM_COLUMNS, rows)
+    if dry_run:
+        _say("nothing was deleted: leave out --dry-run to do so")
+
+
+def _moved(offsets: Mapping[int, int], rows: list[dict[str, Any]]) -> dict[int, int]:
+    return {row["partition"]: offsets[row["partition"]] for row in rows if row["deleted"]}
+
+
+def _note_starts(rows: list[dict[str, Any]], starts: Mapping[int, int]) -> None:
+    for row in rows:
+        row["start_offset"] = starts.get(row["partition"], row["start_offset"])
+        row["deleted"] = row["start_offset"] - row["was"]
+
+
+def _tell(text: str, row: Mapping[str, Any], *, as_json: bool) -> None:
+    """What was done: a line for people, an object for programs."""
+    if as_json:
+        output_for(as_json=True).facts((), row)
+    else:
+        _say(text)
+
+
+def _say(text: str) -> None:
+    typer.secho(text, err=True)

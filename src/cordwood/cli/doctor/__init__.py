@@ -1,0 +1,1 @@
+"""``cordwood doctor``: checks of the machine, the software, and a store or broker."""

@@ -1,0 +1,1 @@
+"""``cordwood dump``: the files of a log, printed."""

@@ -1,0 +1,1 @@
+"""Records as text: formats, input lines, positions."""

@@ -1,0 +1,232 @@
+"""The records of a topic in one stream: what is there, merged by time, or what comes, as it comes.
+
+Each partition keeps its own order, whatever the times of its records say. One chunk of each is
+in memory at a time.
+"""
+
+import heapq
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cordwood.cli.at.backend import Extent, TopicReader
+from cordwood.cli.records.log_position import AtOffset, AtTime, BeforeEnd, Edge, LogPosition
+from cordwood.errors import BrokerUnreachableError, OffsetOutOfRangeError
+from cordwood.format.record import Record
+from cordwood.remote.record_chunk import RecordChunk
+
+Row = tuple[int, Record]  # a partition, and a record of it
+Warn = Callable[[str], None]
+
+_ROWS_AT_ONCE: Final = 1000
+_NEWS_S: Final = 0.5
+_REFRESH_S: Final = 5.0
+_RECONNECT_S: Final = 60.0
+_RECONNECT_PAUSE_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamedRows:
+    """Records in the order of the stream, and where reading goes on behind them."""
+
+    rows: list[Row]
+    positions: Mapping[int, int]
+
+
+def resolve_position(
+    reader: TopicReader, position: LogPosition, extents: Mapping[int, Extent], warn: Warn
+) -> dict[int, int]:
+    """The offset that a place is, in each partition. One that is not there is said to be moved."""
+    match position:
+        case Edge.BEGINNING:
+            return {number: extent.start for number, extent in extents.items()}
+        case Edge.END:
+            return {number: extent.end for number, extent in extents.items()}
+        case BeforeEnd():
+            return {
+                number: max(extent.start, extent.end - position.count)
+                for number, extent in extents.items()
+            }
+        case AtTime():
+            found = reader.offsets_at(position.timestamp_ms)
+            return {
+                number: min(max(found.get(number, extent.end), extent.start), extent.end)
+                for number, extent in extents.items()
+            }
+        case AtOffset():
+            wanted = dict.fromkeys(extents, position.offset)
+            return within_extents(reader.topic, wanted, extents, warn)
+
+
+def within_extents(
+    topic: str, wanted: Mapping[int, int], extents: Mapping[int, Extent], warn: Warn
+) -> dict[int, int]:
+    """Offsets that can be read from; what has to be another is told, never silently skipped."""
+    found: dict[int, int] = {}
+    for number, offset in wanted.items():
+        extent = extents[number]
+        found[number] = min(max(offset, extent.start), extent.end)
+        if offset < extent.start:
+            warn(f"{topic}-{number} starts at {extent.start}: offset {offset} is gone")
+        elif offset > extent.end:
+            warn(f"{topic}-{number} ends at {extent.end}: there is no offset {offset} yet")
+    return found
+
+
+class RecordStream:
+    """Reads from `starts`, up to `stops` or for ever. For one thread.
+
+    `key` leaves out the records of other keys. What is deleted before it could be read is told.
+    """
+
+    def __init__(
+        self,
+        reader: TopicReader,
+        starts: Mapping[int, int],
+        warn: Warn,
+        *,
+        key: bytes | None = None,
+    ) -> None:
+        self._reader = reader
+        self._starts = dict(starts)
+        self._warn = warn
+        self._key = key
+
+    # --- what is there -----------------------------------------------------------------------
+
+    def until(self, stops: Mapping[int, int]) -> Iterator[StreamedRows]:
+        """Everything before `stops`: one partition as it is, several merged by time."""
+        parts = {n: (start, stops[n]) for n, start in self._starts.items() if start < stops[n]}
+        if len(parts) == 1:
+            [(number, extent)] = parts.items()
+            yield from self._alone(number, *extent)
+        elif parts:
+            yield from self._merged(parts)
+        ends = {number: max(start, stops[number]) for number, start in self._starts.items()}
+        yield StreamedRows(rows=[], positions=ends)
+
+    def _alone(self, partition: int, start: int, stop: int) -> Iterator[StreamedRows]:
+        for records, following in self._chunks(partition, start, stop):
+            rows = [(partition, record) for record in records]
+            yield StreamedRows(rows=rows, positions={partition: following})
+
+    def _merged(self, parts: Mapping[int, tuple[int, int]]) -> Iterator[StreamedRows]:
+        sources = [self._timed(number, *extent) for number, extent in parts.items()]
+        rows: list[Row] = []
+        for _, partition, record in heapq.merge(*sources):
+            rows.append((partition, record))
+            if len(rows) == _ROWS_AT_ONCE:
+                yield StreamedRows(rows=rows, positions=positions_behind(rows))
+                rows = []
+        yield StreamedRows(rows=rows, positions=positions_behind(rows))
+
+    def _timed(self, partition: int, start: int, stop: int) -> Iterator[tuple[int, int, Record]]:
+        """Only the heads are compared, and each partition has one: records never are."""
+        for records, _ in self._chunks(partition, start, stop):
+            for record in records:
+                yield record.timestamp_ms or 0, partition, record
+
+    def _chunks(self, partition: int, start: int, stop: int) -> Iterator[tuple[list[Record], int]]:
+        position = start
+        while position < stop:
+            try:
+                for chunk in self._read(partition, position, stop):
+                    position = chunk.next_offset
+                    yield chunk.records, position
+                return
+            except OffsetOutOfRangeError as error:
+                if error.start <= position:
+                    raise
+                position = self._skip_deleted(partition, position, error.start)
+
+    def _read(self, partition: int, start: int, stop: int) -> Iterator[RecordChunk]:
+        if self._key is None:
+            return self._reader.chunks(partition, start, stop)
+        return self._reader.chunks_of_key(partition, start, stop, self._key)
+
+    def _skip_deleted(self, partition: int, position: int, start: int) -> int:
+        self._warn(
+            f"{self._reader.topic}-{partition}: offsets {position} to {start - 1} were deleted "
+            "before they could be read"
+        )
+        return start
+
+    # --- what comes --------------------------------------------------------------------------
+
+    def follow(self, *, chooses_partitions: bool) -> Iterator[StreamedRows]:
+        """Everything there is and everything that comes, for ever, as it arrives.
+
+        Partitions that are added meanwhile are read too, unless some were chosen. Rows may be
+        empty: then nothing came for a moment.
+        """
+        positions = dict(self._starts)
+        looked_s = time.monotonic()
+        while True:
+            if time.monotonic() - looked_s > _REFRESH_S:
+                self._refresh(positions, chooses_partitions=chooses_partitions)
+                looked_s = time.monotonic()
+            rows = self._news(positions)
+            yield StreamedRows(rows=rows, positions=dict(positions))
+
+    def _news(self, positions: dict[int, int]) -> list[Row]:
+        """Moves `positions` behind what it returns."""
+        rows: list[Row] = []
+        try:
+            chunks = self._reader.news(positions, _NEWS_S)
+        except OffsetOutOfRangeError:
+            if not self._skip_all_deleted(positions):
+                raise
+            return []
+        except BrokerUnreachableError as error:
+            self._reconnect(error)
+            return []
+        for chunk in chunks:
+            positions[chunk.partition] = chunk.next_offset
+            rows += (
+                (chunk.partition, record)
+                for record in chunk.records
+                if self._key is None or record.key == self._key
+            )
+        return rows
+
+    def _skip_all_deleted(self, positions: dict[int, int]) -> bool:
+        """Whether some were deleted: reading then goes on behind them."""
+        deleted = [
+            (number, extent.start)
+            for number, extent in self._reader.extents().items()
+            if positions.get(number, extent.start) < extent.start
+        ]
+        for number, start in deleted:
+            positions[number] = self._skip_deleted(number, positions[number], start)
+        return bool(deleted)
+
+    def _refresh(self, positions: dict[int, int], *, chooses_partitions: bool) -> None:
+        try:
+            self._reader.refresh()
+            if chooses_partitions or len(self._reader.partitions) <= len(positions):
+                return
+            extents = self._reader.extents()
+        except BrokerUnreachableError as error:
+            self._reconnect(error)
+            return
+        for number, extent in extents.items():
+            positions.setdefault(number, extent.start)
+
+    def _reconnect(self, error: BrokerUnreachableError) -> None:
+        """A broker that restarts is waited for; one that stays away is an error."""
+        self._warn(f"{error}; trying again")
+        deadline_s = time.monotonic() + _RECONNECT_S
+        while True:
+            time.sleep(_RECONNECT_PAUSE_S)
+            try:
+                self._reader.refresh()
+                return
+            except BrokerUnreachableError:
+                if time.monotonic() > deadline_s:
+                    raise
+
+
+def positions_behind(rows: list[Row]) -> dict[int, int]:
+    """Where reading goes on behind these."""
+    return {partition: record.offset + 1 for partition, record in rows}

@@ -1,0 +1,1 @@
+"""``cordwood spark``: jobs on Spark."""

@@ -1,0 +1,1 @@
+"""Records of ``__consumer_offsets``: keys and values of groups and their offsets."""

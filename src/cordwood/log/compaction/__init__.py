@@ -1,0 +1,1 @@
+"""Keeping the newest record of each key: walk, filter, rewrite, and who runs it when."""

@@ -1,0 +1,350 @@
+"""Who compacts which log when, within limits.
+
+due          by `compaction_plan`, the overdue logs first, then the filthiest
+threads      log.cleaner.threads logs at a time, which share the memory for keys
+share        after working for t the cleaner rests, so that it works at most half the time
+bandwidth    log.cleaner.io.max.bytes.per.second, read and written, all threads together
+pause        a log is not compacted twice within log.cleaner.backoff.ms
+failure      the disk's: tried again after a pause that doubles with each failure in a row.
+             Anything else, a damaged segment above all: the log is left alone until it is
+             opened again or someone asks, and says why
+"""
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cordwood.clock import Clock
+from cordwood.errors import (
+    ConfigError,
+    CordwoodError,
+    DiskFullError,
+    LogClosedError,
+    LogFailedError,
+)
+from cordwood.log.compaction.compaction_run import (
+    CompactionOutcome,
+    CompactionResult,
+    CompactionRun,
+    CompactionStoppedError,
+)
+from cordwood.log.compaction.compaction_walk import RunSettings
+from cordwood.log.partition.compactable_log import CompactableLog
+from cordwood.log.rules.compaction_plan import CompactionPlan, filthiest_first
+from cordwood.quantities import MIB, TimestampMs
+
+logger = logging.getLogger(__name__)
+
+_BACKOFF_DOUBLINGS_MAX: Final = 8  # of 15 s: about an hour
+_MAP_BYTES_MIN: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerConfig:
+    """How compaction is run. Validated on construction."""
+
+    enable: bool = True
+    threads: int = 1
+    dedupe_buffer_size: int = 128 * MIB
+    io_buffer_load_factor: float = 0.9
+    io_max_bytes_per_second: float | None = None  # None: no limit
+    backoff_ms: int = 15_000
+    time_share_max: float = 0.5
+
+    def __post_init__(self) -> None:
+        rules: list[tuple[str, object, bool, str]] = [
+            ("threads", self.threads, self.threads >= 1, "must be at least 1"),
+            (
+                "dedupe.buffer.size",
+                self.dedupe_buffer_size,
+                self.dedupe_buffer_size >= self.threads * _MAP_BYTES_MIN,
+                f"must be at least {_MAP_BYTES_MIN} for each thread",
+            ),
+            (
+                "io.buffer.load.factor",
+                self.io_buffer_load_factor,
+                0 < self.io_buffer_load_factor < 1,
+                "must be above 0 and below 1",
+            ),
+            (
+                "io.max.bytes.per.second",
+                self.io_max_bytes_per_second,
+                self.io_max_bytes_per_second is None or self.io_max_bytes_per_second > 0,
+                "must be above 0",
+            ),
+            ("backoff.ms", self.backoff_ms, self.backoff_ms >= 0, "must not be negative"),
+            (
+                "time.share.max",
+                self.time_share_max,
+                0 < self.time_share_max <= 1,
+                "must be above 0 and at most 1",
+            ),
+        ]
+        for key, value, is_kept, rule in rules:
+            if not is_kept:
+                raise ConfigError(f"log.cleaner.{key}", value, rule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCleaning:
+    """How the compaction of one log is doing. Times are wall time; None: never, or not known."""
+
+    topic: str
+    partition: int
+    is_running: bool
+    progress: float | None  # of the run under way
+    runs: int
+    bytes_read: int
+    bytes_written: int
+    bytes_reclaimed: int
+    last_result: CompactionResult | None
+    last_error: str | None
+    is_uncleanable: bool
+    not_before_ms: TimestampMs | None  # it is not considered before then
+
+
+class Throttle:
+    """Keeps a flow of bytes below a rate by making whoever is ahead of it wait."""
+
+    def __init__(
+        self, bytes_per_second: float | None, clock: Clock, wait: Callable[[float], None]
+    ) -> None:
+        self._rate = bytes_per_second
+        self._clock = clock
+        self._wait = wait
+        self._lock = threading.Lock()
+        self._free_at_s = clock.monotonic()
+
+    def pass_bytes(self, count: int) -> None:
+        if self._rate is None or count <= 0:
+            return
+        with self._lock:
+            now_s = self._clock.monotonic()
+            self._free_at_s = max(self._free_at_s, now_s) + count / self._rate
+            ahead_s = self._free_at_s - now_s
+        if ahead_s > 0:
+            self._wait(ahead_s)
+
+
+@dataclass(slots=True)
+class _Record:
+    """What the cleaner remembers of one log."""
+
+    log: CompactableLog
+    run: CompactionRun | None = None
+    runs: int = 0
+    failures_in_a_row: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    bytes_reclaimed: int = 0
+    last_result: CompactionResult | None = None
+    last_error: str | None = None
+    is_uncleanable: bool = False
+    not_before_s: float = float("-inf")
+
+
+class Cleaner:
+    """Compacts the logs of a store. Any thread may call it."""
+
+    def __init__(
+        self,
+        logs: Callable[[], Iterable[CompactableLog]],
+        clock: Clock,
+        config: CleanerConfig | None = None,
+        *,
+        secret: Callable[[], bytes] = lambda: secrets.token_bytes(16),
+    ) -> None:
+        self.config = config or CleanerConfig()
+        self._logs = logs
+        self._clock = clock
+        self._secret = secret
+        self._stop = threading.Event()
+        self._throttle = Throttle(self.config.io_max_bytes_per_second, clock, self._wait)
+        self._records: dict[tuple[str, int], _Record] = {}
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        self._rests_until_s = float("-inf")
+
+    # --- running -------------------------------------------------------------------------------
+
+    def run_due(self) -> list[CompactionResult]:
+        """Compact what is due now; one result for each log that was tried.
+
+        Nothing while the cleaner rests from the work before.
+        """
+        if not self.config.enable or self._clock.monotonic() < self._rests_until_s:
+            return []
+        with self._turn:
+            now_ms = self._clock.now_ms()
+            plans = [
+                (log, log.plan_compaction(now_ms))
+                for log in self._logs()
+                if log.config.is_compacted and self._may_be_tried(log)
+            ]
+            return self._run_all(plans, now_ms)
+
+    def run_now(self, logs: Sequence[CompactableLog], *, force: bool) -> list[CompactionResult]:
+        """Compact these logs, due or not with `force`, whatever happened before.
+
+        With `force` their active segments are sealed first, so that all of it is compacted.
+        """
+        with self._turn:
+            plans = []
+            for log in logs:
+                self._record_of(log).is_uncleanable = False
+                if force and log.config.is_compacted:
+                    log.roll()
+                log.sync_pending()  # only what is sealed on the disk is compacted
+                plans.append((log, log.plan_compaction(self._clock.now_ms(), force=force)))
+            return self._run_all(plans, self._clock.now_ms())
+
+    def stop(self) -> None:
+        """End what is running, soon and without a trace, and begin nothing more."""
+        self._stop.set()
+        with self._turn:
+            pass
+
+    def _run_all(
+        self, plans: Sequence[tuple[CompactableLog, CompactionPlan]], now_ms: TimestampMs
+    ) -> list[CompactionResult]:
+        by_name = {(plan.topic, plan.partition): log for log, plan in plans}
+        due = filthiest_first(plan for _, plan in plans)
+        work = [(by_name[plan.topic, plan.partition], plan) for plan in due]
+        if not work or self._stop.is_set():
+            return []
+        started_s = self._clock.monotonic()
+        threads = min(self.config.threads, len(work))
+        if threads == 1:
+            results = [self._run_one(log, plan, now_ms) for log, plan in work]
+        else:
+            with ThreadPoolExecutor(threads, thread_name_prefix="cordwood-cleaner") as pool:
+                results = list(pool.map(lambda item: self._run_one(item[0], item[1], now_ms), work))
+        ended_s = self._clock.monotonic()
+        share = self.config.time_share_max
+        self._rests_until_s = ended_s + (ended_s - started_s) * (1 - share) / share
+        return [result for result in results if result is not None]
+
+    def _run_one(
+        self, log: CompactableLog, plan: CompactionPlan, now_ms: TimestampMs
+    ) -> CompactionResult | None:
+        record = self._record_of(log)
+        if self._stop.is_set() or not log.compaction_lock.acquire(blocking=False):
+            return None
+        started_s = self._clock.monotonic()
+        run = CompactionRun(log, plan, self._settings(), now_ms=now_ms)
+        record.run = run
+        try:
+            result = self._attempt(run, record)
+        finally:
+            record.run = None
+            log.compaction_lock.release()
+        self._note(record, result, self._clock.monotonic() - started_s)
+        return record.last_result
+
+    def _settings(self) -> RunSettings:
+        config = self.config
+        return RunSettings(
+            map_bytes=config.dedupe_buffer_size // config.threads,
+            load_factor=config.io_buffer_load_factor,
+            secret=self._secret(),
+            pace=self._pace,
+        )
+
+    def _attempt(self, run: CompactionRun, record: _Record) -> CompactionResult:
+        try:
+            result = run.run()
+        except (CompactionStoppedError, LogClosedError):
+            return run.result(CompactionOutcome.STOPPED)
+        except (OSError, DiskFullError, LogFailedError) as error:
+            record.failures_in_a_row += 1
+            logger.warning("compacting %s failed, it is tried again: %s", run.log.name, error)
+            return run.result(CompactionOutcome.FAILED, error=f"{type(error).__name__}: {error}")
+        except (CordwoodError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            record.failures_in_a_row += 1
+            record.is_uncleanable = True
+            logger.exception("%s cannot be compacted and is left as it is", run.log.name)
+            return run.result(CompactionOutcome.FAILED, error=f"{type(error).__name__}: {error}")
+        record.failures_in_a_row = 0
+        return result
+
+    def _note(self, record: _Record, result: CompactionResult, duration_s: float) -> None:
+        doublings = min(record.failures_in_a_row, _BACKOFF_DOUBLINGS_MAX)
+        pause_s = self.config.backoff_ms / 1000 * 2**doublings
+        # Where the keys did not fit, more is to be done at once.
+        if result.outcome is CompactionOutcome.MAP_FULL:
+            pause_s = 0.0
+        with self._lock:
+            record.runs += 1
+            record.bytes_read += result.bytes_read
+            record.bytes_written += result.bytes_written
+            record.bytes_reclaimed += result.bytes_reclaimed
+            record.last_error = result.error
+            record.last_result = replace(result, duration_s=duration_s)
+            record.not_before_s = self._clock.monotonic() + pause_s
+
+    # --- looking -------------------------------------------------------------------------------
+
+    def status(self) -> list[LogCleaning]:
+        """Every compacted log and how it is doing."""
+        return [
+            self._status_of(self._record_of(log)) for log in self._logs() if log.config.is_compacted
+        ]
+
+    def _status_of(self, record: _Record) -> LogCleaning:
+        run = record.run
+        wait_s = record.not_before_s - self._clock.monotonic()
+        with self._lock:
+            return LogCleaning(
+                topic=record.log.topic,
+                partition=record.log.partition,
+                is_running=run is not None,
+                progress=None if run is None else run.progress,
+                runs=record.runs,
+                bytes_read=record.bytes_read + (0 if run is None else run.bytes_read),
+                bytes_written=record.bytes_written + (0 if run is None else run.bytes_written),
+                bytes_reclaimed=(
+                    record.bytes_reclaimed + (0 if run is None else run.bytes_reclaimed)
+                ),
+                last_result=record.last_result,
+                last_error=record.last_error,
+                is_uncleanable=record.is_uncleanable,
+                not_before_ms=(
+                    TimestampMs(self._clock.now_ms() + int(wait_s * 1000)) if wait_s > 0 else None
+                ),
+            )
+
+    @property
+    def rests_for_s(self) -> float:
+        """How long nothing is compacted by itself, so as not to exceed the share of time."""
+        return max(self._rests_until_s - self._clock.monotonic(), 0.0)
+
+    def _record_of(self, log: CompactableLog) -> _Record:
+        with self._lock:
+            record = self._records.get((log.topic, log.partition))
+            if record is None or record.log is not log:  # a topic deleted and created again
+                record = self._records[log.topic, log.partition] = _Record(log)
+            return record
+
+    def _may_be_tried(self, log: CompactableLog) -> bool:
+        record = self._record_of(log)
+        return (
+            not record.is_uncleanable
+            and not log.is_closed
+            and log.failure is None
+            and self._clock.monotonic() >= record.not_before_s
+        )
+
+    # --- pace ----------------------------------------------------------------------------------
+
+    def _pace(self, count: int) -> None:
+        if self._stop.is_set():
+            raise CompactionStoppedError
+        self._throttle.pass_bytes(count)
+
+    def _wait(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise CompactionStoppedError

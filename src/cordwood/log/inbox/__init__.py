@@ -1,0 +1,1 @@
+"""Changes that other processes ask of a store's owner: values, files and the service."""

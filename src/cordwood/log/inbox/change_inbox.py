@@ -1,0 +1,236 @@
+"""The inbox of a store: where others leave what they want changed, and find the answer.
+
+In the first data directory, below a name that Kafka passes over:
+
+    remote-log-index-cache/cordwood-inbox/
+        <id>/           files that go with a request, written before it: under its own id, or
+                        under ids of their own, which the request names
+        <id>.request    a change asked for
+        <id>.claimed    the same, once the owner has taken it up
+        <id>.progress   how far the owner is with one that takes long, renewed as long as it
+                        works on it
+        <id>.answer     what became of it; who asked takes it away
+
+An id is 32 hex digits. Every name is given by an atomic rename, so a file is there whole or not
+at all. `.request` becomes `.claimed` or is removed by who asked: only one of both can happen, so
+a request that was withdrawn is never made. Nothing here is synced: what survives a power cut is
+in the logs and the ledger, and a request that did not is asked again.
+"""
+
+import contextlib
+import json
+import os
+import re
+import uuid
+from types import NoneType
+from typing import Final, NamedTuple
+
+from cordwood.errors import FormatError
+from cordwood.log.inbox.store_change import (
+    ChangeAnswer,
+    ChangeRequest,
+    check_file_name,
+    check_id,
+    parse_answer,
+    render_answer,
+    render_request,
+)
+from cordwood.log.rules.work_progress import WorkDone
+from cordwood.quantities import MIB, TimestampMs
+from cordwood.storage.files import TEMPORARY_SUFFIX, FileSystem, read_whole, write_all
+
+_INBOX: Final = os.path.join("remote-log-index-cache", "cordwood-inbox")
+_REQUEST: Final = ".request"
+_CLAIMED: Final = ".claimed"
+_ANSWER: Final = ".answer"
+_PROGRESS: Final = ".progress"
+_NAME: Final = re.compile(r"([0-9a-f]{32})(\.(?:request|claimed|answer|progress)(?:\.tmp)?)?")
+_REQUEST_BYTES_MAX: Final = 64 * MIB
+_REQUESTS_AT_ONCE: Final = 1000
+_PROGRESS_BYTES_MAX: Final = 4096
+
+LEFTOVER_MS: Final = 24 * 3600 * 1000  # whoever left it has long given up
+
+
+class Beat(NamedTuple):
+    """A sign of life of an owner: the `number`th, and how far the work is."""
+
+    number: int
+    work: WorkDone
+
+
+def new_request_id() -> str:
+    return uuid.uuid4().hex
+
+
+def inbox_directory(path: str) -> str:
+    """The inbox of the store whose first data directory is `path`."""
+    return os.path.join(os.path.abspath(path), _INBOX)
+
+
+def staging_directory(path: str, request_id: str) -> str:
+    """Where the files of a request go. Made by who writes them."""
+    return os.path.join(inbox_directory(path), check_id(request_id))
+
+
+class ChangeInbox:
+    """Both sides of the inbox. Any number of requesters, and one owner who holds the lock."""
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self._fs = fs
+        self.directory = inbox_directory(path)
+
+    # --- who asks ----------------------------------------------------------------------------
+
+    def submit(self, request_id: str, request: ChangeRequest) -> None:
+        self._fs.make_directory(self.directory)
+        self._put(self._path(request_id, _REQUEST), render_request(request))
+
+    def take_answer(self, request_id: str) -> ChangeAnswer | None:
+        """The answer, which is gone then; None while there is none."""
+        path = self._path(request_id, _ANSWER)
+        try:
+            content = read_whole(self._fs, path, limit=_REQUEST_BYTES_MAX)
+        except FileNotFoundError:
+            return None
+        self._remove(path)
+        return parse_answer(content)
+
+    def progress(self, request_id: str) -> Beat | None:
+        """The last sign of life of an owner that works on a request; None where there is none."""
+        try:
+            content = read_whole(
+                self._fs, self._path(request_id, _PROGRESS), limit=_PROGRESS_BYTES_MAX
+            )
+            number, done, total = json.loads(content)
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, RecursionError, FormatError):
+            return None  # whatever it is, it is no sign of life
+        if type(number) is not int or type(done) is not int or type(total) not in (int, NoneType):
+            return None
+        return Beat(number, WorkDone(done, total))
+
+    def withdraw(self, request_id: str) -> bool:
+        """Take a request back; False when the owner was faster."""
+        try:
+            self._fs.remove(self._path(request_id, _REQUEST))
+        except FileNotFoundError:
+            return False
+        self.discard_files(request_id)
+        return True
+
+    # --- who owns the store ------------------------------------------------------------------
+
+    def has_requests(self) -> bool:
+        """A cheap look: one call where the inbox was never used."""
+        return bool(self._fs.exists(self.directory) and self.waiting())
+
+    def waiting(self) -> list[str]:
+        """The ids of requests not yet answered, also those an earlier owner had taken up."""
+        found = []
+        for entry in self._entries():
+            name = _NAME.fullmatch(entry)
+            if name is not None and name[2] in (_REQUEST, _CLAIMED):
+                found.append(name[1])
+        return sorted(set(found))[:_REQUESTS_AT_ONCE]
+
+    def claim(self, request_id: str) -> bytes | None:
+        """Take a request up: its content, or None when it was withdrawn meanwhile."""
+        claimed = self._path(request_id, _CLAIMED)
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rename(self._path(request_id, _REQUEST), claimed)
+        try:
+            return read_whole(self._fs, claimed, limit=_REQUEST_BYTES_MAX)
+        except FileNotFoundError:
+            return None
+
+    def note_progress(self, request_id: str, beat: int, work: WorkDone) -> None:
+        """Show who waits that we are at it. Of no consequence where it fails."""
+        with contextlib.suppress(OSError):
+            content = json.dumps([beat, work.done, work.total]).encode()
+            self._put(self._path(request_id, _PROGRESS), content)
+
+    def put_back(self, request_id: str) -> None:
+        """Leave a request that was claimed to the next owner."""
+        self._remove(self._path(request_id, _PROGRESS))
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rename(self._path(request_id, _CLAIMED), self._path(request_id, _REQUEST))
+
+    def file_path(self, request_id: str, name: str) -> str:
+        """Where a file lies that goes with a request."""
+        try:
+            return os.path.join(self._path(request_id, ""), check_file_name(name))
+        except ValueError as error:
+            raise FormatError(str(error)) from error
+
+    def answer(self, request_id: str, answer: ChangeAnswer) -> None:
+        """Answer a request that was claimed; its files go first: who asked may look for them."""
+        self.discard_files(request_id)
+        self._put(self._path(request_id, _ANSWER), render_answer(answer))
+        self._remove(self._path(request_id, _CLAIMED))
+        self._remove(self._path(request_id, _PROGRESS))
+
+    def forget(self, request_id: str) -> None:
+        """Have no more to do with a request that was claimed."""
+        with contextlib.suppress(OSError):
+            self._remove(self._path(request_id, _CLAIMED))
+            self._remove(self._path(request_id, _PROGRESS))
+
+    def discard_files(self, request_id: str) -> None:
+        """Remove a directory of staged files; what is in the way of that is swept later."""
+        with contextlib.suppress(OSError):
+            self._fs.remove_tree(self._path(request_id, ""))
+
+    def sweep(self, now_ms: TimestampMs, *, older_than_ms: int = LEFTOVER_MS) -> int:
+        """Remove what dead requesters left, once nothing of it changed for so long."""
+        removed = 0
+        for entry in self._entries():
+            name = _NAME.fullmatch(entry)
+            path = os.path.join(self.directory, entry)
+            if name is None or name[2] in (_REQUEST, _CLAIMED):
+                continue
+            try:
+                if now_ms - self._changed_ms(path, is_directory=name[2] is None) < older_than_ms:
+                    continue
+                self._fs.remove_tree(path) if name[2] is None else self._fs.remove(path)
+                removed += 1
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+        return removed
+
+    def _changed_ms(self, path: str, *, is_directory: bool) -> int:
+        if not is_directory:
+            return self._fs.modified_ms(path)
+        files = [
+            os.path.join(path, entry.name)
+            for entry in self._fs.list(path)
+            if not entry.is_directory
+        ]
+        if not files:
+            return self._fs.modified_ms(path)
+        return max(self._fs.modified_ms(file) for file in files)
+
+    # --- files -------------------------------------------------------------------------------
+
+    def _entries(self) -> list[str]:
+        try:
+            return [entry.name for entry in self._fs.list(self.directory)]
+        except FileNotFoundError:
+            return []
+
+    def _path(self, request_id: str, suffix: str) -> str:
+        return os.path.join(self.directory, check_id(request_id) + suffix)
+
+    def _put(self, path: str, content: bytes) -> None:
+        temporary = path + TEMPORARY_SUFFIX
+        file = self._fs.create(temporary, exclusive=False)
+        try:
+            write_all(file, 0, content)
+        finally:
+            file.close()
+        self._fs.rename(temporary, path)
+
+    def _remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.remove(path)

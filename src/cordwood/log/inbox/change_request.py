@@ -1,0 +1,129 @@
+"""The side that asks: a change of a store that may be anyone's, or nobody's.
+
+Where nobody holds the store, whoever asks opens it and makes the change itself. Where someone
+does, the request waits in the inbox for the owner, for a bounded time. Both go the same way: the
+request is put in the inbox, and then either the owner serves it or we become the owner and do.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from cordwood.clock import Clock
+from cordwood.errors import ChangeRefusedError, ChangeTimeoutError, DirectoryLockedError
+from cordwood.log.inbox.change_inbox import ChangeInbox
+from cordwood.log.inbox.store_change import (
+    REFUSED,
+    ChangeAnswer,
+    ChangeRequest,
+    StoreChange,
+    kind_of,
+)
+from cordwood.log.rules.work_progress import WorkDone
+from cordwood.quantities import TimestampMs
+from cordwood.storage.files import FileSystem
+
+CHANGE_TIMEOUT_S: Final = 60.0
+
+_NO_BEAT: Final = -1
+
+_CLAIMED_FACTOR: Final = 10
+_ANSWER_PAUSE_S: Final = 0.02
+_LOCK_PAUSE_S: Final = 0.25  # an owner that is going away lets go of the lock soon
+
+
+class ServingStore(Protocol):
+    """A store that was opened to serve its own inbox."""
+
+    def serve_changes(self, *, meanwhile: Callable[[], None] | None = None) -> int: ...
+    def close(self) -> None: ...
+
+
+class ChangeRequester:
+    """Asks for changes of the store whose first data directory is `path`."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        open_store: Callable[[], ServingStore],
+        clock: Clock,
+        *,
+        pause: Callable[[float], None] = time.sleep,
+        on_progress: Callable[[WorkDone], None] | None = None,
+    ) -> None:
+        """`on_progress` is told how far a change is that takes long."""
+        self._inbox = ChangeInbox(fs, path)
+        self._path = path
+        self._open_store = open_store
+        self._clock = clock
+        self._pause = pause
+        self._on_progress = on_progress
+        self._beat = _NO_BEAT
+
+    def ask(self, change: StoreChange, request_id: str, *, timeout_s: float) -> ChangeAnswer:
+        """Have the change made. The files that go with it are gone on return, whatever came of it.
+
+        Raises `ChangeRefusedError`, or `ChangeTimeoutError` when the owner does not answer: after
+        `timeout_s` the request is withdrawn; one that the owner has taken up by then, and may be
+        busy with, is waited for ten times as long. Each sign that the owner works on it, as it
+        gives for changes that take long, has us wait as long again.
+        """
+        deadline_ms = TimestampMs(self._clock.now_ms() + int(timeout_s * 1000))
+        self._inbox.submit(request_id, ChangeRequest(change=change, deadline_ms=deadline_ms))
+        try:
+            answer, owner = self._wait(request_id, timeout_s)
+            if answer is None and not self._inbox.withdraw(request_id):
+                patience_s = _CLAIMED_FACTOR * timeout_s
+                answer, owner = self._wait(request_id, patience_s)
+                if answer is None:
+                    raise ChangeTimeoutError(
+                        self._path, owner, waited_s=timeout_s + patience_s, is_in_doubt=True
+                    )
+        except BaseException:
+            self._inbox.withdraw(request_id)
+            raise
+        if answer is None:
+            raise ChangeTimeoutError(self._path, owner, waited_s=timeout_s, is_in_doubt=False)
+        if answer.outcome == REFUSED:
+            raise ChangeRefusedError(kind_of(change), answer.reason)
+        return answer
+
+    def _wait(self, request_id: str, timeout_s: float) -> tuple[ChangeAnswer | None, str]:
+        """The answer, or None once the time is over; and who owned the store."""
+        deadline_s = self._clock.monotonic() + timeout_s
+        owner, look_s = "another process", self._clock.monotonic()
+        while True:
+            if self._clock.monotonic() >= look_s:
+                owner = self._serve(request_id) or owner
+                look_s = self._clock.monotonic() + _LOCK_PAUSE_S
+            if self._has_new_beat(request_id):
+                deadline_s = max(deadline_s, self._clock.monotonic() + timeout_s)
+            answer = self._inbox.take_answer(request_id)
+            if answer is not None or self._clock.monotonic() >= deadline_s:
+                return answer, owner
+            self._pause(_ANSWER_PAUSE_S)
+
+    def _look(self, request_id: str) -> None:
+        self._has_new_beat(request_id)
+
+    def _has_new_beat(self, request_id: str) -> bool:
+        beat = self._inbox.progress(request_id)
+        if beat is None or beat.number == self._beat:
+            return False
+        self._beat = beat.number
+        if self._on_progress is not None:
+            self._on_progress(beat.work)
+        return True
+
+    def _serve(self, request_id: str) -> str | None:
+        """Be the owner for as long as it takes; where there is one, say who."""
+        try:
+            store = self._open_store()
+        except DirectoryLockedError as error:
+            return error.owner
+        try:
+            store.serve_changes(meanwhile=lambda: self._look(request_id))
+        finally:
+            store.close()
+        return None

@@ -1,0 +1,1 @@
+"""Checking and counting what is in a log. Changes nothing."""

@@ -1,0 +1,91 @@
+"""The small files beside segments, held against what they must be.
+
+Each of them can be done without: damage costs a longer start, a lookup, or an id. It is told
+all the same, because a disk that spoils one file will spoil others.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from cordwood.errors import FormatError
+from cordwood.format.checkpoint_text import (
+    decode_text,
+    parse_epoch_checkpoint,
+    parse_offset_checkpoint,
+)
+from cordwood.format.file_names import (
+    CLEANER,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCHS,
+    LOG_START,
+    META_PROPERTIES,
+    NO_SUFFIX,
+    PARTITION_METADATA,
+    RECOVERY_POINT,
+    FileKind,
+    parse_segment_file_name,
+)
+from cordwood.format.key_index import KeyIndexPages
+from cordwood.format.meta_properties import parse_meta_properties
+from cordwood.format.partition_metadata import parse_partition_metadata
+from cordwood.format.producer_snapshot import decode_producer_snapshot
+from cordwood.log.inspection.segment_check import SegmentProblem
+from cordwood.quantities import MIB
+from cordwood.storage.files import FileSystem, read_whole
+
+SMALL_FILE_BYTES_MAX: Final = 256 * MIB
+
+# A second in all, which nobody takes to write one of these. Only damage costs it.
+_LOOKS: Final = 11
+_PAUSE_S: Final = 0.1
+
+_BY_NAME: Final[dict[str, Callable[[bytes], object]]] = {
+    **{
+        name: lambda data: parse_offset_checkpoint(decode_text(data))
+        for name in (RECOVERY_POINT, HIGH_WATERMARK_CHECKPOINT, LOG_START, CLEANER)
+    },
+    LEADER_EPOCHS: lambda data: parse_epoch_checkpoint(decode_text(data)),
+    PARTITION_METADATA: lambda data: parse_partition_metadata(decode_text(data)),
+    META_PROPERTIES: lambda data: parse_meta_properties(data.decode("latin-1")),
+}
+_BY_KIND: Final[dict[FileKind, Callable[[bytes], object]]] = {
+    FileKind.SNAPSHOT: decode_producer_snapshot,
+    FileKind.KEYINDEX: lambda data: KeyIndexPages(memoryview(data)).check(),
+}
+
+
+def check_small_files(fs: FileSystem, directory: str) -> Iterator[SegmentProblem]:
+    """What is wrong with the small files in a data directory, or in a partition's."""
+    try:
+        names = sorted(entry.name for entry in fs.list(directory) if not entry.is_directory)
+    except FileNotFoundError:
+        return
+    for name in names:
+        read = _reader_of(name)
+        if read is not None:
+            yield from _check(fs, os.path.join(directory, name), read)
+
+
+def _reader_of(name: str) -> Callable[[bytes], object] | None:
+    segment = parse_segment_file_name(name)
+    if segment is not None and segment.suffix == NO_SUFFIX:
+        return _BY_KIND.get(segment.kind)
+    return _BY_NAME.get(name)
+
+
+def _check(fs: FileSystem, path: str, read: Callable[[bytes], object]) -> Iterator[SegmentProblem]:
+    """A file that is written right now may be empty or cut off: look until it is done."""
+    for look in range(_LOOKS):
+        try:
+            read(read_whole(fs, path, limit=SMALL_FILE_BYTES_MAX))
+        except FileNotFoundError:
+            return
+        except FormatError as error:
+            if look == _LOOKS - 1:
+                yield SegmentProblem(file=path, reason=error.reason, position=error.position)
+            else:
+                time.sleep(_PAUSE_S)
+        else:
+            return

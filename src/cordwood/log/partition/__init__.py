@@ -1,0 +1,1 @@
+"""One partition for its one writer: state, appending, syncing, truncation, replacing segments."""

@@ -1,0 +1,440 @@
+"""Opening a log for writing: from a directory of files to segments, offsets and producer state.
+
+What was synced is trusted; what lies past the recovery point is re-read. After a clean
+shutdown the recovery point is the end of the log, so only the last few kilobytes are.
+"""
+
+import logging
+from dataclasses import dataclass, field, replace
+
+from cordwood.errors import FormatError
+from cordwood.format import kernel_tables as tables
+from cordwood.format.batch import BatchDecoder
+from cordwood.format.file_names import FileKind
+from cordwood.log.partition.producer_snapshots import load_newest, remove_strays, replay
+from cordwood.log.reading.log_start import known_start
+from cordwood.log.reading.segment_list import SegmentList
+from cordwood.log.rules.leader_epochs import LeaderEpochs
+from cordwood.log.rules.producer_state import ProducerStates
+from cordwood.quantities import NO_LEADER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
+from cordwood.storage.checkpoint_file import read_epoch_checkpoint, write_epoch_checkpoint
+from cordwood.storage.files import FileSystem
+from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.high_watermark_file import LogMarks
+from cordwood.storage.recovery import (
+    Damage,
+    FoundSegment,
+    RecoveryPlan,
+    Walk,
+    plan_recovery,
+    rebuild_indexes,
+    tidy_directory,
+    walk_segment,
+)
+from cordwood.storage.segment import Segment, SegmentLimits
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """What is known of a log before its files are looked at.
+
+    recovery_point    checkpointed: everything below was synced, with its indexes; None unknown
+    log_start         checkpointed: offsets below were deleted by request
+    is_clean          the last owner shut down in order
+    is_durable_exact  the topic acknowledges nothing before it is synced
+    """
+
+    fs: FileSystem
+    directory: str
+    handles: HandleCache
+    limits: SegmentLimits
+    marks: LogMarks
+    now_ms: TimestampMs
+    recovery_point: Offset | None
+    log_start: Offset | None
+    is_clean: bool
+    is_durable_exact: bool
+    allows_gaps: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedLog:
+    """A log ready to be read and appended to. Its last segment is active."""
+
+    segments: SegmentList
+    start: Offset
+    end: Offset
+    epochs: LeaderEpochs
+    producers: ProducerStates
+    damages: list[Damage]
+    recovered_bytes: int
+    torn_bytes: int
+    durable: Offset
+    recovery_point: Offset
+    unsealed: list[Segment]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the walk over unsynced batches came across."""
+
+    epochs: LeaderEpochs
+    has_producers: bool = False
+    first_offset: Offset | None = None
+    broken_from: Offset | None = None  # base of the first segment whose aborted ones are lost
+    bytes: int = 0
+    damages: list[Damage] = field(default_factory=list)
+
+    def visit(self, decoder: BatchDecoder, first: int, stop: int) -> None:
+        row = tables.BATCH_ROW
+        if self.first_offset is None:
+            self.first_offset = Offset(decoder.field(first, tables.B_BASE_OFFSET))
+        ids = decoder.rows[first * row + tables.B_PRODUCER_ID : stop * row : row]
+        self.has_producers = self.has_producers or max(ids) != NO_PRODUCER_ID
+        self.bytes += sum(decoder.rows[first * row + tables.B_SIZE : stop * row : row])
+        epochs = decoder.rows[first * row + tables.B_LEADER_EPOCH : stop * row : row]
+        latest = self.epochs.latest
+        if max(epochs) > (NO_LEADER_EPOCH if latest is None else latest.epoch):
+            for index in range(first, stop):
+                epoch = decoder.field(index, tables.B_LEADER_EPOCH)
+                if epoch >= 0:
+                    offset = Offset(decoder.field(index, tables.B_BASE_OFFSET))
+                    self.epochs.assign(LeaderEpoch(epoch), offset)
+
+
+def load_log(request: LoadRequest) -> LoadedLog:
+    """Open the log, repairing what can be repaired and reporting what cannot."""
+    fs, directory = request.fs, request.directory
+    files = tidy_directory(fs, directory)
+    seen = _Seen(read_epochs(fs, directory))
+    start = known_start(
+        directory,
+        first_base=files.segments[0].base_offset if files.segments else None,
+        mark=request.marks.log_start,
+        checkpoint=request.log_start,
+        epochs=seen.epochs,
+    )
+    segments = _open_all(request, files.segments)
+    if not segments:
+        return _empty(request, start, seen)
+    seen.broken_from = _drop_broken_transaction_indexes(segments)
+    seen.damages += _lost_at_the_front(segments, start, request)
+    floor = _first_to_walk(segments, request)
+    seen.damages += _emptied(segments[:floor], request)
+    for segment, found in zip(segments[:floor], files.segments, strict=False):
+        if not found.has_indexes:
+            rebuild_indexes(segment)
+    walks = _walk(segments[floor:], request, seen)
+    durable = max(
+        request.recovery_point or 0, request.marks.durable or 0, segments[floor].base_offset
+    )
+    plan = plan_recovery(
+        walks,
+        durable=Offset(durable),
+        is_durable_exact=request.is_durable_exact and request.marks.durable is not None,
+        allows_gaps=request.allows_gaps,
+    )
+    torn_bytes = sum(walk.file_size for walk in walks) - _kept_bytes(walks, plan)
+    if plan.end_offset < start:
+        # Records that were deleted by request and then lost: their offsets are not given again.
+        plan = replace(plan, end_offset=start, is_appendable=False)
+    segments, unsealed = _apply(segments, floor, plan, request, Offset(durable))
+    end = plan.end_offset
+    is_synced = request.is_durable_exact
+    start = Offset(min(max(start, segments[0].base_offset), end))
+    seen.epochs.truncate_from_end(end)
+    if seen.epochs.truncate_from_start(start):
+        # Only the mark told of this start; the epochs vouch for its checkpoint, see `known_start`.
+        write_epoch_checkpoint(fs, directory, seen.epochs.entries)
+    segment_list = SegmentList(segments)
+    rebuilt_from = _rebuilt_from(segments[floor], request, seen)
+    producers = _load_producers(
+        request, files.snapshots, segment_list, start, end, seen, rebuilt_from
+    )
+    if torn_bytes:
+        logger.warning("%s: cut %d torn bytes, the log ends at %d", directory, torn_bytes, end)
+    return LoadedLog(
+        segments=segment_list,
+        start=start,
+        end=end,
+        epochs=seen.epochs,
+        producers=producers,
+        damages=_promised_ones([*seen.damages, *plan.damages], request),
+        recovered_bytes=seen.bytes,
+        torn_bytes=torn_bytes,
+        durable=end if is_synced else Offset(min(durable, end)),
+        recovery_point=end if is_synced else Offset(min(request.recovery_point or 0, end)),
+        unsealed=unsealed,
+    )
+
+
+# --- before the walk -------------------------------------------------------------------------
+
+
+def read_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
+    """The epochs of a log; none where the file cannot be read: the batches tell of theirs."""
+    try:
+        return LeaderEpochs(read_epoch_checkpoint(fs, directory))
+    except FormatError as error:
+        logger.warning("%s: leader epochs are unreadable, rebuilding: %s", directory, error)
+        return LeaderEpochs()
+
+
+def _open_all(request: LoadRequest, found: list[FoundSegment]) -> list[Segment]:
+    ends = [segment.base_offset for segment in found[1:]] + [None] * bool(found)
+    return [
+        Segment.open_sealed(
+            request.fs,
+            request.directory,
+            segment.base_offset,
+            size=segment.size,
+            next_offset=segment.base_offset if end is None else end,
+            handles=request.handles,
+            limits=request.limits,
+            is_last=end is None,
+        )
+        for segment, end in zip(found, ends, strict=True)
+    ]
+
+
+def _empty(request: LoadRequest, start: Offset, seen: _Seen) -> LoadedLog:
+    """No segment at all: a new log, or one that lost its files."""
+    end = Offset(max(start, request.recovery_point or 0, request.marks.durable or 0))
+    if end > start:
+        seen.damages.append(
+            Damage(
+                path=request.directory,
+                position=0,
+                first_offset=start,
+                next_offset=end,
+                reason="its log files are missing",
+            )
+        )
+    segment = _create(request, end)
+    request.fs.sync_directory(request.directory)
+    seen.epochs.clear()
+    producers = ProducerStates(end_offset=end)
+    producers.last_snapshot_offset = Offset(end - 1)
+    return LoadedLog(
+        segments=SegmentList([segment]),
+        start=end,
+        end=end,
+        epochs=seen.epochs,
+        producers=producers,
+        damages=seen.damages,
+        recovered_bytes=0,
+        torn_bytes=0,
+        durable=end,
+        recovery_point=end,
+        unsealed=[],
+    )
+
+
+def _create(request: LoadRequest, base_offset: Offset) -> Segment:
+    return Segment.create(
+        request.fs,
+        request.directory,
+        base_offset,
+        handles=request.handles,
+        limits=request.limits,
+        now_ms=request.now_ms,
+    )
+
+
+def _lost_at_the_front(
+    segments: list[Segment], start: Offset, request: LoadRequest
+) -> list[Damage]:
+    """The log is known to start before its first file."""
+    known = request.marks.log_start
+    first = segments[0].base_offset
+    if known is None or known >= first:
+        return []
+    if request.log_start is not None and request.log_start >= first:
+        return []
+    return [
+        Damage(
+            path=segments[0].name,
+            position=0,
+            first_offset=known,
+            next_offset=first,
+            reason="the files before this one are missing",
+        )
+    ]
+
+
+def _promised_ones(damages: list[Damage], request: LoadRequest) -> list[Damage]:
+    """Below the start nothing is promised: a deletion that was cut short leaves holes there."""
+    start = max(request.log_start or 0, request.marks.log_start or 0)
+    return [damage for damage in damages if damage.next_offset > start]
+
+
+def _emptied(segments: list[Segment], request: LoadRequest) -> list[Damage]:
+    """Sealed segments without a byte in them. (Those that are walked are judged by the plan.)"""
+    if request.allows_gaps:
+        return []
+    return [
+        Damage(
+            path=segment.name,
+            position=0,
+            first_offset=segment.base_offset,
+            next_offset=segment.next_offset,
+            reason="the file is empty",
+        )
+        for segment in segments
+        if segment.size == 0 and segment.next_offset > segment.base_offset
+    ]
+
+
+def _first_to_walk(segments: list[Segment], request: LoadRequest) -> int:
+    """Index of the segment that holds the recovery point."""
+    last = len(segments) - 1
+    if request.recovery_point is None:
+        return last if request.is_clean else 0
+    for index in range(last, 0, -1):
+        if segments[index].base_offset <= request.recovery_point:
+            return index
+    return 0
+
+
+# --- the walk --------------------------------------------------------------------------------
+
+
+def _walk(segments: list[Segment], request: LoadRequest, seen: _Seen) -> list[Walk]:
+    walks: list[Walk] = []
+    for segment in segments:
+        segment.activate(now_ms=request.now_ms)
+        if request.recovery_point is not None:
+            trusted = request.recovery_point
+        else:
+            trusted = Offset(segment.base_offset + 2**31) if request.is_clean else Offset(0)
+        walks.append(walk_segment(segment, trusted, seen.visit))
+    return walks
+
+
+def _kept_bytes(walks: list[Walk], plan: RecoveryPlan) -> int:
+    kept = sum(walk.file_size for walk in walks[: plan.kept])
+    if plan.cut_position is not None:
+        kept -= walks[plan.kept - 1].file_size - plan.cut_position
+    return kept
+
+
+def _apply(
+    segments: list[Segment],
+    floor: int,
+    plan: RecoveryPlan,
+    request: LoadRequest,
+    durable: Offset,
+) -> tuple[list[Segment], list[Segment]]:
+    """Make the files what the plan says; where the topic promises the disk, durably.
+
+    Later segments go first: a crash in between leaves a shorter log to walk again. What was
+    not known to be durable is written anew by its next sync: the last owner may have stopped
+    because a sync of just these bytes failed, and then syncing them again would prove nothing.
+    Returns the segments, and those of them that are yet to be sealed.
+    """
+    fs = request.fs
+    dropped = segments[floor + plan.kept :]
+    for segment in reversed(dropped):
+        for kind in (FileKind.TXNINDEX, FileKind.TIMEINDEX, FileKind.INDEX, FileKind.LOG):
+            if fs.exists(segment.path(kind)):
+                fs.remove(segment.path(kind))
+        segment.close()
+    kept = segments[: floor + plan.kept]
+    if plan.cut_position is not None:
+        last = kept[-1]
+        # The walk indexed only sound batches; those behind the cut are dropped here.
+        _cut_and_rewalk(last, plan)
+    for segment in kept[floor:]:
+        if durable < segment.next_offset:
+            segment.distrust_from(durable)
+    frozen = kept[floor:-1] if plan.is_appendable else kept[floor:]
+    for segment in frozen:
+        segment.freeze()
+    if not plan.is_appendable:
+        kept.append(_create(request, plan.end_offset))
+    if not request.is_durable_exact:
+        return kept, frozen
+    for segment in frozen:
+        segment.seal()
+    kept[-1].sync_log()
+    fs.sync_directory(request.directory)
+    return kept, []
+
+
+def _cut_and_rewalk(segment: Segment, plan: RecoveryPlan) -> None:
+    assert plan.cut_position is not None
+    had_batches_behind = segment.size > plan.cut_position
+    if had_batches_behind:
+        segment.truncate_to(plan.cut_position, plan.end_offset)
+        segment.clear_facts()
+        walk_segment(segment, Offset(0), lambda _decoder, _first, _stop: None)
+    else:
+        segment.cut_tail(plan.cut_position)
+
+
+# --- after the walk --------------------------------------------------------------------------
+
+
+def _drop_broken_transaction_indexes(segments: list[Segment]) -> Offset | None:
+    """Remove those that cannot be right; return the base of the first segment that lost one."""
+    first: Offset | None = None
+    for segment in segments:
+        try:
+            segment.transaction_index.sanity_check()
+        except FormatError as error:
+            logger.warning("rebuilding %s: %s", segment.transaction_index.path, error)
+            segment.transaction_index.remove()
+            first = segment.base_offset if first is None else first
+        segment.transaction_index.release()
+    return first
+
+
+def _rebuilt_from(first_walked: Segment, request: LoadRequest, seen: _Seen) -> Offset | None:
+    """From where on the indexes of aborted transactions are made again; None: they are trusted."""
+    if request.is_clean or not seen.has_producers:
+        return seen.broken_from
+    point = request.recovery_point
+    walked = first_walked.base_offset if point is None else min(point, first_walked.next_offset)
+    return walked if seen.broken_from is None else min(walked, seen.broken_from)
+
+
+def _load_producers(
+    request: LoadRequest,
+    snapshots: list[Offset],
+    segments: SegmentList,
+    start: Offset,
+    end: Offset,
+    seen: _Seen,
+    rebuilt_from: Offset | None,
+) -> ProducerStates:
+    states = load_newest(
+        request.fs,
+        request.directory,
+        snapshots,
+        log_start=start,
+        log_end=end,
+        newest=rebuilt_from,
+        now_ms=request.now_ms,
+    )
+    walked_from = end if seen.first_offset is None else seen.first_offset
+    is_walk_enough = states.map_end_offset >= walked_from
+    if is_walk_enough and not seen.has_producers and rebuilt_from is None:
+        states.advance_to(end)
+    elif not snapshots and request.is_clean and rebuilt_from is None:
+        states.advance_to(end)  # a log that never had producers, or an upgrade
+    elif rebuilt_from is None:
+        replay(states, segments, end)
+    else:
+        rebuilt = list(segments)[max(segments.floor(rebuilt_from), 0) :]
+        for segment in rebuilt:
+            segment.reopen_transaction_index(rebuilt_from)
+        replay(states, segments, end)
+        for segment in rebuilt[:-1]:
+            segment.transaction_index.seal()
+        rebuilt[-1].transaction_index.sync()
+        request.fs.sync_directory(request.directory)
+    bases = [segment.base_offset for segment in segments]
+    remove_strays(request.fs, request.directory, [s for s in snapshots if s <= end], bases)
+    return states

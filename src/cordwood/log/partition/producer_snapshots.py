@@ -1,0 +1,229 @@
+"""Producer state on disk: taken at an offset, found again at start, caught up by replay.
+
+A snapshot file is named by the offset up to which it knows. It is derived: losing one, or all,
+costs a longer replay.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+
+from cordwood.errors import CorruptSegmentError, FormatError
+from cordwood.format import kernel_tables as tables
+from cordwood.format.batch import BatchInfo
+from cordwood.format.batch_header import TRANSACTIONAL, advance_sequence
+from cordwood.format.control_record import ControlType, decode_control_key, decode_marker
+from cordwood.format.file_names import FileKind, segment_file_name
+from cordwood.format.index_entry import AbortedTransaction
+from cordwood.format.producer_snapshot import (
+    ProducerSnapshotEntry,
+    decode_producer_snapshot,
+    encode_producer_snapshot,
+)
+from cordwood.log.reading.segment_list import SegmentList
+from cordwood.log.rules.producer_state import (
+    BatchFacts,
+    MarkerFacts,
+    ProducerStates,
+    plan_stray_snapshots,
+)
+from cordwood.quantities import MIB, NO_PRODUCER_ID, NO_SEQUENCE, Offset, ProducerId, TimestampMs
+from cordwood.storage.files import FileSystem, read_whole, write_all
+from cordwood.storage.segment import Segment
+from cordwood.storage.segment_reader import SegmentReader
+
+logger = logging.getLogger(__name__)
+
+_SNAPSHOT_BYTES_MAX = 256 * MIB  # five million producers
+
+
+def snapshot_path(directory: str, offset: Offset) -> str:
+    return os.path.join(directory, segment_file_name(offset, FileKind.SNAPSHOT))
+
+
+def write_snapshot(fs: FileSystem, directory: str, states: ProducerStates, *, sync: bool) -> str:
+    """Save the state at its end offset. Without `sync` it may not survive a power cut."""
+    path = snapshot_path(directory, states.map_end_offset)
+    file = fs.create(path, exclusive=False)
+    try:
+        write_all(file, 0, encode_producer_snapshot(states.to_snapshot()))
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+    states.last_snapshot_offset = states.map_end_offset
+    return path
+
+
+def sync_snapshot(fs: FileSystem, path: str) -> None:
+    """Make a snapshot durable, if it is still there."""
+    try:
+        file = fs.open_write(path)
+    except FileNotFoundError:
+        return
+    try:
+        file.sync()
+    finally:
+        file.close()
+
+
+def remove_strays(
+    fs: FileSystem, directory: str, snapshots: Sequence[Offset], segments: Sequence[Offset]
+) -> None:
+    for offset in plan_stray_snapshots(snapshots, segments):
+        remove_snapshot(fs, directory, offset)
+
+
+def remove_snapshot(fs: FileSystem, directory: str, offset: Offset) -> None:
+    try:
+        fs.remove(snapshot_path(directory, offset))
+    except FileNotFoundError:
+        return
+
+
+def read_snapshot(fs: FileSystem, directory: str, offset: Offset) -> list[ProducerSnapshotEntry]:
+    """What the snapshot at `offset` says. `FormatError` unless it is sound."""
+    path = snapshot_path(directory, offset)
+    return decode_producer_snapshot(read_whole(fs, path, limit=_SNAPSHOT_BYTES_MAX))
+
+
+def load_newest(
+    fs: FileSystem,
+    directory: str,
+    snapshots: Sequence[Offset],
+    *,
+    log_start: Offset,
+    log_end: Offset,
+    newest: Offset | None = None,
+    now_ms: TimestampMs,
+) -> ProducerStates:
+    """The state of the newest sound snapshot within the log, or nothing at the log's start.
+
+    Snapshots beyond `newest` are left alone: what lies before them is to be replayed too.
+    """
+    for offset in sorted(snapshots, reverse=True):
+        path = snapshot_path(directory, offset)
+        if offset > log_end:
+            fs.remove(path)
+            continue
+        if newest is not None and offset > newest:
+            continue
+        if offset < log_start:
+            break
+        try:
+            entries = read_snapshot(fs, directory, offset)
+        except FormatError as error:
+            logger.warning("removing producer snapshot %s: %s", path, error)
+            fs.remove(path)
+            continue
+        states = ProducerStates.from_snapshot(entries, end_offset=offset, now_ms=now_ms)
+        states.last_snapshot_offset = offset
+        return states
+    states = ProducerStates(end_offset=log_start)
+    states.last_snapshot_offset = Offset(log_start - 1)
+    return states
+
+
+def replay(states: ProducerStates, segments: SegmentList, end: Offset) -> None:
+    """Catch up with the batches between the snapshot and the end of the log.
+
+    Aborted transactions found on the way go into the transaction index of active segments.
+    Stretches that cannot be read are passed over: recovery has reported them.
+    """
+    offset = states.map_end_offset
+    for index in range(max(segments.floor(offset), 0), len(segments)):
+        segment = segments[index]
+        reader = segment.reader()
+        try:
+            position = reader.locate(offset, segment.hint(offset))
+        except CorruptSegmentError as error:
+            position = (
+                reader.locate(error.next_offset, segment.hint(error.next_offset))
+                if (error.next_offset is not None)
+                else None
+            )
+        while position is not None:
+            try:
+                for first, stop in reader.chunks(position, reader.next_offset, start_offset=offset):
+                    _replay_chunk(states, segment, reader, first, stop)
+                position = None
+            except CorruptSegmentError as error:
+                following = reader.resume_after(error.position + 1, error.first_offset)
+                if following is None:
+                    break
+                position = reader.locate(following.base_offset, segment.hint(following.base_offset))
+    states.advance_to(end)
+
+
+def _replay_chunk(
+    states: ProducerStates, segment: Segment, reader: SegmentReader, first: int, stop: int
+) -> None:
+    decoder = reader.decoder
+    row, column = tables.BATCH_ROW, tables.B_PRODUCER_ID
+    ids = decoder.rows[first * row + column : stop * row : row]
+    if not ids or max(ids) == NO_PRODUCER_ID:
+        return
+    for index in range(first, stop):
+        batch = decoder.batch(index)
+        if batch.producer_id == NO_PRODUCER_ID:
+            continue
+        if not batch.is_control:
+            states.update(facts_of(batch))
+            continue
+        record = decoder.parse(index).records()[0]
+        marker = marker_of(batch, record.key or b"", record.value or b"")
+        if marker is not None:
+            finish_marker(states, segment, marker)
+
+
+def facts_of(batch: BatchInfo) -> BatchFacts:
+    """What of a batch in the log concerns its producer."""
+    return BatchFacts(
+        producer_id=ProducerId(batch.producer_id),
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        last_sequence=(
+            NO_SEQUENCE
+            if batch.base_sequence == NO_SEQUENCE
+            else advance_sequence(batch.base_sequence, batch.last_offset_delta)
+        ),
+        first_offset=batch.base_offset,
+        last_offset=Offset(batch.next_offset - 1),
+        max_timestamp=batch.max_timestamp,
+        is_transactional=bool(batch.attributes & TRANSACTIONAL),
+    )
+
+
+def marker_of(batch: BatchInfo, key: bytes, value: bytes) -> MarkerFacts | None:
+    """The end of a transaction that a control batch is; None for any other control record."""
+    control = decode_control_key(key)
+    if control.type not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
+    marker = decode_marker(key, value) if value else None
+    return MarkerFacts(
+        producer_id=ProducerId(batch.producer_id),
+        producer_epoch=batch.producer_epoch,
+        coordinator_epoch=-1 if marker is None else marker.coordinator_epoch,
+        offset=Offset(batch.next_offset - 1),
+        timestamp=batch.max_timestamp,
+        is_abort=control.type is ControlType.ABORT,
+    )
+
+
+def finish_marker(states: ProducerStates, segment: Segment, marker: MarkerFacts) -> None:
+    """A marker is in the log: close its transaction, and index it if it was aborted."""
+    completed = states.append_marker(marker)
+    if completed is None:
+        return
+    index = segment.transaction_index
+    # A replay may begin before the entries that survived.
+    if completed.is_aborted and index.is_active and completed.last_offset > index.last_offset:
+        index.append(
+            AbortedTransaction(
+                producer_id=completed.producer_id,
+                first_offset=completed.first_offset,
+                last_offset=completed.last_offset,
+                last_stable_offset=states.last_stable_offset_after(completed),
+            )
+        )
+    states.complete(completed)

@@ -1,0 +1,1 @@
+"""Publications: batches into several logs, all or none, each publication once."""

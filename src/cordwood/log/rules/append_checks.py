@@ -1,0 +1,285 @@
+"""Whether a batch that came from outside may go into a log, and the bytes that do.
+
+Everything a client can get wrong is found here, before the log is touched. Most batches pass
+through unchanged; a batch is rebuilt only when the topic wants another codec or the client
+numbered its records wrongly.
+"""
+
+from array import array
+from dataclasses import dataclass, replace
+from typing import Final
+
+import crc32c
+
+from cordwood.errors import (
+    FormatError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordTooLargeError,
+    TruncatedInputError,
+)
+from cordwood.format import kernel_tables as tables
+from cordwood.format import kernels
+from cordwood.format.batch import DAMAGE_STOPS, BatchDecoder, RecordRun, describe_stop
+from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch, seal
+from cordwood.format.batch_header import (
+    CODEC_MASK,
+    CRC_START,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    decode_batch_header,
+    pack_batch_header_into,
+)
+from cordwood.format.compression import Codec
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.quantities import INT64_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, Offset, TimestampMs
+
+_FAULTS_LISTED: Final = 100  # enough to mend a producer by; a batch may hold a million
+_NO_KEY: Final = 1
+_PLAIN: Final = (None, Codec.NONE)  # topics that leave an uncompressed batch as it is
+
+_NOTHING_WHOLE: Final = (tables.STOP_END, tables.STOP_SHORT_HEADER, tables.STOP_SHORT_BATCH)
+
+BatchBytes = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedBatch:
+    """A batch that may be appended: `data` is writable and only wants its offset and epoch."""
+
+    data: bytearray | memoryview
+    header: BatchHeader
+
+
+# What `kernels.survey_produced` says of a batch: record count, max timestamp, oldest timestamp,
+# whether all have keys, producer id, producer epoch, base sequence, and a checksum that is still
+# to be checked or -1. A plain tuple: one is made per batch.
+BatchSurvey = tuple[int, int, int, bool, int, int, int, int]
+
+
+class BatchGate:
+    """Lets in batches that a topic takes as they are, found out in one pass over each.
+
+    None from `survey` says nothing against a batch: it may be compressed, or meant for a topic
+    that wants something done to it. `check_produced_batch` then takes the longer way.
+    """
+
+    __slots__ = (
+        "_after_max_ms",
+        "_before_max_ms",
+        "_is_open",
+        "_needs_keys",
+        "_size_max",
+        "config",
+    )
+
+    def __init__(self, config: TopicConfig) -> None:
+        self.config = config
+        self._is_open = not config.is_log_append_time and config.codec in _PLAIN
+        self._size_max = config.max_message_bytes
+        self._needs_keys = config.is_compacted
+        self._before_max_ms = config.message_timestamp_before_max_ms
+        self._after_max_ms = config.message_timestamp_after_max_ms
+
+    def survey(self, data: memoryview, now_ms: TimestampMs) -> BatchSurvey | None:
+        size = len(data)
+        if not self._is_open or size > self._size_max:
+            return None
+        survey = kernels.survey_produced(data, 0, size)
+        if survey is None:
+            return None
+        _, newest, oldest, has_keys, _, _, _, unchecked_crc = survey
+        if self._needs_keys and not has_keys:
+            return None
+        if oldest < now_ms - self._before_max_ms or oldest < 0:
+            return None
+        if newest > now_ms + self._after_max_ms:
+            return None
+        if unchecked_crc >= 0 and crc32c.crc32c(data[CRC_START:]) != unchecked_crc:
+            return None
+        return survey
+
+
+def check_produced_batch(
+    data: BatchBytes, config: TopicConfig, *, now_ms: TimestampMs
+) -> CheckedBatch:
+    """Hold a client's batch to Kafka's rules; return what to append.
+
+    Raises `RecordTooLargeError`, `ChecksumMismatchError`, `FormatError`, `InvalidRecordError` or
+    `InvalidTimestampError`, and then nothing of it was written.
+    """
+    view = memoryview(data)
+    if BatchGate(config).survey(view, now_ms) is not None:
+        return CheckedBatch(
+            data=bytearray(view) if view.readonly else view, header=decode_batch_header(view)
+        )
+    decoder = BatchDecoder()
+    header = _sole_batch(decoder, view, config)
+    _check_header(header)
+    run = decoder.parse(0)
+    largest, is_consecutive = _check_records(run, header, config, now_ms)
+    codec = config.codec
+    if not is_consecutive or (codec is not None and codec != header.codec):
+        return _rebuilt(run, header, config, now_ms)
+    return _in_place(view, header, largest, config, now_ms)
+
+
+def check_timestamp(timestamp_ms: int, config: TopicConfig, *, now_ms: TimestampMs) -> None:
+    """Refuse a record's timestamp that the topic does not accept."""
+    oldest, newest = _bounds(config, now_ms)
+    if timestamp_ms != NO_TIMESTAMP and not oldest <= timestamp_ms <= newest:
+        raise InvalidTimestampError(_timestamp_rule(timestamp_ms, config, now_ms))
+
+
+def _sole_batch(decoder: BatchDecoder, view: memoryview, config: TopicConfig) -> BatchHeader:
+    count = decoder.scan(view, 0, len(view))
+    if count == 0:
+        if decoder.stop == tables.STOP_SHORT_HEADER:
+            raise TruncatedInputError("batch header", needed=HEADER_SIZE, got=len(view))
+        if decoder.stop in DAMAGE_STOPS:
+            raise FormatError(describe_stop(decoder.stop), position=decoder.position)
+        raise InvalidRecordError("no batch to append")
+    header = decode_batch_header(view)
+    if header.size > config.max_message_bytes:
+        raise RecordTooLargeError(size=header.size, limit=config.max_message_bytes)
+    decoder.check_checksum(0)
+    if header.size < len(view):
+        _check_rest(view[header.size :], position=header.size)
+    return header
+
+
+def _check_rest(rest: memoryview, *, position: int) -> None:
+    """What lies behind the batch may be a part of another one: a client may cut anywhere."""
+    following = BatchDecoder()
+    if following.scan(rest, 0, len(rest)):
+        raise InvalidRecordError("exactly one batch per append, found more")
+    if following.stop not in _NOTHING_WHOLE:
+        raise FormatError(describe_stop(following.stop), position=position)
+
+
+def _check_header(header: BatchHeader) -> None:
+    if header.base_offset != 0:
+        raise InvalidRecordError(f"base offset of a produced batch is {header.base_offset}, not 0")
+    if header.is_control:
+        raise InvalidRecordError("control batches cannot be produced by clients")
+    if header.record_count <= 0:
+        raise InvalidRecordError("batch without records")
+    if header.last_offset_delta + 1 != header.record_count:
+        raise InvalidRecordError(
+            f"last offset delta {header.last_offset_delta} does not fit "
+            f"{header.record_count} records"
+        )
+    if header.producer_id < NO_PRODUCER_ID:
+        raise InvalidRecordError(f"producer id {header.producer_id}")
+    if header.producer_id != NO_PRODUCER_ID:
+        if header.base_sequence < 0:
+            raise InvalidRecordError(f"sequence {header.base_sequence} of an idempotent producer")
+        if header.producer_epoch < 0:
+            raise InvalidRecordError(f"epoch {header.producer_epoch} of an idempotent producer")
+    elif header.is_transactional:
+        raise InvalidRecordError("transactional batch without a producer id")
+    if header.is_log_append_time:
+        raise InvalidTimestampError("producers must not set the timestamp type to LogAppendTime")
+
+
+def _check_records(
+    run: RecordRun, header: BatchHeader, config: TopicConfig, now_ms: TimestampMs
+) -> tuple[TimestampMs, bool]:
+    """Refuse bad records, naming them; return the largest timestamp, and if offsets run on."""
+    oldest, newest = _bounds(config, now_ms)
+    faults = array("q", bytes(16 * _FAULTS_LISTED))
+    is_consecutive, largest, fault_count = kernels.check_produced(
+        run.table, len(run), header.base_offset, oldest, newest, config.is_compacted, faults
+    )
+    if not fault_count:
+        return TimestampMs(largest), is_consecutive
+    pairs = [(faults[i * 2], faults[i * 2 + 1]) for i in range(min(fault_count, _FAULTS_LISTED))]
+    errors = [
+        (
+            index,
+            "a compacted topic needs a key" if kind == _NO_KEY else _at(run, index, config, now_ms),
+        )
+        for index, kind in pairs
+    ]
+    if any(kind != _NO_KEY for _, kind in pairs):
+        raise InvalidTimestampError(errors[0][1], errors)
+    raise InvalidRecordError(errors[0][1], errors)
+
+
+def _at(run: RecordRun, index: int, config: TopicConfig, now_ms: TimestampMs) -> str:
+    timestamp = run.table[(run.start + index) * tables.RECORD_ROW + tables.R_TIMESTAMP]
+    return _timestamp_rule(timestamp, config, now_ms)
+
+
+def _bounds(config: TopicConfig, now_ms: TimestampMs) -> tuple[int, int]:
+    """The oldest and newest timestamp accepted. With log append time the record's is not used."""
+    if config.is_log_append_time:
+        return -INT64_MAX - 1, INT64_MAX
+    return (
+        max(now_ms - config.message_timestamp_before_max_ms, 0),
+        min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX),
+    )
+
+
+def _timestamp_rule(timestamp_ms: int, config: TopicConfig, now_ms: TimestampMs) -> str:
+    if timestamp_ms > now_ms:
+        limit = f"message.timestamp.after.max.ms = {config.message_timestamp_after_max_ms}"
+        return f"timestamp {timestamp_ms} is {timestamp_ms - now_ms} ms in the future; {limit}"
+    if timestamp_ms < 0:
+        return f"timestamp {timestamp_ms} is before 1970"
+    limit = f"message.timestamp.before.max.ms = {config.message_timestamp_before_max_ms}"
+    return f"timestamp {timestamp_ms} is {now_ms - timestamp_ms} ms in the past; {limit}"
+
+
+def _in_place(
+    view: memoryview,
+    header: BatchHeader,
+    largest: TimestampMs,
+    config: TopicConfig,
+    now_ms: TimestampMs,
+) -> CheckedBatch:
+    """The batch as it came; its times corrected where the topic or the records say otherwise."""
+    data: bytearray | memoryview = view[: header.size]
+    if view.readonly:
+        data = bytearray(data)
+    if config.is_log_append_time:
+        header = replace(
+            header, attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=now_ms
+        )
+    elif largest != header.max_timestamp:
+        header = replace(header, max_timestamp=largest)
+    else:
+        return CheckedBatch(data=data, header=header)
+    pack_batch_header_into(data, 0, header)
+    seal(data)
+    return CheckedBatch(data=data, header=header)
+
+
+def _rebuilt(
+    run: RecordRun, header: BatchHeader, config: TopicConfig, now_ms: TimestampMs
+) -> CheckedBatch:
+    codec = config.codec if config.codec is not None else Codec(header.attributes & CODEC_MASK)
+    records = run.records()
+    if config.is_log_append_time:
+        records = [record._replace(timestamp_ms=None) for record in records]
+    built = build_batch(
+        records,
+        now_ms,
+        BatchStyle(
+            bytes_max=config.max_message_bytes,
+            codec=codec,
+            level=config.compression_level if config.codec is not None else None,
+            is_log_append_time=config.is_log_append_time,
+        ),
+        ProducerStamp(
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            attributes=header.attributes & TRANSACTIONAL,
+        ),
+    )
+    rebuilt = decode_batch_header(built.data)
+    assert rebuilt.base_offset == Offset(0), rebuilt
+    return CheckedBatch(data=built.data, header=rebuilt)

@@ -1,0 +1,385 @@
+"""Which segments of a log go, which stay, and why. Decisions only.
+
+Whole segments are deleted, oldest first, and the first that stays keeps all behind it. A
+segment goes when one of these holds, and readers may see all of it (it ends at or below the
+high watermark):
+
+    LOG_START   it lies wholly below the log's start; whatever the policy
+    AGE         it is older than retention.ms; with policy delete
+    SIZE        without it the log still has retention.bytes; with policy delete
+    COUNT       retention.segments newer ones hold records; with policy delete
+
+A segment is as old as its largest record timestamp, but a timestamp later than the segment's
+last append counts as the time of that append: a producer whose clock runs ahead cannot keep
+data for ever. Records without timestamps are as old as the last append. Where even that lies
+in the future, because this machine's clock was wrong, the appends to later segments bound it.
+
+The active segment goes like any other, once it is rolled; then an empty one remains.
+
+With an archive, retention.* rule over the log as a whole, wherever its segments lie, and
+local.retention.* over the local copies of those that the archive holds.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from cordwood.log.rules.moments_in_words import duration_in_words, in_words
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
+
+_FOLLOW: Final = -2  # of local.retention.*: as retention.*
+
+
+class RetentionRule(StrEnum):
+    """What decides over a segment."""
+
+    LOG_START = "log start"
+    AGE = "age"
+    SIZE = "size"
+    COUNT = "count"
+
+
+class Verdict(StrEnum):
+    """What becomes of a segment."""
+
+    KEEP = "keep"
+    DELETE = "delete"
+    DROP_LOCAL = "drop local copy"  # the archive keeps it
+
+
+class SegmentHistory(NamedTuple):
+    """What retention needs to know of a segment."""
+
+    base_offset: Offset
+    next_offset: Offset
+    size: int
+    largest_timestamp: TimestampMs  # of its records; NO_TIMESTAMP when none has one
+    modified_ms: TimestampMs  # when it was last appended to
+    is_active: bool
+    is_local: bool = True  # False: only the archive has it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentDecision:
+    """What becomes of one segment, and why, in words.
+
+    Of one that is kept, what will make it go, each by itself; None: that never will:
+
+    expires_ms        its age, at that time; of one that goes by its age: since when it should
+    after_bytes       so many more bytes in the log
+    after_segments    so many more segments
+    local_expires_ms  its age, the local copy alone
+    """
+
+    base_offset: Offset
+    next_offset: Offset
+    size_bytes: int
+    is_active: bool
+    is_local: bool
+    verdict: Verdict
+    reason: str
+    rule: RetentionRule | None = None
+    expires_ms: TimestampMs | None = None
+    after_bytes: int | None = None
+    after_segments: int | None = None
+    local_expires_ms: TimestampMs | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPlan:
+    """What a run of retention at `now_ms` does, segment by segment, oldest first.
+
+    Invariant: DELETE comes before DROP_LOCAL, and that before KEEP; nothing at or above the
+    high watermark goes. `start_offset` is where the log starts afterwards, `local_start_offset`
+    the first offset that still has a local copy.
+    """
+
+    topic: str
+    partition: int
+    now_ms: TimestampMs
+    start_offset: Offset
+    local_start_offset: Offset
+    segments: tuple[SegmentDecision, ...]
+
+    @property
+    def must_roll(self) -> bool:
+        """Whether the active segment goes, and so has to be rolled first."""
+        return any(s.is_active and s.verdict is Verdict.DELETE for s in self.segments)
+
+    @property
+    def deleted(self) -> tuple[SegmentDecision, ...]:
+        return tuple(s for s in self.segments if s.verdict is Verdict.DELETE)
+
+    @property
+    def local_bytes_reclaimed(self) -> int:
+        return sum(s.size_bytes for s in self.segments if s.verdict is not Verdict.KEEP)
+
+
+class _Limits(NamedTuple):
+    """What bounds a log, or its local part. None: nothing does. `prefix` names the keys."""
+
+    prefix: str
+    age_ms: int | None
+    size: int | None
+    segments: int | None
+
+
+class _Opinion(NamedTuple):
+    """Why a segment goes, or what would make it go."""
+
+    rule: RetentionRule | None
+    words: str
+    expires_ms: TimestampMs | None = None
+    after_bytes: int | None = None
+    after_segments: int | None = None
+
+
+def plan_retention(
+    segments: Sequence[SegmentHistory],
+    config: TopicConfig,
+    *,
+    start_offset: Offset,
+    high_watermark: Offset,
+    now_ms: TimestampMs,
+    archived_up_to: Offset | None = None,
+    topic: str = "",
+    partition: int = 0,
+) -> RetentionPlan:
+    """What becomes of each of `segments`, which are all of the log's, in order.
+
+    `archived_up_to`: everything below has a copy in the archive; None without an archive.
+    """
+    limits = _Limits("", None, None, None)
+    if config.is_deleted:
+        limits = _Limits("", config.retention_ms, config.retention_bytes, config.retention_segments)
+    written = _written_ms(segments, now_ms)
+    deleted, reasons = _expired_prefix(
+        segments, written, limits, now_ms, start_offset, lambda s: s.next_offset <= high_watermark
+    )
+    local_count, local_reasons = 0, dict[int, _Opinion]()
+    if archived_up_to is not None:
+        local = [i for i in range(deleted, len(segments)) if segments[i].is_local]
+        local_count, opinions = _expired_prefix(
+            [segments[i] for i in local],
+            [written[i] for i in local],
+            _local_limits(config),
+            now_ms,
+            None,
+            lambda s: not s.is_active and s.next_offset <= min(archived_up_to, high_watermark),
+        )
+        local_reasons = dict(zip(local, opinions, strict=True))
+    gone_locally = frozenset(list(local_reasons)[:local_count])
+    decisions = tuple(
+        _decision(segment, index, deleted, reasons[index], index in gone_locally, local_reasons)
+        for index, segment in enumerate(segments)
+    )
+    start = max([start_offset, *(s.next_offset for s in segments[:deleted])])
+    here = [d.base_offset for d in decisions if d.verdict is Verdict.KEEP and d.is_local]
+    return RetentionPlan(
+        topic=topic,
+        partition=partition,
+        now_ms=now_ms,
+        start_offset=Offset(start),
+        local_start_offset=Offset(max([start, *here[:1]])),
+        segments=decisions,
+    )
+
+
+def _local_limits(config: TopicConfig) -> _Limits:
+    """What bounds the local copies; `retention.*` where nothing of their own is said."""
+    age_ms, size = config.local_retention_ms, config.local_retention_bytes
+    return _Limits(
+        "local.",
+        config.retention_ms if age_ms == _FOLLOW else None if age_ms < 0 else age_ms,
+        config.retention_bytes if size == _FOLLOW else None if size < 0 else size,
+        None,
+    )
+
+
+def _written_ms(segments: Sequence[SegmentHistory], now_ms: TimestampMs) -> list[TimestampMs]:
+    """When each segment was last appended to, as far as that can be believed.
+
+    A date in the future was written by a clock that was wrong. The appends went on behind it:
+    it is no younger than the latest of those that has a believable date.
+    """
+    bound = now_ms
+    seen = False
+    written: list[TimestampMs] = []
+    for segment in reversed(segments):
+        if segment.modified_ms <= now_ms:
+            bound = max(bound, segment.modified_ms) if seen else segment.modified_ms
+            seen = True
+            written.append(segment.modified_ms)
+        else:
+            written.append(bound)
+    written.reverse()
+    return written
+
+
+def _expired_prefix(
+    segments: Sequence[SegmentHistory],
+    written: Sequence[TimestampMs],
+    limits: _Limits,
+    now_ms: TimestampMs,
+    start_offset: Offset | None,
+    may_go: Callable[[SegmentHistory], bool],
+) -> tuple[int, list[_Opinion]]:
+    """How many go, from the first, and for each segment why or why not."""
+    total = sum(segment.size for segment in segments)
+    filled = sum(1 for segment in segments if segment.size)
+    opinions: list[_Opinion] = []
+    expired = 0
+    expires_ms: TimestampMs | None = NO_TIMESTAMP
+    for index, segment in enumerate(segments):
+        aged_ms = _aged_ms(segment, written[index], limits)
+        going = _why_it_goes(segment, written[index], limits, now_ms, start_offset, total, filled)
+        if going is not None and expired == index and may_go(segment):
+            opinions.append(going)
+            expired += 1
+        else:
+            # Behind a segment that age never takes, age never gets to this one.
+            if aged_ms is None or expires_ms is None:
+                expires_ms = None
+            else:
+                expires_ms = TimestampMs(max(expires_ms, aged_ms))
+            staying = _why_it_stays(segment, limits, expires_ms, total, filled)
+            if expired < index:
+                staying = staying._replace(words=f"an older segment stays; {staying.words}")
+            elif going is not None:
+                staying = staying._replace(words=f"{_held(segment)}, or else: {going.words}")
+            opinions.append(staying)
+        total -= segment.size
+        filled -= 1 if segment.size else 0
+    return expired, opinions
+
+
+def _aged_ms(
+    segment: SegmentHistory, written_ms: TimestampMs, limits: _Limits
+) -> TimestampMs | None:
+    """The first moment at which the segment is too old; None: never."""
+    if limits.age_ms is None or (segment.is_active and not segment.size):
+        return None
+    return TimestampMs(_dated_ms(segment, written_ms) + limits.age_ms + 1)
+
+
+def _dated_ms(segment: SegmentHistory, written_ms: TimestampMs) -> TimestampMs:
+    """The time a segment's age is counted from."""
+    if segment.largest_timestamp <= NO_TIMESTAMP:
+        return written_ms
+    return min(segment.largest_timestamp, written_ms)
+
+
+def _why_it_goes(
+    segment: SegmentHistory,
+    written_ms: TimestampMs,
+    limits: _Limits,
+    now_ms: TimestampMs,
+    start_offset: Offset | None,
+    total: int,
+    filled: int,
+) -> _Opinion | None:
+    """`total` and `filled`: the bytes, and the segments with records, from this one on."""
+    if start_offset is not None and segment.next_offset <= start_offset and not segment.is_active:
+        return _Opinion(
+            RetentionRule.LOG_START, f"it lies below the log's start at offset {start_offset}"
+        )
+    if segment.is_active and not segment.size:
+        return None
+    aged_ms = _aged_ms(segment, written_ms, limits)
+    if aged_ms is not None and aged_ms <= now_ms:
+        return _Opinion(RetentionRule.AGE, _why_old(segment, written_ms, limits, now_ms), aged_ms)
+    if limits.size is not None and total - segment.size >= limits.size:
+        return _Opinion(
+            RetentionRule.SIZE,
+            f"the segments behind it have {total - segment.size} bytes, "
+            f"{limits.prefix}retention.bytes asks for {limits.size}",
+        )
+    if limits.segments is not None and filled > limits.segments:
+        return _Opinion(
+            RetentionRule.COUNT,
+            f"{filled - 1} newer segments hold records, retention.segments keeps {limits.segments}",
+        )
+    return None
+
+
+def _why_old(
+    segment: SegmentHistory, written_ms: TimestampMs, limits: _Limits, now_ms: TimestampMs
+) -> str:
+    assert limits.age_ms is not None
+    dated_ms = _dated_ms(segment, written_ms)
+    if dated_ms == segment.largest_timestamp:
+        what = "its newest record is of"
+    elif segment.largest_timestamp <= NO_TIMESTAMP:
+        what = "its records carry no time and it was last written"
+    else:
+        what = "its records claim to be newer, but it was last written"
+    return (
+        f"{what} {in_words(dated_ms)}, {duration_in_words(now_ms - dated_ms)} ago; "
+        f"{limits.prefix}retention.ms is {duration_in_words(limits.age_ms)}"
+    )
+
+
+def _why_it_stays(
+    segment: SegmentHistory,
+    limits: _Limits,
+    expires_ms: TimestampMs | None,
+    total: int,
+    filled: int,
+) -> _Opinion:
+    """Which rules could take it, and when each would."""
+    if segment.is_active and not segment.size:
+        return _Opinion(None, "it is the active segment and empty")
+    ways: list[str] = []
+    after_bytes = after_segments = None
+    if expires_ms is not None:
+        ways.append(f"at {in_words(expires_ms)} ({limits.prefix}retention.ms)")
+    if limits.size is not None:
+        after_bytes = max(limits.size + segment.size - total, 0)
+        ways.append(f"once {after_bytes} more bytes came ({limits.prefix}retention.bytes)")
+    if limits.segments is not None:
+        after_segments = max(limits.segments + 1 - filled, 0)
+        ways.append(f"once {after_segments} more segments began (retention.segments)")
+    words = f"it goes {' or '.join(ways)}" if ways else "no limit applies to it"
+    return _Opinion(None, words, expires_ms, after_bytes, after_segments)
+
+
+def _held(segment: SegmentHistory) -> str:
+    if segment.is_active:
+        return "it is the active segment, or not all of it may be read yet"
+    return "not all of it may be read or is archived yet"
+
+
+def _decision(
+    segment: SegmentHistory,
+    index: int,
+    deleted: int,
+    opinion: _Opinion,
+    goes_locally: bool,
+    local_reasons: dict[int, _Opinion],
+) -> SegmentDecision:
+    verdict = Verdict.DELETE if index < deleted else Verdict.KEEP
+    words, rule, local_expires_ms = opinion.words, opinion.rule, None
+    if goes_locally:
+        verdict = Verdict.DROP_LOCAL
+        local = local_reasons[index]
+        words, rule = f"the archive keeps it: {local.words}", local.rule
+        local_expires_ms = local.expires_ms
+    elif verdict is Verdict.KEEP and index in local_reasons:
+        words = f"{words}; local copy: {local_reasons[index].words}"
+        local_expires_ms = local_reasons[index].expires_ms
+    return SegmentDecision(
+        base_offset=segment.base_offset,
+        next_offset=segment.next_offset,
+        size_bytes=segment.size if segment.is_local else 0,
+        is_active=segment.is_active,
+        is_local=segment.is_local,
+        verdict=verdict,
+        reason=words,
+        rule=rule,
+        expires_ms=opinion.expires_ms,
+        after_bytes=opinion.after_bytes,
+        after_segments=opinion.after_segments,
+        local_expires_ms=local_expires_ms,
+    )

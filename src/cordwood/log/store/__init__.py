@@ -1,0 +1,1 @@
+"""A store: topics over data directories, opened for writing or for reading, and its upkeep."""

@@ -1,0 +1,265 @@
+"""A consistent copy of a live store, made beside its appends.
+
+    offsets topic first    what groups have committed is then never past the copied records
+    sealed segments        a second name for the same file where the file system can, else a copy
+    the last segment       copied up to what is readable and durable, so that the copy may go on
+    small files            written anew: checkpoints, epochs, marks, catalog, `meta.properties`,
+                           and what was published, which the copy has whole
+
+Everything is written to ``<path>.incomplete`` and synced before it gets its name: a directory
+called `path` is a whole copy. Shared files are never changed in place by either store.
+
+An archive is not part of the copy, which must not write to it either: topics of the copy have
+no `archive.url` and begin with their first local segment.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cordwood.clock import Clock
+from cordwood.errors import ConfigError, LogClosedError
+from cordwood.format.file_names import (
+    CLEANER,
+    CONSUMER_OFFSETS_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT,
+    FileKind,
+    partition_directory_name,
+    segment_file_name,
+)
+from cordwood.format.meta_properties import MetaProperties, render_meta_properties
+from cordwood.format.partition_metadata import new_topic_id
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.publishing.publication import Publisher
+from cordwood.log.publishing.publication_ledger import write_publications
+from cordwood.log.reading.log_reader import LogView
+from cordwood.log.rules.work_progress import WorkProgress
+from cordwood.log.topics.log_directory import PartitionName
+from cordwood.log.topics.topic_catalog import Catalog, write_catalog
+from cordwood.quantities import Offset
+from cordwood.storage.checkpoint_file import write_epoch_checkpoint, write_offset_checkpoint
+from cordwood.storage.file_copy import copy_file, link_or_copy
+from cordwood.storage.files import FileSystem, make_durable_directory, replace_file
+from cordwood.storage.high_watermark_file import HighWatermarkFile
+from cordwood.storage.recovery import find_files
+from cordwood.storage.segment import Segment
+
+INCOMPLETE: Final = ".incomplete"
+_ARCHIVE_KEYS: Final = frozenset({"archive.url", "archive.after.ms"})
+_DERIVED: Final = (FileKind.INDEX, FileKind.TIMEINDEX, FileKind.TXNINDEX, FileKind.KEYINDEX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSnapshot:
+    """A finished copy of a store."""
+
+    path: str
+    partitions: int
+    linked_bytes: int
+    copied_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CopiedLog:
+    """How far a partition was copied. `recovery_point`: where its last segment begins."""
+
+    start: Offset
+    end: Offset
+    recovery_point: Offset
+    cleaned: Offset | None
+    linked_bytes: int
+    copied_bytes: int
+
+
+class Backup:
+    """One copy in the making."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        clock: Clock,
+        should_stop: Callable[[], bool],
+        progress: WorkProgress,
+    ) -> None:
+        """`should_stop` is asked between segments: the copy is then given up."""
+        self._fs = fs
+        self._clock = clock
+        self._path = path
+        self._incomplete = path + INCOMPLETE
+        self._should_stop = should_stop
+        self._progress = progress
+
+    def run(
+        self,
+        logs: Sequence[PartitionLog],
+        catalog: Catalog,
+        meta: MetaProperties | None,
+        publisher: Publisher,
+    ) -> StoreSnapshot:
+        """Copy `logs`, which are all of a store, and what belongs to them. Durable on return.
+
+        Where it fails or is given up, nothing of it stays.
+        """
+        if self._fs.exists(self._path):
+            raise ConfigError("path", self._path, "must not exist yet")
+        if self._fs.exists(self._incomplete):
+            self._fs.remove_tree(self._incomplete)
+        try:
+            return self._copy(logs, catalog, meta, publisher)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._fs.remove_tree(self._incomplete)
+            raise
+
+    def _copy(
+        self,
+        logs: Sequence[PartitionLog],
+        catalog: Catalog,
+        meta: MetaProperties | None,
+        publisher: Publisher,
+    ) -> StoreSnapshot:
+        self._progress.expect(sum(log.local_view.segments.size for log in logs))
+        make_durable_directory(self._fs, self._incomplete)
+        ordered = sorted(logs, key=lambda log: log.topic != CONSUMER_OFFSETS_TOPIC)
+        for log in ordered:
+            log.sync()
+        with publisher.still:  # of what is published, all logs have their part, or none has
+            bounds = [(log, min(log.high_watermark, log.durable_offset)) for log in ordered]
+            publications = replace(publisher.publications, cuts={}, latest={})
+        copied = {(log.topic, log.partition): self._copy_log(log, end) for log, end in bounds}
+        self._write_small_files(copied, catalog, meta)
+        if publications.applications:
+            write_publications(self._fs, [self._incomplete], publications)
+        self._fs.sync_directory(self._incomplete)
+        self._fs.rename(self._incomplete, self._path)
+        self._fs.sync_directory(os.path.dirname(self._path) or ".")
+        return StoreSnapshot(
+            path=self._path,
+            partitions=len(copied),
+            linked_bytes=sum(log.linked_bytes for log in copied.values()),
+            copied_bytes=sum(log.copied_bytes for log in copied.values()),
+        )
+
+    # --- one partition -----------------------------------------------------------------------
+
+    def _copy_log(self, log: PartitionLog, end: Offset) -> _CopiedLog:
+        """Retention and compaction go on meanwhile: where they took a file away, start over."""
+        target = os.path.join(self._incomplete, partition_directory_name(log.topic, log.partition))
+        while True:
+            view = log.local_view
+            self._fs.make_directory(target)
+            try:
+                return self._copy_view(log, view, end, target)
+            except FileNotFoundError:
+                if log.local_view.segments is view.segments:
+                    raise
+                self._fs.remove_tree(target)
+
+    def _copy_view(self, log: PartitionLog, view: LogView, end: Offset, target: str) -> _CopiedLog:
+        end = Offset(max(min(end, view.high_watermark), view.start))
+        linked = copied = 0
+        last_base: Offset | None = None
+        for index, segment in enumerate(view.segments):
+            if segment.base_offset >= end and index:
+                break
+            if self._should_stop():
+                raise LogClosedError(f"the copy to {self._path}")
+            is_whole = segment is not view.segments.active and view.segments.end_of(index) <= end
+            if is_whole and self._share(segment, target):
+                linked += segment.size
+            else:
+                copied += segment.size if is_whole else self._copy_head(segment, end, target)
+            last_base = None if is_whole else segment.base_offset
+            self._progress.add(segment.size)
+        if last_base is None:
+            # The copy appends to its last segment, which therefore must be its own.
+            path = os.path.join(target, segment_file_name(end, FileKind.LOG))
+            self._fs.create(path).close()
+            last_base = end
+        self._copy_beside(log, target, last_base, end)
+        marks = HighWatermarkFile(self._fs, target, writable=True)
+        marks.publish(high_watermark=end, log_start=view.start, durable=end)
+        marks.sync()
+        marks.close()
+        self._fs.sync_directory(target)
+        cleaned = log.cleaned_up_to
+        return _CopiedLog(
+            start=view.start,
+            end=end,
+            recovery_point=last_base,
+            cleaned=None if cleaned is None else min(cleaned, end),
+            linked_bytes=linked,
+            copied_bytes=copied,
+        )
+
+    def _share(self, segment: Segment, target: str) -> bool:
+        """A sealed segment: its log file, and copies of its indexes, which are small."""
+        is_linked = link_or_copy(
+            self._fs, segment.name, os.path.join(target, os.path.basename(segment.name))
+        )
+        for kind in _DERIVED:
+            source = segment.path(kind)
+            if self._fs.exists(source):
+                copy_file(self._fs, source, os.path.join(target, os.path.basename(source)))
+        modified_ms = segment.modified_ms()
+        if not is_linked:
+            copy = os.path.join(target, os.path.basename(segment.name))
+            self._fs.set_modified_ms(copy, modified_ms)  # retention goes by it
+        return is_linked
+
+    def _copy_head(self, segment: Segment, end: Offset, target: str) -> int:
+        """The batches of a segment below `end`. Its indexes are made when the copy is opened."""
+        position = segment.reader().locate(end, segment.hint(end))
+        size = segment.size if position is None else position
+        copy = os.path.join(target, os.path.basename(segment.name))
+        copied = copy_file(self._fs, segment.name, copy, size=size)
+        self._fs.set_modified_ms(copy, segment.modified_ms())
+        return copied
+
+    def _copy_beside(self, log: PartitionLog, target: str, last_base: Offset, end: Offset) -> None:
+        for offset in find_files(self._fs, log.directory).snapshots:
+            if offset <= last_base:
+                name = segment_file_name(offset, FileKind.SNAPSHOT)
+                copy_file(self._fs, os.path.join(log.directory, name), os.path.join(target, name))
+        epochs = [entry for entry in log.leader_epochs.entries if entry.start_offset <= end]
+        write_epoch_checkpoint(self._fs, target, epochs)
+        metadata = os.path.join(log.directory, PARTITION_METADATA)
+        if self._fs.exists(metadata):
+            copy_file(self._fs, metadata, os.path.join(target, PARTITION_METADATA))
+
+    # --- the rest ----------------------------------------------------------------------------
+
+    def _write_small_files(
+        self,
+        copied: dict[PartitionName, _CopiedLog],
+        catalog: Catalog,
+        meta: MetaProperties | None,
+    ) -> None:
+        path = self._incomplete
+        topics = {
+            name: replace(
+                entry, config={k: v for k, v in entry.config.items() if k not in _ARCHIVE_KEYS}
+            )
+            for name, entry in catalog.topics.items()
+        }
+        write_catalog(self._fs, [path], replace(catalog, topics=topics))
+        checkpoints = {
+            RECOVERY_POINT: {name: log.recovery_point for name, log in copied.items()},
+            LOG_START: {name: log.start for name, log in copied.items() if log.start > 0},
+            HIGH_WATERMARK_CHECKPOINT: {name: log.end for name, log in copied.items()},
+            CLEANER: {n: log.cleaned for n, log in copied.items() if log.cleaned is not None},
+        }
+        for name, offsets in checkpoints.items():
+            if offsets:
+                write_offset_checkpoint(self._fs, path, name, offsets)
+        if meta is not None:
+            own = replace(meta, directory_id=new_topic_id())
+            text = render_meta_properties(own, written_ms=self._clock.now_ms())
+            replace_file(self._fs, os.path.join(path, META_PROPERTIES), text.encode())

@@ -1,0 +1,1 @@
+"""Topics of a store on disk: catalog, data directories, committed offsets, producer ids."""

@@ -1,0 +1,331 @@
+"""One data directory: its lock, its checkpoints, its flusher, and what is to be unlinked later.
+
+.lock                              one writer per directory
+.kafka_cleanshutdown               the last owner stopped in order; removed while one is here
+meta.properties                    which store this directory belongs to
+recovery-point-offset-checkpoint   per log: below this everything was synced
+log-start-offset-checkpoint        per log: below this everything was deleted by request
+replication-offset-checkpoint      per log: the high watermark, for Kafka's sake
+cleaner-offset-checkpoint          per log that was ever compacted: how far
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cordwood.clock import Clock
+from cordwood.errors import FormatError
+from cordwood.format.file_names import (
+    CLEAN_SHUTDOWN,
+    CLEANER,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START,
+    META_PROPERTIES,
+    RECOVERY_POINT,
+)
+from cordwood.format.meta_properties import (
+    MetaProperties,
+    parse_meta_properties,
+    render_clean_shutdown,
+    render_meta_properties,
+)
+from cordwood.format.partition_metadata import encode_topic_id, new_topic_id
+from cordwood.log.partition.durable_log import FlushQueue
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.quantities import MIB, Offset
+from cordwood.storage.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
+from cordwood.storage.files import (
+    FileSystem,
+    LockHandle,
+    make_durable_directory,
+    read_whole,
+    replace_file,
+)
+
+logger = logging.getLogger(__name__)
+
+PartitionName = tuple[str, int]
+
+_NO_BROKER_EPOCH = -1
+
+
+@dataclass(slots=True)
+class Checkpoints:
+    """What the last owner wrote down; empty where a file is missing or cannot be read."""
+
+    recovery_points: dict[PartitionName, Offset] = field(default_factory=dict)
+    log_starts: dict[PartitionName, Offset] = field(default_factory=dict)
+    cleaned: dict[PartitionName, Offset] = field(default_factory=dict)
+    has_recovery_points: bool = False
+
+
+def read_checkpoints(fs: FileSystem, directory: str) -> Checkpoints:
+    """All checkpoints of a directory. Each is derived: an unreadable one costs a longer start."""
+
+    def read(name: str) -> dict[PartitionName, Offset]:
+        try:
+            return read_offset_checkpoint(fs, directory, name)
+        except FormatError as error:
+            logger.warning("%s in %s cannot be read and is ignored: %s", name, directory, error)
+            return {}
+
+    points = read(RECOVERY_POINT)
+    return Checkpoints(
+        recovery_points=points,
+        log_starts=read(LOG_START),
+        cleaned=read(CLEANER),
+        has_recovery_points=bool(points),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryStatus:
+    """How a data directory is doing."""
+
+    path: str
+    error: str | None  # why it cannot be used; None when it can
+    was_clean: bool  # when it was opened: nothing had to be recovered
+    partition_count: int
+    offline: tuple[PartitionName, ...]  # partitions whose files cannot be read
+    failed: tuple[PartitionName, ...]  # partitions that take no more appends: a sync failed
+    free_bytes: int
+    total_bytes: int
+    is_short_of_room: bool  # appends are refused
+
+    @classmethod
+    def unusable(cls, path: str, error: OSError) -> "DirectoryStatus":
+        return cls(
+            path=path,
+            error=str(error),
+            was_clean=False,
+            partition_count=0,
+            offline=(),
+            failed=(),
+            free_bytes=0,
+            total_bytes=0,
+            is_short_of_room=False,
+        )
+
+
+class LogDirectory:
+    """A data directory held by this process. `open` it before its logs, `close` it after them."""
+
+    def __init__(self, fs: FileSystem, path: str, clock: Clock, flusher: FlushQueue) -> None:
+        self.path = path
+        self.flusher = flusher
+        self.checkpoints = Checkpoints()
+        self.was_clean = False
+        self.logs: dict[PartitionName, PartitionLog] = {}
+        self.offline: dict[PartitionName, OSError] = {}
+        self.meta: MetaProperties | None = None
+        self._fs = fs
+        self._clock = clock
+        self._lock: LockHandle | None = None
+        self._files = threading.Lock()
+        self._free_bytes_short_of = 0
+        self._doomed: list[tuple[float, str]] = []
+
+    def open(self, cluster_id: str | None) -> None:
+        """Take the lock and read what the last owner left. The clean mark goes at once."""
+        if not self._fs.exists(os.path.join(self.path, META_PROPERTIES)):
+            make_durable_directory(self._fs, self.path)
+        self._lock = self._fs.lock(self.path)
+        try:
+            self.meta = self._load_meta(cluster_id)
+            marker = os.path.join(self.path, CLEAN_SHUTDOWN)
+            self.was_clean = self._fs.exists(marker)
+            self.checkpoints = read_checkpoints(self._fs, self.path)
+            if self.was_clean:
+                self._fs.remove(marker)
+            # Also after a kill: what a checkpoint says is relied on from here, and the name under
+            # which it was read may have been given just before, and never synced.
+            self._fs.sync_directory(self.path)
+        except BaseException:
+            self.release()
+            raise
+
+    def _load_meta(self, cluster_id: str | None) -> MetaProperties:
+        path = os.path.join(self.path, META_PROPERTIES)
+        try:
+            content = read_whole(self._fs, path, limit=MIB)
+            return parse_meta_properties(content.decode("utf-8"))
+        except FileNotFoundError:
+            pass
+        except (FormatError, UnicodeDecodeError) as error:
+            logger.warning("%s cannot be read and is written anew: %s", path, error)
+        meta = MetaProperties(
+            cluster_id=cluster_id or encode_topic_id(new_topic_id()),
+            node_id=1,
+            directory_id=new_topic_id(),
+        )
+        text = render_meta_properties(meta, written_ms=self._clock.now_ms())
+        replace_file(self._fs, path, text.encode())
+        return meta
+
+    def forget(self, name: PartitionName) -> None:
+        """A new partition of that name begins: what the checkpoints say is not of it.
+
+        On the disk too, or a crash before the next checkpoint would take it for the new one's.
+        """
+        known = (
+            self.checkpoints.recovery_points,
+            self.checkpoints.log_starts,
+            self.checkpoints.cleaned,
+        )
+        forgotten = [offsets.pop(name, None) for offsets in known]
+        if any(offset is not None for offset in forgotten):
+            self.save_recovery_points()
+            self.save_log_starts()
+            self.save_cleaned()
+
+    # --- what logs ask of their directory ----------------------------------------------------
+
+    def save_recovery_points(self) -> None:
+        """Write down how far each log was synced. Durable on return."""
+        with self._files:
+            points = {name: log.recovery_point for name, log in list(self.logs.items())}
+            points |= self._of_offline(self.checkpoints.recovery_points)
+            write_offset_checkpoint(self._fs, self.path, RECOVERY_POINT, points)
+
+    def _of_offline(self, offsets: Mapping[PartitionName, Offset]) -> dict[PartitionName, Offset]:
+        """What was written down of logs that could not be opened stays as it is."""
+        return {name: offset for name, offset in offsets.items() if name in self.offline}
+
+    def save_log_starts(self) -> None:
+        """Write down where logs start.
+
+        Also of those that start with their first file: the mapped mark may be older than the
+        deletion of the files before it, and must not make them look lost.
+        """
+        with self._files:
+            write_offset_checkpoint(self._fs, self.path, LOG_START, self._log_starts())
+
+    def save_found_log_starts(self) -> None:
+        """Once all logs are open: a start that only a mapped mark told of must not go back."""
+        starts = self._log_starts()
+        if any(self.checkpoints.log_starts.get(name) != start for name, start in starts.items()):
+            self.save_log_starts()
+
+    def _log_starts(self) -> dict[PartitionName, Offset]:
+        starts = {
+            name: log.local_start_offset
+            for name, log in list(self.logs.items())
+            if log.local_start_offset > 0
+        }
+        return starts | self._of_offline(self.checkpoints.log_starts)
+
+    def save_cleaned(self) -> None:
+        """Write down how far logs were compacted. Durable on return."""
+        with self._files:
+            offsets = {
+                name: log.cleaned_up_to
+                for name, log in list(self.logs.items())
+                if log.cleaned_up_to is not None
+            }
+            offsets |= self._of_offline(self.checkpoints.cleaned)
+            write_offset_checkpoint(self._fs, self.path, CLEANER, offsets)
+
+    def save_high_watermarks(self) -> None:
+        with self._files:
+            marks = {name: log.high_watermark for name, log in list(self.logs.items())}
+            write_offset_checkpoint(self._fs, self.path, HIGH_WATERMARK_CHECKPOINT, marks)
+
+    def delete_later(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Unlink files or directories once their last readers had time to finish."""
+        if self._free_bytes_short_of:
+            delay_ms = 0  # readers elsewhere look again; those here hold their files open
+        due = self._clock.monotonic() + delay_ms / 1000
+        with self._files:
+            self._doomed += [(due, path) for path in paths]
+        if delay_ms == 0:
+            self.delete_due()
+
+    def delete_due(self, *, everything: bool = False) -> int:
+        """Unlink what has waited long enough; return how many."""
+        now = self._clock.monotonic()
+        with self._files:
+            due = [path for at, path in self._doomed if everything or at <= now]
+            self._doomed = [(at, p) for at, p in self._doomed if not everything and at > now]
+        for path in due:
+            try:
+                self._fs.remove_tree(path) if path.endswith("-delete") else self._fs.remove(path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                logger.warning("could not remove %s, the next start will: %s", path, error)
+        return len(due)
+
+    def status(self) -> DirectoryStatus:
+        logs = list(self.logs.items())
+        error: str | None = None
+        free_bytes = total_bytes = 0
+        try:
+            free_bytes = self._fs.free_bytes(self.path)
+            total_bytes = self._fs.total_bytes(self.path)
+        except OSError as cause:
+            error = str(cause)
+        return DirectoryStatus(
+            path=self.path,
+            error=error,
+            was_clean=self.was_clean,
+            partition_count=len(logs),
+            offline=tuple(self.offline),
+            failed=tuple(name for name, log in logs if log.failure is not None),
+            free_bytes=free_bytes,
+            total_bytes=total_bytes,
+            is_short_of_room=bool(self._free_bytes_short_of),
+        )
+
+    # --- room --------------------------------------------------------------------------------
+
+    @property
+    def free_bytes_short_of(self) -> int:
+        """How many bytes should be free and are not, as of the last look; 0: there are enough."""
+        return self._free_bytes_short_of
+
+    def check_room(self, free_bytes_min: int) -> None:
+        """Refuse appends while fewer bytes are free, before the disk has none at all.
+
+        What was to be unlinked later is unlinked now: nobody's reading is worth a full disk.
+        """
+        is_short = free_bytes_min > 0 and self._fs.free_bytes(self.path) < free_bytes_min
+        if is_short and self.delete_due(everything=True):
+            is_short = self._fs.free_bytes(self.path) < free_bytes_min
+        if is_short != bool(self._free_bytes_short_of):
+            logger.log(
+                logging.ERROR if is_short else logging.INFO,
+                "%s has %s than %d bytes free: appends are %s",
+                self.path,
+                "less" if is_short else "more",
+                free_bytes_min,
+                "refused" if is_short else "taken again",
+            )
+        self._free_bytes_short_of = free_bytes_min if is_short else 0
+
+    def checkpoint(self) -> None:
+        """Sync all logs with their indexes and write the checkpoints."""
+        changed = [log for log in list(self.logs.values()) if log.checkpoint()]
+        if changed:
+            self.save_recovery_points()
+            self.save_high_watermarks()
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def close(self, *, is_clean: bool) -> None:
+        """Write the checkpoints and, if all went well, the mark that says so; release the lock."""
+        try:
+            if is_clean:
+                self.delete_due(everything=True)
+                self.save_recovery_points()
+                self.save_high_watermarks()
+                marker = os.path.join(self.path, CLEAN_SHUTDOWN)
+                replace_file(self._fs, marker, render_clean_shutdown(_NO_BROKER_EPOCH).encode())
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()

@@ -1,0 +1,153 @@
+"""A topic: partitions under one name and one configuration."""
+
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic
+from uuid import UUID
+
+from cordwood.errors import ReadOnlyError, StorageError, UnknownPartitionError
+from cordwood.format import kernels
+from cordwood.format.record import Header, Record
+from cordwood.log.beside.archived_log import ArchivedLog
+from cordwood.log.beside.read_only_log import ReadOnlyLog
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.rules.appended import Appended, AppendedMany
+from cordwood.log.rules.topic_config import TopicConfig
+
+_POSITIVE = 0x7FFFFFFF
+
+# PartitionLog in a store that writes, ReadOnlyLog in one that only reads, ArchivedLog in an
+# archive that is read by itself.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    LogT = TypeVar("LogT", PartitionLog, ReadOnlyLog, ArchivedLog, default=PartitionLog)
+else:
+    from typing import TypeVar
+
+    LogT = TypeVar("LogT", PartitionLog, ReadOnlyLog, ArchivedLog)
+
+
+def partition_for(key: bytes, count: int) -> int:
+    """The partition that Kafka's Java client gives a key by default."""
+    return (kernels.murmur2(key) & _POSITIVE) % count
+
+
+class Topic(Generic[LogT]):
+    """The partitions of one topic. Any thread may use it."""
+
+    def __init__(
+        self,
+        name: str,
+        topic_id: UUID,
+        config: TopicConfig,
+        logs: Mapping[int, LogT],
+        *,
+        partition_count: int,
+        offline: Callable[[str, int], str] | None = None,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.config = config
+        self.partition_count = partition_count
+        self._logs: dict[int, LogT] = dict(logs)
+        self._why_offline = offline
+        self._turn = itertools.count()
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r}, partitions={self.partition_count})"
+
+    @property
+    def partitions(self) -> list[LogT]:
+        """The logs of all partitions, in order."""
+        return [self._logs[number] for number in sorted(self._logs)]
+
+    def partition(self, number: int) -> LogT:
+        """The log of one partition. `StorageError` while its files cannot be had."""
+        try:
+            return self._logs[operator.index(number)]
+        except KeyError:
+            if self._why_offline is not None and 0 <= number < self.partition_count:
+                reason = self._why_offline(self.name, number)
+                raise StorageError(f"{self.name}-{number} is offline: {reason}") from None
+            raise UnknownPartitionError(self.name, number, count=self.partition_count) from None
+
+    def has_partition(self, number: int) -> bool:
+        """Whether the log of that partition is open here."""
+        return number in self._logs
+
+    def add_log(self, number: int, log: LogT) -> None:
+        """By the store: a partition was added."""
+        self._logs[number] = log
+        self.partition_count = max(self.partition_count, number + 1)
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """By the store: go by another configuration from here on."""
+        self.config = config
+        for log in self._logs.values():
+            if isinstance(log, PartitionLog):
+                log.reconfigure(config)
+
+    def append(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[Header] | Mapping[str, bytes | None] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        expected_offset: int | None = None,
+    ) -> Appended:
+        """Append one record and return its place, once the topic's durability is reached.
+
+        Without `partition` the key decides, as in every Kafka client; without a key, partitions
+        take turns. `expected_offset` needs a partition, given or decided by the key.
+        """
+        if partition is None:
+            if isinstance(key, str):
+                raise TypeError("key must be bytes or None, not str")
+            if key is not None:
+                partition = partition_for(key, self.partition_count)
+            else:
+                partition = next(self._turn) % self.partition_count
+        return self._writable(partition).append(
+            value,
+            key=key,
+            headers=headers,
+            timestamp_ms=timestamp_ms,
+            expected_offset=expected_offset,
+        )
+
+    def append_many(
+        self,
+        records: Iterable[Record | tuple[bytes | None, bytes | None]],
+        *,
+        partition: int | None = None,
+    ) -> AppendedMany:
+        """Append `Record`s or (key, value) pairs; a value of None is a tombstone.
+
+        What goes to one partition is appended as a whole or not at all, and keeps its order.
+        """
+        items: list[Any] = records if isinstance(records, list) else list(records)
+        is_log_append_time = self.config.is_log_append_time
+        if not items:
+            return AppendedMany([], [], None, is_log_append_time=is_log_append_time)
+        if partition is None and self.partition_count == 1:
+            partition = 0
+        if partition is not None:
+            ranges = [self._writable(partition).append_many(items)]
+            return AppendedMany(items, ranges, None, is_log_append_time=is_log_append_time)
+        keyless = next(self._turn) % self.partition_count
+        lists, chosen = kernels.split_by_key(items, Record, self.partition_count, keyless)
+        ranges = [
+            self._writable(number).append_many(part) for number, part in enumerate(lists) if part
+        ]
+        return AppendedMany(items, ranges, chosen, is_log_append_time=is_log_append_time)
+
+    def _writable(self, number: int) -> PartitionLog:
+        log: LogReader = self.partition(number)
+        if not isinstance(log, PartitionLog):
+            raise ReadOnlyError(f"append to topic {self.name!r}")
+        return log

@@ -1,0 +1,70 @@
+"""The data source that Spark knows as `cordwood`.
+
+    cordwood.spark.register(spark)
+    spark.read.format("cordwood").option("subscribe", "orders").load("data")
+
+Where `pyspark_cordwood` is installed beside it, as with this package, Spark finds the source by
+itself and nothing needs to be registered.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from cordwood.spark.schema import columns_of, row_schema
+from cordwood.spark.source.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+
+    from cordwood.spark.source.batch_reader import CordwoodBatchReader
+    from cordwood.spark.source.stream_reader import CordwoodStreamReader
+
+FORMAT_NAME = "cordwood"
+
+
+class CordwoodDataSource(DataSource):
+    """Makes readers and writers from options.
+
+    Spark pickles it and calls it in processes of its own, so it holds nothing but the options.
+    Each of them does one thing: readers and writers are imported where they are made.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT_NAME
+
+    def schema(self) -> StructType:
+        """Kafka's row, or the part of it that the options ask for. Refuses bad options early."""
+        return row_schema(SourceOptions.columns_from(self.options))
+
+    def reader(self, schema: StructType) -> "CordwoodBatchReader":
+        from cordwood.spark.source.batch_reader import CordwoodBatchReader
+
+        options = SourceOptions.for_batch(self.options)
+        return CordwoodBatchReader(options, columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> "CordwoodStreamReader":  # noqa: N802
+        from cordwood.spark.source.stream_reader import CordwoodStreamReader
+
+        options = SourceOptions.for_stream(self.options)
+        return CordwoodStreamReader(options, columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> "DataSourceArrowWriter":
+        from cordwood.spark.sink.sink_writer import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> "DataSourceStreamArrowWriter":
+        from cordwood.spark.sink.sink_writer import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
+
+
+def register(spark: "SparkSession") -> None:
+    """Make `format("cordwood")` known to this session. Changes nothing else of it."""
+    spark.dataSource.register(CordwoodDataSource)

@@ -1,0 +1,165 @@
+"""Writing through a broker: every task is a producer, as in Spark's own Kafka sink.
+
+At least once: what a task sent stays, also when Spark runs it again. The producer is idempotent,
+so its own retries send nothing twice; and it hashes keys as Java's clients do, unless the option
+`partitioner` says otherwise. Records go out one by one, which is what the client library offers:
+the way by path is the fast one.
+"""
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from cordwood.errors import ConfigError, InvalidRecordError, StorageError
+from cordwood.spark.sink.sink_columns import SinkColumns
+from cordwood.spark.sink.sink_options import SinkOptions
+
+_KAFKA_PREFIX: Final = "kafka."
+_DEFAULTS: Final = {
+    "enable.idempotence": "true",
+    "linger.ms": "20",
+}
+_POLL_S: Final = 0.1
+_FLUSH_S: Final = 5.0
+_ROWS_PER_POLL: Final = 1000
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+def producer_settings(options: SinkOptions) -> dict[str, str]:
+    """What the producer is made with: our defaults, and what the query sets over them."""
+    given = {name.removeprefix(_KAFKA_PREFIX): text for name, text in options.producer.items()}
+    if options.codec is not None:
+        given["compression.type"] = options.codec.name.lower()
+    return {**_DEFAULTS, "partitioner": options.partitioner.librdkafka_name, **given}
+
+
+def _new_producer(settings: Mapping[str, str]) -> Any:
+    try:
+        library = importlib.import_module("confluent_kafka")
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "kafka.bootstrap.servers",
+            settings["bootstrap.servers"],
+            "writing through a broker needs confluent-kafka on every executor: "
+            "pip install 'cordwood[kafka]', or write to the store by its path",
+        ) from error
+    try:
+        return library.Producer(dict(settings))
+    except library.KafkaException as error:
+        raise ConfigError("kafka.*", dict(settings), str(error)) from error
+
+
+class _Delivery:
+    """What became of the records that were sent. Called by the producer, in its polls."""
+
+    def __init__(self) -> None:
+        self.first_error: str | None = None
+        self.failed_count = 0
+
+    def __call__(self, error: object, _message: object) -> None:
+        if error is not None:
+            self.failed_count += 1
+            self.first_error = self.first_error or str(error)
+
+    def check(self) -> None:
+        if self.first_error is not None:
+            raise StorageError(
+                f"{self.failed_count} records could not be delivered: {self.first_error}"
+            )
+
+
+def send_rows(
+    batches: Iterable[pa.RecordBatch], options: SinkOptions, columns: SinkColumns
+) -> WriterCommitMessage:
+    """Send all rows; returns once the broker has acknowledged every one of them."""
+    producer = _new_producer(producer_settings(options))
+    delivery = _Delivery()
+    for batch in batches:
+        for number, record in enumerate(_records(batch, options, columns)):
+            _send(producer, record, delivery)
+            if number % _ROWS_PER_POLL == 0:
+                producer.poll(0)
+                delivery.check()
+    while producer.flush(_FLUSH_S):
+        delivery.check()  # those that are still under way end by delivery.timeout.ms
+    delivery.check()
+    return WriterCommitMessage()
+
+
+def _send(producer: Any, record: dict[str, Any], delivery: _Delivery) -> None:
+    while True:
+        try:
+            producer.produce(**record, on_delivery=delivery)
+            return
+        except BufferError:  # it holds as much as it may: wait until some is acknowledged
+            producer.poll(_POLL_S)
+            delivery.check()
+
+
+def _records(
+    batch: pa.RecordBatch, options: SinkOptions, columns: SinkColumns
+) -> Iterator[dict[str, Any]]:
+    names = ("topic", "value", "key", "headers", "partition", "timestamp")
+    arrays = {name: columns.take(batch, name) for name in names}
+    stamps: Any = arrays["timestamp"]
+    if stamps is not None:
+        milliseconds = stamps.cast(pa.timestamp("ms", stamps.type.tz), safe=False)
+        arrays["timestamp"] = milliseconds.cast(pa.int64())
+    if options.topic is not None:
+        arrays["topic"] = None
+    lists = [
+        [None] * batch.num_rows if array is None else array.to_pylist() for array in arrays.values()
+    ]
+    for topic, value, key, headers, partition, timestamp in zip(*lists, strict=True):
+        record: dict[str, Any] = {"topic": options.topic or topic, "value": value, "key": key}
+        if record["topic"] is None:
+            raise InvalidRecordError(
+                "a row has no topic: set the option topic, or fill the column of that name"
+            )
+        if headers:
+            record["headers"] = [(header["key"], header["value"]) for header in headers]
+        if partition is not None:
+            record["partition"] = partition
+        if timestamp is not None:
+            record["timestamp"] = timestamp
+        yield record
+
+
+class _BrokerWriter:
+    def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
+        self._options = options
+        self._columns = columns
+
+
+class BrokerBatchWriter(_BrokerWriter, DataSourceArrowWriter):
+    """Writes a batch query. There is nothing to commit: what was sent is there."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
+        return send_rows(iterator, self._options, self._columns)
+
+    def commit(self, messages: Messages) -> None:
+        """Nothing: every task has waited for its acknowledgements."""
+
+    def abort(self, messages: Messages) -> None:
+        """Nothing can be taken back."""
+
+
+class BrokerStreamWriter(_BrokerWriter, DataSourceStreamArrowWriter):
+    """Writes a stream, at least once."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
+        return send_rows(iterator, self._options, self._columns)
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """Nothing: every task has waited for its acknowledgements."""
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """Nothing can be taken back."""

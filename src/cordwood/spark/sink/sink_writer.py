@@ -1,0 +1,55 @@
+"""Which writer a query gets: to a store by its path, or through a broker by its address."""
+
+from collections.abc import Mapping
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql.types import StructType
+
+from cordwood.errors import ConfigError, UnknownTopicError
+from cordwood.spark.sink.row_places import live_topics
+from cordwood.spark.sink.sink_columns import SinkColumns
+from cordwood.spark.sink.sink_options import SinkOptions
+from cordwood.spark.sink.store_writer import StoreBatchWriter, StoreStreamWriter
+from cordwood.storage.files import RealFileSystem
+
+
+def batch_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceArrowWriter:
+    """The writer of a batch query, which appends: a log has nothing that could be overwritten."""
+    if overwrite:
+        raise ConfigError("mode", "overwrite", "a log is appended to: use mode append")
+    found = SinkOptions.for_batch(options)
+    columns = SinkColumns.of(schema, topic=found.topic)
+    if found.is_for_broker:
+        from cordwood.spark.sink.broker_writer import BrokerBatchWriter
+
+        return BrokerBatchWriter(found, columns)
+    _check_topic(found)
+    return StoreBatchWriter(found, columns)
+
+
+def stream_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    """The writer of a stream. In output mode complete each batch is appended whole."""
+    found = SinkOptions.for_stream(options)
+    columns = SinkColumns.of(schema, topic=found.topic)
+    if found.is_for_broker:
+        from cordwood.spark.sink.broker_writer import BrokerStreamWriter
+
+        return BrokerStreamWriter(found, columns)
+    _check_topic(found)
+    return StoreStreamWriter(found, columns)
+
+
+def _check_topic(options: SinkOptions) -> None:
+    """Say at once what every task would fail with."""
+    if options.topic is None or options.partitions is not None:
+        return
+    if options.topic not in live_topics(RealFileSystem(), options.paths):
+        error = UnknownTopicError(options.topic)
+        error.add_note(
+            f"in {options.path}: create it first, or set the option partitions to have it created"
+        )
+        raise error

@@ -1,0 +1,145 @@
+"""Writing to a store: tasks stage their rows, the driver has them published as one.
+
+Exactly once. Until the driver asks for the publication nothing of a batch is in any log; the
+publication is all of it or nothing, and it has a number under which it is made once. A batch that
+Spark writes again after a crash, whenever that was, is found to have been published, or is
+published then. See `log.publication`.
+
+Spark rebuilds writers between their calls, in other processes: nothing is kept in them but what
+was known when the query was planned.
+"""
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from cordwood.clock import SystemClock
+from cordwood.errors import ConfigError
+from cordwood.library import request_change
+from cordwood.log.inbox.change_inbox import ChangeInbox
+from cordwood.log.inbox.store_change import SKIPPED, PublishBatches
+from cordwood.log.publishing.publication import PublicationId
+from cordwood.spark.sink.sink_columns import SinkColumns
+from cordwood.spark.sink.sink_options import SinkOptions
+from cordwood.spark.sink.task_output import StagedRows, stage_rows
+from cordwood.storage.files import RealFileSystem
+
+logger = logging.getLogger(__name__)
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class _StoreWriter:
+    """What a batch and a stream have in common."""
+
+    def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
+        self._options = options
+        self._columns = columns
+
+    def _stage(self, batches: Iterator[pa.RecordBatch]) -> StagedRows:
+        context = TaskContext.get()
+        assert context is not None, "rows are written by tasks"
+        batch_id = context.getLocalProperty(_BATCH_ID) or "0"
+        return stage_rows(
+            batches,
+            self._options,
+            self._columns,
+            fs=RealFileSystem(),
+            clock=SystemClock(),
+            # Another for each task and batch, and the same when Spark runs the task again.
+            first_turn=context.partitionId() + int(batch_id),
+            query_id=context.getLocalProperty(_QUERY_ID),
+        )
+
+    def _publish(self, publication: PublicationId, messages: Messages) -> None:
+        staged = _staged(messages)
+        topics: dict[str, int] = {}
+        for rows in staged:
+            topics |= rows.topics
+        files = tuple(rows.file for rows in staged if rows.file is not None)
+        if not files:
+            return
+        answer = request_change(
+            self._options.path,
+            PublishBatches(publication=publication, files=files, topics=topics),
+            timeout_s=self._options.timeout_s,
+            data_dirs=self._options.paths[1:],
+        )
+        if answer.outcome == SKIPPED:
+            logger.warning("%s was published before: nothing was written", publication)
+
+    def _discard(self, messages: Messages) -> None:
+        """Remove what tasks staged that is not going to be published."""
+        inbox = ChangeInbox(RealFileSystem(), self._options.path)
+        for rows in _staged(messages):
+            if rows.file is not None:
+                inbox.discard_files(rows.file.staging_id)
+
+
+def _staged(messages: Messages) -> list[StagedRows]:
+    """Of tasks that failed there is none."""
+    return [message for message in messages if isinstance(message, StagedRows)]
+
+
+class StoreBatchWriter(_StoreWriter, DataSourceArrowWriter):
+    """Writes a batch query. Its id is new each time it is planned, unless the options give one."""
+
+    def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
+        super().__init__(options, columns)
+        if options.application is not None and options.number is not None:
+            self._publication = PublicationId(
+                application=options.application, number=options.number
+            )
+        else:
+            self._publication = PublicationId(
+                application=f"batch query {uuid.uuid4()}", number=0, is_transient=True
+            )
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:  # type: ignore[override]
+        return self._stage(iterator)
+
+    def commit(self, messages: Messages) -> None:
+        self._publish(self._publication, messages)
+
+    def abort(self, messages: Messages) -> None:
+        self._discard(messages)
+
+
+class StoreStreamWriter(_StoreWriter, DataSourceStreamArrowWriter):
+    """Writes a stream, batch by batch, under the stream's id and the batches' numbers.
+
+    The id of a stream is that of its checkpoint, wherever that lies; a stream that begins anew
+    with an empty checkpoint is another one.
+    """
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:  # type: ignore[override]
+        return self._stage(iterator)
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        if any(rows.file is not None for rows in _staged(messages)):
+            publication = PublicationId(application=self._application(messages), number=batchId)
+            self._publish(publication, messages)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        self._discard(messages)
+
+    def _application(self, messages: Messages) -> str:
+        if self._options.application is not None:
+            return self._options.application
+        for rows in _staged(messages):
+            if rows.query_id is not None:
+                return f"stream {rows.query_id}"
+        if self._options.checkpoint is not None:
+            return f"stream {self._options.checkpoint}"
+        raise ConfigError("applicationId", "", "must be given: this stream has no checkpoint")

@@ -1,0 +1,1 @@
+"""Reading: options, planning on the driver, ranges on the executors."""

@@ -1,0 +1,79 @@
+"""How many bytes of log lie between offsets, as segment sizes and indexes tell.
+
+Indexes are hints: these figures plan work, they never decide what is read.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from cordwood.errors import FormatError
+from cordwood.log.reading.log_reader import LogReader
+from cordwood.quantities import INT64_MAX, FilePosition, Offset
+from cordwood.spark.source.planning import Piece
+from cordwood.storage.segment import Segment
+
+_UNCUT: Final = INT64_MAX
+_GRAINS: Final = 8  # a limit in bytes is kept to within an eighth
+
+
+def pieces_between(log: LogReader, start: int, stop: int, *, target_bytes: int) -> Iterator[Piece]:
+    """[start, stop) in pieces of about `target_bytes` at most, cut at segments and index entries.
+
+    A segment in an archive is one piece: whoever reads a part of it fetches all of it. Index
+    files are opened only of segments that are read in part, or cut.
+    """
+    segments = log.view().segments
+    at = start
+    for index in range(max(segments.floor(Offset(start)), 0), len(segments)):
+        if at >= stop:
+            return
+        is_last = index == len(segments) - 1
+        end = stop if is_last else min(stop, segments[index + 1].base_offset)
+        if at < end:
+            yield from _pieces_within(segments[index], at, end, target_bytes)
+            at = end
+
+
+def _pieces_within(segment: Segment, start: int, stop: int, target_bytes: int) -> Iterator[Piece]:
+    begin = 0 if start <= segment.base_offset else segment.hint(Offset(start))[1]
+    is_to_its_end = stop >= segment.next_offset
+    end = segment.size if is_to_its_end else segment.hint(Offset(stop))[1]
+    at, position = start, begin
+    if not segment.is_archived:
+        for cut, cut_position in _cuts(segment, begin, end, target_bytes):
+            if at < cut < stop:
+                yield Piece(start=at, stop=cut, size_bytes=cut_position - position)
+                at, position = cut, cut_position
+    yield Piece(start=at, stop=stop, size_bytes=max(end - position, 0))
+
+
+def _cuts(segment: Segment, begin: int, end: int, step: int) -> Iterator[tuple[Offset, int]]:
+    """Offsets that begin a stretch of about `step` bytes each, and about where they lie."""
+    wanted = begin + step
+    while wanted + step // 2 < end:
+        try:
+            last_offset = segment.offset_index.upper_bound(FilePosition(wanted), 0)
+        except (FormatError, OSError):
+            return  # derived: without it the pieces are larger
+        if last_offset is None:
+            return
+        yield Offset(last_offset + 1), wanted
+        wanted += step
+
+
+def offset_behind(log: LogReader, start: int, stop: int, *, size_bytes: int) -> int:
+    """The offset in (start, stop] that lies about `size_bytes` behind `start`, rather before."""
+    left = size_bytes
+    grain = max(size_bytes // _GRAINS, 1)
+    for piece in pieces_between(log, start, stop, target_bytes=grain):
+        if piece.size_bytes > left and piece.start > start:
+            return piece.start
+        left -= piece.size_bytes
+        if left <= 0:
+            return piece.stop
+    return stop
+
+
+def size_between(log: LogReader, start: int, stop: int) -> int:
+    """About how many bytes [start, stop) takes."""
+    return sum(piece.size_bytes for piece in pieces_between(log, start, stop, target_bytes=_UNCUT))

@@ -1,0 +1,224 @@
+"""Turning boundaries into offsets and offsets into tasks: the driver's half of a read.
+
+Looks at directories, manifests and indexes; no record is read but those a search for a time
+has to look at.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from cordwood.errors import ConfigError
+from cordwood.log.reading.log_reader import EARLIEST, LATEST, LogReader
+from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation, is_committed_only
+from cordwood.quantities import TimestampMs
+from cordwood.spark.source.boundaries import Boundary, Moment
+from cordwood.spark.source.compaction_guard import CompactionGuard
+from cordwood.spark.source.data_loss import LossPolicy
+from cordwood.spark.source.log_extent import pieces_between
+from cordwood.spark.source.opened_source import OpenedSource, SourceTopic
+from cordwood.spark.source.planning import OffsetRange, merge_pieces, plan_tasks
+from cordwood.spark.source.source_options import SourceOptions
+from cordwood.spark.source.topic_choice import TopicChoice, TopicPartition
+
+# How often a search begins again because a segment it looked at was deleted or replaced.
+_SEARCHES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """The partitions to read, as they are at one moment. `ends` are the high watermarks."""
+
+    topics: Mapping[str, SourceTopic]
+    ends: Mapping[TopicPartition, int]
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return sorted(self.ends)
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        return {name: topic.topic_id for name, topic in self.topics.items() if topic.topic_id}
+
+    def log(self, partition: TopicPartition) -> LogReader:
+        return self.topics[partition[0]].logs[partition[1]]
+
+    def has(self, partition: TopicPartition) -> bool:
+        return partition in self.ends
+
+
+def survey(source: OpenedSource, isolation: Isolation = READ_UNCOMMITTED) -> Surveyed:
+    """Look at what there is now, up to where `isolation` lets readers go."""
+    topics = source.look()
+    ends = source.ends(topics)
+    known = {
+        (name, number): min(ends[name, number], log.last_stable_offset)
+        if is_committed_only(isolation)
+        else ends[name, number]
+        for name, topic in topics.items()
+        for number, log in topic.logs.items()
+        if (name, number) in ends
+    }
+    return Surveyed(topics=topics, ends=known)
+
+
+def check_named(source: OpenedSource, choice: TopicChoice, found: Surveyed) -> None:
+    """Raise `ConfigError` unless every topic and partition that was named is there."""
+    for topic in sorted(choice.named_topics - set(found.topics)):
+        option = "subscribe" if choice.names else "assign"
+        there = source.all_topics()
+        if choice.names or topic not in there:
+            known = ", ".join(there) or "none"
+            raise ConfigError(option, topic, f"there is no such topic; there are: {known}")
+    for topic, number in sorted(choice.assigned):
+        if not found.has((topic, number)):
+            raise ConfigError("assign", topic, f"the topic has no partition {number}")
+    if choice.pattern is not None and not found.topics:
+        known = ", ".join(source.all_topics()) or "none"
+        raise ConfigError(
+            "subscribePattern",
+            choice.pattern.pattern,
+            f"no topic has a name like that; there are: {known}",
+        )
+
+
+class OffsetResolver:
+    """Finds the offsets that boundaries stand for. `now_ms` is one moment for all of them."""
+
+    def __init__(self, options: SourceOptions, found: Surveyed, now_ms: TimestampMs) -> None:
+        self._options = options
+        self._found = found
+        self._now_ms = now_ms
+        self._loss = LossPolicy(options.fails_on_data_loss)
+
+    def starts(self) -> dict[TopicPartition, int]:
+        boundary = self._options.starting
+        self._check_complete(boundary)
+        recreated = self._recreated(boundary)
+        return {
+            partition: self._start(boundary, partition, is_recreated=partition[0] in recreated)
+            for partition in self._found.partitions
+        }
+
+    def stops(self) -> dict[TopicPartition, int]:
+        boundary = self._options.ending
+        self._check_complete(boundary)
+        self._recreated(boundary)
+        return {partition: self._stop(boundary, partition) for partition in self._found.partitions}
+
+    def _check_complete(self, boundary: Boundary) -> None:
+        if boundary.named is None:
+            return
+        there = frozenset(self._found.partitions)
+        for wrong, rule in (
+            (there - boundary.named, "must name every partition that is read, but not"),
+            (boundary.named - there, "names a partition that is not read:"),
+        ):
+            if wrong:
+                names = ", ".join(f"{topic}-{number}" for topic, number in sorted(wrong))
+                shown = ", ".join(f"{topic}-{number}" for topic, number in sorted(boundary.named))
+                raise ConfigError(boundary.option, shown, f"{rule} {names}")
+
+    def _recreated(self, boundary: Boundary) -> set[str]:
+        """Topics that are not the ones whose offsets were given."""
+        given = boundary.topic_ids or {}
+        wrong = {
+            topic
+            for topic, found in self._found.topic_ids.items()
+            if given.get(topic, found) != found
+        }
+        for topic in sorted(wrong):
+            self._loss.report(
+                topic,
+                None,
+                f"{boundary.option} is about topic id {given[topic]}, "
+                f"and the topic of that name now has id {self._found.topic_ids[topic]}",
+            )
+        return wrong
+
+    def _start(self, boundary: Boundary, partition: TopicPartition, *, is_recreated: bool) -> int:
+        log, end = self._found.log(partition), self._found.ends[partition]
+        earliest = min(log.start_offset, end)
+        wanted = EARLIEST if is_recreated else boundary.of(partition)
+        if isinstance(wanted, Moment):
+            found = find_time(log, wanted.at(self._now_ms))
+            if found is None and not self._options.starts_late:
+                raise ConfigError(
+                    boundary.option,
+                    wanted.at(self._now_ms),
+                    f"{log.name} has no record at or after that time; "
+                    "startingOffsetsByTimestampStrategy=latest starts at its end instead",
+                )
+            return end if found is None else min(found, end)
+        if wanted in {EARLIEST, LATEST}:
+            return earliest if wanted == EARLIEST else end
+        if wanted > end:
+            raise ConfigError(
+                boundary.option, wanted, f"{log.name} ends at offset {end}: that is past its end"
+            )
+        if wanted < earliest:
+            self._loss.report(
+                *partition,
+                f"{boundary.option} is offset {wanted}, and the log begins at {earliest}: "
+                "what came before was deleted",
+            )
+        return max(wanted, earliest)
+
+    def _stop(self, boundary: Boundary, partition: TopicPartition) -> int:
+        log, end = self._found.log(partition), self._found.ends[partition]
+        wanted = boundary.of(partition)
+        if isinstance(wanted, Moment):
+            found = find_time(log, wanted.at(self._now_ms))
+            return end if found is None else min(found, end)
+        if wanted == LATEST:
+            return end
+        if wanted > end:
+            self._loss.report(
+                *partition, f"{boundary.option} is offset {wanted}, and the log ends at {end}"
+            )
+        return min(wanted, end)
+
+
+def find_time(log: LogReader, timestamp_ms: TimestampMs) -> int | None:
+    """As `LogReader.offset_for_time`, also while retention and compaction go on beside it."""
+    for _ in range(_SEARCHES - 1):
+        view = log.view()
+        try:
+            return log.offset_for_time(timestamp_ms)
+        except FileNotFoundError:
+            log.look_again(view)
+    return log.offset_for_time(timestamp_ms)
+
+
+Span = tuple[TopicPartition, int, int]  # a partition, and [start, stop) of its offsets
+
+
+def plan_ranges(
+    found: Surveyed, spans: Iterable[Span], options: SourceOptions
+) -> list[OffsetRange]:
+    """The tasks that read these spans."""
+    ranges: list[OffsetRange] = []
+    for partition, start, stop in spans:
+        topic, number = partition
+        place = found.topics[topic].place(number)
+        pieces = pieces_between(found.log(partition), start, stop, target_bytes=options.task_bytes)
+        ranges += [
+            OffsetRange(place=place, start=piece.start, stop=piece.stop)
+            for piece in merge_pieces(pieces, target_bytes=options.task_bytes)
+        ]
+    return plan_tasks(
+        ranges, records_max=options.task_records_max, count_min=options.partitions_min
+    )
+
+
+def guard_ranges(
+    found: Surveyed, tasks: Iterable[OffsetRange], spans: Iterable[Span]
+) -> list[OffsetRange]:
+    """The same tasks, each with what it must find again: for queries that end with these spans."""
+    ends = {partition: stop for partition, _, stop in spans}
+    guarded: list[OffsetRange] = []
+    for task in tasks:
+        partition = (task.place.topic, task.place.partition)
+        log, end = found.log(partition), ends[partition]
+        guard = CompactionGuard.over(log, task.start, task.stop, end=end)
+        guarded.append(task if guard is None else replace(task, guard=guard))
+    return guarded

@@ -1,0 +1,97 @@
+"""Where a stream stands, as Spark writes it into its checkpoint.
+
+    {"orders": {"0": 23, "1": 5}, "@ids": {"orders": "PZ9f…"}}
+
+The offsets are those of the next records, in the form of Spark's Kafka source. A name with an
+"@" cannot be a topic's, so ours go under such:
+
+    @ids       the id of each topic, so that a recreated one is noticed
+    @initial   true where the stream has read nothing yet
+    @from      in the end of the first batch: the offsets it starts at
+
+Why `@from`: Spark asks for the initial offset again when it must replay the first batch, in a
+new process, and does not say where its checkpoint is. "latest" would then be another one, and
+what was appended in between would be lost. So the end of the batch, which Spark does keep,
+carries the start with it.
+
+Spark compares offsets as text: topics and partitions are always in order.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cordwood.errors import FormatError
+from cordwood.quantities import INT32_MAX, INT64_MAX
+from cordwood.spark.source.topic_choice import TopicPartition
+
+SPECIAL_PREFIX: Final = "@"
+_IDS: Final = "@ids"
+_INITIAL: Final = "@initial"
+_FROM: Final = "@from"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOffset:
+    """A value: see the head of this module."""
+
+    positions: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    is_initial: bool = False
+    first: Mapping[TopicPartition, int] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What Spark gets to keep. Equal offsets give equal text."""
+        found: dict[str, Any] = _render_positions(self.positions)
+        if self.first is not None:
+            found[_FROM] = _render_positions(self.first)
+        if self.topic_ids:
+            found[_IDS] = {topic: self.topic_ids[topic] for topic in sorted(self.topic_ids)}
+        if self.is_initial:
+            found[_INITIAL] = True
+        return found
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "StreamOffset":
+        """Raises `FormatError` for what `to_json` never made: a checkpoint of another source."""
+        topics = {name: value for name, value in found.items() if not name.startswith("@")}
+        ids, first = found.get(_IDS, {}), found.get(_FROM)
+        try:
+            if not isinstance(ids, dict) or not all(isinstance(v, str) for v in ids.values()):
+                raise ValueError(f"{_IDS} must hold a text for each topic")
+            return cls(
+                positions=cls.parse_positions(topics),
+                topic_ids=ids,
+                is_initial=bool(found.get(_INITIAL, False)),
+                first=None if first is None else cls.parse_positions(first),
+            )
+        except ValueError as error:
+            raise FormatError(
+                f"the checkpoint's offset {dict(found)} is not one of this source: {error}"
+            ) from error
+
+    @staticmethod
+    def parse_positions(found: object, *, minimum: int = 0) -> dict[TopicPartition, int]:
+        """Offsets by topic and partition; ValueError says what is not one."""
+        if not isinstance(found, dict):
+            raise ValueError("offsets must be an object of topics")
+        positions: dict[TopicPartition, int] = {}
+        for topic, offsets in found.items():
+            if not isinstance(offsets, dict) or not offsets:
+                raise ValueError(f"{topic!r} must hold an offset for each partition")
+            for number, offset in offsets.items():
+                if not number.isdecimal() or int(number) > INT32_MAX:
+                    raise ValueError(f"there is no partition {number!r}")
+                if isinstance(offset, bool) or not isinstance(offset, int):
+                    raise ValueError(f"{offset!r} is not an offset")
+                if not minimum <= offset <= INT64_MAX:
+                    raise ValueError(f"there is no offset {offset}")
+                positions[topic, int(number)] = offset
+        return positions
+
+
+def _render_positions(positions: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for topic, number in sorted(positions):
+        found.setdefault(topic, {})[str(number)] = positions[topic, number]
+    return found

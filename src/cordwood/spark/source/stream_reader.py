@@ -1,0 +1,105 @@
+"""`spark.readStream.format("cordwood")`: micro-batches from one offset to another."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from cordwood.spark.source.data_loss import LossPolicy
+from cordwood.spark.source.opened_source import absolute_paths
+from cordwood.spark.source.range_reader import RangeReader
+from cordwood.spark.source.source_options import SourceOptions
+from cordwood.spark.source.stream_driver import StreamDriver
+from cordwood.spark.source.stream_offsets import StreamOffset
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class CordwoodStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Answers Spark's questions about a stream.
+
+    Spark makes two of it: one that lives on the driver as long as the query runs, and one that
+    it pickles to executors, of which only `read` is called. The driver's holds a `StreamDriver`
+    once it is asked something; none is ever pickled.
+
+    Nothing it remembers is needed after a restart: offsets say everything.
+    """
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._paths = absolute_paths(options.paths)
+        self._reader = RangeReader(
+            columns=columns,
+            key=options.key,
+            loss=LossPolicy(options.fails_on_data_loss),
+            isolation=options.isolation,
+        )
+        self._driver: StreamDriver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_driver": None}
+
+    @property
+    def _stream(self) -> StreamDriver:
+        if self._driver is None:
+            self._driver = StreamDriver.open(self._options, self._paths)
+        return self._driver
+
+    # --- on the driver -----------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self._stream.initial().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """One of the limits: Spark knows no combination. `latestOffset` keeps to all of them.
+
+        All that matters is that it is not `ReadAllAvailable`, by which Spark says that a query
+        wants everything at once, whatever its options are.
+        """
+        limits = self._options.limits
+        if limits.offsets_max is not None:
+            return ReadMaxRows(limits.offsets_max)
+        if limits.bytes_max is not None:
+            return ReadMaxBytes(limits.bytes_max)
+        if limits.offsets_min is not None:
+            return ReadMinRows(limits.offsets_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._stream.freeze()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        is_limited = not isinstance(limit, ReadAllAvailable)
+        before = StreamOffset.from_json(start)
+        after = self._stream.latest(before, is_limited=is_limited)
+        return start if after is before else after.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        newest = self._stream.newest
+        return None if newest is None else newest.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        tasks = self._stream.tasks(StreamOffset.from_json(start), StreamOffset.from_json(end))
+        return [InputPartition(task) for task in tasks]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._stream.note_done(StreamOffset.from_json(end))
+
+    def stop(self) -> None:
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+
+    # --- in executors ------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        return self._reader.read(partition.value)

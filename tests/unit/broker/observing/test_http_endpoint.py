@@ -1,0 +1,201 @@
+"""/metrics, /healthz and /readyz over HTTP."""
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import cordwood
+from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.observing.http_endpoint import HttpEndpoint, Page, open_endpoint
+from cordwood.broker.observing.observed_broker import ObservedBroker
+from cordwood.broker.observing.request_metrics import RequestMetrics
+from cordwood.log.store.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with cordwood.open(tmp_path) as opened:
+        yield opened
+
+
+def observed(store: Store) -> ObservedBroker:
+    return ObservedBroker(
+        store=store,
+        config=BrokerConfig(metrics_port=0),
+        address=("127.0.0.1", 9092),
+        requests=RequestMetrics(),
+        is_responsive=lambda _timeout_s: True,
+        groups=list,
+        connection_count=lambda: 0,
+        is_coordinator_loaded=lambda: True,
+    )
+
+
+class Answer(NamedTuple):
+    status: int
+    content_type: str | None
+    content: bytes
+
+
+def get(endpoint: HttpEndpoint, path: str, method: str = "GET") -> Answer:
+    connection = http.client.HTTPConnection(*endpoint.address, timeout=30)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return Answer(response.status, response.getheader("Content-Type"), response.read())
+    finally:
+        connection.close()
+
+
+def ask(broker: ObservedBroker, path: str) -> Answer:
+    endpoint = open_endpoint(broker)
+    try:
+        return get(endpoint, path)
+    finally:
+        endpoint.stop()
+
+
+def test_metrics_are_text_that_prometheus_reads(store: Store) -> None:
+    answer = ask(observed(store), "/metrics?name[]=kafka_brokers")
+
+    assert answer.status == 200
+    assert answer.content_type == "text/plain; version=0.0.4; charset=utf-8"
+    assert b"kafka_brokers 1.0" in answer.content
+
+
+def test_a_broker_whose_loops_turn_is_alive(store: Store) -> None:
+    answer = ask(observed(store), "/healthz")
+
+    assert answer.status == 200
+    assert answer.content_type == "application/json"
+    assert json.loads(answer.content) == {"status": "ok", "problems": [], "warnings": []}
+
+
+def test_a_broker_whose_loops_stand_still_is_neither_alive_nor_ready(store: Store) -> None:
+    stuck = replace(observed(store), is_responsive=lambda _timeout_s: False)
+
+    for path in ("/healthz", "/readyz"):
+        status, _, content = ask(stuck, path)
+        assert status == 503
+        assert "a loop has not turned" in json.loads(content)["problems"][0]
+
+
+def test_a_broker_is_ready_once_its_groups_are_loaded(store: Store) -> None:
+    loading = replace(observed(store), is_coordinator_loaded=lambda: False)
+
+    assert ask(observed(store), "/readyz")[0] == 200
+    status, _, content = ask(loading, "/readyz")
+    assert status == 503
+    assert json.loads(content)["problems"] == ["groups are still being loaded"]
+    assert ask(loading, "/healthz")[0] == 200
+
+
+def test_a_broker_whose_store_is_closed_is_alive_and_not_ready(store: Store) -> None:
+    store.close()
+
+    assert ask(observed(store), "/healthz")[0] == 200
+    status, _, content = ask(observed(store), "/readyz")
+    assert status == 503
+    assert b"is closed" in content
+    assert ask(observed(store), "/metrics")[0] == 503
+
+
+def test_a_data_directory_that_cannot_be_used_makes_a_broker_not_ready(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with cordwood.open(tmp_path / "data", data_dirs=[tmp_path / "file"]) as store:
+        status, _, content = ask(observed(store), "/readyz")
+
+    assert status == 503
+    assert f"{tmp_path / 'file'} cannot be used" in json.loads(content)["problems"][0]
+
+
+def test_a_disk_short_of_room_is_a_warning_because_reading_goes_on(tmp_path: Path) -> None:
+    with cordwood.open(tmp_path, free_bytes_min="1024TiB") as store:
+        store.maintain()
+        status, _, content = ask(observed(store), "/readyz")
+
+    assert status == 200
+    assert json.loads(content)["warnings"] == [f"{tmp_path} is short of room: appends are refused"]
+
+
+def test_other_paths_are_answered_with_those_there_are(store: Store) -> None:
+    status, _, content = ask(observed(store), "/")
+
+    assert status == 404
+    assert content == b"/metrics\n/healthz\n/readyz\n"
+
+
+def test_methods_that_change_things_are_refused(store: Store) -> None:
+    endpoint = open_endpoint(observed(store))
+    try:
+        assert get(endpoint, "/metrics", "POST").status == 501
+        assert get(endpoint, "/healthz", "HEAD").status == 200
+    finally:
+        endpoint.stop()
+
+
+def test_a_client_that_says_nothing_does_not_keep_others_waiting() -> None:
+    endpoint = HttpEndpoint("127.0.0.1", 0, {"/": lambda: Page(content=b"here")})
+    try:
+        with socket.create_connection(endpoint.address, timeout=30):
+            assert get(endpoint, "/").status == 200
+    finally:
+        endpoint.stop()
+
+
+def test_who_asks_too_much_at_once_is_turned_away() -> None:
+    go_on, arrived = threading.Event(), threading.Semaphore(0)
+
+    def slow() -> Page:
+        arrived.release()
+        go_on.wait(30)
+        return Page(content=b"at last")
+
+    endpoint = HttpEndpoint("127.0.0.1", 0, {"/": slow})
+    statuses: list[int] = []
+    waiting = [
+        threading.Thread(target=lambda: statuses.append(get(endpoint, "/").status))
+        for _ in range(8)
+    ]
+    try:
+        for thread in waiting:
+            thread.start()
+        for _ in waiting:
+            assert arrived.acquire(timeout=30)
+        with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
+            get(endpoint, "/")
+    finally:
+        go_on.set()
+        for thread in waiting:
+            thread.join()
+        endpoint.stop()
+    assert statuses == [200] * 8
+
+
+def test_a_port_that_is_taken_is_an_error_that_names_it(store: Store) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        broker = replace(observed(store), config=BrokerConfig(metrics_port=port))
+
+        with pytest.raises(OSError, match="in use") as refused:
+            open_endpoint(broker)
+
+    assert refused.value.__notes__ == [f"while opening metrics.port = {port}"]
+
+
+def test_no_thread_is_left_behind(store: Store) -> None:
+    before = set(threading.enumerate())
+
+    ask(observed(store), "/healthz")
+
+    left = {
+        thread for thread in set(threading.enumerate()) - before if "cordwood-http" in thread.name
+    }
+    assert not left

@@ -1,0 +1,215 @@
+"""Waiting fetches: nothing that moves is missed; an archive is asked once for what many want."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cordwood.broker.net.answer import Answer
+from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.outbox import Piece
+from cordwood.broker.records.fetch_handler import FetchHandler
+from cordwood.broker.records.fetch_sessions import FetchSessions
+from cordwood.broker.records.log_watch import LogWatch, ProgressWaiter
+from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.file_range import FileRange
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.store import Store, StoreSetup
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.request_header import RequestHeader
+from fakes.archived_store import ArchivedStore
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import TOPIC
+from wire.record_requests import Wanted, fetch_body
+
+LONG_MS = 3_600_000
+
+
+class KeptAnswer(Answer):
+    """An answer that stays where the test finds it."""
+
+    def __init__(self) -> None:
+        super().__init__(None, RequestHeader(ApiKey.FETCH, 11, 1, None), 0, allows_next=False)  # type: ignore[arg-type]
+
+    def give(self, pieces: Any) -> None:
+        assert not self.is_ready
+        self.pieces: list[Piece] = list(pieces)
+        self.is_ready = True
+
+    @property
+    def ranges(self) -> list[FileRange]:
+        return [piece for piece in self.pieces if isinstance(piece, FileRange)]
+
+
+class HeldTasks(Executor):
+    """Work that is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Callable[[], object]] = []
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
+        self.tasks.append(lambda: function(*args, **named))
+        return Future()
+
+
+class Bench:
+    """A handler over a store, its loop turned by hand."""
+
+    def __init__(self, store: Store, watch: type[LogWatch] = LogWatch) -> None:
+        self.loop = EventLoop("data")
+        self.workers = HeldTasks()
+        self.handler = FetchHandler(
+            table=PartitionTable(store),
+            watch=watch(self.loop),
+            loop=self.loop,
+            workers=self.workers,
+            sessions=FetchSessions(10, self.loop.now_s),
+            bytes_max=1 << 20,
+        )
+
+    def fetch(self, topic: str, offset: int, *, max_wait_ms: int = LONG_MS) -> KeptAnswer:
+        answer = KeptAnswer()
+        body = fetch_body(11, [Wanted(topic=topic, offset=offset)], max_wait_ms=max_wait_ms)
+        self.handler.handle(answer, memoryview(body))
+        return answer
+
+    def turn(self) -> None:
+        self.loop.call_soon(lambda: None)
+        self.loop._turn()
+
+    def work(self) -> None:
+        tasks, self.workers.tasks = self.workers.tasks, []
+        for task in tasks:
+            task()
+        self.turn()
+
+    def close(self) -> None:
+        self.loop._close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    setup = StoreSetup(
+        defaults=TopicConfig(durability="os"), has_housekeeping=False, free_bytes_min=0
+    )
+    opened = Store([str(tmp_path)], setup)
+    opened.create_topic("t")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def archived() -> Iterator[tuple[ArchivedStore, Bench]]:
+    """Offsets 0 to 11 are in the archive only."""
+    source = ArchivedStore(SimulatedFileSystem())
+    source.create()
+    source.append(14)
+    source.archive_and_drop()
+    bench = Bench(source.store)
+    yield source, bench
+    bench.close()
+
+
+class HastyLog(LogWatch):
+    """Something is appended between the look at a log and the entry among those who wait."""
+
+    def await_progress(self, log: PartitionLog, waiter: ProgressWaiter) -> None:
+        if log.end_offset == 0:
+            log.append(b"just now")
+        super().await_progress(log, waiter)
+
+
+def test_what_is_appended_between_the_look_and_the_wait_is_not_missed(store: Store) -> None:
+    bench = Bench(store, HastyLog)
+
+    answer = bench.fetch("t", 0)
+    bench.turn()
+    bench.close()
+
+    assert answer.is_ready
+    assert len(answer.ranges) == 1
+
+
+def test_a_fetch_waits_until_its_log_moves(store: Store) -> None:
+    bench = Bench(store)
+    answer = bench.fetch("t", 0)
+    bench.turn()
+    was_ready, waiting = answer.is_ready, bench.handler.waiting_count
+
+    store.topic("t").append(b"x")
+    bench.turn()
+    bench.close()
+
+    assert (was_ready, waiting) == (False, 1)
+    assert answer.is_ready
+    assert bench.handler.waiting_count == 0
+
+
+def test_when_the_broker_stops_all_who_wait_are_answered(store: Store) -> None:
+    bench = Bench(store)
+    answers = [bench.fetch("t", 0) for _ in range(3)]
+
+    bench.handler.finish_all()
+    bench.close()
+
+    assert all(answer.is_ready and not answer.ranges for answer in answers)
+    assert bench.handler.waiting_count == 0
+
+
+@pytest.mark.parametrize("max_wait_ms", [0, LONG_MS])
+def test_an_archive_is_read_by_a_worker_and_the_fetch_goes_on_then(
+    archived: tuple[ArchivedStore, Bench], max_wait_ms: int
+) -> None:
+    _, bench = archived
+
+    answer = bench.fetch(TOPIC, 4, max_wait_ms=max_wait_ms)
+    was_ready = answer.is_ready
+    bench.work()
+
+    assert not was_ready
+    assert [found.base_offset for found in answer.ranges] == [4]
+
+
+def test_the_archive_is_asked_once_for_what_many_want(
+    archived: tuple[ArchivedStore, Bench],
+) -> None:
+    _, bench = archived
+
+    answers = [bench.fetch(TOPIC, 4) for _ in range(5)]
+    asked = len(bench.workers.tasks)
+    bench.work()
+
+    assert asked == 1
+    assert all(answer.ranges for answer in answers)
+
+
+def test_who_cannot_wait_for_a_slow_archive_asks_again_and_meets_the_same_reading(
+    archived: tuple[ArchivedStore, Bench],
+) -> None:
+    _, bench = archived
+    late = bench.fetch(TOPIC, 4)
+    bench.handler.finish_all()  # as when its time is over
+
+    again = bench.fetch(TOPIC, 4)
+    asked = len(bench.workers.tasks)
+    bench.work()
+
+    assert late.is_ready
+    assert not late.ranges
+    assert asked == 1
+    assert again.ranges
+
+
+def test_a_reading_that_fails_is_told_to_all_who_wait_for_it(
+    archived: tuple[ArchivedStore, Bench],
+) -> None:
+    source, bench = archived
+    answers = [bench.fetch(TOPIC, 4) for _ in range(2)]
+    source.objects.fail_at(1, goes_on=True)
+
+    bench.work()
+
+    assert all(answer.is_ready and not answer.ranges for answer in answers)

@@ -1,0 +1,523 @@
+"""A publication is all there or not at all, once, whatever happens while it is made."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from cordwood.errors import (
+    ConfigError,
+    LogFailedError,
+    LogHeldError,
+    RecordTooLargeError,
+    StorageError,
+    UnknownTopicError,
+)
+from cordwood.log.publishing import publication_ledger
+from cordwood.log.publishing.consistent_ends import whole_ends
+from cordwood.log.publishing.publication import Part, PublicationId
+from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.read_only_store import ReadOnlyStore
+from cordwood.log.store.store import Store
+from crash.power_cut import CHANGING
+from fakes.client_batches import client_batch
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import DATA, log_of, open_store
+
+SMALL = {"internal.segment.bytes": 600, "index.interval.bytes": 100}
+Pairs = list[tuple[bytes | None, bytes | None]]
+FIRST: dict[tuple[str, int], Pairs] = {
+    ("orders", 0): [(b"a", b"1"), (b"b", b"2")],
+    ("orders", 1): [(b"c", b"3")],
+}
+SECOND: dict[tuple[str, int], Pairs] = {
+    ("orders", 0): [(b"k", b"%d" % n * 30) for n in range(20)],
+    ("audit", 0): [(None, b"x" * 200)] * 5,
+}
+
+
+@pytest.fixture
+def fs() -> SimulatedFileSystem:
+    return SimulatedFileSystem(clock=ManualClock())
+
+
+def store_with_topics(fs: SimulatedFileSystem, **config: object) -> Store:
+    store = open_store(fs)
+    store.create_topic("orders", partitions=2, config={**SMALL, **config})
+    store.create_topic("audit", config={**SMALL, **config})
+    return store
+
+
+def values(log: LogReader) -> list[bytes | None]:
+    return [record.value for record in log.read(log.start_offset)]
+
+
+def contents(store: Store) -> dict[tuple[str, int], list[bytes | None]]:
+    return {
+        (name, log.partition): values(log)
+        for name in store.topics()
+        for log in store.topic(name).partitions
+    }
+
+
+def reader(fs: SimulatedFileSystem) -> ReadOnlyStore:
+    return ReadOnlyStore([DATA], fs=fs, clock=fs.clock, defaults=TopicConfig())
+
+
+# --- what it does --------------------------------------------------------------------------------
+
+
+def test_records_of_all_partitions_are_there_at_their_offsets(fs: SimulatedFileSystem) -> None:
+    store = store_with_topics(fs)
+    log_of(store, "orders", 0).append(b"0")
+
+    published = store.publish("etl", 0, FIRST)
+
+    assert published.offsets == {("orders", 0): (1, 3), ("orders", 1): (0, 1)}
+    assert contents(store) == {
+        ("orders", 0): [b"0", b"1", b"2"],
+        ("orders", 1): [b"3"],
+        ("audit", 0): [],
+    }
+
+
+def test_what_was_published_can_be_read_elsewhere_and_is_durable(fs: SimulatedFileSystem) -> None:
+    store = store_with_topics(fs)
+
+    store.publish("etl", 0, FIRST)
+
+    with reader(fs) as beside:
+        assert values(beside.topic("orders").partition(0)) == [b"1", b"2"]
+    again = open_store(fs.crash(Random(1)))
+    assert contents(again)["orders", 0] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("number", [0, 7, 6])
+def test_a_number_that_is_not_higher_than_the_last_is_not_published_again(
+    fs: SimulatedFileSystem, number: int
+) -> None:
+    store = store_with_topics(fs)
+    store.publish("etl", 7, FIRST)
+
+    again = store.publish("etl", number, SECOND)
+
+    assert again.is_repeated
+    assert contents(store)["orders", 0] == [b"1", b"2"]
+    assert store.last_published("etl") == 7
+
+
+def test_numbers_of_applications_have_nothing_to_do_with_each_other(
+    fs: SimulatedFileSystem,
+) -> None:
+    store = store_with_topics(fs)
+    store.publish("etl", 7, FIRST)
+
+    other = store.publish("cdc", 0, FIRST)
+
+    assert not other.is_repeated
+    assert store.applications() == {"etl": 7, "cdc": 0}
+
+
+def test_what_was_published_is_known_after_a_restart(fs: SimulatedFileSystem) -> None:
+    store = store_with_topics(fs)
+    store.publish("etl", 3, FIRST)
+    store.close()
+
+    again = open_store(fs)
+
+    assert again.publish("etl", 3, FIRST).is_repeated
+    assert not again.publish("etl", 4, FIRST).is_repeated
+
+
+def test_an_application_that_is_forgotten_may_publish_its_numbers_anew(
+    fs: SimulatedFileSystem,
+) -> None:
+    store = store_with_topics(fs)
+    store.publish("etl", 3, FIRST)
+
+    assert store.forget_application("etl")
+    assert not store.forget_application("etl")
+
+    assert not store.publish("etl", 0, FIRST).is_repeated
+
+
+def test_a_publication_without_records_counts_too(fs: SimulatedFileSystem) -> None:
+    store = store_with_topics(fs)
+
+    store.publish("etl", 5, {("orders", 0): []})
+
+    assert store.last_published("etl") == 5
+    assert contents(store)["orders", 0] == []
+
+
+@pytest.mark.parametrize("durability", ["disk", "os"])
+def test_several_segments_are_filled(fs: SimulatedFileSystem, durability: str) -> None:
+    store = store_with_topics(fs, durability=durability)
+
+    store.publish("etl", 0, SECOND)
+
+    log = log_of(store, "audit")
+    assert len(log.segments()) > 1
+    assert values(log) == [b"x" * 200] * 5
+    assert log.durable_offset == log.high_watermark == log.end_offset == 5
+
+
+def test_log_append_time_is_that_of_the_publication(fs: SimulatedFileSystem) -> None:
+    store = store_with_topics(fs, **{"message.timestamp.type": "LogAppendTime"})
+
+    store.publish("etl", 0, FIRST)
+
+    [first, _] = log_of(store, "orders").read(0)
+    assert first.timestamp_ms == fs.clock.now_ms()
+
+
+# --- what it refuses -----------------------------------------------------------------------------
+
+
+def test_a_topic_that_is_not_there_is_refused_before_anything_is_written(
+    fs: SimulatedFileSystem,
+) -> None:
+    store = store_with_topics(fs)
+
+    with pytest.raises(UnknownTopicError):
+        store.publish("etl", 0, {**FIRST, ("nowhere", 0): [(b"a", b"1")]})
+
+    assert contents(store)["orders", 0] == []
+    assert store.last_published("etl") is None
+
+
+@pytest.mark.parametrize(("application", "number"), [("", 0), ("x" * 1001, 0), ("etl", -1)])
+def test_an_id_that_cannot_be_one_is_refused(
+    fs: SimulatedFileSystem, application: str, number: int
+) -> None:
+    store = store_with_topics(fs)
+
+    with pytest.raises(ConfigError):
+        store.publish(application, number, FIRST)
+
+
+def test_internal_topics_are_not_published_to(fs: SimulatedFileSystem) -> None:
+    store = store_with_topics(fs)
+    store.group("g").commit({("orders", 0): 1})
+
+    with pytest.raises(ConfigError, match="internal"):
+        store.publish("etl", 0, {("__consumer_offsets", 0): [(b"a", b"1")]})
+
+
+def test_no_more_applications_are_taken_in_than_can_be_remembered(
+    fs: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publication_ledger, "APPLICATIONS_MAX", 2)
+    store = store_with_topics(fs)
+    store.publish("one", 0, FIRST)
+    store.publish("two", 0, FIRST)
+
+    with pytest.raises(Exception, match="forget_application"):
+        store.publish("three", 0, FIRST)
+
+    store.publish("two", 1, FIRST)
+
+
+def test_a_record_that_is_too_large_leaves_nothing_of_the_publication(
+    fs: SimulatedFileSystem,
+) -> None:
+    store = store_with_topics(fs, **{"max.message.bytes": 500})
+    store.publish("etl", 0, FIRST)
+    before = contents(store)
+
+    with pytest.raises(RecordTooLargeError):
+        store.publish("etl", 1, {**SECOND, ("orders", 1): [(b"a", b"x" * 1000)]})
+
+    assert contents(store) == before
+    assert store.last_published("etl") == 0
+    log_of(store, "orders", 0).append(b"next")
+    assert contents(open_store(fs.crash(Random(1))))["orders", 0] == [b"1", b"2", b"next"]
+
+
+def test_a_batch_with_a_wrong_checksum_leaves_nothing_of_the_publication(
+    fs: SimulatedFileSystem,
+) -> None:
+    store = store_with_topics(fs)
+    good, bad = client_batch(b"good"), client_batch(b"bad")
+    bad[-3] ^= 1
+    parts = [
+        Part(
+            log=log,
+            place=store.place_of(log),
+            batches=lambda batch=batch: [batch],  # type: ignore[misc]
+            size=len(batch),
+        )
+        for log, batch in ((log_of(store, "orders"), good), (log_of(store, "audit"), bad))
+    ]
+
+    with pytest.raises(Exception, match="checksum"):
+        store.publisher.publish(PublicationId(application="etl", number=0), parts)
+
+    assert not any(contents(store).values())
+    store.publish("etl", 0, FIRST)
+
+
+# --- others meanwhile ----------------------------------------------------------------------------
+
+
+def test_nobody_sees_a_part_before_all_of_it_is_durable(fs: SimulatedFileSystem) -> None:
+    store = store_with_topics(fs)
+    store.publish("etl", 0, FIRST)
+    seen: set[tuple[int, ...]] = set()
+
+    def look(operation: str, path: str) -> None:
+        if operation not in CHANGING or path.endswith("high-watermark"):
+            return
+        fs.watch = None
+        with reader(fs) as beside:
+            ends = whole_ends(beside, ["orders", "audit"], fs=fs)
+        seen.add(tuple(ends.values()))
+        assert all(
+            log.high_watermark == ends[log.topic, log.partition]
+            for name in ("orders", "audit")
+            for log in store.topic(name).partitions
+        )
+        fs.watch = look
+
+    fs.watch = look
+    store.publish("etl", 1, SECOND)
+    fs.watch = None
+
+    assert seen == {(2, 1, 0)}
+    with reader(fs) as beside:
+        assert list(whole_ends(beside, ["orders", "audit"], fs=fs).values()) == [22, 1, 5]
+
+
+def test_ends_leave_out_a_publication_that_is_not_visible_everywhere_yet(
+    fs: SimulatedFileSystem,
+) -> None:
+    store = store_with_topics(fs)
+    store.publish("etl", 0, FIRST)
+    first, second = log_of(store, "orders", 0), log_of(store, "orders", 1)
+    show = first.show
+    shown: list[tuple[int, ...]] = []
+
+    def show_and_look() -> None:
+        show()
+        with reader(fs) as beside:
+            shown.append((first.high_watermark, second.high_watermark))
+            shown.append(tuple(whole_ends(beside, ["orders"], fs=fs).values()))
+
+    first.show = show_and_look  # type: ignore[method-assign]
+    store.publish("etl", 1, FIRST)
+
+    assert shown == [(4, 1), (2, 1)]
+    assert list(whole_ends(store, ["orders"], fs=fs).values()) == [4, 2]
+
+
+def test_appends_wait_for_the_end_of_a_publication(fs: SimulatedFileSystem) -> None:
+    store = store_with_topics(fs)
+    log = log_of(store, "orders", 0)
+    log.hold()
+    begun, offsets = threading.Event(), []
+
+    def append() -> None:
+        begun.set()
+        offsets.append(log.append_many([(None, b"late"), (None, b"later")]).first_offset)
+
+    thread = threading.Thread(target=append)
+    thread.start()
+    begun.wait(10)
+    assert not offsets
+    log.let_go()
+    thread.join(10)
+
+    assert offsets == [0]
+
+
+def test_single_appends_wait_for_the_end_of_a_publication(fs: SimulatedFileSystem) -> None:
+    store = store_with_topics(fs)
+    log = log_of(store, "orders", 0)
+    log.hold()
+    appended: list[int] = []
+    thread = threading.Thread(target=lambda: appended.append(log.append(b"late").offset))
+
+    thread.start()
+    log.let_go()
+    thread.join(10)
+
+    assert appended == [0]
+
+
+def test_an_append_that_is_not_to_wait_is_told_to_come_again(fs: SimulatedFileSystem) -> None:
+    store = store_with_topics(fs)
+    log = log_of(store, "orders", 0)
+    log.hold()
+
+    with pytest.raises(LogHeldError, match="orders-0"):
+        log.append_batch(client_batch(b"now"), wait=False)
+
+    log.let_go()
+    assert log.append_batch(client_batch(b"then"), wait=False).base_offset == 0
+
+
+def test_a_snapshot_knows_what_was_published(fs: SimulatedFileSystem) -> None:
+    store = store_with_topics(fs)
+    store.publish("etl", 4, FIRST)
+
+    store.snapshot("/copy")
+
+    copy = open_store(fs, directories=("/copy",))
+    assert copy.publish("etl", 4, FIRST).is_repeated
+    assert contents(copy)["orders", 0] == [b"1", b"2"]
+
+
+# --- crashes -------------------------------------------------------------------------------------
+
+
+def crashes_while(
+    fs: SimulatedFileSystem, work: Callable[[], object], leave: Callable[[], SimulatedFileSystem]
+) -> list[SimulatedFileSystem]:
+    """What a crash leaves before each change that `work` makes to the disk, and after it."""
+    left = []
+    fs.watch = lambda operation, _path: left.append(leave()) if operation in CHANGING else None
+    work()
+    fs.watch = None
+    return [*left, leave()]
+
+
+@pytest.mark.parametrize("is_power_cut", [False, True])
+@pytest.mark.parametrize("durability", ["disk", "os"])
+def test_a_crash_at_any_step_leaves_all_or_nothing_and_a_replay_leaves_it_once(
+    fs: SimulatedFileSystem, durability: str, is_power_cut: bool
+) -> None:
+    store = store_with_topics(fs, durability=durability)
+    store.publish("etl", 0, FIRST)
+    for log in (log_of(store, "orders", 0), log_of(store, "audit")):
+        log.append(b"before")
+        log.sync()
+    before = contents(store)
+    rng = Random(7)
+
+    left = crashes_while(
+        fs,
+        lambda: store.publish("etl", 1, SECOND),
+        (lambda: fs.crash(rng)) if is_power_cut else fs.kill,
+    )
+
+    after = contents(store)
+    outcomes = set()
+    for crashed in left:
+        again = open_store(crashed)
+        found = contents(again)
+        assert found in (before, after)
+        assert again.last_published("etl") == (1 if found == after else 0)
+        assert not again.damages()
+        outcomes.add(found == after)
+        log_of(again, "orders", 1).append(b"between")
+        again.publish("etl", 1, SECOND)
+        assert contents(again) == {**after, ("orders", 1): [*after["orders", 1], b"between"]}
+    assert outcomes == {True, False}
+
+
+def test_a_crash_while_the_cut_is_made_leaves_it_to_the_next_start(
+    fs: SimulatedFileSystem,
+) -> None:
+    store = store_with_topics(fs)
+    store.publish("etl", 0, FIRST)
+    before = contents(store)
+    left = crashes_while(fs, lambda: store.publish("etl", 1, SECOND), fs.kill)
+    most = max(left[:-1], key=lambda crashed: bool(cuts(crashed)) and crashed._disk.used_bytes())
+    rng = Random(3)
+
+    again = crashes_while(most, lambda: open_store(most), lambda: most.crash(rng))
+
+    assert cuts(most) == {}
+    for crashed in again:
+        assert contents(open_store(crashed)) == before
+
+
+def cuts(fs: SimulatedFileSystem) -> dict[publication_ledger.Place, int]:
+    return dict(publication_ledger.read_publications(fs, [DATA]).cuts)
+
+
+@pytest.mark.parametrize("number", range(1, 60))
+def test_a_disk_that_fails_once_leaves_all_or_nothing(fs: SimulatedFileSystem, number: int) -> None:
+    store = store_with_topics(fs)
+    store.publish("etl", 0, FIRST)
+    before = contents(store)
+    fs.fail_at(number, OSError(errno.EIO, os.strerror(errno.EIO)))
+
+    try:
+        store.publish("etl", 1, SECOND)
+        is_published = True
+    except (OSError, StorageError):
+        is_published = False
+
+    fs.clear_faults()
+    after = contents(open_store(fs.kill()))
+    assert is_published or after == before or after["orders", 0] != before["orders", 0]
+    for log in (log_of(store, "orders", 0), log_of(store, "audit")):
+        if log.failure is None:
+            log.append(b"behind")
+    for crashed in (fs.kill(), fs.crash(Random(number))):
+        again = open_store(crashed)
+        again.publish("etl", 1, SECOND)
+        found = contents(again)
+        assert [v for v in found["orders", 0] if v != b"behind"] == [
+            *(b"1", b"2"),
+            *(value for _, value in SECOND["orders", 0]),
+        ]
+        assert [v for v in found["audit", 0] if v != b"behind"] == [b"x" * 200] * 5
+        assert found["orders", 0].count(b"behind") <= 1
+
+
+def test_a_log_that_cannot_be_taken_back_is_cut_when_it_is_reopened(
+    fs: SimulatedFileSystem,
+) -> None:
+    store = store_with_topics(fs)
+    fs.fail_next("sync", OSError(errno.EIO, "gone"), path_ends="audit-0/00000000000000000000.log")
+
+    with pytest.raises(LogFailedError):
+        store.publish("etl", 0, {("audit", 0): [(b"a", b"1")], ("orders", 0): [(b"b", b"2")]})
+
+    log_of(store, "orders", 0).append(b"goes on")
+    with pytest.raises(LogFailedError):
+        store.publish("etl", 0, {("audit", 0): [(b"a", b"1")]})
+    again = open_store(fs.kill())
+    assert contents(again) == {
+        ("audit", 0): [],
+        ("orders", 0): [b"goes on"],
+        ("orders", 1): [],
+    }
+    assert cuts(fs) != {}
+
+
+def test_a_topic_made_anew_is_not_cut_for_one_that_was_deleted(fs: SimulatedFileSystem) -> None:
+    store = store_with_topics(fs)
+    fs.fail_next("sync", OSError(errno.EIO, "gone"), path_ends="audit-0/00000000000000000000.log")
+    with pytest.raises(LogFailedError):
+        store.publish("etl", 0, {("audit", 0): [(b"a", b"1")]})
+
+    store.delete_topic("audit")
+
+    assert cuts(fs) == {}
+    store.create_topic("audit")
+    log_of(store, "audit").append(b"new")
+    assert contents(open_store(fs.kill()))["audit", 0] == [b"new"]
+
+
+def test_a_store_whose_ledger_is_damaged_says_so_and_does_not_open(
+    fs: SimulatedFileSystem,
+) -> None:
+    store = store_with_topics(fs)
+    store.publish("etl", 0, FIRST)
+    store.close()
+    file = fs.open_write(f"{DATA}/cordwood-publications")
+    file.write_at(40, b"?")
+    file.close()
+
+    with pytest.raises(StorageError, match="cordwood-publications"):
+        open_store(fs)

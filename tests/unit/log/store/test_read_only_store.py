@@ -1,0 +1,181 @@
+"""A store that only reads: it changes nothing, and sees what its writer does."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cordwood.errors import LogClosedError, ReadOnlyError, StorageError, UnknownTopicError
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.read_only_store import ReadOnlyStore
+from cordwood.log.store.store import Store
+from cordwood.storage.files import RealFileSystem, replace_file
+from fakes.client_batches import NOW
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import DATA, open_store
+
+
+def beside(fs: SimulatedFileSystem, *directories: str) -> ReadOnlyStore:
+    return ReadOnlyStore(
+        list(directories or (DATA,)), fs=fs, clock=ManualClock(NOW), defaults=TopicConfig()
+    )
+
+
+@pytest.fixture
+def fs() -> SimulatedFileSystem:
+    return SimulatedFileSystem(clock=ManualClock(NOW))
+
+
+@pytest.fixture
+def store(fs: SimulatedFileSystem) -> Store:
+    return open_store(fs, clock=ManualClock(NOW))
+
+
+def read(store: ReadOnlyStore, topic: str, partition: int = 0) -> list[bytes | None]:
+    return [record.value for record in store.topic(topic).partition(partition).read()]
+
+
+def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no data directory"):
+        ReadOnlyStore(
+            [str(tmp_path / "missing")],
+            fs=RealFileSystem(),
+            clock=ManualClock(),
+            defaults=TopicConfig(),
+        )
+
+
+def test_topics_are_read_beside_their_writer(fs: SimulatedFileSystem, store: Store) -> None:
+    topic = store.create_topic("events", partitions=2, config={"retention.ms": "5d"})
+    topic.append(b"a", partition=1)
+
+    found = beside(fs)
+
+    assert found.topics() == ["events"]
+    assert found.topic("events").topic_id == topic.topic_id
+    assert found.topic("events").config == topic.config
+    assert found.topic("events").partition_count == 2
+    assert (read(found, "events", 0), read(found, "events", 1)) == ([], [b"a"])
+    topic.append(b"b", partition=1)
+    assert read(found, "events", 1) == [b"a", b"b"]
+
+
+def test_topics_that_come_and_go_are_noticed(fs: SimulatedFileSystem, store: Store) -> None:
+    found = beside(fs)
+    assert found.topics() == []
+
+    store.create_topic("events").append(b"a")
+    assert read(found, "events") == [b"a"]
+    store.delete_topic("events")
+
+    assert found.topics() == []
+    with pytest.raises(UnknownTopicError):
+        found.topic("events")
+
+
+def test_a_topic_made_anew_is_not_the_old_one(fs: SimulatedFileSystem, store: Store) -> None:
+    store.create_topic("events").append(b"old")
+    found = beside(fs)
+    assert read(found, "events") == [b"old"]
+    store.delete_topic("events")
+    store.create_topic("events").append(b"new")
+
+    assert found.topics() == ["events"]
+    assert read(found, "events") == [b"new"]
+
+
+def test_partitions_that_are_added_are_noticed(fs: SimulatedFileSystem, store: Store) -> None:
+    topic = store.create_topic("events")
+    found = beside(fs)
+    assert found.topic("events").partition_count == 1
+
+    store.alter_topic("events", partitions=3)
+    topic.append(b"x", partition=2)
+
+    assert found.topics() == ["events"]
+    assert read(found, "events", 2) == [b"x"]
+
+
+def test_nothing_can_be_changed(fs: SimulatedFileSystem, store: Store) -> None:
+    store.create_topic("events").append(b"a")
+    found = beside(fs)
+    calls: list[Callable[[], object]] = [
+        lambda: found.create_topic("x"),
+        lambda: found.alter_topic("events", partitions=2),
+        lambda: found.delete_topic("events"),
+        found.maintain,
+        lambda: found.group("g").commit({("events", 0): 1}),
+        lambda: found.topic("events").append(b"b"),
+        lambda: found.topic("events").append_many([(None, b"b")]),
+    ]
+
+    for call in calls:
+        with pytest.raises(ReadOnlyError):
+            call()
+    assert read(found, "events") == [b"a"]
+
+
+def test_committed_offsets_are_read(fs: SimulatedFileSystem, store: Store) -> None:
+    found = beside(fs)
+    assert (found.groups(), found.group("g").committed()) == ([], {})
+
+    store.group("g").commit({("events", 0): 5})
+
+    assert found.groups() == ["g"]
+    assert found.group("g").committed(("events", 0)) == 5
+    store.group("g").commit({("events", 0): 6})
+    assert found.group("g").committed(("events", 0)) == 6
+    assert found.topics() == []
+    assert found.topics(include_internal=True) == ["__consumer_offsets"]
+
+
+def test_a_store_whose_catalog_is_lost_can_still_be_read(
+    fs: SimulatedFileSystem, store: Store
+) -> None:
+    store.create_topic("events").append(b"a")
+    after = fs.kill()
+    for name in ("cordwood-topics", "cordwood-topics.copy"):
+        replace_file(after, f"{DATA}/{name}", b"junk")
+
+    assert read(beside(after), "events") == [b"a"]
+
+
+def test_a_directory_without_a_catalog_is_read_by_its_names(
+    fs: SimulatedFileSystem, store: Store
+) -> None:
+    store.create_topic("events", partitions=2).append(b"a", partition=1)
+    after = fs.kill()
+    for name in ("cordwood-topics", "cordwood-topics.copy"):
+        after.remove(f"{DATA}/{name}")
+    for extra in ("remote-log-index-cache", "__cluster_metadata-0", "lost+found", "no separator"):
+        after.make_directory(f"{DATA}/{extra}")
+
+    found = beside(after)
+
+    assert found.topics() == ["events"]
+    assert found.topic("events").partition_count == 2
+    assert read(found, "events", 1) == [b"a"]
+
+
+def test_several_directories_are_read_as_one_store() -> None:
+    fs = SimulatedFileSystem(clock=ManualClock(NOW))
+    store = open_store(fs, directories=("/a", "/b"), clock=ManualClock(NOW))
+    topic = store.create_topic("events", partitions=4)
+    for partition in range(4):
+        topic.append(b"%d" % partition, partition=partition)
+
+    found = beside(fs, "/a", "/b")
+
+    assert [read(found, "events", n) for n in range(4)] == [[b"0"], [b"1"], [b"2"], [b"3"]]
+
+
+def test_a_closed_store_answers_nothing(fs: SimulatedFileSystem, store: Store) -> None:
+    store.create_topic("events")
+    with beside(fs) as found:
+        pass
+    found.close()
+
+    for call in (found.topics, lambda: found.topic("events"), lambda: found.group("g")):
+        with pytest.raises(LogClosedError):
+            call()
