@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
-from cordwood.broker.groups.classic.classic_membership import ClassicState
 from cordwood.broker.groups.classic.group_config import GroupConfig
+from cordwood.broker.groups.classic.group_transitions import ClassicState
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from fakes.coordinator_bench import CoordinatorBench, Pending
@@ -150,7 +150,7 @@ class GroupMachine(RuleBasedStateMachine):
                 and group.state is ClassicState.COMPLETING_REBALANCE
                 and (group.generation, group.leader_id) == (client.generation, client.member_id)
             )
-            if is_expected and group._saving != client.generation:  # type: ignore[union-attr]
+            if is_expected and not group._rebalance.is_saving:  # type: ignore[union-attr]
                 names = {member: instance or member for member, instance in client.members}
                 given = {names[m]: w for m, w in work.items()}
                 self.given.setdefault(client.generation, []).append(given)
@@ -299,6 +299,12 @@ class GroupMachine(RuleBasedStateMachine):
             assert group.leader_id in {m.member_id for m in group.members()} or (
                 group.state is ClassicState.PREPARING_REBALANCE and not group.members()
             )
+
+    @invariant()
+    def every_member_has_a_session(self) -> None:
+        group = self.bench.coordinator.groups.get(GROUP)
+        if isinstance(group, ClassicGroup):
+            assert all(member.member_id in group._sessions for member in group.members())
 
     @invariant()
     def acknowledged_commits_stay(self) -> None:

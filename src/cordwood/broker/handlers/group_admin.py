@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any, Final
 
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
-from cordwood.broker.groups.classic.classic_membership import ClassicState
+from cordwood.broker.groups.classic.group_transitions import ClassicState
 from cordwood.broker.groups.coordinator import AnyGroup, GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.protocol.api_catalog import ApiKey

@@ -3,9 +3,9 @@
 from typing import Any, Final
 
 from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.groups.classic.classic_answers import join_error, sync_error
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.classic_member import NO_MEMBER_ID, JoinRequest, SyncRequest
-from cordwood.broker.groups.classic.classic_membership import join_error, sync_error
 from cordwood.broker.groups.coordinator import NAME_CHARS_MAX, GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.protocol.api_catalog import ApiKey

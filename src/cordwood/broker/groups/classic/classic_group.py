@@ -1,30 +1,35 @@
-"""A group of the classic protocol: members join, a leader shares out the work, all heartbeat.
+"""A group of the classic protocol: members join, the leader assigns the work, all heartbeat.
 
-    Empty ──join──> PreparingRebalance ──all joined──> CompletingRebalance ──leader syncs──> Stable
-      ^                  │   ^  ^                              │                               │
-      └──nobody left─────┘   │  └───member comes, goes─────────┴───────────────────────────────┘
-                             └──again, while nobody has joined
+No I/O and no thread of its own: requests and timers of its scheduler drive it, all on one thread.
+State that must survive goes to `persist`, and members are answered after that. The rules are
+Kafka's, also where they are odd: clients rely on them.
 
-Pure: no I/O and no thread of its own. It is moved by calls and by timers of its scheduler, all
-on one thread. What must survive goes to `persist`, and those who wait are answered afterwards.
-Kafka's rules, also where they are odd: clients rely on them.
+The parts: `group_transitions` has the state machine as a table, `ClassicRebalance` takes its
+steps, `JoinAdmission` lets members in, `ClassicRoster` and `PendingMembers` know who is in the
+group, `SessionTimers` who is alive, and `MemberReplies` answers members that wait.
 """
 
-import uuid
+import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
+from cordwood.broker.groups.classic.classic_answers import sync_error
 from cordwood.broker.groups.classic.classic_member import (
     NO_MEMBER_ID,
     ClassicMember,
     JoinRequest,
-    metadata_size,
+    SyncRequest,
 )
-from cordwood.broker.groups.classic.classic_membership import ClassicState, Persist, join_error
-from cordwood.broker.groups.classic.classic_rebalance import ClassicRebalance
+from cordwood.broker.groups.classic.classic_rebalance import ClassicRebalance, Persist
+from cordwood.broker.groups.classic.classic_roster import ClassicRoster
+from cordwood.broker.groups.classic.generation import Generation
 from cordwood.broker.groups.classic.group_config import GroupConfig
+from cordwood.broker.groups.classic.group_transitions import ClassicState, GroupEvent
+from cordwood.broker.groups.classic.join_admission import JoinAdmission
+from cordwood.broker.groups.classic.member_replies import MemberReplies
 from cordwood.broker.groups.classic.metadata_budget import MetadataBudget
+from cordwood.broker.groups.classic.pending_members import PendingMembers
+from cordwood.broker.groups.session_timers import SessionTimers
 from cordwood.broker.net.request import Deferred
 from cordwood.broker.net.scheduler import Scheduler
 from cordwood.clock import Clock
@@ -32,20 +37,21 @@ from cordwood.format.groups.group_metadata import GroupMetadata
 from cordwood.format.groups.group_offsets import GroupMetadataKey, encode_group_metadata_key
 from cordwood.log.topics.committed_offsets import GroupRecord
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.quantities import TimestampMs
 
-# A new member has no id to heartbeat with until its join is answered; should its client be gone,
-# it must not hold up the others for ever.
-_NEW_MEMBER_TIMEOUT_MS: Final = 300_000
-_PENDING_MAX: Final = 10_000  # members told their id and not back yet: each costs a timer
-_ID_CHARS_MAX: Final = 1_000  # of a client's or instance's name in a member id
+logger = logging.getLogger(__name__)
 
 
-class ClassicGroup(ClassicRebalance):
+class ClassicGroup:
     """One group, as requests see it. For the control loop alone.
 
-    `persist` appends a generation to the log and then says how that went; `abandoned` is called
-    when nothing is left of a group that nobody ever joined.
+    `persist` appends a generation to the log and then reports the result. `abandoned` is called
+    when the last client of a group left that never had a generation.
+
+    Invariant: every member has a running session timer, except before `resume` and after `stop`.
     """
+
+    group_type: Final = "classic"
 
     def __init__(
         self,
@@ -58,309 +64,206 @@ class ClassicGroup(ClassicRebalance):
         persist: Persist,
         abandoned: Callable[["ClassicGroup"], None] = lambda group: None,
     ) -> None:
-        super().__init__(
+        self.group_id = group_id
+        self._config = config
+        self._abandoned = abandoned
+        self._roster = ClassicRoster(budget)
+        self._pending = PendingMembers(scheduler, self._pending_expired)
+        self._sessions = SessionTimers(scheduler, self._session_expired)
+        self._replies = MemberReplies(scheduler, self._sessions)
+        self._rebalance = ClassicRebalance(
             group_id,
+            roster=self._roster,
+            pending=self._pending,
+            replies=self._replies,
             scheduler=scheduler,
             clock=clock,
             config=config,
-            budget=budget,
             persist=persist,
         )
-        self._abandoned = abandoned
+        self._admission = JoinAdmission(
+            roster=self._roster,
+            pending=self._pending,
+            sessions=self._sessions,
+            replies=self._replies,
+            rebalance=self._rebalance,
+            config=config,
+            budget=budget,
+        )
+
+    # --- description -------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ClassicState:
+        return self._rebalance.state
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def state_since_ms(self) -> TimestampMs:
+        return self._rebalance.state_since_ms
+
+    @property
+    def generation(self) -> int:
+        return self._rebalance.generation.number
+
+    @property
+    def protocol_type(self) -> str | None:
+        return self._rebalance.generation.protocol_type
+
+    @property
+    def protocol_name(self) -> str | None:
+        return self._rebalance.generation.protocol_name
+
+    @property
+    def leader_id(self) -> str | None:
+        return self._roster.leader_id
+
+    @property
+    def member_count(self) -> int:
+        return len(self._roster)
+
+    @property
+    def pending_count(self) -> int:
+        """How many clients were given a member id and have not come back with it."""
+        return len(self._pending)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state in (ClassicState.EMPTY, ClassicState.DEAD)
+
+    def members(self) -> list[ClassicMember]:
+        return list(self._roster)
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The topics that this generation reads; None if the group does not know."""
+        return self._rebalance.generation.subscribed
+
+    # --- life --------------------------------------------------------------------------------
 
     def restore(self, saved: GroupMetadata) -> None:
-        """Become what was last saved. `resume` starts the clocks."""
-        assert self.generation == 0, self.group_id
-        assert not self._roster, self.group_id
-        self.generation = saved.generation
-        self.protocol_type = saved.protocol_type or None
-        self.protocol_name = saved.protocol
-        self.state = ClassicState.STABLE if saved.members else ClassicState.EMPTY
-        self.state_since_ms = saved.current_state_timestamp
+        """Take over a saved group. `resume` starts the session timers."""
+        assert self._rebalance.generation == Generation(), self.group_id
         for member in saved.members:
             self._roster.add(
                 ClassicMember.restored(member, saved.protocol_type, saved.protocol or "")
             )
         if saved.leader in self._roster:
             self._roster.leader_id = saved.leader
-        self._subscribed = self._find_subscribed()
+        self._rebalance.restore(saved)
 
     def resume(self) -> None:
-        """After a restart: members have their session timeout to be heard of again."""
+        """After a restart: each member has one session timeout for its next heartbeat."""
         for member in self._roster:
-            self._expect_heartbeat(member, member.session_timeout_ms)
+            self._replies.restart_session(member)
         if len(self._roster) > self._config.size_max:
-            self._prepare_rebalance("it has more members than group.max.size allows")
+            reason = f"{len(self._roster)} members, group.max.size is {self._config.size_max}"
+            self._rebalance.happened(GroupEvent.SIZE_EXCEEDED, reason)
 
     def tombstones(self) -> list[GroupRecord]:
-        """The records that end what is kept of the group, but for its offsets."""
+        """The records that delete the group from the log, without its offsets."""
         return [(encode_group_metadata_key(GroupMetadataKey(group=self.group_id)), None)]
 
     def stop(self) -> None:
-        """Nobody will call again: cancel the timers, send those who wait elsewhere."""
-        self._enter(ClassicState.DEAD)
-        self._stop_join_timer()
-        self._forget_syncs()
-        for timer in self._roster.pending.values():
-            timer.cancel()
-        self._roster.pending.clear()
+        """Cancel all timers, and send members that wait to another coordinator."""
+        self._rebalance.stop()
+        self._pending.stop()
+        self._sessions.stop()
         for member in self._roster:
-            member.stop_timer()
-            self._refuse_join(member, ErrorCode.not_coordinator, member.member_id)
-            self._answer_sync(member, ErrorCode.not_coordinator)
+            self._replies.dismiss(member, ErrorCode.not_coordinator, member.member_id)
 
-    # --- join --------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, reply: Deferred) -> None:
-        """Answer when the rebalance that it takes part in is done, or at once."""
-        code = self._refusal(request)
-        if code is not ErrorCode.none:
-            is_full = code is ErrorCode.group_max_size_reached
-            reply.resolve(join_error(code, NO_MEMBER_ID if is_full else request.member_id))
-        elif request.member_id == NO_MEMBER_ID:
-            self._join_new(request, reply)
-        elif request.member_id in self._roster.pending and request.group_instance_id is None:
-            self._roster.pending.pop(request.member_id).cancel()
-            self._add(request.member_id, request, reply)
-        else:
-            self._rejoin(request, reply)
+        """Answer at once, or when the rebalance that the member takes part in has ended."""
+        self._admission.join(request, reply)
         self._abandon_if_unused()
 
-    def _refusal(self, request: JoinRequest) -> ErrorCode:
-        if self.state is ClassicState.DEAD:
-            return ErrorCode.coordinator_not_available
-        if not self._has_room_for(request):
-            member = self._roster.get(request.member_id)
-            if member is not None:
-                self._remove(member)
-                self._complete_if_all_joined()
-            return ErrorCode.group_max_size_reached
-        known = self._roster.get(request.member_id)
-        held = 0 if known is None else metadata_size(known.protocols)
-        if not self._budget.has_room_for(metadata_size(request.protocols) - held):
-            return ErrorCode.coordinator_not_available
-        names = [name for name, _ in request.protocols]
-        if self.state is ClassicState.EMPTY:
-            fits = bool(request.protocol_type) and bool(names)
-        else:
-            fits = self.protocol_type == request.protocol_type and self._roster.supports_any(names)
-        return ErrorCode.none if fits else ErrorCode.inconsistent_group_protocol
-
-    def _has_room_for(self, request: JoinRequest) -> bool:
-        """Room is by those who joined while a rebalance is prepared: the last lose their place."""
-        instance_id = request.group_instance_id
-        known = self._roster.static_id(instance_id) if instance_id is not None else None
-        member = self._roster.get(known or request.member_id)
-        if self.state is ClassicState.PREPARING_REBALANCE:
-            has_joined = member is not None and member.is_awaiting_join
-            return has_joined or self._roster.awaiting_join_count < self._config.size_max
-        return (
-            self.state is ClassicState.EMPTY
-            or member is not None
-            or len(self._roster) < self._config.size_max
-        )
-
-    def _join_new(self, request: JoinRequest, reply: Deferred) -> None:
-        name = request.group_instance_id
-        owner = request.client_id if name is None else name
-        member_id = f"{owner[:_ID_CHARS_MAX]}-{uuid.uuid4()}"
-        known = None if name is None else self._roster.static_id(name)
-        if known is not None:
-            old = self._roster.get(known)
-            assert old is not None, known
-            self._replace_static(old, member_id, request, reply)
-        elif name is None and request.needs_known_member_id:
-            if len(self._roster.pending) >= min(_PENDING_MAX, self._config.size_max):
-                reply.resolve(join_error(ErrorCode.group_max_size_reached))
-                return
-            self._roster.pending[member_id] = self._scheduler.call_later(
-                request.session_timeout_ms / 1000, lambda: self._pending_expired(member_id)
-            )
-            reply.resolve(join_error(ErrorCode.member_id_required, member_id))
-        else:
-            self._add(member_id, request, reply)
-
-    def _rejoin(self, request: JoinRequest, reply: Deferred) -> None:
-        code = self._check_member(request.member_id, request.group_instance_id)
+    def sync(self, request: SyncRequest, reply: Deferred) -> None:
+        """Answer with the member's assignment, once the leader's assignment is saved."""
+        code = self._check(request.member_id, request.generation, request.group_instance_id)
+        generation = self._rebalance.generation
+        if code is ErrorCode.none and (
+            request.protocol_type not in (None, generation.protocol_type)
+            or request.protocol_name not in (None, generation.protocol_name)
+        ):
+            code = ErrorCode.inconsistent_group_protocol
         if code is not ErrorCode.none:
-            reply.resolve(join_error(code, request.member_id))
+            reply.resolve(sync_error(code))
             return
-        member = self._roster.get(request.member_id)
-        assert member is not None, request
-        is_leader = member.member_id == self._roster.leader_id
-        has_changed = member.protocols != request.protocols
-        # A leader that joins again asks for a rebalance: it may know of new partitions.
-        if (
-            self.state is ClassicState.PREPARING_REBALANCE
-            or has_changed
-            or (is_leader and self.state is ClassicState.STABLE)
-        ):
-            self._update(member, request, reply)
-            self._rebalance(f"member {member.member_id} joins again")
-        elif self.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
-            # Probably it missed the answer to its last join.
-            reply.resolve(self._joined(member))
-        else:
-            reply.resolve(join_error(ErrorCode.unknown_member_id, member.member_id))
-
-    def _add(self, member_id: str, request: JoinRequest, reply: Deferred) -> None:
-        if not self._roster:
-            self.protocol_type = request.protocol_type
-        member = ClassicMember.joining(member_id, request)
-        member.join_reply = reply
-        self._roster.add(member)
-        self._expect_heartbeat(member, _NEW_MEMBER_TIMEOUT_MS)
-        if self._is_initial_rebalance:
-            self._has_grown = True
-        self._rebalance(f"member {member_id} joins")
-
-    def _update(self, member: ClassicMember, request: JoinRequest, reply: Deferred) -> None:
-        self._roster.set_protocols(member, request.protocols)
-        member.session_timeout_ms = request.session_timeout_ms
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        # An earlier join of the same member: its client has given up on that connection.
-        self._refuse_join(member, ErrorCode.rebalance_in_progress, member.member_id)
-        member.join_reply = reply
-
-    def _replace_static(
-        self, old: ClassicMember, member_id: str, request: JoinRequest, reply: Deferred
-    ) -> None:
-        """The instance was started again: it takes the place of what it was before."""
-        old_leader_id = self._roster.leader_id
-        new = replace(
-            old,
-            member_id=member_id,
-            client_id=request.client_id,
-            client_host=request.client_host,
-            is_new=False,
-            join_reply=None,
-            sync_reply=None,
-            timer=None,
-        )
-        old.stop_timer()
-        self._refuse_join(old, ErrorCode.fenced_instance_id, old.member_id)
-        self._answer_sync(old, ErrorCode.fenced_instance_id)
-        self._roster.replace(old, new)
-        self._unsynced.discard(old.member_id)
-        self._expect_heartbeat(new, new.session_timeout_ms)
-        before = self._find_subscribed()
-        self._update(new, request, reply)
-        is_same_work = (
-            self.state is ClassicState.STABLE
-            and self._roster.select_protocol() == self.protocol_name
-            and self._find_subscribed() == before
-        )
-        if is_same_work:
-            self._save_replacement(old, new, old_leader_id, request)
-        else:
-            self._rebalance(f"instance {request.group_instance_id} was started again")
-
-    def _save_replacement(
-        self,
-        old: ClassicMember,
-        new: ClassicMember,
-        old_leader_id: str | None,
-        request: JoinRequest,
-    ) -> None:
-        """Nobody else need notice. The new member id is good once it is on disk."""
-        generation, reply = self.generation, new.join_reply
-
-        def saved(code: ErrorCode) -> None:
-            if not self._is_at(ClassicState.STABLE, generation) or new.join_reply is not reply:
-                return  # a rebalance came between and will answer, or it left, or came yet again
-            if code is not ErrorCode.none:
-                new.stop_timer()
-                self._roster.replace(new, old)
-                self._expect_heartbeat(old, old.session_timeout_ms)
-                self._refuse_join(new, code, NO_MEMBER_ID)
-                return
-            answer = self._joined(new)
-            if request.can_skip_assignment:
-                answer["skip_assignment"] = new.member_id == self._roster.leader_id
-            else:
-                # An old client that is told it leads would assign anew, and nobody would ask it.
-                answer.update(leader=old_leader_id or NO_MEMBER_ID, members=[])
-            self._answer_join(new, answer)
-
-        self._persist(self._described({m.member_id: m.assignment for m in self._roster}), saved)
-
-    # --- pending members ----------------------------------------------------------------------
-
-    def _pending_expired(self, member_id: str) -> None:
-        if self._roster.pending.pop(member_id, None) is not None:
-            self._complete_if_all_joined()
-            self._abandon_if_unused()
-
-    def _abandon_if_unused(self) -> None:
-        if (
-            self.state is ClassicState.EMPTY
-            and self.generation == 0
-            and not self._roster
-            and not self._roster.pending
-        ):
-            self._abandoned(self)
-
-    # --- heartbeat, leave, commit --------------------------------------------------------------
+        self._rebalance.sync(self._roster[request.member_id], request.assignments, reply)
 
     def heartbeat(
         self, member_id: str, generation: int, group_instance_id: str | None = None
     ) -> ErrorCode:
-        code = self._check_member(member_id, group_instance_id)
-        if code is not ErrorCode.none:
-            return code
-        if generation != self.generation:
-            return ErrorCode.illegal_generation
-        self.touch(member_id)
-        if self.state is ClassicState.PREPARING_REBALANCE:
-            return ErrorCode.rebalance_in_progress
-        return ErrorCode.none
-
-    def touch(self, member_id: str) -> None:
-        """The member was heard of."""
-        member = self._roster.get(member_id)
-        if member is not None:
-            self._expect_heartbeat(member, member.session_timeout_ms)
-
-    def leave(self, leaving: list[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Let members go, each by its id and instance id; by the latter alone, an admin's wish."""
-        codes = [self._leave_one(member_id, instance_id) for member_id, instance_id in leaving]
-        if ErrorCode.none in codes:
-            if self.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
-                self._prepare_rebalance("members left")
-            elif not self._is_initial_rebalance:
-                self._complete_if_all_joined()
-        self._abandon_if_unused()
-        return codes
-
-    def _leave_one(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        if member_id in self._roster.pending:
-            self._roster.pending.pop(member_id).cancel()
-            return ErrorCode.none
-        if member_id == NO_MEMBER_ID and instance_id is not None:
-            member_id = self._roster.static_id(instance_id) or NO_MEMBER_ID
-        code = self._check_member(member_id, instance_id)
-        member = self._roster.get(member_id)
-        if code is ErrorCode.none and member is not None:
-            self._remove(member)
+        code = self._check(member_id, generation, group_instance_id)
+        if code is ErrorCode.none:
+            self._replies.restart_session(self._roster[member_id])
+            code = self._rebalance.happened(GroupEvent.HEARTBEAT).code
         return code
 
     def validate_commit(
         self, member_id: str, generation: int, group_instance_id: str | None = None
     ) -> ErrorCode:
-        """Whether who sends this may commit; if it is a member, it was heard of."""
+        """Whether the sender may commit offsets. It restarts the session of a member."""
+        names_member = generation >= 0 or member_id != NO_MEMBER_ID or group_instance_id is not None
+        is_outside = generation < 0 and (not names_member or self.state is ClassicState.EMPTY)
+        if is_outside and self.state is not ClassicState.DEAD:
+            return self._rebalance.happened(GroupEvent.OUTSIDE_COMMIT).code
+        code = self._check(member_id, generation, group_instance_id)
+        if code is ErrorCode.none:
+            code = self._rebalance.happened(GroupEvent.COMMIT).code
+        if code is ErrorCode.none:
+            self._replies.restart_session(self._roster[member_id])
+        return code
+
+    def leave(self, leaving: list[tuple[str, str | None]]) -> list[ErrorCode]:
+        """Remove members by member id and instance id; an admin gives the instance id alone."""
+        codes = [self._leave_one(member_id, instance_id) for member_id, instance_id in leaving]
+        if ErrorCode.none in codes:
+            self._rebalance.happened(GroupEvent.MEMBERS_LEFT, "members left")
+        self._abandon_if_unused()
+        return codes
+
+    def _leave_one(self, member_id: str, instance_id: str | None) -> ErrorCode:
         if self.state is ClassicState.DEAD:
             return ErrorCode.coordinator_not_available
-        is_member = generation >= 0 or member_id != NO_MEMBER_ID or group_instance_id is not None
-        if self.state is ClassicState.EMPTY and generation < 0:
-            return ErrorCode.none  # an admin, or a consumer that assigns itself
-        if not is_member:
-            return ErrorCode.unknown_member_id
-        code = self._check_member(member_id, group_instance_id)
-        if code is not ErrorCode.none:
-            return code
-        if generation != self.generation:
+        if member_id in self._pending:
+            self._pending.remove(member_id)
+            return ErrorCode.none
+        if member_id == NO_MEMBER_ID and instance_id is not None:
+            member_id = self._roster.static_id(instance_id) or NO_MEMBER_ID
+        code = self._roster.check(member_id, instance_id)
+        if code is ErrorCode.none:
+            self._rebalance.remove(self._roster[member_id])
+        return code
+
+    def _check(self, member_id: str, generation: int, instance_id: str | None) -> ErrorCode:
+        if self.state is ClassicState.DEAD:
+            return ErrorCode.coordinator_not_available
+        code = self._roster.check(member_id, instance_id)
+        if code is ErrorCode.none and generation != self.generation:
             return ErrorCode.illegal_generation
-        if self.state is ClassicState.COMPLETING_REBALANCE:
-            return ErrorCode.rebalance_in_progress
-        self.touch(member_id)
-        return ErrorCode.none
+        return code
+
+    # --- time --------------------------------------------------------------------------------
+
+    def _session_expired(self, member_id: str) -> None:
+        member = self._roster[member_id]
+        if member.is_excused:
+            self._replies.restart_session(member)
+            return
+        logger.info("group %s: no heartbeat from %s; removed", self.group_id, member_id)
+        self._rebalance.remove(member)
+        self._rebalance.happened(GroupEvent.SESSION_EXPIRED, f"the session of {member_id} expired")
+
+    def _pending_expired(self) -> None:
+        self._rebalance.happened(GroupEvent.PENDING_EXPIRED)
+        self._abandon_if_unused()
+
+    def _abandon_if_unused(self) -> None:
+        is_new = self.state is ClassicState.EMPTY and self.generation == 0
+        if is_new and not self._roster and not self._pending:
+            self._abandoned(self)

@@ -1,18 +1,16 @@
-"""A member of a classic group, and what it asks when it joins and syncs."""
+"""A member of a classic group, and its requests to join and to sync."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from cordwood.broker.net.request import Deferred
-from cordwood.broker.net.scheduler import Timer
 from cordwood.format.groups.group_metadata import MemberMetadata
 
 NO_MEMBER_ID: Final = ""
 NO_GENERATION: Final = -1
 
-
-Protocols = tuple[tuple[str, bytes], ...]  # names with metadata, the dearest first
+Protocols = tuple[tuple[str, bytes], ...]  # names with metadata, in order of preference
 
 
 def metadata_size(protocols: Protocols) -> int:
@@ -37,7 +35,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """A SyncGroup in any version. Only the leader's has `assignments`, by member id."""
+    """A SyncGroup in any version. Only the leader sends `assignments`, by member id."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -49,7 +47,10 @@ class SyncRequest:
 
 @dataclass(slots=True, kw_only=True)
 class ClassicMember:
-    """One member. Owned by its group; `join_reply` and `sync_reply` are set while it waits."""
+    """One member. Owned by its group; `join_reply` and `sync_reply` are set while it waits.
+
+    `is_new` until its first join is answered: before that it has no id to send heartbeats with.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -63,9 +64,6 @@ class ClassicMember:
     is_new: bool = False
     join_reply: Deferred | None = None
     sync_reply: Deferred | None = None
-    deadline_s: float = 0.0  # when silence becomes absence
-    timer: Timer | None = None
-    timer_due_s: float = 0.0
 
     @classmethod
     def joining(cls, member_id: str, request: JoinRequest) -> "ClassicMember":
@@ -105,7 +103,10 @@ class ClassicMember:
 
     @property
     def is_excused(self) -> bool:
-        """Whether it need not be heard of: it waits for us. New ones may be gone meanwhile."""
+        """Whether its session may not expire, because it waits for an answer of ours.
+
+        The client of a new member may be gone, so a new member is not excused.
+        """
         return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -126,8 +127,3 @@ class ClassicMember:
             subscription=self.metadata(protocol),
             assignment=assignment,
         )
-
-    def stop_timer(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None

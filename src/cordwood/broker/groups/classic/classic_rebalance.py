@@ -1,226 +1,252 @@
-"""How the members of a classic group come to agree: all join, one leads, each gets its part."""
+"""How a classic group gets from one generation to the next: all join, one leads, all sync."""
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
-from cordwood.broker.groups.classic.classic_member import NO_GENERATION, SyncRequest
-from cordwood.broker.groups.classic.classic_membership import (
-    ClassicMembership,
-    ClassicState,
-    Persist,
-    sync_error,
-)
+from cordwood.broker.groups.classic.classic_answers import join_answer, sync_answer, sync_error
+from cordwood.broker.groups.classic.classic_member import NO_MEMBER_ID, ClassicMember
+from cordwood.broker.groups.classic.classic_roster import ClassicRoster
+from cordwood.broker.groups.classic.generation import Generation
 from cordwood.broker.groups.classic.group_config import GroupConfig
-from cordwood.broker.groups.classic.metadata_budget import MetadataBudget
+from cordwood.broker.groups.classic.group_transitions import (
+    Action,
+    ClassicState,
+    GroupEvent,
+    Step,
+    next_step,
+)
+from cordwood.broker.groups.classic.member_replies import MemberReplies
+from cordwood.broker.groups.classic.pending_members import PendingMembers
+from cordwood.broker.groups.classic.rebalance_phases import JoinPhase, SyncPhase
 from cordwood.broker.net.request import Deferred
-from cordwood.broker.net.scheduler import Scheduler, Timer
+from cordwood.broker.net.scheduler import Scheduler
 from cordwood.clock import Clock
+from cordwood.format.groups.group_metadata import GroupMetadata
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.quantities import NO_TIMESTAMP, TimestampMs
 
 logger = logging.getLogger(__name__)
 
-_ABSENT_RETRY_MIN_MS: Final = 1_000  # a client may have asked not to be waited for at all
+_EXTENSION_MIN_MS: Final = 1_000  # clients may ask for a rebalance timeout of 0
+
+Persist = Callable[[GroupMetadata, Callable[[ErrorCode], None]], None]
 
 
-class ClassicRebalance(ClassicMembership):
-    """The way from one generation to the next. For the control loop alone."""
+class ClassicRebalance:
+    """The state and the generation of a group. Owned by one group; for the control loop alone.
+
+    `happened` is the only place that changes the state. It takes the step that the table in
+    `group_transitions` has for the event. Callers change the roster first, then report the event.
+    """
 
     def __init__(
         self,
         group_id: str,
         *,
+        roster: ClassicRoster,
+        pending: PendingMembers,
+        replies: MemberReplies,
         scheduler: Scheduler,
         clock: Clock,
         config: GroupConfig,
-        budget: MetadataBudget,
         persist: Persist,
     ) -> None:
-        super().__init__(
-            group_id,
-            scheduler=scheduler,
-            clock=clock,
-            config=config,
-            budget=budget,
-            persist=persist,
+        self.state = ClassicState.EMPTY
+        self.state_since_ms: TimestampMs = NO_TIMESTAMP
+        self.generation = Generation()
+        self.join_phase = JoinPhase(scheduler, self._end_join)
+        self.sync_phase = SyncPhase(scheduler, self._remove_late)
+        self._group_id = group_id
+        self._roster = roster
+        self._pending = pending
+        self._replies = replies
+        self._clock = clock
+        self._config = config
+        self._persist = persist
+        self._given: Mapping[str, bytes] = {}  # the assignment that is being written
+        self._actions: Mapping[Action, Callable[[], None]] = {
+            Action.COMPLETE_JOIN: self._complete_join,
+            Action.START_FIRST_JOIN: self._start_first_join,
+            Action.START_JOIN: self._start_join,
+            Action.RESTART_JOIN: self._restart_join,
+            Action.EXTEND_JOIN: self._extend_join,
+            Action.BEGIN_GENERATION: self._begin_generation,
+            Action.SAVE_EMPTY: self._save_empty,
+            Action.HAND_OUT: self._hand_out,
+        }
+
+    def step(self, event: GroupEvent) -> Step:
+        """What `event` would do now. Changes nothing."""
+        return next_step(self.state, event)
+
+    def happened(self, event: GroupEvent, reason: str = "") -> Step:
+        """Take the step for `event`. The reason is logged if a rebalance begins."""
+        step = next_step(self.state, event)
+        if step.state is not self.state:
+            if step.state is ClassicState.PREPARING_REBALANCE:
+                number = self.generation.number
+                logger.info(
+                    "group %s: rebalance after generation %d: %s", self._group_id, number, reason
+                )
+            self.state = step.state
+            self.state_since_ms = self._clock.now_ms()
+        action = self._actions.get(step.action)
+        if action is not None:
+            action()
+        return step
+
+    def is_at(self, state: ClassicState, generation: Generation) -> bool:
+        return self.state is state and self.generation.number == generation.number
+
+    def restore(self, saved: GroupMetadata) -> None:
+        """Take over a saved generation, whose members are in the roster."""
+        restored = Generation(
+            number=saved.generation,
+            protocol_type=saved.protocol_type or None,
+            protocol_name=saved.protocol,
         )
-        self._has_grown = False  # since the initial rebalance was last put off
-        self._saving = NO_GENERATION  # the generation whose assignments are on their way to disk
-        self._join_timer: Timer | None = None
-        self._sync_timer: Timer | None = None
+        self.generation = replace(restored, subscribed=restored.topics_of(self._roster))
+        if self._roster:
+            self.happened(GroupEvent.RESTORED)
+        self.state_since_ms = saved.current_state_timestamp
 
-    # --- rebalance ---------------------------------------------------------------------------
+    def begin_with(self, protocol_type: str) -> None:
+        """The first member of an empty group determines the type of protocol."""
+        self.generation = replace(self.generation, protocol_type=protocol_type)
 
-    @property
-    def _is_initial_rebalance(self) -> bool:
-        return (
-            self.state is ClassicState.PREPARING_REBALANCE
-            and self._previous_state is ClassicState.EMPTY
+    def remove(self, member: ClassicMember) -> None:
+        """Remove a member. The caller reports the event, after it removed all that it will."""
+        self._roster.remove(member)
+        self.sync_phase.settle(member.member_id)
+        # If its client is still there, it joins as a new member.
+        self._replies.dismiss(member, ErrorCode.unknown_member_id, NO_MEMBER_ID)
+
+    def save(self, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
+        """Write the generation with these assignments to the log, then call `done`."""
+        saved = self.generation.saved(self._roster, assignments, self.state_since_ms)
+        self._persist(saved, done)
+
+    def stop(self) -> None:
+        self.happened(GroupEvent.STOPPED)
+        self.join_phase.end()
+        self.sync_phase.end()
+
+    # --- joining -----------------------------------------------------------------------------
+
+    def _start_first_join(self) -> None:
+        self.join_phase.begin_first(
+            step_ms=self._config.initial_rebalance_delay_ms,
+            timeout_ms=self._roster.rebalance_timeout_ms,
         )
 
-    def _rebalance(self, reason: str) -> None:
-        if self.state is ClassicState.PREPARING_REBALANCE:
-            if not self._is_initial_rebalance:
-                self._complete_if_all_joined()
-        else:
-            self._prepare_rebalance(reason)
+    def _restart_join(self) -> None:
+        self._drop_assignments(ErrorCode.rebalance_in_progress)
+        self._start_join()
 
-    def _prepare_rebalance(self, reason: str) -> None:
-        if self.state is ClassicState.COMPLETING_REBALANCE:
-            self._reset_assignments(ErrorCode.rebalance_in_progress)
-        self._forget_syncs()
-        is_initial = self.state is ClassicState.EMPTY
-        self._enter(ClassicState.PREPARING_REBALANCE)
-        logger.info(
-            "group %s prepares a rebalance after generation %d: %s",
-            self.group_id,
-            self.generation,
-            reason,
-        )
-        if is_initial:
-            delay_ms = self._config.initial_rebalance_delay_ms
-            left_ms = max(self._roster.rebalance_timeout_ms - delay_ms, 0)
-            self._has_grown = False
-            self._start_join_timer(delay_ms, lambda: self._initial_delay_over(delay_ms, left_ms))
-        elif self._roster.has_all_joined:
-            self._complete_join()
-        else:
-            self._start_join_timer(self._roster.rebalance_timeout_ms, self._complete_join)
+    def _start_join(self) -> None:
+        self.sync_phase.end()
+        self.join_phase.begin(self._roster.rebalance_timeout_ms)
+        self._complete_join()
 
-    def _initial_delay_over(self, delay_ms: int, left_ms: int) -> None:
-        """More members came while we waited: wait for others that start with them."""
-        if self._has_grown and left_ms > 0:
-            self._has_grown = False
-            next_ms = min(self._config.initial_rebalance_delay_ms, left_ms)
-            after_ms = max(left_ms - delay_ms, 0)
-            self._start_join_timer(next_ms, lambda: self._initial_delay_over(next_ms, after_ms))
-        else:
-            self._complete_join()
-
-    def _member_lost(self, reason: str) -> None:
-        if self.state is ClassicState.PREPARING_REBALANCE:
-            self._complete_if_all_joined()
-        else:
-            self._prepare_rebalance(reason)
-
-    def _complete_if_all_joined(self) -> None:
-        if self.state is ClassicState.PREPARING_REBALANCE and self._roster.has_all_joined:
-            self._complete_join()
+    def _extend_join(self) -> None:
+        self.join_phase.begin(max(self._roster.rebalance_timeout_ms, _EXTENSION_MIN_MS))
 
     def _complete_join(self) -> None:
-        """Begin the next generation with those who joined; instances may be late, others not."""
-        self._stop_join_timer()
+        if not self.join_phase.is_first and not self._pending and self._roster.has_all_joined:
+            self._end_join()
+
+    def _end_join(self) -> None:
+        """Go on with the members that joined. Static members may be late; others are removed."""
+        self.join_phase.end()
         for member in self._roster:
             if not member.is_awaiting_join and not member.is_static:
-                logger.info("group %s goes on without %s", self.group_id, member.member_id)
-                self._remove(member)
-        if self._roster and not self._roster.elect_leader():
-            # Instances that are all away: their sessions decide.
-            timeout_ms = max(self._roster.rebalance_timeout_ms, _ABSENT_RETRY_MIN_MS)
-            self._start_join_timer(timeout_ms, self._complete_join)
-            return
-        self.generation += 1
+                logger.info(
+                    "group %s: member %s did not join in time; removed",
+                    self._group_id,
+                    member.member_id,
+                )
+                self.remove(member)
         if not self._roster:
-            self._become_empty()
-            return
-        self.protocol_name = self._roster.select_protocol()
-        self._subscribed = self._find_subscribed()
-        self._enter(ClassicState.COMPLETING_REBALANCE)
+            self.happened(GroupEvent.NO_MEMBERS)
+        elif self._roster.elect_leader():
+            self.happened(GroupEvent.MEMBERS_READY)
+        else:
+            self.happened(GroupEvent.ALL_ABSENT)
+
+    def _begin_generation(self) -> None:
+        self._count_up(self._roster.select_protocol())
         for member in self._roster:
-            self._answer_join(member, self._joined(member))
-            self._expect_heartbeat(member, member.session_timeout_ms)
+            self._replies.answer_join(member, join_answer(member, self.generation, self._roster))
             member.is_new = False
-            self._unsynced.add(member.member_id)
-        timeout_s = self._roster.rebalance_timeout_ms / 1000
-        self._sync_timer = self._scheduler.call_later(timeout_s, self._syncs_overdue)
+        member_ids = [member.member_id for member in self._roster]
+        self.sync_phase.begin(member_ids, self._roster.rebalance_timeout_ms)
 
-    def _start_join_timer(self, delay_ms: int, function: Callable[[], None]) -> None:
-        self._stop_join_timer()
-        self._join_timer = self._scheduler.call_later(delay_ms / 1000, function)
+    def _save_empty(self) -> None:
+        self._count_up(None)
+        # If this write fails, a restart restores members whose sessions then expire.
+        self.save({}, lambda code: None)
 
-    def _stop_join_timer(self) -> None:
-        if self._join_timer is not None:
-            self._join_timer.cancel()
-            self._join_timer = None
+    def _count_up(self, protocol_name: str | None) -> None:
+        number = self.generation.number + 1
+        following = replace(self.generation, number=number, protocol_name=protocol_name)
+        self.generation = replace(following, subscribed=following.topics_of(self._roster))
 
-    def _become_empty(self) -> None:
-        self.protocol_name = None
-        self._subscribed = self._find_subscribed()
-        self._enter(ClassicState.EMPTY)
-        # Should it not get there, a restart finds members that will not be heard of.
-        self._persist(self._described({}), lambda code: None)
+    # --- syncing -----------------------------------------------------------------------------
 
-    # --- sync --------------------------------------------------------------------------------
-
-    def sync(self, request: SyncRequest, reply: Deferred) -> None:
-        """Answer with the member's assignment, once the leader gave it and it is saved."""
-        code = self._check_sync(request)
-        if code is not ErrorCode.none:
-            reply.resolve(sync_error(code))
+    def sync(
+        self, member: ClassicMember, assignments: Mapping[str, bytes], reply: Deferred
+    ) -> None:
+        """Answer once the leader's assignment is saved; at once if it is."""
+        step = self.happened(GroupEvent.SYNC)
+        if step.code is not ErrorCode.none:
+            reply.resolve(sync_error(step.code))
             return
-        member = self._roster.get(request.member_id)
-        assert member is not None, request
-        self._unsynced.discard(member.member_id)
-        if not self._unsynced:
-            self._forget_syncs()
-        if self.state is ClassicState.STABLE:
-            member.sync_reply = reply
-            self._answer_sync(member, ErrorCode.none)
-            return
-        self._answer_sync(member, ErrorCode.rebalance_in_progress)  # a sync it has given up on
-        member.sync_reply = reply
-        if member.member_id == self._roster.leader_id and self._saving != self.generation:
-            self._save_assignments(request.assignments)
+        self.sync_phase.settle(member.member_id)
+        self._replies.hold_sync(member, reply)
+        if step.action is Action.ANSWER:
+            self._replies.answer_sync(member, sync_answer(member, self.generation))
+        elif member.member_id == self._roster.leader_id and not self.is_saving:
+            self._save_assignments(assignments)
 
-    def _check_sync(self, request: SyncRequest) -> ErrorCode:
-        code = self._check_member(request.member_id, request.group_instance_id)
-        if code is not ErrorCode.none:
-            return code
-        if request.generation != self.generation:
-            return ErrorCode.illegal_generation
-        if request.protocol_type not in (None, self.protocol_type):
-            return ErrorCode.inconsistent_group_protocol
-        if request.protocol_name not in (None, self.protocol_name):
-            return ErrorCode.inconsistent_group_protocol
-        if self.state is ClassicState.PREPARING_REBALANCE:
-            return ErrorCode.rebalance_in_progress
-        return ErrorCode.none
+    @property
+    def is_saving(self) -> bool:
+        """Whether the leader's assignment for this generation has arrived."""
+        return self.sync_phase.saving == self.generation.number
 
     def _save_assignments(self, assignments: Mapping[str, bytes]) -> None:
-        # Should the leader send others before these are saved, they would be on disk after them.
-        generation = self._saving = self.generation
-        given = {m.member_id: assignments.get(m.member_id, b"") for m in self._roster}
+        # A second assignment of the same generation is ignored: it would be in the log after
+        # the one that members are given.
+        generation = self.generation
+        self.sync_phase.saving = generation.number
+        self._given = {m.member_id: assignments.get(m.member_id, b"") for m in self._roster}
 
         def saved(code: ErrorCode) -> None:
-            if not self._is_at(ClassicState.COMPLETING_REBALANCE, generation):
-                return  # someone came or went meanwhile: all are joining again
-            if code is not ErrorCode.none:
-                self._reset_assignments(code)
-                self._prepare_rebalance(f"its assignment could not be saved: {code.name}")
+            if not self.is_at(ClassicState.COMPLETING_REBALANCE, generation):
+                return  # a member joined or left meanwhile: all members join again
+            if code is ErrorCode.none:
+                self.happened(GroupEvent.ASSIGNMENT_SAVED)
                 return
-            self._enter(ClassicState.STABLE)
-            for member in self._roster:
-                member.assignment = given[member.member_id]
-                self._answer_sync(member, ErrorCode.none)
+            self._drop_assignments(code)
+            reason = f"the assignment could not be saved: {code.name}"
+            self.happened(GroupEvent.ASSIGNMENT_NOT_SAVED, reason)
 
-        self._persist(self._described(given), saved)
+        self.save(self._given, saved)
 
-    def _reset_assignments(self, code: ErrorCode) -> None:
+    def _hand_out(self) -> None:
+        for member in self._roster:
+            member.assignment = self._given[member.member_id]
+            self._replies.answer_sync(member, sync_answer(member, self.generation))
+
+    def _drop_assignments(self, code: ErrorCode) -> None:
         for member in self._roster:
             member.assignment = b""
-            self._answer_sync(member, code)
+            self._replies.answer_sync(member, sync_error(code))
 
-    def _forget_syncs(self) -> None:
-        self._unsynced.clear()
-        if self._sync_timer is not None:
-            self._sync_timer.cancel()
-            self._sync_timer = None
-
-    def _syncs_overdue(self) -> None:
-        """Members that joined and never asked for their assignment are gone."""
-        self._sync_timer = None
-        late = [member for member in self._roster if member.member_id in self._unsynced]
-        for member in late:
-            self._remove(member)
-        if late:
-            self._prepare_rebalance("members did not sync in time")
+    def _remove_late(self, member_ids: list[str]) -> None:
+        for member in self._roster:
+            if member.member_id in member_ids:
+                self.remove(member)
+        if member_ids:
+            self.happened(GroupEvent.SYNCS_OVERDUE, "members did not sync in time")

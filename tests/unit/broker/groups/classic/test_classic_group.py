@@ -2,8 +2,8 @@
 
 import pytest
 
-from cordwood.broker.groups.classic.classic_membership import ClassicState
 from cordwood.broker.groups.classic.group_config import GroupConfig
+from cordwood.broker.groups.classic.group_transitions import ClassicState
 from cordwood.protocol.error_code import ErrorCode
 from fakes.group_bench import (
     RANGE,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cordwood.broker.groups.classic.classic_membership import ClassicState
 from cordwood.broker.groups.classic.group_config import GroupConfig
+from cordwood.broker.groups.classic.group_transitions import ClassicState
 from cordwood.protocol.error_code import ErrorCode
 from fakes.group_bench import (
     REBALANCE_MS,
@@ -255,3 +255,38 @@ def test_instances_are_known_again_after_a_restart(bench: GroupBench) -> None:
 
     assert heard is ErrorCode.none
     assert (answer["generation_id"], answer["error_code"]) == (1, ErrorCode.none)
+
+
+def test_an_instance_that_waited_to_sync_beyond_its_session_expires_later(
+    bench: GroupBench,
+) -> None:
+    first = answer_of(bench.join(instance="worker-1"))["member_id"]
+    bench.sync(first, instance="worker-1", assignments={})
+    second, _ = bench.join_anew(session_ms=200_000)
+    bench.join(first, instance="worker-1", protocols=(("range", b"changed"),))
+    bench.log.is_held = True
+    bench.sync(first, instance="worker-1", assignments={})
+    bench.scheduler.advance(SESSION_MS / 1000 + 1)
+
+    bench.join(second, protocols=(("range", b"changed"),), session_ms=200_000)
+    bench.leave((second, None))
+    bench.scheduler.advance(REBALANCE_MS / 1000 + SESSION_MS / 1000)
+
+    assert bench.group.member_count == 0
+    assert bench.group.state is ClassicState.EMPTY
+
+
+def test_an_instance_whose_new_id_was_saved_late_expires_when_it_is_silent(
+    bench: GroupBench,
+) -> None:
+    bench.stable(0, instances=("worker-1",))
+    bench.log.is_held = True
+    reply = bench.join(instance="worker-1")
+    bench.scheduler.advance(SESSION_MS / 1000 + 1)
+    bench.log.release()
+    bench.scheduler.run_ready()
+
+    bench.scheduler.advance(REBALANCE_MS / 1000 + SESSION_MS / 1000)
+
+    assert code_of(reply) is ErrorCode.none
+    assert bench.group.member_count == 0

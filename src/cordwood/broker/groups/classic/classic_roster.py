@@ -1,27 +1,25 @@
-"""Who is in a classic group: members, those about to join, the leader, the common protocols."""
+"""The members of a classic group, its leader, and the protocols that all members support."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from cordwood.broker.groups.classic.classic_member import ClassicMember, Protocols, metadata_size
 from cordwood.broker.groups.classic.metadata_budget import MetadataBudget
-from cordwood.broker.net.scheduler import Timer
+from cordwood.protocol.error_code import ErrorCode
 
 
-class MemberRoster:
-    """The members in the order they came. Owned by one group.
+class ClassicRoster:
+    """The members in the order they joined. Owned by one group.
 
-    Invariants: `leader_id` is a member, unless there is none; `static_ids` has exactly the
-    members with an instance id; nobody is both a member and pending.
+    Invariants: `leader_id` is a member, or None if there are no members; `_static_ids` has
+    exactly the members with an instance id.
     """
 
     def __init__(self, budget: MetadataBudget) -> None:
         self._budget = budget
         self._members: dict[str, ClassicMember] = {}
         self._static_ids: dict[str, str] = {}
-        self._supporters: Counter[str] = Counter()  # of each protocol, how many members have it
-        # Told a member id and expected to come back with it, until its timer runs out.
-        self.pending: dict[str, Timer] = {}
+        self._supporters: Counter[str] = Counter()  # members by protocol
         self.leader_id: str | None = None
 
     def __len__(self) -> int:
@@ -33,12 +31,25 @@ class MemberRoster:
     def __contains__(self, member_id: object) -> bool:
         return member_id in self._members
 
+    def __getitem__(self, member_id: str) -> ClassicMember:
+        return self._members[member_id]
+
     def get(self, member_id: str) -> ClassicMember | None:
         return self._members.get(member_id)
 
     def static_id(self, instance_id: str) -> str | None:
-        """The member id that an instance has now."""
+        """The present member id of an instance."""
         return self._static_ids.get(instance_id)
+
+    def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Whether the sender of these ids is a member; an instance that was replaced is fenced."""
+        if instance_id is not None:
+            known = self._static_ids.get(instance_id)
+            if known is None:
+                return ErrorCode.unknown_member_id
+            if known != member_id:
+                return ErrorCode.fenced_instance_id
+        return ErrorCode.none if member_id in self._members else ErrorCode.unknown_member_id
 
     @property
     def awaiting_join_count(self) -> int:
@@ -46,11 +57,11 @@ class MemberRoster:
 
     @property
     def has_all_joined(self) -> bool:
-        return not self.pending and all(m.is_awaiting_join for m in self._members.values())
+        return all(m.is_awaiting_join for m in self._members.values())
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member wants to be waited for."""
+        """The longest time that a member asked the group to wait for it."""
         return max((m.rebalance_timeout_ms for m in self._members.values()), default=0)
 
     def add(self, member: ClassicMember) -> None:
@@ -71,7 +82,7 @@ class MemberRoster:
             self.leader_id = next(iter(self._members), None)
 
     def replace(self, old: ClassicMember, new: ClassicMember) -> None:
-        """Put `new`, the same instance under another member id, where `old` was."""
+        """Put `new`, the same instance under another member id, in the place of `old`."""
         assert old.group_instance_id is not None, old
         assert old.group_instance_id == new.group_instance_id, (old, new)
         self._members = {
@@ -85,7 +96,7 @@ class MemberRoster:
             self.leader_id = new.member_id
 
     def elect_leader(self) -> bool:
-        """Have a leader that takes part in the rebalance; False when nobody does."""
+        """Make sure that the leader has joined; False if no member has."""
         leader = self._members.get(self.leader_id or "")
         if leader is not None and leader.is_awaiting_join:
             return True
@@ -114,11 +125,11 @@ class MemberRoster:
                 del self._supporters[name]
 
     def supports_any(self, names: Iterable[str]) -> bool:
-        """Whether every member has one of `names`, so that whoever brings them fits in."""
+        """Whether all members support one of `names`, so that a member with these can join."""
         return any(self._supporters[name] == len(self._members) for name in names)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all have; most votes win."""
+        """Each member votes for its first protocol that all support; most votes win."""
         count = len(self._members)
         candidates = {name for name, having in self._supporters.items() if having == count}
         votes = Counter(member.vote(candidates) for member in self)

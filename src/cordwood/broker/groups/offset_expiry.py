@@ -1,7 +1,7 @@
-"""Which committed offsets have outlived their use. Pure."""
+"""Which committed offsets of a group have expired. Pure."""
 
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
-from cordwood.broker.groups.classic.classic_membership import ClassicState
+from cordwood.broker.groups.classic.group_transitions import ClassicState
 from cordwood.broker.groups.journal.managed_group import ManagedGroup, is_subscribed
 from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets, TopicPartition
 from cordwood.quantities import NO_TIMESTAMP
@@ -10,11 +10,11 @@ from cordwood.quantities import NO_TIMESTAMP
 def expired_offsets(
     group: ManagedGroup, offsets: GroupOffsets, *, now_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
-    """Those that are due: nobody reads their topic, and for long enough.
+    """The partitions whose topic no member has read for the retention time.
 
-    The time runs from when a classic group became empty; for topics that a group with members
-    no longer reads, and for consumers that only commit, from the last commit. A client of old
-    may have said itself until when.
+    The time starts when a classic group became empty. For topics that a group with members no
+    longer reads, and for consumers that only commit, it starts with the last commit. Old clients
+    may have sent an expiry time of their own.
     """
     if not _may_expire(group):
         return []
@@ -29,8 +29,7 @@ def expired_offsets(
 def _may_expire(group: ManagedGroup) -> bool:
     if not isinstance(group, ClassicGroup) or group.protocol_type is None or group.is_empty:
         return True
-    is_known = group.uses_consumer_protocol and group.subscribed_topics() is not None
-    return is_known and group.state is ClassicState.STABLE
+    return group.state is ClassicState.STABLE and group.subscribed_topics() is not None
 
 
 def _is_due(

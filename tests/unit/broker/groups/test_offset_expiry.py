@@ -1,8 +1,10 @@
 """When committed offsets are forgotten: by whether anyone reads, and since when nobody does."""
 
+from dataclasses import replace
+
 import pytest
 
-from cordwood.broker.groups.journal.offset_expiry import expired_offsets
+from cordwood.broker.groups.offset_expiry import expired_offsets
 from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
 from fakes.group_bench import GroupBench, subscription
@@ -61,7 +63,9 @@ def test_a_group_whose_last_change_nobody_noted_goes_by_its_commits(bench: Group
     offsets = committed(bench)
     [member] = bench.stable(1)
     bench.leave((member, None))
-    bench.group.state_since_ms = NO_TIMESTAMP
+    saved = replace(bench.saved, current_state_timestamp=NO_TIMESTAMP)
+    bench.group = bench.new_group()
+    bench.group.restore(saved)
 
     bench.clock.advance(RETENTION_MS)
 
