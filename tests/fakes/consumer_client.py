@@ -13,8 +13,8 @@ from cordwood.broker.groups.consumer.consumer_group import (
     HeartbeatAnswer,
 )
 from cordwood.broker.groups.consumer.consumer_group_config import ConsumerGroupConfig
+from cordwood.broker.groups.consumer.consumer_group_factory import ConsumerGroupFactory
 from cordwood.broker.groups.consumer.consumer_heartbeat import ConsumerHeartbeat
-from cordwood.broker.groups.consumer.group_restoration import ConsumerGroups
 from cordwood.protocol.error_code import ErrorCode
 from fakes.listed_topics import ListedTopics
 from fakes.manual_clock import ManualClock
@@ -31,7 +31,7 @@ class GroupHouse:
         self.topics = topics
         self.scheduler = ManualScheduler(ManualClock())
         self.log = MemoryGroupLog(self.scheduler)
-        self.groups = ConsumerGroups(
+        self.groups = ConsumerGroupFactory(
             GroupSurroundings(
                 config=config or ConsumerGroupConfig(),
                 topics=topics,

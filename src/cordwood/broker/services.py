@@ -8,11 +8,11 @@ from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.broker.groups.consumer.consumer_group import GroupSurroundings
 from cordwood.broker.groups.consumer.consumer_group_config import ConsumerGroupConfig
-from cordwood.broker.groups.consumer.group_restoration import ConsumerGroups
+from cordwood.broker.groups.consumer.consumer_group_factory import ConsumerGroupFactory
 from cordwood.broker.groups.consumer.topic_subscriptions import StoreTopics
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.group_census import GroupCensus
-from cordwood.broker.groups.inbox_changes import OutsideGroupChanges
+from cordwood.broker.groups.inbox_changes import InboxGroupChanges
 from cordwood.broker.groups.journal.group_loader import GroupLoader
 from cordwood.broker.groups.journal.group_log import GroupLogWriter
 from cordwood.broker.handlers.api_versions import ApiVersionsHandler
@@ -54,7 +54,7 @@ class Services:
             scheduler,
             lambda: store.ensure_offsets_topic(partitions=group_config.offsets_topic_partitions),
         )
-        consumer_groups = ConsumerGroups(
+        consumer_groups = ConsumerGroupFactory(
             GroupSurroundings(
                 config=ConsumerGroupConfig.of_broker(config),
                 topics=StoreTopics(store),
@@ -76,7 +76,7 @@ class Services:
         coordinator = self._coordinator
         self._changes = store.changes
         self._before = (store.changes.commit_group, store.changes.topics.forget_group)
-        self._outside = OutsideGroupChanges(coordinator, lambda name: _topic_id(store, name))
+        self._outside = InboxGroupChanges(coordinator, lambda name: _topic_id(store, name))
         self._handlers = (
             ApiVersionsHandler(),
             MetadataHandler(

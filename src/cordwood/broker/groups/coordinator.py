@@ -12,8 +12,8 @@ from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.broker.groups.classic.metadata_budget import MetadataBudget
 from cordwood.broker.groups.journal.group_loader import GroupLoader, LoadedGroups
 from cordwood.broker.groups.journal.group_log import Done, GroupLog
-from cordwood.broker.groups.journal.managed_group import EpochGroup
 from cordwood.broker.groups.journal.offset_keeper import OffsetKeeper
+from cordwood.broker.groups.managed_group import EpochGroup
 from cordwood.broker.groups.offset_expiry import expired_offsets
 from cordwood.broker.net.request import Deferred, Response
 from cordwood.broker.net.scheduler import Scheduler, Timer

@@ -22,7 +22,7 @@ _ANSWER_S: Final = 30.0
 _LOADING_PAUSE_S: Final = 0.1
 
 
-class OutsideGroupChanges:
+class InboxGroupChanges:
     """Called by whoever serves the inbox, in its thread; the control loop does the work."""
 
     def __init__(

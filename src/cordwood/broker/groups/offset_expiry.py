@@ -2,7 +2,7 @@
 
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.group_transitions import ClassicState
-from cordwood.broker.groups.journal.managed_group import ManagedGroup, is_subscribed
+from cordwood.broker.groups.managed_group import ManagedGroup, is_subscribed
 from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets, TopicPartition
 from cordwood.quantities import NO_TIMESTAMP
 

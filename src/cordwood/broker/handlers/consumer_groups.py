@@ -8,12 +8,12 @@ from cordwood.broker.error_codes import RefusedError, error_message
 from cordwood.broker.groups.consumer.assignors import Assignment
 from cordwood.broker.groups.consumer.consumer_group import ConsumerGroup, HeartbeatAnswer
 from cordwood.broker.groups.consumer.consumer_group_description import describe_consumer_group
+from cordwood.broker.groups.consumer.consumer_group_factory import ConsumerGroupFactory
 from cordwood.broker.groups.consumer.consumer_heartbeat import (
     ConsumerHeartbeat,
     check_heartbeat,
     owned_partitions,
 )
-from cordwood.broker.groups.consumer.group_restoration import ConsumerGroups
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.protocol.api_catalog import ApiKey
@@ -35,7 +35,7 @@ class ConsumerGroupHandlers:
     def __init__(
         self,
         coordinator: GroupCoordinator,
-        consumer_groups: ConsumerGroups,
+        consumer_groups: ConsumerGroupFactory,
         new_member_id: Callable[[], str],
     ) -> None:
         self._coordinator = coordinator
@@ -136,7 +136,7 @@ class ConsumerGroupHandlers:
             ]
         }
 
-    def _described(self, group_id: str) -> dict[str, Any]:
+    def _described(self, group_id: str) -> Response:
         refusal = self._coordinator.refusal(group_id)
         try:
             if refusal is not None:

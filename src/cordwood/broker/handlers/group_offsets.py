@@ -7,7 +7,7 @@ from uuid import UUID
 
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.coordinator import GroupCoordinator
-from cordwood.broker.groups.journal.managed_group import EpochGroup, is_subscribed
+from cordwood.broker.groups.managed_group import EpochGroup, is_subscribed
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX
 from cordwood.log.store.store import Store

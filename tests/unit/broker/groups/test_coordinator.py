@@ -8,7 +8,7 @@ import pytest
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.broker.groups.coordinator import CoordinatorState
-from cordwood.broker.groups.journal.managed_group import EpochGroup
+from cordwood.broker.groups.managed_group import EpochGroup
 from cordwood.format.groups.group_offsets import (
     GroupMetadataKey,
     decode_group_key,

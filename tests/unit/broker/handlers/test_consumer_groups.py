@@ -10,7 +10,7 @@ import pytest
 
 from cordwood.broker.groups.consumer.consumer_group import ConsumerGroup, GroupSurroundings
 from cordwood.broker.groups.consumer.consumer_group_config import ConsumerGroupConfig
-from cordwood.broker.groups.consumer.group_restoration import ConsumerGroups
+from cordwood.broker.groups.consumer.consumer_group_factory import ConsumerGroupFactory
 from cordwood.broker.groups.consumer.topic_subscriptions import StoreTopics
 from cordwood.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from cordwood.protocol.api_catalog import ApiKey
@@ -31,7 +31,7 @@ class ConsumerBench(CoordinatorBench):
             restore_consumer_groups=self._restore,
             is_started=False,
         )
-        self.consumer_groups = ConsumerGroups(
+        self.consumer_groups = ConsumerGroupFactory(
             GroupSurroundings(
                 config=ConsumerGroupConfig(),
                 topics=StoreTopics(self.store),

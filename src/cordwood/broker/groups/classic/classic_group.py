@@ -4,12 +4,15 @@ No I/O and no thread of its own: requests and timers of its scheduler drive it, 
 State that must survive goes to `persist`, and members are answered after that. The rules are
 Kafka's, also where they are odd: clients rely on them.
 
-The parts: `group_transitions` has the state machine as a table, `ClassicRebalance` takes its
-steps, `JoinAdmission` lets members in, `ClassicRoster` and `PendingMembers` know who is in the
-group, `SessionTimers` who is alive, and `MemberReplies` answers members that wait.
+group_transitions  the state machine, as a table
+ClassicRebalance   takes the steps of the table
+JoinAdmission      lets members in
+MemberDeparture    removes members that leave or expire
+ClassicRoster      the members, PendingMembers the ids given out
+SessionTimers      which members are alive
+MemberReplies      answers members that wait
 """
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -26,6 +29,7 @@ from cordwood.broker.groups.classic.generation import Generation
 from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.broker.groups.classic.group_transitions import ClassicState, GroupEvent
 from cordwood.broker.groups.classic.join_admission import JoinAdmission
+from cordwood.broker.groups.classic.member_departure import MemberDeparture
 from cordwood.broker.groups.classic.member_replies import MemberReplies
 from cordwood.broker.groups.classic.metadata_budget import MetadataBudget
 from cordwood.broker.groups.classic.pending_members import PendingMembers
@@ -38,8 +42,6 @@ from cordwood.format.groups.group_offsets import GroupMetadataKey, encode_group_
 from cordwood.log.topics.committed_offsets import GroupRecord
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import TimestampMs
-
-logger = logging.getLogger(__name__)
 
 
 class ClassicGroup:
@@ -69,7 +71,10 @@ class ClassicGroup:
         self._abandoned = abandoned
         self._roster = ClassicRoster(budget)
         self._pending = PendingMembers(scheduler, self._pending_expired)
-        self._sessions = SessionTimers(scheduler, self._session_expired)
+        self._sessions = SessionTimers(
+            scheduler,
+            lambda member_id: self._departure.expire(member_id),  # noqa: PLW0108  # made below
+        )
         self._replies = MemberReplies(scheduler, self._sessions)
         self._rebalance = ClassicRebalance(
             group_id,
@@ -89,6 +94,13 @@ class ClassicGroup:
             rebalance=self._rebalance,
             config=config,
             budget=budget,
+        )
+        self._departure = MemberDeparture(
+            group_id,
+            roster=self._roster,
+            pending=self._pending,
+            replies=self._replies,
+            rebalance=self._rebalance,
         )
 
     # --- description -------------------------------------------------------------------------
@@ -221,24 +233,11 @@ class ClassicGroup:
 
     def leave(self, leaving: list[tuple[str, str | None]]) -> list[ErrorCode]:
         """Remove members by member id and instance id; an admin gives the instance id alone."""
-        codes = [self._leave_one(member_id, instance_id) for member_id, instance_id in leaving]
-        if ErrorCode.none in codes:
-            self._rebalance.happened(GroupEvent.MEMBERS_LEFT, "members left")
+        if self.state is ClassicState.DEAD:
+            return [ErrorCode.coordinator_not_available for _ in leaving]
+        codes = self._departure.leave(leaving)
         self._abandon_if_unused()
         return codes
-
-    def _leave_one(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        if self.state is ClassicState.DEAD:
-            return ErrorCode.coordinator_not_available
-        if member_id in self._pending:
-            self._pending.remove(member_id)
-            return ErrorCode.none
-        if member_id == NO_MEMBER_ID and instance_id is not None:
-            member_id = self._roster.static_id(instance_id) or NO_MEMBER_ID
-        code = self._roster.check(member_id, instance_id)
-        if code is ErrorCode.none:
-            self._rebalance.remove(self._roster[member_id])
-        return code
 
     def _check(self, member_id: str, generation: int, instance_id: str | None) -> ErrorCode:
         if self.state is ClassicState.DEAD:
@@ -247,17 +246,6 @@ class ClassicGroup:
         if code is ErrorCode.none and generation != self.generation:
             return ErrorCode.illegal_generation
         return code
-
-    # --- time --------------------------------------------------------------------------------
-
-    def _session_expired(self, member_id: str) -> None:
-        member = self._roster[member_id]
-        if member.is_excused:
-            self._replies.restart_session(member)
-            return
-        logger.info("group %s: no heartbeat from %s; removed", self.group_id, member_id)
-        self._rebalance.remove(member)
-        self._rebalance.happened(GroupEvent.SESSION_EXPIRED, f"the session of {member_id} expired")
 
     def _pending_expired(self) -> None:
         self._rebalance.happened(GroupEvent.PENDING_EXPIRED)

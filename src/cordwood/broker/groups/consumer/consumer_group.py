@@ -13,7 +13,7 @@ from typing import Final
 
 from cordwood.broker.error_codes import RefusedError
 from cordwood.broker.groups.consumer.assignors import Assignment
-from cordwood.broker.groups.consumer.consumer_group_changes import GroupChanges
+from cordwood.broker.groups.consumer.change_records import ChangeRecords
 from cordwood.broker.groups.consumer.consumer_group_config import ConsumerGroupConfig
 from cordwood.broker.groups.consumer.consumer_heartbeat import UNCHANGED_TIMEOUT, ConsumerHeartbeat
 from cordwood.broker.groups.consumer.consumer_member import (
@@ -24,7 +24,7 @@ from cordwood.broker.groups.consumer.consumer_member import (
     MemberState,
     undated,
 )
-from cordwood.broker.groups.consumer.consumer_members import ConsumerRoster
+from cordwood.broker.groups.consumer.consumer_roster import ConsumerRoster
 from cordwood.broker.groups.consumer.member_admission import find_leaving, find_sender
 from cordwood.broker.groups.consumer.member_timers import MemberTimers
 from cordwood.broker.groups.consumer.reconciliation import reconcile
@@ -161,7 +161,7 @@ class ConsumerGroup:
 
     def tombstones(self) -> list[GroupRecord]:
         """What ends every record of this group that may be in the log."""
-        changes = GroupChanges(self.group_id)
+        changes = ChangeRecords(self.group_id)
         for member in self.roster:
             changes.member_gone(member.member_id)
         changes.group_gone()
@@ -198,7 +198,7 @@ class ConsumerGroup:
         has_new_subscription = known is None or _subscription(member) != _subscription(base)
         if has_new_subscription:
             self._check_regex(member.about.topic_regex)
-        changes = GroupChanges(self.group_id)
+        changes = ChangeRecords(self.group_id)
         if sender.replaced is not None:
             self._make_way(sender.replaced, member, changes)
         if member is not known:
@@ -228,7 +228,7 @@ class ConsumerGroup:
             ) from error
 
     def _make_way(
-        self, replaced: ConsumerMember, member: ConsumerMember, changes: GroupChanges
+        self, replaced: ConsumerMember, member: ConsumerMember, changes: ChangeRecords
     ) -> None:
         """A static member is back under another id: it has what it had before."""
         self._timers.forget(replaced.member_id)
@@ -237,7 +237,7 @@ class ConsumerGroup:
         self.targets.rename(replaced.member_id, member.member_id)
         changes.targets({member.member_id: self.targets.of(member.member_id).partitions})
 
-    def _look_at_topics(self, changes: GroupChanges, *, has_new_subscription: bool) -> None:
+    def _look_at_topics(self, changes: ChangeRecords, *, has_new_subscription: bool) -> None:
         """Move the group epoch on when what is subscribed to is another set of topics now."""
         now_s = self._scheduler.now_s()
         if not has_new_subscription and now_s < self._topics_due_s:
@@ -248,12 +248,12 @@ class ConsumerGroup:
         if has_new_subscription or digest != self.metadata_hash:
             self._bump(digest, changes)
 
-    def _bump(self, metadata_hash: int, changes: GroupChanges) -> None:
+    def _bump(self, metadata_hash: int, changes: ChangeRecords) -> None:
         self.epoch += 1
         self.metadata_hash = metadata_hash
         changes.group_epoch(self.epoch, metadata_hash)
 
-    def _renew_targets(self, changes: GroupChanges) -> None:
+    def _renew_targets(self, changes: ChangeRecords) -> None:
         now_s = self._scheduler.now_s()
         if self.targets.epoch >= self.epoch or not self.targets.is_due(now_s):
             return
@@ -265,7 +265,7 @@ class ConsumerGroup:
         self,
         member: ConsumerMember,
         beat: ConsumerHeartbeat,
-        changes: GroupChanges,
+        changes: ChangeRecords,
         has_new_subscription: bool,
     ) -> ConsumerMember:
         owners = self.roster.owners
@@ -295,7 +295,7 @@ class ConsumerGroup:
 
     def _leave(self, beat: ConsumerHeartbeat) -> HeartbeatAnswer:
         member = find_leaving(self.roster, beat)
-        changes = GroupChanges(self.group_id)
+        changes = ChangeRecords(self.group_id)
         if beat.epoch == AWAY_EPOCH:
             self._send_away(member, changes)
         else:
@@ -304,7 +304,7 @@ class ConsumerGroup:
             member_id=member.member_id, member_epoch=beat.epoch, records=changes.records
         )
 
-    def _send_away(self, member: ConsumerMember, changes: GroupChanges) -> None:
+    def _send_away(self, member: ConsumerMember, changes: ChangeRecords) -> None:
         """The member keeps its place for the rest of its session, and has let go of the rest."""
         away = replace(
             member,
@@ -318,7 +318,7 @@ class ConsumerGroup:
         self.roster.put(away)
         changes.current(away)
 
-    def _remove(self, member: ConsumerMember, changes: GroupChanges) -> None:
+    def _remove(self, member: ConsumerMember, changes: ChangeRecords) -> None:
         self._timers.forget(member.member_id)
         self.roster.remove(member)
         self.targets.forget(member.member_id)
@@ -331,7 +331,7 @@ class ConsumerGroup:
         if member is None:
             return
         logger.info("group %s: member %s is removed: %s", self.group_id, member_id, reason)
-        changes = GroupChanges(self.group_id)
+        changes = ChangeRecords(self.group_id)
         self._remove(member, changes)
         self.journal.append(changes.records, self._report)
 

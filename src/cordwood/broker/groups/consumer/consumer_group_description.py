@@ -1,19 +1,22 @@
-"""A consumer group as ConsumerGroupDescribe tells it."""
+"""The description of a consumer group in the answer to ConsumerGroupDescribe."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from cordwood.broker.groups.consumer.assignors import Assignment
 from cordwood.broker.groups.consumer.consumer_group import ConsumerGroup
 from cordwood.broker.groups.consumer.consumer_member import ConsumerMember
+from cordwood.broker.net.request import Response
 from cordwood.protocol.error_code import ErrorCode
 
-_CONSUMER_MEMBER: Final = 1  # a member of the new protocol; 0 would be one of the classic
+_CONSUMER_MEMBER: Final = (
+    1  # of the consumer protocol; 0 is the classic protocol
+)
 
 
-def describe_consumer_group(group: ConsumerGroup) -> dict[str, Any]:
-    """The entry of the response; topics that are gone are left out, for they have no name."""
+def describe_consumer_group(group: ConsumerGroup) -> Response:
+    """The entry of the response. Deleted topics are left out: their names are not known."""
     names = group.roster.subscriptions.topic_names()
     return {
         "error_code": ErrorCode.none,
@@ -29,9 +32,7 @@ def describe_consumer_group(group: ConsumerGroup) -> dict[str, Any]:
     }
 
 
-def _member(
-    member: ConsumerMember, target: Assignment, names: Mapping[UUID, str]
-) -> dict[str, Any]:
+def _member(member: ConsumerMember, target: Assignment, names: Mapping[UUID, str]) -> Response:
     about = member.about
     held = {topic: frozenset(partitions) for topic, partitions in member.held().items()}
     return {
@@ -43,14 +44,14 @@ def _member(
         "client_host": about.client_host,
         "subscribed_topic_names": list(about.topic_names),
         "subscribed_topic_regex": about.topic_regex or None,
-        # What is being revoked is still the member's to answer for.
+        # The member still owns the partitions that it is revoking.
         "assignment": {"topic_partitions": _named(held, names)},
         "target_assignment": {"topic_partitions": _named(target, names)},
         "member_type": _CONSUMER_MEMBER,
     }
 
 
-def _named(assignment: Assignment, names: Mapping[UUID, str]) -> list[dict[str, Any]]:
+def _named(assignment: Assignment, names: Mapping[UUID, str]) -> list[Response]:
     return [
         {"topic_id": topic, "topic_name": names[topic], "partitions": sorted(partitions)}
         for topic, partitions in assignment.items()

@@ -1,8 +1,8 @@
-"""A heartbeat of a consumer group's member, and the rules it must keep whatever the group."""
+"""A heartbeat of a consumer group's member, and the checks that need no group."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from cordwood.broker.error_codes import RefusedError
@@ -14,17 +14,17 @@ from cordwood.protocol.error_code import ErrorCode
 
 UNCHANGED_TIMEOUT: Final = -1
 
-_OWN_MEMBER_ID_VERSION: Final = 1  # from which on members name themselves
-_ID_BYTES_MAX: Final = 1024  # what names itself: ids people and clients make are below 256
-_REGEX_BYTES_MAX: Final = STRING_BYTES_MAX  # what the log can say
-_TOPICS_MAX: Final = 100_000  # ten times what a store would be asked to hold
+_OWN_MEMBER_ID_VERSION: Final = 1  # from this version on, members choose their own ids
+_ID_BYTES_MAX: Final = 1024  # clients and operators use ids below 256 bytes
+_REGEX_BYTES_MAX: Final = STRING_BYTES_MAX  # the limit of a string in a record
+_TOPICS_MAX: Final = 100_000  # ten times the topics of a large store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """What a member says. None, and -1 for the timeout, mean: as I said before.
+    """What a member sends. None, and -1 for the timeout, mean "unchanged".
 
-    `epoch` is the member's; or that it joins (0), leaves (-1), or leaves and will be back (-2).
+    `epoch` is the member's epoch, or 0 to join, -1 to leave, -2 to leave for a while.
     """
 
     member_id: str
@@ -45,7 +45,7 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything, as after an error: then it is told everything."""
+        """Whether every field is set, as after an error. The answer must then be full as well."""
         return (
             self.rebalance_timeout_ms != UNCHANGED_TIMEOUT
             and (self.topic_names is not None or self.topic_regex is not None)
@@ -53,8 +53,17 @@ class ConsumerHeartbeat:
         )
 
 
-def owned_partitions(topics: Collection[Any] | None) -> Assignment | None:
-    """What the `topic_partitions` of a request come to."""
+class OwnedTopic(Protocol):
+    """An entry of `topic_partitions` in a request."""
+
+    @property
+    def topic_id(self) -> UUID: ...
+    @property
+    def partitions(self) -> Collection[int]: ...
+
+
+def owned_partitions(topics: Collection[OwnedTopic] | None) -> Assignment | None:
+    """The `topic_partitions` of a request; None if the request does not have them."""
     if topics is None:
         return None
     owned: dict[UUID, frozenset[int]] = {}
@@ -66,7 +75,7 @@ def owned_partitions(topics: Collection[Any] | None) -> Assignment | None:
 def check_heartbeat(
     heartbeat: ConsumerHeartbeat, api_version: int, assignors: Collection[str]
 ) -> None:
-    """Raise `RefusedError` for what no group would take."""
+    """Raise `RefusedError` for a heartbeat that every group would refuse."""
     needs_member_id = heartbeat.epoch > JOINING_EPOCH or heartbeat.epoch == LEAVING_EPOCH
     if not heartbeat.member_id and (needs_member_id or api_version >= _OWN_MEMBER_ID_VERSION):
         raise _invalid("MemberId can't be empty.")
@@ -102,7 +111,7 @@ def _check_joining(heartbeat: ConsumerHeartbeat) -> None:
 
 
 def _check_sizes(heartbeat: ConsumerHeartbeat) -> None:
-    """What Kafka takes in any size and keeps; we keep no more than someone could mean."""
+    """Limit what the group keeps in memory. Kafka has no such limits."""
     if heartbeat.rebalance_timeout_ms < UNCHANGED_TIMEOUT:
         raise _invalid(f"RebalanceTimeoutMs {heartbeat.rebalance_timeout_ms} is negative.")
     for what, text in (

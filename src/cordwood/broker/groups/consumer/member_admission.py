@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cordwood.broker.error_codes import RefusedError
 from cordwood.broker.groups.consumer.consumer_heartbeat import ConsumerHeartbeat
 from cordwood.broker.groups.consumer.consumer_member import ConsumerMember
-from cordwood.broker.groups.consumer.consumer_members import ConsumerRoster
+from cordwood.broker.groups.consumer.consumer_roster import ConsumerRoster
 from cordwood.broker.groups.consumer.reconciliation import owns_only
 from cordwood.protocol.error_code import ErrorCode
 

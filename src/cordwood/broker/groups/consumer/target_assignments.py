@@ -11,7 +11,7 @@ from cordwood.broker.groups.consumer.assignors import (
     Subscriber,
 )
 from cordwood.broker.groups.consumer.consumer_member import ConsumerMember
-from cordwood.broker.groups.consumer.consumer_members import ConsumerRoster
+from cordwood.broker.groups.consumer.consumer_roster import ConsumerRoster
 from cordwood.broker.groups.consumer.reconciliation import Target
 
 # A large assignment takes tenths of a second of a thread that all clients share. Members and

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cordwood.broker.groups.journal.managed_group import EpochGroup
+from cordwood.broker.groups.managed_group import EpochGroup
 from cordwood.errors import FormatError
 from cordwood.format.groups.group_metadata import GroupMetadata, decode_group_metadata
 from cordwood.format.groups.group_offsets import GroupMetadataKey, decode_group_key

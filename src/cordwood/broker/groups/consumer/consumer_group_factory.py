@@ -12,7 +12,7 @@ from cordwood.broker.groups.journal.group_journal import GroupJournal
 from cordwood.broker.groups.journal.group_log import GroupLog
 
 
-class ConsumerGroups:
+class ConsumerGroupFactory:
     """Makes groups that share the broker's surroundings and its log of groups."""
 
     def __init__(self, surroundings: GroupSurroundings, group_log: GroupLog) -> None:

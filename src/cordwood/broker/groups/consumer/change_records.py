@@ -24,7 +24,7 @@ _MEMBER_TYPES = (
 )
 
 
-class GroupChanges:
+class ChangeRecords:
     """Collects the records of one change of a group, in the order in which they are written."""
 
     def __init__(self, group_id: str) -> None:
