@@ -1,5 +1,5 @@
-"""Consumer groups: who is a member, who reads what, and how far each has come.
+"""Consumer groups: their members, their assignments and their committed offsets.
 
-All state of groups lives on the control loop and is touched by no other thread. What must
-survive is appended to ``__consumer_offsets`` before anyone is told of it.
+Only the control loop touches the state of groups. A change that must survive is appended to
+``__consumer_offsets`` before a client is told of it.
 """

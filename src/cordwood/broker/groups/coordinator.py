@@ -1,4 +1,4 @@
-"""The groups of this broker: found, created, changed from one kind to the other, and forgotten."""
+"""All groups of the broker: lookup, creation, change of kind, deletion, expiry of offsets."""
 
 import logging
 from collections import Counter
@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 
 AnyGroup = ClassicGroup | EpochGroup
 
-# A string of this many characters fits the 16-bit size that it has in a record, whichever they are.
+# A string in a record has a 16-bit size in bytes, and a character takes up to 4 bytes.
 NAME_CHARS_MAX: Final = 8_191
-_GROUPS_MAX: Final = 200_000  # each costs about 2 KB, and anyone may name a new one
-_METADATA_BYTES_MAX: Final = 256 * MIB  # of all members; a usual one brings 100 bytes
+_GROUPS_MAX: Final = 200_000  # each takes about 2 KB, and any client may create one
+_METADATA_BYTES_MAX: Final = 256 * MIB  # of all members; a typical member sends 100 bytes
 _RELOAD_S: Final = 5.0
-_ASKED_SINGLY_MAX: Final = 16  # groups; with more it is cheaper to look at all partitions
-_EXPIRY_SLICE: Final = 200  # groups that are looked through before requests have their turn
+_ASKED_SINGLY_MAX: Final = 16  # groups; for more it is cheaper to check all partitions
+_EXPIRY_SLICE: Final = 200  # groups to check before the loop serves requests again
 
 
 class CoordinatorState(Enum):
@@ -47,10 +47,10 @@ class CoordinatorState(Enum):
 
 
 class GroupCoordinator:
-    """All groups, in memory. For the control loop alone, but for `start` and the loading.
+    """All groups, in memory. For the control loop alone, except `start` and the loading.
 
-    `groups` has those that someone joined, or that were saved; a group that only has committed
-    offsets is known by these alone.
+    `groups` has the groups that a member joined and the groups that were loaded. A group that
+    only has committed offsets is not in it.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class GroupCoordinator:
     # --- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to load, on a worker. Any thread may call it, once."""
+        """Start to load on a worker. To be called once, by any thread."""
         self.state = CoordinatorState.LOADING
         self._workers.submit(self._load)
 
@@ -88,7 +88,7 @@ class GroupCoordinator:
         try:
             loaded = self._loader.load()
         except Exception:
-            logger.exception("groups could not be loaded, which is tried again")
+            logger.exception("groups could not be loaded; next attempt in %g s", _RELOAD_S)
             self.scheduler.call_soon(self._load_again)
         else:
             self.scheduler.call_soon(lambda: self._install(loaded))
@@ -112,11 +112,11 @@ class GroupCoordinator:
         self.state = CoordinatorState.READY
         for known in list(self.groups.values()):
             known.resume()
-        logger.info("%d groups were loaded", len(self.groups))
+        logger.info("loaded %s", _counted(len(self.groups), "group"))
         self._plan_expiry()
 
     def stop(self) -> None:
-        """Answer those who wait, and nobody else from here on. Nothing is forgotten."""
+        """Answer all waiting requests and refuse new ones. Saved groups stay in the log."""
         self.state = CoordinatorState.STOPPED
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
@@ -124,9 +124,9 @@ class GroupCoordinator:
             group.stop()
 
     def refusal(self, group_id: str, *, allows_empty: bool = False) -> ErrorCode | None:
-        """Why a request about that group cannot be served at all; None when it can.
+        """Why no request about that group can be served; None if requests can be served.
 
-        Old clients commit and fetch offsets under the empty name.
+        Old clients commit and fetch offsets of a group whose name is empty.
         """
         if self.state is CoordinatorState.LOADING:
             return ErrorCode.coordinator_load_in_progress
@@ -139,7 +139,7 @@ class GroupCoordinator:
     # --- groups ------------------------------------------------------------------------------
 
     def find(self, group_id: str) -> AnyGroup | None:
-        """The group; one that only has offsets is an empty one of the classic kind."""
+        """The group. A group that only has offsets is an empty classic group."""
         group = self.groups.get(group_id)
         if group is None and self.keeper.is_known(group_id):
             return self._new_classic(group_id)
@@ -150,11 +150,11 @@ class GroupCoordinator:
         return [group for group_id in sorted(ids) if (group := self.find(group_id)) is not None]
 
     def states(self) -> Counter[tuple[str, str]]:
-        """How many groups of which type are in which state."""
+        """The number of groups by type and state."""
         return Counter((group.group_type, group.state_name) for group in self.groups.values())
 
     def classic_for_join(self, group_id: str, *, is_new_member: bool) -> ClassicGroup | ErrorCode:
-        """The group to join; created for a new member, in the place of an empty other kind."""
+        """The group to join. A new member creates it, also in place of an empty consumer group."""
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup):
             return group
@@ -163,7 +163,7 @@ class GroupCoordinator:
         if not is_new_member:
             return ErrorCode.unknown_member_id
         if group is None and len(self.groups) >= _GROUPS_MAX:
-            logger.warning("there are %d groups, and no room for %s", len(self.groups), group_id)
+            logger.warning("group %s not created: %d groups is the limit", group_id, _GROUPS_MAX)
             return ErrorCode.coordinator_not_available
         if group is not None:
             self._forget(group)
@@ -174,14 +174,14 @@ class GroupCoordinator:
     def consumer_for_join(
         self, group_id: str, create: Callable[[], EpochGroup]
     ) -> EpochGroup | ErrorCode:
-        """The group to join; created in the place of an empty one of the classic kind."""
+        """The group to join. It is created if needed, also in place of an empty classic group."""
         group = self.groups.get(group_id)
         if group is not None and not isinstance(group, ClassicGroup):
             return group
         if group is not None and not group.is_empty:
             return ErrorCode.inconsistent_group_protocol
         if group is None and len(self.groups) >= _GROUPS_MAX:
-            logger.warning("there are %d groups, and no room for %s", len(self.groups), group_id)
+            logger.warning("group %s not created: %d groups is the limit", group_id, _GROUPS_MAX)
             return ErrorCode.coordinator_not_available
         if group is not None:
             self._forget(group)
@@ -190,13 +190,13 @@ class GroupCoordinator:
         return created
 
     def remove(self, group: AnyGroup) -> None:
-        """Forget a group that nothing was saved of."""
+        """Forget a group that has no records in the log."""
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
             group.stop()
 
     def delete(self, group_id: str, done: Done) -> None:
-        """Delete an empty group with its offsets; say how that went, once it is durable."""
+        """Delete an empty group and its offsets. Call `done` once that is durable, or failed."""
         group = self.find(group_id)
         if group is None:
             done(ErrorCode.group_id_not_found)
@@ -206,7 +206,7 @@ class GroupCoordinator:
             self._delete(group, self.keeper.tombstones(group_id), done)
 
     def _delete(self, group: AnyGroup, records: list[GroupRecord], done: Done) -> None:
-        """It goes at once, so that who joins now begins anew; and comes back if that failed."""
+        """Forget the group at once, so that a join creates a new one; restore it on failure."""
         kept = self.groups.pop(group.group_id, None)
 
         def appended(code: ErrorCode) -> None:
@@ -221,7 +221,7 @@ class GroupCoordinator:
         self.group_log.append(group.group_id, [*records, *tombstones], appended)
 
     def _forget(self, group: AnyGroup) -> None:
-        """Its offsets stay: a group of the other kind takes over."""
+        """Replace a group by one of the other kind. Its offsets stay."""
         del self.groups[group.group_id]
         group.stop()
         self.group_log.append(group.group_id, group.tombstones(), lambda code: None)
@@ -246,10 +246,10 @@ class GroupCoordinator:
     def with_offsets(
         self, group_ids: Iterable[str] | None, answer: Callable[[ErrorCode], Response | Deferred]
     ) -> Response | Deferred:
-        """`answer`, when all that was committed has been read; without `group_ids`, by any group.
+        """Call `answer` once all commits of these groups have been read; None: of all groups.
 
-        Nearly always that is now. Else someone wrote the topic past the broker; `answer` is told
-        how reading that went.
+        Nearly always that is at once. Otherwise the topic was written without the coordinator: the
+        new records are read first, and `answer` gets the result of that.
         """
         names = None if group_ids is None else list(group_ids)
         if names is None or len(names) > _ASKED_SINGLY_MAX:
@@ -284,7 +284,7 @@ class GroupCoordinator:
         self._expire([group.group_id for group in self.all_groups()])
 
     def _expire(self, group_ids: list[str]) -> None:
-        """Look through some of the groups, then through the rest in another turn."""
+        """Check some of the groups now, and the others in later turns of the loop."""
         if self.state is not CoordinatorState.READY:
             return
         now_ms = self.clock.now_ms()
@@ -307,11 +307,15 @@ class GroupCoordinator:
         gone = self.keeper.replaced_topics(group_id)
         records = self.keeper.tombstones(group_id, [*due, *gone])
         if len(due) == len(offsets) and group_id in self.groups and _is_unused(group):
-            logger.info("group %s is empty and has no offsets: it is forgotten", group_id)
+            logger.info("group %s: deleted, it is empty and its offsets expired", group_id)
             self._delete(group, records, lambda code: None)
         elif records:
-            logger.info("%d offsets of group %s have expired", len(records), group_id)
+            logger.info("group %s: %s expired", group_id, _counted(len(records), "offset"))
             self.group_log.append(group_id, records, lambda code: None)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _is_unused(group: AnyGroup) -> bool:

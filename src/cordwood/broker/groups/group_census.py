@@ -1,7 +1,7 @@
-"""All groups as of now, for those who watch the broker from other threads.
+"""A list of all groups for threads that observe the broker.
 
-Groups belong to the control loop, so it is asked; a few at a time, so that a broker with very
-many groups goes on answering heartbeats meanwhile.
+Groups belong to the control loop, so the loop makes the list: a few groups at a time, so that a
+broker with very many groups still answers heartbeats.
 """
 
 import threading
@@ -11,12 +11,12 @@ from typing import Final
 from cordwood.broker.groups.coordinator import CoordinatorState, GroupCoordinator
 from cordwood.broker.observing.observed_broker import GroupFacts
 
-_SLICE: Final = 200  # groups that are looked at before requests have their turn
+_SLICE: Final = 200  # groups to list before the loop serves requests again
 _TIMEOUT_S: Final = 10.0
 
 
 class GroupCensus:
-    """Counts the groups of a coordinator. Any thread but the loop's own may ask."""
+    """Lists the groups of a coordinator. For any thread except the control loop."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -25,7 +25,7 @@ class GroupCensus:
         return self._coordinator.state is CoordinatorState.READY
 
     def take(self) -> list[GroupFacts]:
-        """Every group there is. `TimeoutError` when the loop does not answer."""
+        """All groups, sorted by name. Raises `TimeoutError` if the loop does not answer."""
         found: list[GroupFacts] = []
         done = threading.Event()
         coordinator = self._coordinator
@@ -43,7 +43,7 @@ class GroupCensus:
 
         coordinator.scheduler.call_soon(begin)
         if not done.wait(_TIMEOUT_S):
-            raise TimeoutError(f"groups were not counted within {_TIMEOUT_S} s")
+            raise TimeoutError(f"the control loop did not list the groups within {_TIMEOUT_S:g} s")
         return sorted(found, key=lambda facts: facts.group)
 
     def _facts(self, group_id: str) -> GroupFacts:

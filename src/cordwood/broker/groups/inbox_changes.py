@@ -1,6 +1,6 @@
-"""Changes of groups that are asked for through the store's inbox, made as clients' are.
+"""Changes of groups that arrive through the store's inbox, made as if a client had asked.
 
-Without this the offsets of a group that is being read would move under its members.
+Without this, another process could move the offsets of a group while its members read.
 """
 
 import threading
@@ -23,7 +23,7 @@ _LOADING_PAUSE_S: Final = 0.1
 
 
 class InboxGroupChanges:
-    """Called by whoever serves the inbox, in its thread; the control loop does the work."""
+    """Called by the thread that serves the inbox; the control loop makes the changes."""
 
     def __init__(
         self, coordinator: GroupCoordinator, topic_id: Callable[[str], UUID | None]
@@ -32,7 +32,7 @@ class InboxGroupChanges:
         self._topic_id = topic_id
 
     def commit(self, change: CommitGroup) -> None:
-        """Refused while the group has members: these commit themselves."""
+        """Commit offsets. Refused while the group has members: they commit themselves."""
         now_ms = self._coordinator.clock.now_ms()
         offsets = {
             place: CommittedOffset(
@@ -49,7 +49,7 @@ class InboxGroupChanges:
         )
 
     def forget(self, change: ForgetGroup) -> None:
-        """All that a group committed goes with the group; so nobody may be in it."""
+        """Delete some offsets, or the group and all its offsets. Refused while it has members."""
         if change.places is None:
             self._ask(change.group, lambda done: self._coordinator.delete(change.group, done))
             return

@@ -1,4 +1,4 @@
-"""What the coordinator knows of a group, of whichever kind."""
+"""What the coordinator needs of a group, whatever its kind."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from cordwood.protocol.error_code import ErrorCode
 
 
 class ManagedGroup(Protocol):
-    """A group of the classic protocol or of its successor. For the control loop alone."""
+    """A group of the classic or the consumer protocol. For the control loop alone."""
 
     @property
     def group_id(self) -> str: ...
@@ -18,7 +18,7 @@ class ManagedGroup(Protocol):
 
     @property
     def protocol_type(self) -> str | None:
-        """None where nobody ever joined: a group that only commits offsets."""
+        """None if no member ever joined: a group that only has offsets."""
         ...
 
     @property
@@ -29,41 +29,41 @@ class ManagedGroup(Protocol):
     def is_empty(self) -> bool: ...
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """What its members read; None where the group does not know."""
+        """The topics that its members read; None if the group does not know."""
         ...
 
     def tombstones(self) -> list[GroupRecord]:
-        """The records that end what is kept of the group, but for its offsets."""
+        """The records that delete the group from the log, without its offsets."""
         ...
 
     def resume(self) -> None:
-        """After a restart: start the clocks."""
+        """After a restart: start the timers."""
         ...
 
     def stop(self) -> None:
-        """Nobody will call again: cancel the timers, answer those who wait."""
+        """Cancel all timers and answer waiting members. The last call."""
         ...
 
 
 class EpochGroup(ManagedGroup, Protocol):
-    """A group whose members carry epochs: that of KIP-848."""
+    """A group whose members have epochs (KIP-848)."""
 
     def validate_commit(self, member_id: str, member_epoch: int) -> ErrorCode:
-        """Whether who sends this may commit."""
+        """Whether the sender may commit offsets."""
         ...
 
     def validate_partition_commit(
         self, member_id: str, member_epoch: int, topic_name: str, partition: int
     ) -> ErrorCode:
-        """Whether who sends this may commit for a partition, perhaps at an epoch that is past."""
+        """Whether the sender may commit for a partition, perhaps with an earlier epoch."""
         ...
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether who sends this may ask what was committed."""
+        """Whether the sender may fetch committed offsets."""
         ...
 
 
 def is_subscribed(group: ManagedGroup, topic: str) -> bool:
-    """Whether members may be reading `topic`; consumers whose topics nobody knows may be."""
+    """Whether members may read `topic`. Consumers whose topics are unknown may."""
     topics = group.subscribed_topics()
     return group.protocol_type == "consumer" if topics is None else topic in topics

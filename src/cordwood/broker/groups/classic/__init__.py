@@ -1,1 +1,1 @@
-"""Groups of the classic protocol: join, sync, heartbeat."""
+"""Groups of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""

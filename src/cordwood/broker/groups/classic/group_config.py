@@ -1,4 +1,4 @@
-"""The settings that groups of the classic protocol and committed offsets go by."""
+"""Configuration of classic groups and of committed offsets."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """A broker's keys as the coordinator uses them; validated where they were read."""
+    """The broker's keys that the coordinator uses. `BrokerConfig` has validated them."""
 
     session_timeout_min_ms: int = 6_000
     session_timeout_max_ms: int = 1_800_000

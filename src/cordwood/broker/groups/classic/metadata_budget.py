@@ -1,11 +1,11 @@
-"""How much memory members of classic groups may take with what they join with, all together."""
+"""A limit to the memory that the join metadata of all classic groups may take."""
 
 
 class MetadataBudget:
-    """Counts what is held. For the control loop alone.
+    """Counts the metadata that groups hold. For the control loop alone.
 
-    Anyone may join any number of groups, each time with as much as a request holds; so there is
-    a limit to the whole. Groups that were saved are restored whatever it is.
+    A client may join any number of groups, each time with as much metadata as fits a request.
+    So the sum is limited. Saved groups are restored even above the limit.
     """
 
     __slots__ = ("_bytes_max", "held_bytes")

@@ -1,15 +1,15 @@
-"""How the partitions of a consumer group are shared out among its members. Pure functions.
+"""Assign the partitions of a consumer group to its members. Pure functions.
 
-An assignor takes what each member subscribes to and what it was to have before, and says what
-each is to have now. Of both assignors it holds that every partition of a topic that someone
-subscribes to goes to exactly one of its subscribers, and that equal questions get equal answers.
+An assignor takes the subscription and the previous target of each member and returns the new
+targets. Both assignors give every partition of a subscribed topic to exactly one subscriber, and
+equal arguments give equal results.
 
-uniform  As even as subscriptions allow: no partition could go to another subscriber that has at
-         least two fewer. Where all subscribe to the same topics, no two members differ by more
-         than one, and no partition moves that need not.
-range    Each topic in runs of neighbouring partitions, in the order of the members. Members of
-         the same subscriptions get the same numbers of topics that have as many partitions, so
-         that topics can be joined by key.
+uniform  As even as the subscriptions allow: no partition could move to a subscriber that has at
+         least two fewer. If all members subscribe to the same topics, their shares differ by at
+         most one, and as few partitions as possible move.
+range    Runs of neighbouring partitions of each topic, in the order of the members. Members with
+         the same subscription get the same partition numbers of all topics with equal partition
+         counts, so that topics can be joined by key.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -21,14 +21,14 @@ Assignment = Mapping[UUID, frozenset[int]]
 
 EMPTY_ASSIGNMENT: Final[Assignment] = {}
 
-# Each sweep makes the shares more even, and one or two do for subscriptions as people have them.
-# The limit is for those made to take long: what is reached by then is a sound assignment.
+# Each sweep makes the shares more even. One or two are enough for usual subscriptions; the limit
+# is for hostile ones. The assignment is valid after every sweep.
 _SWEEPS_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """A member as an assignor sees it. `previous` is what it was to have so far."""
+    """A member as an assignor sees it. `previous` is its last target."""
 
     topics: frozenset[UUID]
     previous: Assignment = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Subscriber:
 
 
 Assignor = Callable[[Mapping[str, Subscriber], Mapping[UUID, int]], dict[str, Assignment]]
-"""From members by id, and the partition counts of topics, to what each member is to have."""
+"""From members by id and partition counts by topic to the target of each member."""
 
 
 def assign_uniform(
@@ -44,8 +44,8 @@ def assign_uniform(
 ) -> dict[str, Assignment]:
     """Even and sticky, see the module.
 
-    Topics with the same subscribers are one pool. Each pool in turn is shared out like water
-    over the loads its members have from other pools, until no pool changes.
+    Topics with the same subscribers are one pool. Each pool in turn is distributed like water
+    over the loads that its members have from other pools, until no pool changes.
     """
     pools = _pools(members, partition_counts)
     loads = dict.fromkeys(members, 0)
@@ -56,7 +56,7 @@ def assign_uniform(
         has_changed = False
         for pool in pools:
             has_changed |= pool.level(loads)
-        # A pool alone is even after one sweep: the second would only find that out.
+        # A single pool is even after one sweep.
         if not has_changed or (sweep == 0 and len(pools) == 1):
             break
     return _merged(members, pools)
@@ -67,8 +67,8 @@ def assign_range(
 ) -> dict[str, Assignment]:
     """Runs of neighbouring partitions, see the module.
 
-    The first members, in the order of instance ids and then of member ids, get one more each
-    when a topic's partitions cannot be divided evenly.
+    If the partitions of a topic cannot be divided evenly, the first members get one more each.
+    Members are ordered by instance id, then by member id.
     """
     shares: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
     for topics, takers in _shared_topics(members, partition_counts):
@@ -79,7 +79,7 @@ def assign_range(
             for place, member_id in enumerate(takers):
                 end = start + size + (place < larger_count)
                 if end == start:
-                    break  # fewer partitions than members: the rest gets none of this topic
+                    break  # fewer partitions than members: the others get none
                 shares[member_id][topic] = frozenset(range(start, end))
                 start = end
     return dict(shares)
@@ -93,10 +93,10 @@ def _range_place(member_id: str, member: Subscriber) -> tuple[bool, str, str]:
 
 
 class _Pool:
-    """Topics that the same members subscribe to, and who holds which of their partitions.
+    """Topics that the same members subscribe to, and which member holds which partition.
 
-    A partition is one integer, ``number * topics + place of the topic``: sorted, these take
-    turns among the topics, so that a member left with the first few has some of each.
+    A partition is one integer, ``number * topics + place of the topic``. In sorted order these
+    alternate between the topics, so that a member that keeps the first few has some of each.
 
     Invariant: every partition of the pool is in `_free` or in one member's `held`.
     """
@@ -116,14 +116,14 @@ class _Pool:
         self.held: dict[str, set[int]] = {}
 
     def keep(self, member_id: str, place: int, numbers: Collection[int]) -> None:
-        """Let the member have what it had of one topic, unless it is gone or another's."""
+        """Let the member keep its partitions of one topic, if they exist and are free."""
         count = len(self._topics)
         kept = {number * count + place for number in numbers} & self._free
         self._free -= kept
         self.held.setdefault(member_id, set()).update(kept)
 
     def level(self, loads: dict[str, int]) -> bool:
-        """Share the pool out over the loads from elsewhere; tell whether anything changed."""
+        """Distribute the pool over the loads from other pools; return whether it changed."""
         sizes = dict.fromkeys(self._members, 0)
         for member_id, held in self.held.items():
             sizes[member_id] = len(held)
@@ -143,7 +143,7 @@ class _Pool:
         return True
 
     def add_to(self, shares: Mapping[str, dict[UUID, frozenset[int]]]) -> None:
-        """Put what is held into `shares`, as topics and numbers again."""
+        """Add the held partitions to `shares`, by topic and number."""
         count = len(self._topics)
         for member_id, held in self.held.items():
             numbers: dict[int, list[int]] = {}
@@ -157,11 +157,11 @@ class _Pool:
     def _even_shares(
         self, elsewhere: Mapping[str, int], sizes: Mapping[str, int]
     ) -> dict[str, int]:
-        """How many partitions of this pool each member gets, so that the fewest move."""
+        """The number of partitions for each member, chosen so that the fewest move."""
         total = len(self._free) + sum(sizes.values())
         level, larger_count = _water_level(sorted(elsewhere.values()), total)
         shares = {m: level - load if load < level else 0 for m, load in elsewhere.items()}
-        # One more for some of those at the level: for those who hold that many already, first.
+        # Some members at the level get one more: first those that already hold that many.
         at_level = [m for m, load in elsewhere.items() if load <= level]
         at_level.sort(key=lambda m: shares[m] - sizes[m])
         for member_id in at_level[:larger_count]:
@@ -169,7 +169,7 @@ class _Pool:
         return shares
 
     def _deal(self, missing: Mapping[str, int]) -> None:
-        """Give out all that is free, in turns, so that neighbours go to different members."""
+        """Assign all free partitions in turns, so that neighbours go to different members."""
         count = len(self._topics)
         waiting = sorted(self._free, key=lambda code: (code % count, code), reverse=True)
         takers = [(m, count) for m, count in missing.items() if count > 0]
@@ -182,10 +182,10 @@ class _Pool:
 
 
 def _water_level(loads: list[int], amount: int) -> tuple[int, int]:
-    """The level that `amount` of water reaches over a bed of `loads`, in ascending order.
+    """The level that `amount` of water reaches over `loads`, which are in ascending order.
 
-    That level is reached by all loads below it; the second number is how many units are left,
-    fewer than there are loads at or below the level.
+    All loads below the level are filled up to it. The second number is the units that are left:
+    fewer than the loads at or below the level.
     """
     level = loads[0]
     for covered, load in enumerate(loads[1:], start=1):
@@ -202,8 +202,8 @@ def _water_level(loads: list[int], amount: int) -> tuple[int, int]:
 def _shared_topics(
     members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]
 ) -> list[tuple[list[UUID], list[str]]]:
-    """Topics with the members that subscribe to just these; those with few members first."""
-    # Members often share one frozenset: then it is gone through once.
+    """Topics grouped by their subscribers; groups with few subscribers first."""
+    # Members often share one frozenset, which is then processed once.
     by_topics: dict[frozenset[UUID], list[str]] = {}
     for member_id in sorted(members):
         by_topics.setdefault(members[member_id].topics, []).append(member_id)
@@ -225,7 +225,7 @@ def _shared_topics(
 
 
 def _pools(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> list[_Pool]:
-    """The pools of a group, each member holding what it had and still may have."""
+    """The pools of a group. Members hold the part of their last target that is still valid."""
     pools: list[_Pool] = []
     places: dict[UUID, tuple[_Pool, int]] = {}
     for topics, takers in _shared_topics(members, partition_counts):

@@ -1,4 +1,4 @@
-"""What changed in a consumer group, as the records that say so."""
+"""The records that describe a change of a consumer group. Pure."""
 
 from cordwood.broker.groups.consumer.assignors import Assignment
 from cordwood.broker.groups.consumer.consumer_member import ConsumerMember
@@ -25,7 +25,7 @@ _MEMBER_TYPES = (
 
 
 class ChangeRecords:
-    """Collects the records of one change of a group, in the order in which they are written."""
+    """Collects the records of one change of a group, in the order they are written."""
 
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
@@ -36,11 +36,12 @@ class ChangeRecords:
         self._add(ConsumerGroupRecordType.GROUP_EPOCH, "", encode_group_epoch(value))
 
     def member(self, member: ConsumerMember) -> None:
-        """What the member subscribes to, and who it is."""
+        """The member's identity and subscription."""
         value = encode_member(member.about)
         self._add(ConsumerGroupRecordType.MEMBER, member.member_id, value)
 
     def member_gone(self, member_id: str) -> None:
+        """Delete a member."""
         for record_type in _MEMBER_TYPES:
             self._add(record_type, member_id, None)
 
@@ -54,12 +55,12 @@ class ChangeRecords:
         self._add(ConsumerGroupRecordType.TARGET_EPOCH, "", encode_target_epoch(value))
 
     def current(self, member: ConsumerMember) -> None:
-        """What the member has now."""
+        """The partitions that the member has now."""
         value = encode_current(member.current_value())
         self._add(ConsumerGroupRecordType.CURRENT, member.member_id, value)
 
     def group_gone(self) -> None:
-        """The group itself; its members are told of one by one."""
+        """Delete the group itself; `member_gone` deletes its members one by one."""
         self._add(ConsumerGroupRecordType.TARGET_EPOCH, "", None)
         self._add(ConsumerGroupRecordType.GROUP_EPOCH, "", None)
 

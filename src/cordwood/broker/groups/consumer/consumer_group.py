@@ -1,9 +1,9 @@
-"""A consumer group of the new protocol: members send heartbeats, the group decides who has what.
+"""A group of the consumer protocol: members send heartbeats, the group assigns partitions.
 
-Three epochs order everything. A change of members, subscriptions or topics moves the *group
-epoch* on. The targets of all members are then worked out for it: that is the *assignment epoch*.
-Each member is led to its target on its own, at its own pace, and has a *member epoch*: that of
-the last target it was led to. A group is stable when all of them are one number.
+Three epochs order everything. A change of members, subscriptions or topics increases the *group
+epoch*. Then new targets are computed for all members; the *assignment epoch* is the group epoch
+they were computed for. Each member moves to its target at its own pace; its *member epoch* is
+the assignment epoch it has reached. A group is stable when all these epochs are equal.
 """
 
 import logging
@@ -40,12 +40,12 @@ from cordwood.protocol.error_code import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-_TOPICS_INTERVAL_S: Final = 0.5  # how often a group looks whether its topics changed
+_TOPICS_INTERVAL_S: Final = 0.5  # how often a group checks its topics for changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
-    """What a member is told, once `records` are durable. `assignment` None: as before."""
+    """The answer to send once `records` are durable. `assignment` None means unchanged."""
 
     member_id: str
     member_epoch: int
@@ -56,7 +56,7 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSurroundings:
-    """What a group needs of the broker around it."""
+    """The parts of the broker that a group uses."""
 
     config: ConsumerGroupConfig
     topics: TopicDirectory
@@ -65,13 +65,13 @@ class GroupSurroundings:
 
 
 class ConsumerGroup:
-    """One group. Lives on the control loop; touches no file.
+    """One group. For the control loop alone; no I/O.
 
-    Every change is in memory at once and comes back as records. What a heartbeat changes, whoever
-    calls `heartbeat` writes before it answers; what a timeout changes goes to `journal` by itself.
+    Changes are made in memory at once and returned as records. The caller of `heartbeat` writes
+    its records before it answers. Changes by timeouts are written to `journal` by the group.
 
-    Invariant: epoch >= assignment epoch >= the epoch of each member; none of them goes back. No
-    partition is held by two members, see `PartitionOwners`.
+    Invariant: group epoch >= assignment epoch >= every member epoch, and none of them decreases.
+    No partition is held by two members, see `PartitionOwners`.
     """
 
     group_type: Final = "consumer"
@@ -86,16 +86,18 @@ class ConsumerGroup:
         self.metadata_hash = 0
         self.roster = ConsumerRoster(surroundings.topics)
         self.targets = TargetAssignments()
-        self.other_keys: Sequence[bytes] = ()  # of records we do not write, but may have to end
+        self.other_keys: Sequence[
+            bytes
+        ] = ()  # of records that only Kafka writes; deleted with the group
         self._config = surroundings.config
         self._topics = surroundings.topics
         self._scheduler = surroundings.scheduler
         self._clock = surroundings.clock
-        self._timers = MemberTimers(surroundings.scheduler, self._give_up)
+        self._timers = MemberTimers(surroundings.scheduler, self._expire)
         self._topics_due_s = 0.0
         self._is_dead = False
 
-    # --- what others ask ---------------------------------------------------------------------
+    # --- description -------------------------------------------------------------------------
 
     @property
     def state_name(self) -> str:
@@ -125,17 +127,17 @@ class ConsumerGroup:
         return self.roster.subscriptions.names()
 
     def validate_commit(self, member_id: str, member_epoch: int) -> ErrorCode:
-        """Whether a member may commit, of all partitions; see `validate_partition_commit`."""
+        """Whether a member may commit for any partition; see `validate_partition_commit`."""
         if member_epoch < 0 and self.is_empty:
-            return ErrorCode.none  # someone who does not use the group's members
+            return ErrorCode.none  # an admin, or a consumer that assigns its own partitions
         return self._validate_epoch(member_id, member_epoch)
 
     def validate_partition_commit(
         self, member_id: str, member_epoch: int, topic_name: str, partition: int
     ) -> ErrorCode:
-        """Whether a member may commit for a partition, perhaps at an epoch that is past.
+        """Whether a member may commit for a partition, perhaps with an earlier epoch.
 
-        It may when it has had the partition since then: nobody else can have committed meanwhile.
+        It may if it has held the partition since that epoch: no other member can have committed.
         """
         code = self.validate_commit(member_id, member_epoch)
         member = self.roster.find(member_id)
@@ -147,7 +149,7 @@ class ConsumerGroup:
         return ErrorCode.none if is_past else code
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether committed offsets may be read; anyone may who does not claim to be a member."""
+        """Whether the sender may fetch offsets. A sender that names no member always may."""
         if not member_id and member_epoch < 0:
             return ErrorCode.none
         return self._validate_epoch(member_id or "", member_epoch)
@@ -160,7 +162,7 @@ class ConsumerGroup:
         return ErrorCode.none if is_current else ErrorCode.stale_member_epoch
 
     def tombstones(self) -> list[GroupRecord]:
-        """What ends every record of this group that may be in the log."""
+        """The records that delete this group from the log, without its offsets."""
         changes = ChangeRecords(self.group_id)
         for member in self.roster:
             changes.member_gone(member.member_id)
@@ -171,7 +173,7 @@ class ConsumerGroup:
     # --- life --------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """After a restart: all members have a session's time to be heard of again."""
+        """After a restart: each member has one session timeout for its next heartbeat."""
         self.roster.subscriptions.resolve()
         for member in self.roster:
             self._timers.hear(member.member_id, self._config.session_timeout_ms)
@@ -181,31 +183,31 @@ class ConsumerGroup:
                 )
 
     def stop(self) -> None:
-        """The group was removed, or the broker stops: no timer fires any more."""
+        """The group was removed, or the broker stops: cancel all timers."""
         self._is_dead = True
         self._timers.stop()
 
     # --- heartbeats --------------------------------------------------------------------------
 
     def heartbeat(self, beat: ConsumerHeartbeat) -> HeartbeatAnswer:
-        """A member joins, lives on, or leaves. Raises `RefusedError`, and then nothing changed."""
+        """A member joins, stays or leaves. If this raises `RefusedError`, nothing changed."""
         if beat.epoch in (LEAVING_EPOCH, AWAY_EPOCH):
             return self._leave(beat)
         sender = find_sender(self.roster, beat, self._config.size_max)
         known = sender.known or sender.replaced
         base = known or ConsumerMember(member_id=beat.member_id, about=MemberValue())
-        member = _introduced(base, beat)
+        member = _with_heartbeat(base, beat)
         has_new_subscription = known is None or _subscription(member) != _subscription(base)
         if has_new_subscription:
             self._check_regex(member.about.topic_regex)
         changes = ChangeRecords(self.group_id)
         if sender.replaced is not None:
-            self._make_way(sender.replaced, member, changes)
+            self._take_place(sender.replaced, member, changes)
         if member is not known:
             self.roster.put(member)
         if known is None or member.about is not base.about or sender.replaced is not None:
             changes.member(member)
-        self._look_at_topics(changes, has_new_subscription=has_new_subscription)
+        self._check_topics(changes, has_new_subscription=has_new_subscription)
         self._renew_targets(changes)
         reconciled = self._reconcile(member, beat, changes, has_new_subscription)
         self._timers.hear(member.member_id, self._config.session_timeout_ms)
@@ -213,7 +215,7 @@ class ConsumerGroup:
             member_id=reconciled.member_id,
             member_epoch=reconciled.epoch,
             heartbeat_interval_ms=self._config.heartbeat_interval_ms,
-            assignment=_news(base, reconciled, beat),
+            assignment=_changed_assignment(base, reconciled, beat),
             records=changes.records,
         )
 
@@ -227,18 +229,18 @@ class ConsumerGroup:
                 f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
             ) from error
 
-    def _make_way(
+    def _take_place(
         self, replaced: ConsumerMember, member: ConsumerMember, changes: ChangeRecords
     ) -> None:
-        """A static member is back under another id: it has what it had before."""
+        """A static member is back under a new id: it gets the target of its old one."""
         self._timers.forget(replaced.member_id)
         self.roster.remove(replaced)
         changes.member_gone(replaced.member_id)
         self.targets.rename(replaced.member_id, member.member_id)
         changes.targets({member.member_id: self.targets.of(member.member_id).partitions})
 
-    def _look_at_topics(self, changes: ChangeRecords, *, has_new_subscription: bool) -> None:
-        """Move the group epoch on when what is subscribed to is another set of topics now."""
+    def _check_topics(self, changes: ChangeRecords, *, has_new_subscription: bool) -> None:
+        """Increase the group epoch if the subscriptions or their topics changed."""
         now_s = self._scheduler.now_s()
         if not has_new_subscription and now_s < self._topics_due_s:
             return
@@ -297,20 +299,20 @@ class ConsumerGroup:
         member = find_leaving(self.roster, beat)
         changes = ChangeRecords(self.group_id)
         if beat.epoch == AWAY_EPOCH:
-            self._send_away(member, changes)
+            self._leave_for_a_while(member, changes)
         else:
             self._remove(member, changes)
         return HeartbeatAnswer(
             member_id=member.member_id, member_epoch=beat.epoch, records=changes.records
         )
 
-    def _send_away(self, member: ConsumerMember, changes: ChangeRecords) -> None:
-        """The member keeps its place for the rest of its session, and has let go of the rest."""
+    def _leave_for_a_while(self, member: ConsumerMember, changes: ChangeRecords) -> None:
+        """A static member left: it keeps its assignment until its session expires."""
         away = replace(
             member,
             epoch=AWAY_EPOCH,
             state=MemberState.STABLE,
-            # Whoever comes back in its place has had these partitions all along.
+            # The instance may come back under another member id and has then held these all along.
             assigned={topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()},
             revoking={},
         )
@@ -326,27 +328,29 @@ class ConsumerGroup:
         self.roster.subscriptions.resolve()
         self._bump(self.roster.subscriptions.digest(), changes)
 
-    def _give_up(self, member_id: str, reason: str) -> None:
+    def _expire(self, member_id: str, reason: str) -> None:
         member = self.roster.find(member_id)
         if member is None:
             return
-        logger.info("group %s: member %s is removed: %s", self.group_id, member_id, reason)
+        logger.info("group %s: member %s removed: %s", self.group_id, member_id, reason)
         changes = ChangeRecords(self.group_id)
         self._remove(member, changes)
         self.journal.append(changes.records, self._report)
 
     def _report(self, code: ErrorCode) -> None:
         if code is not ErrorCode.none:
-            logger.warning("group %s: a removed member is still in the log", self.group_id)
+            logger.warning(
+                "group %s: removal of a member not saved yet: %s", self.group_id, code.name
+            )
 
 
-def _news(
+def _changed_assignment(
     before: ConsumerMember, after: ConsumerMember, beat: ConsumerHeartbeat
 ) -> Assignment | None:
-    """What a member is told to have; None where it knows.
+    """The assignment to send to a member; None if the member knows it.
 
-    Told as well: who says everything, for it asks for everything; and, which Kafka does not do,
-    who owns something else than it has, for it missed an answer.
+    A full heartbeat is answered in full. So is a member that reports other partitions than its
+    assignment, because it missed an answer; Kafka does not do that.
     """
     if beat.is_joining or beat.is_full or before.assigned != after.assigned:
         return undated(after.assigned)
@@ -358,8 +362,8 @@ def _subscription(member: ConsumerMember) -> tuple[tuple[str, ...], str | None]:
     return member.about.topic_names, member.about.topic_regex or None
 
 
-def _introduced(base: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
-    """The member as it says it is now; the same one where it says nothing new."""
+def _with_heartbeat(base: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
+    """The member with the fields of its heartbeat; the same object if nothing changed."""
     about = _updated(base.about, beat)
     if about == base.about:
         about = base.about
@@ -372,7 +376,7 @@ def _introduced(base: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember
 
 
 def _updated(about: MemberValue, beat: ConsumerHeartbeat) -> MemberValue:
-    """What a member said last about itself, with what it says now."""
+    """The stored fields of a member, updated with the fields that the heartbeat sets."""
     names = about.topic_names if beat.topic_names is None else tuple(sorted({*beat.topic_names}))
     keeps_timeout = beat.rebalance_timeout_ms == UNCHANGED_TIMEOUT
     return MemberValue(

@@ -1,4 +1,4 @@
-"""The settings that groups of the new consumer protocol go by."""
+"""Configuration of groups of the consumer protocol."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,9 @@ from cordwood.quantities import INT32_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupConfig:
-    """A broker's keys as consumer groups use them; validated where they were read.
+    """The broker's keys that consumer groups use. `BrokerConfig` has validated them.
 
-    `assignors` are the names of those that members may ask for; the first is for groups where
-    none asks.
+    `assignors` are the names that members may ask for. The first is the default.
     """
 
     heartbeat_interval_ms: int = 5_000

@@ -10,9 +10,7 @@ from cordwood.broker.groups.consumer.consumer_member import ConsumerMember
 from cordwood.broker.net.request import Response
 from cordwood.protocol.error_code import ErrorCode
 
-_CONSUMER_MEMBER: Final = (
-    1  # of the consumer protocol; 0 is the classic protocol
-)
+_CONSUMER_MEMBER: Final = 1  # of the consumer protocol; 0 is the classic protocol
 
 
 def describe_consumer_group(group: ConsumerGroup) -> Response:

@@ -1,4 +1,4 @@
-"""Where consumer groups come from: new ones, and those that were there before a restart."""
+"""Makes consumer groups: new ones, and those that were saved before a restart."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from cordwood.broker.groups.journal.group_log import GroupLog
 
 
 class ConsumerGroupFactory:
-    """Makes groups that share the broker's surroundings and its log of groups."""
+    """Makes groups that share their surroundings and the log of groups."""
 
     def __init__(self, surroundings: GroupSurroundings, group_log: GroupLog) -> None:
         self.config = surroundings.config
@@ -25,7 +25,7 @@ class ConsumerGroupFactory:
         return ConsumerGroup(group_id, self._surroundings, GroupJournal(group_id, self._group_log))
 
     def restore(self, records: Sequence[tuple[bytes, bytes]]) -> list[ConsumerGroup]:
-        """The groups that newest records of all keys make up; others' keys are passed over.
+        """The groups of these records, the newest of each key. Keys of other kinds are skipped.
 
         Any thread may call it: the groups do nothing before `resume`.
         """

@@ -1,4 +1,4 @@
-"""A member of a consumer group: who it is, what it subscribes to, what it has."""
+"""A member of a consumer group: its identity, its subscription and its partitions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,18 +11,18 @@ from cordwood.format.groups.consumer_group_records import CurrentValue, MemberVa
 
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
-AWAY_EPOCH: Final = -2  # a static member that left and means to be back
+AWAY_EPOCH: Final = -2  # a static member that left for a while
 
 DatedAssignment = Mapping[UUID, Mapping[int, int]]
-"""Partitions by topic, each with the epoch at which its member got it."""
+"""Partitions by topic, each with the epoch at which it was assigned."""
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to what it is to have. Numbered as in the log.
+    """How far a member has come on its way to its target. The numbers are those in the log.
 
-    STABLE                 it has all of it, and nothing else
-    UNREVOKED_PARTITIONS   it has not yet said that it gave up what is not its own any more
-    UNRELEASED_PARTITIONS  it waits for partitions that others have not yet given up
+    STABLE                 it has exactly its target
+    UNREVOKED_PARTITIONS   it has not confirmed yet that it revoked partitions
+    UNRELEASED_PARTITIONS  it waits for partitions that other members have not revoked yet
     """
 
     STABLE = 0
@@ -32,15 +32,15 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """Replaced on every change, never edited.
+    """One member, as a value: every change makes a new one.
 
-    Invariant: `assigned` and `revoking` have no partition in common, and there is something to
-    revoke in the state UNREVOKED_PARTITIONS only.
+    Invariant: `assigned` and `revoking` have no partition in common, and `revoking` is empty
+    unless the state is UNREVOKED_PARTITIONS.
 
-    epoch           what the member is expected to send; only goes up, but for `AWAY_EPOCH`
-    previous_epoch  the one before, for a member that did not get our last answer
-    assigned        what it may use
-    revoking        what it must stop using before others may have it
+    epoch           the epoch its next heartbeat must have; only increases, except to `AWAY_EPOCH`
+    previous_epoch  the epoch before, for a member that did not receive our last answer
+    assigned        partitions that it may use
+    revoking        partitions that it must stop using before other members may have them
     """
 
     member_id: str
@@ -62,19 +62,19 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def assigned_at(self, topic: UUID, partition: int) -> int | None:
-        """The epoch at which the member got a partition it may still commit; None: not its own."""
+        """The epoch at which a partition was assigned; None if the member does not hold it."""
         epoch = self.assigned.get(topic, {}).get(partition)
         return self.revoking.get(topic, {}).get(partition) if epoch is None else epoch
 
     def held(self) -> dict[UUID, set[int]]:
-        """All that nobody else may have: what is assigned and what is being revoked."""
+        """The partitions that no other member may have: assigned and revoking."""
         found = {topic: set(epochs) for topic, epochs in self.assigned.items()}
         for topic, epochs in self.revoking.items():
             found.setdefault(topic, set()).update(epochs)
         return found
 
     def current_value(self) -> CurrentValue:
-        """What the log says about what it has."""
+        """The member's partitions, as the log stores them."""
         return CurrentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,

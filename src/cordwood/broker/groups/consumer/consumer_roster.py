@@ -1,4 +1,4 @@
-"""The members of a consumer group, with what follows from who they are."""
+"""The members of a consumer group, with their instances, subscriptions and partitions."""
 
 from collections.abc import Iterator
 
@@ -8,10 +8,10 @@ from cordwood.broker.groups.consumer.topic_subscriptions import TopicDirectory, 
 
 
 class ConsumerRoster:
-    """The members by id and by instance id, what they subscribe to, what they hold.
+    """The members by id and by instance id. Owned by one group.
 
-    Invariant: instances, subscriptions and owners are those of the members; `put` and `remove`
-    are the only setters.
+    Invariant: instances, subscriptions and owners match the members. `put` and `remove` are the
+    only setters.
     """
 
     def __init__(self, topics: TopicDirectory) -> None:
@@ -30,12 +30,12 @@ class ConsumerRoster:
         return self._members.get(member_id)
 
     def find_instance(self, instance_id: str | None) -> ConsumerMember | None:
-        """The static member of that instance id; None also where there is no id."""
+        """The static member of that instance id; None if there is none or no id is given."""
         member_id = None if instance_id is None else self._instances.get(instance_id)
         return None if member_id is None else self._members[member_id]
 
     def put(self, member: ConsumerMember) -> None:
-        """Add a member, or put it in the place of the one of its id."""
+        """Add a member, or replace the member of the same id."""
         before = self._members.get(member.member_id)
         self.owners.put(before, member)
         self._members[member.member_id] = member

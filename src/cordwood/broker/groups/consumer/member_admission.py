@@ -1,4 +1,4 @@
-"""Whose heartbeat it is: the member it comes from, or why it is refused."""
+"""Finds the member that sent a heartbeat, or refuses the heartbeat."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ from cordwood.protocol.error_code import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
-    """Who sent a heartbeat: a member that is known, one that takes another's place, or a new one.
+    """The sender of a heartbeat. A new member has neither field.
 
-    `replaced` is the static member that left and comes back under another id.
+    `replaced` is the old member of an instance that left and comes back under another id.
     """
 
     known: ConsumerMember | None = None
@@ -22,7 +22,7 @@ class Sender:
 
 
 def find_sender(roster: ConsumerRoster, beat: ConsumerHeartbeat, size_max: int) -> Sender:
-    """The member that joins or lives on. Raises `RefusedError` for one that may not."""
+    """The member that joins or stays. Raises `RefusedError` if it may not."""
     instance = roster.find_instance(beat.instance_id)
     member = roster.find(beat.member_id)
     is_new = beat.is_joining and instance is None and member is None
@@ -42,7 +42,7 @@ def find_sender(roster: ConsumerRoster, beat: ConsumerHeartbeat, size_max: int) 
 
 
 def find_leaving(roster: ConsumerRoster, beat: ConsumerHeartbeat) -> ConsumerMember:
-    """The member that leaves. Raises `RefusedError` where there is none such."""
+    """The member that leaves. Raises `RefusedError` if it is not in the group."""
     if beat.instance_id is not None:
         return _static_member(beat, roster.find_instance(beat.instance_id))
     member = roster.find(beat.member_id)
@@ -54,10 +54,10 @@ def find_leaving(roster: ConsumerRoster, beat: ConsumerHeartbeat) -> ConsumerMem
 def _joining(
     beat: ConsumerHeartbeat, instance: ConsumerMember | None, member: ConsumerMember | None
 ) -> Sender:
-    """A member that joins, or starts anew after it was fenced.
+    """A member that joins, or joins again after it was fenced.
 
-    An instance id is taken while its member has not left; but the same member may always start
-    anew, which Kafka does not let it before its session expires.
+    An instance id is taken until its member leaves. The same member may always join again; Kafka
+    refuses that until its session expires.
     """
     if instance is None or instance.member_id == beat.member_id:
         return Sender(known=member)
@@ -70,7 +70,7 @@ def _joining(
     if member is not None:
         raise RefusedError(
             ErrorCode.invalid_request,
-            f"Member {beat.member_id} is in the group already and cannot take the place of "
+            f"Member {beat.member_id} is already in the group and cannot take over "
             f"instance id {beat.instance_id}.",
         )
     return Sender(replaced=instance)
@@ -91,9 +91,9 @@ def _static_member(beat: ConsumerHeartbeat, instance: ConsumerMember | None) -> 
 
 
 def _check_epoch(member: ConsumerMember, beat: ConsumerHeartbeat) -> None:
-    """The epoch must be the member's; or the one before, when our last answer may be lost.
+    """The epoch must be the member's, or the previous one if our last answer may be lost.
 
-    In the latter case it owns nothing but what it has, or it would be an older member's.
+    With the previous epoch the member may only own partitions that are assigned to it.
     """
     if beat.epoch == member.epoch:
         return

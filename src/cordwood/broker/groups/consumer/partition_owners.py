@@ -1,4 +1,4 @@
-"""Who holds which partition of a consumer group: at most one member each."""
+"""Which member of a consumer group holds which partition: at most one each."""
 
 from uuid import UUID
 
@@ -6,9 +6,9 @@ from cordwood.broker.groups.consumer.consumer_member import ConsumerMember
 
 
 class PartitionOwners:
-    """The member that holds each partition, as its own or still to be given up.
+    """The member that holds each partition, assigned or still to be revoked.
 
-    Invariant: a partition has one owner. `put` is the only setter, and asserts it.
+    Invariant: a partition has at most one owner. `put` is the only setter and asserts it.
     """
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class PartitionOwners:
         return self._owners.get(topic, {}).get(partition)
 
     def put(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
-        """A member changed, came or went: what it held is free, what it holds is its own."""
+        """A member changed, joined (`before` is None) or left (`after` is None)."""
         if before is not None:
             self._release(before)
         if after is not None:

@@ -1,13 +1,14 @@
-"""From what a member has to what it is to have, one heartbeat at a time. Pure.
+"""Moves a member from its assignment to its target, one heartbeat at a time. Pure.
 
     STABLE -> UNREVOKED_PARTITIONS -> UNRELEASED_PARTITIONS -> STABLE
 
-A member first gives up what is no longer its own, at the epoch it is at, and says so in a
-heartbeat. Then it goes to the epoch of the target, with whatever of it is free; the rest it gets
-as others give it up. States that have nothing to wait for are passed over.
+A member first revokes the partitions that are not in its target, at its present epoch, and
+confirms that in a heartbeat. Then it moves to the epoch of the target and gets those partitions
+that are free; it gets the others when their members have revoked them. States that have nothing
+to wait for are skipped.
 
-Nothing is given that anyone holds, and a partition is held until its member no longer names it
-among those it owns, or is gone. So no partition ever has two owners.
+A partition is not assigned while another member holds it. A member holds a partition until it
+stops reporting it as owned, or is removed. So no partition ever has two owners.
 """
 
 from collections.abc import Callable, Set
@@ -24,7 +25,7 @@ from cordwood.broker.groups.consumer.consumer_member import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a member is to have, and since which assignment."""
+    """The partitions that a member shall have, and the epoch they were computed for."""
 
     epoch: int
     partitions: Assignment
@@ -39,12 +40,10 @@ def reconcile(
     owned: Assignment | None,
     is_free: Callable[[UUID, int], bool],
 ) -> ConsumerMember:
-    """The member after a heartbeat in which it said that it owns `owned`, or did not say.
+    """The member after a heartbeat that reported `owned`; the same object if nothing changed.
 
-    The same one where nothing changed.
-
-    Topics that are not `subscribed` to are not kept, whatever the target says: it may be older
-    than the subscription. `is_free` tells whether no *other* member holds a partition.
+    Partitions of topics that are not in `subscribed` are revoked even if the target has them: it
+    may be older than the subscription. `is_free` is true if no *other* member holds a partition.
     """
     if _is_in_use(member.revoking, owned):
         return _shed(member, subscribed) if has_new_subscription else member
@@ -82,14 +81,14 @@ def reconcile(
 
 
 def owns_only(owned: Assignment | None, assigned: DatedAssignment) -> bool:
-    """Whether a member said what it owns, and all of that is assigned to it."""
+    """Whether a member reported what it owns, and all of that is assigned to it."""
     return owned is not None and all(
         partitions <= assigned.get(topic, {}).keys() for topic, partitions in owned.items()
     )
 
 
 def _is_in_use(revoked: DatedAssignment, owned: Assignment | None) -> bool:
-    """Whether the member may still use any of what was taken from it."""
+    """Whether the member may still use a partition that it must revoke."""
     if not revoked:
         return False
     return owned is None or any(
@@ -98,7 +97,7 @@ def _is_in_use(revoked: DatedAssignment, owned: Assignment | None) -> bool:
 
 
 def _shed(member: ConsumerMember, subscribed: Set[UUID]) -> ConsumerMember:
-    """Revoke what it no longer subscribes to as well, while it still gives up other partitions."""
+    """Also revoke topics that left the subscription while other partitions are being revoked."""
     dropped = {t: epochs for t, epochs in member.assigned.items() if t not in subscribed}
     if not dropped:
         return member

@@ -1,8 +1,8 @@
-"""Consumer groups as the log has them, put together from their records. Pure.
+"""Consumer groups, reconstructed from their records in the log. Pure.
 
-Nobody but a group writes its records, and they go in together; yet a disk may have failed in
-between, and another broker may have written them. So what does not fit is left out, and its keys
-are kept to be ended: a member that is missing here joins again.
+Records may be missing because a disk failed, and another broker may have written them. So
+records that do not fit together are left out, and their keys are kept for tombstones. A member
+that is left out joins again.
 """
 
 import logging
@@ -42,9 +42,9 @@ _MEMBER_TYPES = (
 
 @dataclass(slots=True, kw_only=True)
 class SavedConsumerGroup:
-    """One group, sound: no two members hold a partition, no epoch is above the group's.
+    """One group. No partition has two members, and no epoch is above the group's.
 
-    `leftovers` are keys of records that came to nothing, `other_keys` of those we do not use.
+    `leftovers` are keys of records that were left out, `other_keys` of records we do not use.
     """
 
     group_id: str
@@ -58,24 +58,24 @@ class SavedConsumerGroup:
 
 
 def saved_consumer_groups(records: Iterable[tuple[bytes, bytes]]) -> list[SavedConsumerGroup]:
-    """The groups that the newest records of all keys make up. Unknown keys are passed over."""
+    """The groups of these records, the newest of each key. Unknown keys are skipped."""
     found: dict[str, _Records] = {}
     for raw_key, value in records:
         try:
             key = decode_consumer_group_key(raw_key)
         except FormatError:
-            continue  # of a kind of group that is not ours
+            continue  # another kind of group
         group = found.setdefault(key.group, _Records(SavedConsumerGroup(group_id=key.group)))
         try:
             group.add(key, raw_key, value)
         except FormatError as error:
-            logger.warning("group %s: a record cannot be read: %s", key.group, error)
+            logger.warning("group %s: record left out, it cannot be decoded: %s", key.group, error)
             group.saved.leftovers.append(raw_key)
     return [group.put_together() for group in found.values() if group.is_there]
 
 
 class _Records:
-    """The records of one group, as they are found."""
+    """Collects the records of one group."""
 
     def __init__(self, saved: SavedConsumerGroup) -> None:
         self.saved = saved
@@ -111,7 +111,11 @@ class _Records:
         }
         gone = {*self._about, *self._current, *saved.targets} - members.keys()
         for member_id in sorted(gone):
-            logger.warning("group %s: member %s is left out", saved.group_id, member_id)
+            logger.warning(
+                "group %s: member %s left out, its records are incomplete or of another protocol",
+                saved.group_id,
+                member_id,
+            )
             saved.targets.pop(member_id, None)
             saved.leftovers += (
                 encode_consumer_group_key(
@@ -130,7 +134,7 @@ class _Records:
 def _member(
     member_id: str, about: MemberValue, current: CurrentValue | None
 ) -> ConsumerMember | None:
-    """The member; None for one of the classic protocol, or in a state nobody knows."""
+    """The member; None if it is of the classic protocol or in an unknown state."""
     if about.is_classic:
         return None
     if current is None:
@@ -150,7 +154,7 @@ def _member(
 
 
 def _without_overlaps(members: list[ConsumerMember]) -> list[ConsumerMember]:
-    """Of members that claim the same partition, the one that got it last has it."""
+    """If several members claim a partition, the one that got it last keeps it."""
     owners: dict[tuple[UUID, int], tuple[int, str]] = {}
     for member in members:
         for dated in (member.revoking, member.assigned):

@@ -1,4 +1,4 @@
-"""What each member of a consumer group is to have, and when that is worked out anew."""
+"""The target assignment of each member of a consumer group, and when it is computed again."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,16 +14,16 @@ from cordwood.broker.groups.consumer.consumer_member import ConsumerMember
 from cordwood.broker.groups.consumer.consumer_roster import ConsumerRoster
 from cordwood.broker.groups.consumer.reconciliation import Target
 
-# A large assignment takes tenths of a second of a thread that all clients share. Members and
-# partitions together: below the first number nobody notices and a change counts at once; above,
-# the next is worked out after this much longer for each of them, but after a second for certain.
+# A large assignment takes tenths of a second on a thread that all clients share. The size is the
+# number of members and partitions. Below _SMALL, targets are computed at every change. Above, the
+# group waits _PAUSE_S for each of them before it computes targets again, at most _PAUSE_S_MAX.
 _SMALL: Final = 1_000
 _PAUSE_S: Final = 0.0001
 _PAUSE_S_MAX: Final = 1.0
 
 
 class TargetAssignments:
-    """The targets of a group's members, and the epoch of the group they were made for."""
+    """The targets of a group's members, and the group epoch they were computed for."""
 
     def __init__(self, epoch: int = 0, partitions: Mapping[str, Assignment] | None = None) -> None:
         self.epoch = epoch
@@ -36,7 +36,7 @@ class TargetAssignments:
         )
 
     def rename(self, old_id: str, new_id: str) -> None:
-        """A static member is back under another id."""
+        """A static member is back under a new id."""
         self._partitions[new_id] = self._partitions.pop(old_id, EMPTY_ASSIGNMENT)
 
     def forget(self, member_id: str) -> None:
@@ -48,7 +48,7 @@ class TargetAssignments:
     def renew(
         self, roster: ConsumerRoster, epoch: int, assignors: Sequence[str], now_s: float
     ) -> dict[str, Assignment]:
-        """Work out all targets for `epoch`; return those that changed, by member."""
+        """Compute all targets for `epoch`; return the changed ones, by member."""
         members = {
             member.member_id: Subscriber(
                 topics=roster.subscriptions.topics(member.about),
@@ -73,6 +73,6 @@ class TargetAssignments:
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], assignors: Sequence[str]) -> str:
-    """The one most members ask for; the first of `assignors` where none asks, or in a tie."""
+    """The assignor that most members ask for; in a tie, the first of `assignors`."""
     votes = Counter(member.about.assignor for member in members)
     return max(assignors, key=lambda name: votes[name])

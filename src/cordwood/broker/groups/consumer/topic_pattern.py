@@ -1,9 +1,9 @@
-"""Whether a topic's name matches a regular expression, in time that a pattern cannot inflate.
+"""Matches topic names against a regular expression, in linear time for every pattern. Pure.
 
-Patterns come from clients and are tried on the thread that all groups share. Python's own `re`
-tries one way after the other, and a pattern such as ``(a*)*b`` makes it try for years; RE2, whose
-syntax this is, follows all ways at once. So do we: a pattern becomes steps, `_closure` is the set
-of steps a match may be at, and each set met is kept with where each character leads from it.
+Clients send patterns, and they are matched on the thread that all groups share. Python's `re`
+backtracks: a pattern such as ``(a*)*b`` keeps it busy for years. RE2, whose syntax this is,
+follows all alternatives at once, and so do we. A pattern is compiled to steps. `_closure` computes
+the set of steps that a match may be at. Each set is cached with its successor for each character.
 """
 
 from dataclasses import dataclass, field
@@ -22,18 +22,18 @@ from cordwood.broker.groups.consumer.topic_pattern_syntax import (
     parse_pattern,
 )
 
-_STEPS_MAX: Final = 20_000  # an alternative of a thousand long names
-# Steps looked at over all names, about 0.2 s of work. Sets of steps are found once each, so a
-# pattern that people write stays far below however many topics there are.
+_STEPS_MAX: Final = 20_000  # enough for an alternative of a thousand long names
+# Steps visited over all names, about 0.2 s of work. Each set of steps is computed once, so usual
+# patterns stay far below the limit, however many topics there are.
 _WORK_MAX: Final = 500_000
-_SITUATIONS_MAX: Final = 10_000  # kept at a time, some 10 MB at worst; then they are found anew
+_SITUATIONS_MAX: Final = 10_000  # cached, at most about 10 MB; then the cache is cleared
 
 
 @dataclass(slots=True)
 class _Step:
-    """One character of `chars`, or the place asked for, or nothing; then on to each of `after`.
+    """Consumes one character of `chars`, or requires a place, or neither; then goes to `after`.
 
-    The step with nowhere to go is the end of the match.
+    A step without successors is the end of the match.
     """
 
     chars: frozenset[str] | None = None
@@ -43,7 +43,7 @@ class _Step:
 
 @dataclass(slots=True)
 class _Situation:
-    """The steps a match may be at, between two characters of a name. `before` is the last one."""
+    """The steps that a match may be at after a character. `before` is the kind of character."""
 
     steps: frozenset[int]
     before: str
@@ -55,7 +55,7 @@ class TopicPattern:
     """A regular expression for whole topic names. Used by one thread."""
 
     def __init__(self, text: str) -> None:
-        """Raises `InvalidPatternError` for what is none, or takes too much to follow."""
+        """Raises `InvalidPatternError` if the pattern is invalid or has too many steps."""
         self.text = text
         self._steps: list[_Step] = [_Step()]
         self._situations: dict[tuple[frozenset[int], str], _Situation] = {}
@@ -67,7 +67,7 @@ class TopicPattern:
     def matches(self, name: str) -> bool:
         """Whether the whole name matches.
 
-        Raises `InvalidPatternError` when following the pattern has become too much work.
+        Raises `InvalidPatternError` if the pattern has taken too many steps so far.
         """
         situation = self._start
         for char in name:
@@ -82,7 +82,7 @@ class TopicPattern:
             situation.is_match = any(not self._steps[step].after for step in ends)
         return situation.is_match
 
-    # --- following ---------------------------------------------------------------------------
+    # --- matching ----------------------------------------------------------------------------
 
     def _advance(self, situation: _Situation, char: str) -> _Situation:
         reached: set[int] = set()
@@ -95,7 +95,7 @@ class TopicPattern:
         return following
 
     def _situation(self, steps: frozenset[int], before: str) -> _Situation:
-        # Of the character before, only this much is ever asked.
+        # Only the kind of the previous character matters: none, word character, or other.
         kind = "" if not before else "w" if before in WORD_CHARS else "."
         if len(self._situations) >= _SITUATIONS_MAX:
             self._situations.clear()
@@ -103,13 +103,13 @@ class TopicPattern:
         return self._situations.setdefault((steps, kind), _Situation(steps, kind))
 
     def _closure(self, situation: _Situation, char: str) -> set[int]:
-        """All steps that can be reached before `char`, which is empty at the end of the name."""
+        """All steps reachable before `char` is consumed. `char` is empty at the end of the name."""
         seen = set(situation.steps)
         waiting = list(seen)
         while waiting:
             self._work_left -= 1
             if self._work_left < 0:
-                raise InvalidPatternError("takes too many steps to follow; make it simpler")
+                raise InvalidPatternError("takes too many steps to match; simplify it")
             step = self._steps[waiting.pop()]
             if step.chars is not None or not _is_at(step.place, situation.before, char):
                 continue
@@ -122,7 +122,7 @@ class TopicPattern:
     # --- compiling ---------------------------------------------------------------------------
 
     def _compile(self, node: Node, after: int) -> int:
-        """Add the steps of `node`, leading to `after`; return where they start."""
+        """Add the steps of `node`, which lead to `after`; return the first step."""
         match node:
             case OneOf(chars):
                 return self._add(_Step(chars=chars, after=(after,)))
@@ -150,12 +150,12 @@ class TopicPattern:
             unrepeated = start
             start = self._compile(node, start)
             if start == unrepeated:
-                break  # the empty match, of which more is no more
+                break  # the empty match: repeating it changes nothing
         return start
 
     def _add(self, step: _Step) -> int:
         if len(self._steps) >= _STEPS_MAX:
-            raise InvalidPatternError(f"has more than {_STEPS_MAX} steps; make it simpler")
+            raise InvalidPatternError(f"has more than {_STEPS_MAX} steps; simplify it")
         self._steps.append(step)
         return len(self._steps) - 1
 

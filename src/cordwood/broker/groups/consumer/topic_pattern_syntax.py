@@ -1,10 +1,10 @@
-"""Regular expressions of RE2's syntax, read into trees.
+"""Parses regular expressions of RE2's syntax into trees. Pure.
 
-Topic names are made of 65 characters, so a set of characters here is a subset of these: what
-else a pattern may ask for never comes. For the same reason the flags ``s``, ``m`` and ``U`` are
-taken and change nothing: names have no lines, and only whether one matches is ever asked.
+Topic names consist of 65 characters, so every set of characters here is a subset of these. The
+flags ``s``, ``m`` and ``U`` are accepted and have no effect: names have no lines, and it only
+matters whether a name matches, not where.
 
-What RE2 does not have, such as references to groups and looking around, is refused.
+Syntax that RE2 does not have, such as backreferences and lookaround, is refused.
 """
 
 import string
@@ -16,7 +16,7 @@ from typing import Final
 
 from cordwood.errors import CordwoodError
 
-PATTERN_CHARS_MAX: Final = 32_767  # as long as a string of the protocol may be
+PATTERN_CHARS_MAX: Final = 32_767  # the limit of a string in the protocol
 _NESTING_MAX: Final = 100
 _REPEAT_MAX: Final = 1000  # RE2's own limit
 
@@ -60,7 +60,7 @@ _FLAGS: Final = frozenset("imsU")
 
 
 class InvalidPatternError(CordwoodError):
-    """A regular expression that is none, or more of one than we take."""
+    """A regular expression that is invalid or exceeds a limit."""
 
     def __init__(self, reason: str, *, position: int = 0) -> None:
         super().__init__(f"at character {position}: {reason}")
@@ -69,7 +69,7 @@ class InvalidPatternError(CordwoodError):
 
 
 class Place(Enum):
-    """Where in a name a match may be asked to be."""
+    """A place in a name that an expression can require."""
 
     START = auto()
     END = auto()
@@ -94,14 +94,14 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """No character: a place."""
+    """A place between characters."""
 
     place: Place
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One after the other; none of them is the empty match."""
+    """Expressions in sequence; an empty sequence is the empty match."""
 
     parts: tuple["Node", ...]
 
@@ -113,7 +113,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """`node` at least `minimum` times, and at most `maximum` where there is one."""
+    """`node` at least `minimum` times and at most `maximum`; None means no limit."""
 
     node: "Node"
     minimum: int
@@ -124,9 +124,9 @@ Node = OneOf | At | Series | Choice | Repeat
 
 
 def parse_pattern(text: str) -> Node:
-    """The tree of `text`. Raises `InvalidPatternError`, with the place and the rule."""
+    """The tree of `text`. Raises `InvalidPatternError` with the position and the reason."""
     if len(text) > PATTERN_CHARS_MAX:
-        raise InvalidPatternError(f"{len(text)} characters, at most {PATTERN_CHARS_MAX} are taken")
+        raise InvalidPatternError(f"{len(text)} characters, the limit is {PATTERN_CHARS_MAX}")
     parser = _Parser(text)
     node = parser.choice(_Context())
     parser.expect_end()
@@ -150,7 +150,7 @@ class _Parser:
 
     def choice(self, context: _Context) -> Node:
         if context.depth > _NESTING_MAX:
-            raise self._error(f"more than {_NESTING_MAX} groups within each other")
+            raise self._error(f"groups are nested more than {_NESTING_MAX} deep")
         options: list[Node] = []
         parts: list[Node] = []
         while self._peek() not in ("", ")"):
@@ -171,18 +171,18 @@ class _Parser:
     # --- groups ------------------------------------------------------------------------------
 
     def _special_group(self, context: _Context, parts: list[Node]) -> _Context:
-        """After ``(?``: a group goes to `parts`; bare flags are for what follows."""
+        """After ``(?``: add a group to `parts`, or return the context with changed flags."""
         if self._take_if("P<") or self._take_if("<"):
             name = self._until(">", "a group's name")
             if not name.isidentifier():
-                raise self._error(f"{name!r} is no name of a group")
+                raise self._error(f"{name!r} is not a valid group name")
             parts.append(self._repeated(self._group(context)))
             return context
         ignores_case, is_set = context.ignores_case, True
         while (flag := self._next("flags of a group")) in _FLAGS or flag == "-":
             if flag == "-":
                 if not is_set:
-                    raise self._error("flags are taken away twice")
+                    raise self._error("two '-' in the flags of a group")
                 is_set = False
             elif flag == "i":
                 ignores_case = is_set
@@ -190,7 +190,7 @@ class _Parser:
         if flag == ")":
             return changed
         if flag != ":":
-            raise self._error(f"'(?{flag}' is not of RE2's syntax")
+            raise self._error(f"'(?{flag}' is not supported by RE2")
         parts.append(self._repeated(self._group(changed)))
         return context
 
@@ -206,9 +206,9 @@ class _Parser:
         limits = self._repetition()
         if limits is None:
             return node
-        self._take_if("?")  # as few as possible: which match is found is not asked
+        self._take_if("?")  # a lazy repetition: it matches the same names
         if self._repetition() is not None:
-            raise self._error("a repetition of a repetition needs a group")
+            raise self._error("a repeated repetition; put the inner one into a group")
         return Repeat(node, *limits)
 
     def _repetition(self) -> tuple[int, int | None] | None:
@@ -221,7 +221,7 @@ class _Parser:
         return self._counted() if self._peek() == "{" else None
 
     def _counted(self) -> tuple[int, int | None] | None:
-        """``{2}``, ``{2,}`` or ``{2,5}``; anything else is a brace and not taken here."""
+        """``{2}``, ``{2,}`` or ``{2,5}``; None for anything else, which is a literal brace."""
         end = self._text.find("}", self._position)
         low, comma, high = self._text[self._position + 1 : max(end, 0)].partition(",")
         if not _is_number(low) or not (high == "" or _is_number(high)):
@@ -231,7 +231,7 @@ class _Parser:
         if minimum > _REPEAT_MAX or (maximum is not None and maximum > _REPEAT_MAX):
             raise self._error(f"a repetition of more than {_REPEAT_MAX} times")
         if maximum is not None and maximum < minimum:
-            raise self._error(f"a repetition of {minimum} to {maximum} times")
+            raise self._error(f"an invalid repetition: {minimum} to {maximum} times")
         self._position = end + 1
         return minimum, maximum
 
@@ -250,7 +250,7 @@ class _Parser:
         if char == "$":
             return At(Place.END)
         if char in "*+?":
-            raise self._error(f"nothing before {char!r} to repeat")
+            raise self._error(f"nothing to repeat before {char!r}")
         if char == "\\":
             return self._escaped(context)
         return _literal(char, context)
@@ -280,7 +280,7 @@ class _Parser:
         is_negated = (char == "P") != name.startswith("^")
         name = name.removeprefix("^")
         if name != "Latin" and name not in _CATEGORIES:
-            raise self._error(f"category {name!r} is not known")
+            raise self._error(f"unknown category {name!r}")
         category = "L" if name == "Latin" else name
         found = frozenset(c for c in NAME_CHARS if unicodedata.category(c).startswith(category))
         return NAME_CHARS - found if is_negated else found
@@ -298,7 +298,7 @@ class _Parser:
             return chr(int(digits, 8))
         if char.isascii() and not char.isalnum():
             return char
-        raise self._error(f"'\\{char}' is not of RE2's syntax")
+        raise self._error(f"'\\{char}' is not supported by RE2")
 
     def _hexadecimal(self) -> str:
         if self._take_if("{"):
@@ -307,10 +307,10 @@ class _Parser:
             digits = self._text[self._position : self._position + 2]
             self._position += len(digits)
         if len(digits) not in range(1, 9) or not set(digits) <= set(string.hexdigits):
-            raise self._error(f"{digits!r} is no hexadecimal number")
+            raise self._error(f"{digits!r} is not a hexadecimal number")
         number = int(digits, 16)
         if number > 0x10FFFF:
-            raise self._error(f"there is no character {digits}")
+            raise self._error(f"unknown character {digits}")
         return chr(number)
 
     # --- sets --------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ class _Parser:
                 self._position += 1
                 high = self._set_char()
                 if isinstance(high, frozenset) or high < low:
-                    raise self._error("a range of characters that has no end")
+                    raise self._error("an invalid range of characters")
                 found |= {char for char in NAME_CHARS if low <= char <= high}
             else:
                 found.add(low)
@@ -341,7 +341,7 @@ class _Parser:
         return NAME_CHARS - found if is_negated else NAME_CHARS & found
 
     def _is_range(self) -> bool:
-        """Whether what follows is a dash, and not the last character of the set."""
+        """Whether a dash follows that is not the last character of the set."""
         ahead = self._text[self._position : self._position + 2]
         return len(ahead) == 2 and ahead[0] == "-" and ahead[1] != "]"
 
@@ -355,7 +355,7 @@ class _Parser:
         name = self._until(":]", "a set's name")
         found = _POSIX_SETS.get(name.removeprefix("^"))
         if found is None:
-            raise self._error(f"there is no set [:{name}:]")
+            raise self._error(f"unknown set [:{name}:]")
         return NAME_CHARS - found if name.startswith("^") else found
 
     # --- text --------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ class _Parser:
     def _next(self, what: str) -> str:
         char = self._peek()
         if not char:
-            raise self._error(f"ends where {what} should be")
+            raise self._error(f"ends where {what} is expected")
         self._position += 1
         return char
 

@@ -1,4 +1,4 @@
-"""What members of a group subscribe to, by name and by pattern, and which topics that is now."""
+"""The subscriptions of a group, by name and by pattern, and the topics they match now."""
 
 import hashlib
 import logging
@@ -17,21 +17,21 @@ logger = logging.getLogger(__name__)
 
 
 class TopicShape(NamedTuple):
-    """What a group must know of a topic."""
+    """What a group needs to know about a topic."""
 
     topic_id: UUID
     partition_count: int
 
 
 class TopicDirectory(Protocol):
-    """The topics there are. Never waits for a disk."""
+    """The topics of the broker. Never waits for a disk."""
 
     def find(self, name: str) -> TopicShape | None:
-        """The topic of that name; None when there is none."""
+        """The topic of that name; None if there is none."""
         ...
 
     def names(self) -> Collection[str]:
-        """The topics a pattern may mean: all but internal ones."""
+        """The topics that a pattern may match: all except internal ones."""
         ...
 
 
@@ -50,13 +50,13 @@ class StoreTopics:
 
 
 class TopicSubscriptions:
-    """The subscriptions of a group's members, and the topics they come to.
+    """The subscriptions of a group's members, and the topics they match.
 
-    Members are counted with `add` and `remove`; `resolve` looks at the topics there are. Until it
-    is called the answers stay those of the last time.
+    `add` and `remove` count the members. `resolve` looks up the topics; all answers are as of the
+    last call to it.
 
-    shapes            the topics subscribed to that exist, by name
-    partition_counts  the same, by id
+    shapes            the subscribed topics that exist, by name
+    partition_counts  the same topics, by id
     """
 
     def __init__(self, directory: TopicDirectory) -> None:
@@ -71,7 +71,7 @@ class TopicSubscriptions:
         self.partition_counts: Mapping[UUID, int] = {}
 
     def check_regex(self, regex: str) -> None:
-        """Raise `InvalidPatternError` unless the expression can be subscribed to."""
+        """Raise `InvalidPatternError` if the expression is invalid or too expensive."""
         if regex not in self._patterns:
             pattern = TopicPattern(regex)
             _matching(pattern, self._directory.names())
@@ -89,7 +89,7 @@ class TopicSubscriptions:
             _uncount(self._regexes, about.topic_regex)
 
     def resolve(self) -> bool:
-        """Look at the topics there are now; tell whether any that matters changed."""
+        """Look up the topics. Return whether a subscribed topic changed."""
         matches = self._all_matches()
         names = set(self._names).union(*matches.values())
         shapes = {
@@ -106,7 +106,7 @@ class TopicSubscriptions:
         return True
 
     def topics(self, about: MemberValue) -> frozenset[UUID]:
-        """The ids of the topics a member subscribes to, of those that exist."""
+        """The ids of the existing topics that a member subscribes to."""
         key = (about.topic_names, about.topic_regex)
         found = self._topics.get(key)
         if found is None:
@@ -116,15 +116,15 @@ class TopicSubscriptions:
         return found
 
     def names(self) -> frozenset[str]:
-        """Everything subscribed to, whether it exists or not."""
+        """All subscribed topics, whether they exist or not."""
         return frozenset(self._names).union(*self._matches.values())
 
     def topic_names(self) -> dict[UUID, str]:
-        """The topics subscribed to that exist, ids to names."""
+        """The names of the subscribed topics that exist, by id."""
         return {shape.topic_id: name for name, shape in self.shapes.items()}
 
     def digest(self) -> int:
-        """A number that is another one when the topics are; 0 for none. A signed 64-bit integer."""
+        """A hash of the subscribed topics, as a signed 64-bit integer; 0 if there are none."""
         if not self.shapes:
             return 0
         hashed = hashlib.blake2b(digest_size=8)
@@ -133,7 +133,7 @@ class TopicSubscriptions:
         return int.from_bytes(hashed.digest(), "big", signed=True)
 
     def _all_matches(self) -> dict[str, frozenset[str]]:
-        """The topics that each expression matches; looked at anew when there are other topics."""
+        """The topics that each expression matches; computed again if the topics changed."""
         if not self._regexes:
             self._patterns.clear()
             return {}
@@ -148,8 +148,8 @@ class TopicSubscriptions:
             try:
                 matches[regex] = known[regex] if regex in known else _matching(pattern, names)
             except InvalidPatternError as error:
-                # It was found good when its first member came; then came many more topics.
-                logger.warning("subscription to topics like %r stays as it is: %s", regex, error)
+                # It was accepted when its first member joined. Many topics were created since.
+                logger.warning("subscription to pattern %r not updated: %s", regex, error)
                 matches[regex] = self._matches.get(regex, frozenset())
         return matches
 
@@ -158,8 +158,8 @@ class TopicSubscriptions:
         try:
             return TopicPattern(regex)
         except InvalidPatternError as error:
-            # In a log that another broker wrote: its limits may be others.
-            logger.warning("subscription to topics like %r means none: %s", regex, error)
+            # The log may be written by another broker, which has other limits.
+            logger.warning("subscription to pattern %r matches no topic: %s", regex, error)
             return TopicPattern(r"[^\S]")
 
 

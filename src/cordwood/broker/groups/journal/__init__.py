@@ -1,1 +1,1 @@
-"""Group state in ``__consumer_offsets``: written, read back, expired."""
+"""The state of groups in ``__consumer_offsets``: written and loaded."""

@@ -1,4 +1,4 @@
-"""The records of one group on their way into the log, and who waits for them."""
+"""Appends the records of one group to the log, in order and without holes."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,8 @@ from cordwood.broker.groups.journal.group_log import Done, GroupLog
 from cordwood.log.topics.committed_offsets import GroupRecord
 from cordwood.protocol.error_code import ErrorCode
 
-# A batch must stay below the topic's max.message.bytes; the assignment of a large group is more.
+# A batch must be smaller than the topic's max.message.bytes. The assignment of a large group is
+# larger than that.
 _PART_BYTES_MAX: Final = 256 * 1024
 
 
@@ -21,12 +22,12 @@ class _Part:
 class GroupJournal:
     """Appends for one group, in order. For the control loop.
 
-    Nothing is told to anyone before everything is durable that was appended up to then, also by
-    others, and also when it changed nothing itself: what it says may rest on their changes.
+    `done` is called after all earlier appends of the group are durable as well, even if the call
+    itself has no records: its answer may depend on the earlier changes.
 
-    What could not be appended goes in front of what comes next, so that the log has no hole when
-    it can be written again. `leftovers` are keys in the log that came to mean nothing: they are
-    ended in the same manner.
+    Records that could not be appended are written before the next ones, so that the log has no
+    hole once it can be written again. `leftovers` are keys in the log that have no meaning any
+    more; tombstones for them are written in the same way.
     """
 
     def __init__(self, group_id: str, group_log: GroupLog, leftovers: Iterable[bytes] = ()) -> None:
@@ -37,13 +38,13 @@ class GroupJournal:
 
     @property
     def lost_keys(self) -> Collection[bytes]:
-        """Keys whose newest records are not in the log."""
+        """Keys whose newest record is not in the log."""
         return self._lost.keys()
 
     def append(self, records: Sequence[GroupRecord], done: Done) -> None:
-        """Call `done` with `none` once the records are durable, else with what to answer.
+        """Call `done` with `none` once the records are durable, otherwise with an error code.
 
-        Called at once where there is nothing to wait for.
+        It is called at once if there is nothing to wait for.
         """
         if not (records or self._lost):
             if self._under_way:

@@ -1,4 +1,4 @@
-"""Groups as they were when the broker last ran, read from ``__consumer_offsets``."""
+"""Reads all groups from ``__consumer_offsets`` when the broker starts."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -12,21 +12,21 @@ from cordwood.log.topics.committed_offsets import CommittedOffsets
 
 logger = logging.getLogger(__name__)
 
-# Makes groups of their records, whose keys are of other kinds than ours. Called by a worker, so
-# it touches nothing shared; the groups are started by `resume`.
+# Makes consumer groups of their records. It is called by a worker thread and must not touch
+# shared state; `resume` starts the groups later.
 ConsumerGroupRestorer = Callable[[Sequence[tuple[bytes, bytes]]], Sequence[EpochGroup]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedGroups:
-    """All groups there are records of, but for their offsets."""
+    """All groups that have records other than offsets."""
 
     classic: dict[str, GroupMetadata]
     consumer: Sequence[EpochGroup]
 
 
 class GroupLoader:
-    """Reads the topic once. Blocks: for a worker thread."""
+    """Reads the topic once. It blocks, so it is for a worker thread."""
 
     def __init__(
         self, offsets: CommittedOffsets, restore_consumer_groups: ConsumerGroupRestorer
@@ -35,7 +35,7 @@ class GroupLoader:
         self._restore_consumer_groups = restore_consumer_groups
 
     def load(self) -> LoadedGroups:
-        """A record that cannot be read costs its own group and no other."""
+        """Load all groups. A damaged record is left out and affects no other group."""
         classic: dict[str, GroupMetadata] = {}
         others: list[tuple[bytes, bytes]] = []
         for key, value in self._offsets.load():
@@ -46,5 +46,5 @@ class GroupLoader:
                 else:
                     others.append((key, value))
             except FormatError as error:
-                logger.warning("a record of a group cannot be read and is left out: %s", error)
+                logger.warning("record of a group left out, it cannot be decoded: %s", error)
         return LoadedGroups(classic=classic, consumer=self._restore_consumer_groups(others))

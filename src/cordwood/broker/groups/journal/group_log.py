@@ -1,8 +1,8 @@
-"""How what groups must not forget gets into ``__consumer_offsets``: by a thread of its own.
+"""Writes the records of groups to ``__consumer_offsets``, on a thread of its own.
 
-The control loop queues records and goes on. The writer takes everything that is queued, appends
-it with one append for each partition of the topic, so that many commits share a sync, and has
-the loop told. The topic is created with the first record.
+The control loop queues records and continues. The writer takes all queued records and makes one
+append for each partition of the topic, so that many commits share a sync. Then it reports back
+to the loop. The first record creates the topic.
 """
 
 import logging
@@ -20,22 +20,22 @@ logger = logging.getLogger(__name__)
 
 Done = Callable[[ErrorCode], None]
 
-_STOP_TIMEOUT_S: Final = 30.0  # a sync that takes longer will not end
+_STOP_TIMEOUT_S: Final = 30.0  # a sync that takes longer hangs
 
 
 class GroupLog(Protocol):
-    """Where records of groups go. For the control loop."""
+    """The port to the log of groups. For the control loop."""
 
     def append(self, group_id: str, records: Sequence[GroupRecord], done: Done) -> None:
-        """Queue records; those of one group keep their order, and go in together or not at all.
+        """Queue records. Records of one group keep their order; one call is all or none.
 
         `done` is called in the control loop, after `append` returned: with `none` once the
-        records are durable, else with what to answer.
+        records are durable, otherwise with the error code for the client.
         """
         ...
 
     def refresh(self, done: Done) -> None:
-        """Read what others appended, then call `done`, in the same manner."""
+        """Read records that others appended, then call `done` in the same way."""
         ...
 
 
@@ -47,9 +47,9 @@ class _Entry:
 
 
 class GroupLogWriter:
-    """The real one. `append` and `refresh` are the loop's; `stop` is for whoever started it.
+    """Writes to the store. The loop calls `append` and `refresh`, its owner `start` and `stop`.
 
-    `ensure_topic` creates the topic if it is not there.
+    `ensure_topic` creates the topic if it does not exist.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class GroupLogWriter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Append what is queued, then end. What comes later is refused."""
+        """Append all queued records, then end the thread. Later calls are refused."""
         with self._condition:
             self._is_stopped = True
             self._condition.notify()
@@ -130,7 +130,7 @@ class GroupLogWriter:
         records = [record for entry in entries for record in entry.records]
         code = self._attempt(lambda: self._offsets.append(partition, records))
         if code is ErrorCode.unknown_server_error and len(entries) > 1:
-            # One of them cannot be taken; the others must not suffer for it.
+            # One entry is invalid; the others must not fail with it.
             for entry in entries:
                 self._append(partition, [entry])
             return
@@ -143,7 +143,7 @@ class GroupLogWriter:
             logger.warning("__consumer_offsets: %s", error)
             return append_error(error)
         except Exception:
-            logger.exception("__consumer_offsets could not be written")
+            logger.exception("__consumer_offsets: unexpected error")
             return ErrorCode.unknown_server_error
         return ErrorCode.none
 
@@ -156,9 +156,9 @@ class GroupLogWriter:
 
 
 def append_error(error: Exception) -> ErrorCode:
-    """What members are told when the topic could not be written.
+    """The error code for members when the topic could not be written.
 
-    They look for the coordinator again and retry, as they do with Kafka when a disk fails.
+    They look up the coordinator and retry, as with Kafka when a disk fails.
     """
     if isinstance(error, LogClosedError):
         return ErrorCode.coordinator_not_available

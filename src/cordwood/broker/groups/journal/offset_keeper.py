@@ -1,4 +1,4 @@
-"""Committing and forgetting offsets of any group, so that neither overtakes the other."""
+"""Commits and deletes offsets of groups, and keeps the two in order."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,10 +17,10 @@ from cordwood.protocol.error_code import ErrorCode
 
 
 class OffsetKeeper:
-    """The coordinator's hand on the table of offsets. For the control loop alone.
+    """Writes commits and tombstones of offsets. For the control loop alone.
 
-    The table changes when records are in the log, not before. What is on its way there is
-    counted, so that who removes a group's offsets removes those too.
+    The table of offsets changes when records are in the log, not before. Commits that are being
+    written are counted, so that the deletion of a group's offsets includes them.
     """
 
     def __init__(self, table: CommittedOffsets, group_log: GroupLog) -> None:
@@ -50,7 +50,7 @@ class OffsetKeeper:
         return group_id in self._under_way
 
     def is_known(self, group_id: str) -> bool:
-        """Whether the group has offsets, or will have in a moment."""
+        """Whether the group has offsets, or a commit of it is being written."""
         return group_id in self._under_way or self._table.is_known(group_id)
 
     def of_group(self, group_id: str) -> GroupOffsets:
@@ -62,7 +62,7 @@ class OffsetKeeper:
     def tombstones(
         self, group_id: str, places: Iterable[TopicPartition] | None = None
     ) -> list[GroupRecord]:
-        """What ends the offsets of `places`, as far as there are any; of all, without it."""
+        """Tombstones for the offsets of `places` that exist; without `places`, for all offsets."""
         known = {
             *self._table.known_places(group_id),
             *self._under_way.get(group_id, ()),
@@ -71,5 +71,5 @@ class OffsetKeeper:
         return [offset_tombstone(group_id, place) for place in sorted(wanted)]
 
     def replaced_topics(self, group_id: str) -> set[TopicPartition]:
-        """Places in topics that were deleted and came again: what was committed is not theirs."""
+        """Partitions of topics that were deleted and created again: their offsets are invalid."""
         return self._table.known_places(group_id) - self.of_group(group_id).keys()

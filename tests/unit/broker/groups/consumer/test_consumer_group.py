@@ -576,7 +576,7 @@ def test_a_removal_that_cannot_be_written_is_reported_and_written_with_the_next_
 
     house.scheduler.advance(SESSION_S)
 
-    assert "still in the log" in caplog.text
+    assert "not saved yet" in caplog.text
     house.log.fail_with = None
     ConsumerClient(house, "b", ORDERS).join()
     house.restart()
