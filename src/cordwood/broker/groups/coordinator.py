@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from enum import Enum
-from typing import Final
+from typing import Final, TypeVar
 
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.group_config import GroupConfig
@@ -27,6 +27,7 @@ from cordwood.quantities import MIB
 logger = logging.getLogger(__name__)
 
 AnyGroup = ClassicGroup | EpochGroup
+_Group = TypeVar("_Group", ClassicGroup, EpochGroup)
 
 # A string in a record has a 16-bit size in bytes, and a character takes up to 4 bytes.
 NAME_CHARS_MAX: Final = 8_191
@@ -162,14 +163,7 @@ class GroupCoordinator:
             return ErrorCode.inconsistent_group_protocol
         if not is_new_member:
             return ErrorCode.unknown_member_id
-        if group is None and len(self.groups) >= _GROUPS_MAX:
-            logger.warning("group %s not created: %d groups is the limit", group_id, _GROUPS_MAX)
-            return ErrorCode.coordinator_not_available
-        if group is not None:
-            self._forget(group)
-        created = self._new_classic(group_id)
-        self.groups[group_id] = created
-        return created
+        return self._create(group_id, lambda: self._new_classic(group_id))
 
     def consumer_for_join(
         self, group_id: str, create: Callable[[], EpochGroup]
@@ -180,11 +174,17 @@ class GroupCoordinator:
             return group
         if group is not None and not group.is_empty:
             return ErrorCode.inconsistent_group_protocol
-        if group is None and len(self.groups) >= _GROUPS_MAX:
+        return self._create(group_id, create)
+
+    def _create(self, group_id: str, create: Callable[[], _Group]) -> _Group | ErrorCode:
+        """Create a group. It replaces an empty group of the other kind, whose offsets stay."""
+        replaced = self.groups.pop(group_id, None)
+        if replaced is not None:
+            replaced.stop()
+            self.group_log.append(group_id, replaced.tombstones(), lambda code: None)
+        elif len(self.groups) >= _GROUPS_MAX:
             logger.warning("group %s not created: %d groups is the limit", group_id, _GROUPS_MAX)
             return ErrorCode.coordinator_not_available
-        if group is not None:
-            self._forget(group)
         created = create()
         self.groups[group_id] = created
         return created
@@ -211,20 +211,14 @@ class GroupCoordinator:
 
         def appended(code: ErrorCode) -> None:
             if kept is not None:
-                if code is ErrorCode.none:
-                    kept.stop()
-                else:
+                if code is not ErrorCode.none:
                     self.groups.setdefault(group.group_id, kept)
+                if self.groups.get(group.group_id) is not kept:
+                    kept.stop()
             done(code)
 
         tombstones = [] if kept is None else kept.tombstones()
         self.group_log.append(group.group_id, [*records, *tombstones], appended)
-
-    def _forget(self, group: AnyGroup) -> None:
-        """Replace a group by one of the other kind. Its offsets stay."""
-        del self.groups[group.group_id]
-        group.stop()
-        self.group_log.append(group.group_id, group.tombstones(), lambda code: None)
 
     def _new_classic(self, group_id: str) -> ClassicGroup:
         def persist(value: GroupMetadata, done: Done) -> None:

@@ -1,4 +1,4 @@
-"""Session timers of a group's members: a member that is silent for too long expires."""
+"""Timers for the ids of a group's members: an id that is silent for too long expires."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ class _Session:
 
 
 class SessionTimers:
-    """One timer per member. Owned by one group; for the control loop alone.
+    """One timer per member id. Owned by one group; for the control loop alone.
 
     A heartbeat only moves the deadline of its member. The timer compares the deadline when it
     fires and starts again if it is early. So a heartbeat costs no timer.
 
-    `expired` is called with the id of a member whose deadline passed. Its session has ended by
-    then: `expired` either removes the member or calls `hear` again.
+    `expired` is called with an id whose deadline passed. Its session has ended by then: `expired`
+    either removes the member or calls `expect` again.
     """
 
     def __init__(self, scheduler: Scheduler, expired: Callable[[str], None]) -> None:
@@ -31,11 +31,14 @@ class SessionTimers:
         self._expired = expired
         self._sessions: dict[str, _Session] = {}
 
+    def __len__(self) -> int:
+        return len(self._sessions)
+
     def __contains__(self, member_id: object) -> bool:
         return member_id in self._sessions
 
-    def hear(self, member_id: str, timeout_ms: int) -> None:
-        """The member is alive now and expires after `timeout_ms` without another call."""
+    def expect(self, member_id: str, timeout_ms: int) -> None:
+        """The member is alive now. It expires unless this is called again within the timeout."""
         deadline_s = self._scheduler.now_s() + timeout_ms / 1000
         session = self._sessions.get(member_id)
         if session is not None and session.timer_due_s <= deadline_s:
@@ -45,7 +48,7 @@ class SessionTimers:
         self._start(member_id, deadline_s)
 
     def forget(self, member_id: str) -> None:
-        """End the session of a member that was removed."""
+        """End a session, if there is one."""
         session = self._sessions.pop(member_id, None)
         if session is not None:
             session.timer.cancel()

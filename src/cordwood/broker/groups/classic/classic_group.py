@@ -8,8 +8,8 @@ group_transitions  the state machine, as a table
 ClassicRebalance   takes the steps of the table
 JoinAdmission      lets members in
 MemberDeparture    removes members that leave or expire
-ClassicRoster      the members, PendingMembers the ids given out
-SessionTimers      which members are alive
+ClassicRoster      the members and their protocols
+SessionTimers      which members are alive, and which given ids are not used yet (KIP-394)
 MemberReplies      answers members that wait
 """
 
@@ -32,7 +32,6 @@ from cordwood.broker.groups.classic.join_admission import JoinAdmission
 from cordwood.broker.groups.classic.member_departure import MemberDeparture
 from cordwood.broker.groups.classic.member_replies import MemberReplies
 from cordwood.broker.groups.classic.metadata_budget import MetadataBudget
-from cordwood.broker.groups.classic.pending_members import PendingMembers
 from cordwood.broker.groups.session_timers import SessionTimers
 from cordwood.broker.net.request import Deferred
 from cordwood.broker.net.scheduler import Scheduler
@@ -70,7 +69,7 @@ class ClassicGroup:
         self._config = config
         self._abandoned = abandoned
         self._roster = ClassicRoster(budget)
-        self._pending = PendingMembers(scheduler, self._pending_expired)
+        self._pending = SessionTimers(scheduler, self._pending_expired)
         self._sessions = SessionTimers(
             scheduler,
             lambda member_id: self._departure.expire(member_id),  # noqa: PLW0108  # made below
@@ -96,7 +95,7 @@ class ClassicGroup:
             budget=budget,
         )
         self._departure = MemberDeparture(
-            group_id,
+            group_id=group_id,
             roster=self._roster,
             pending=self._pending,
             replies=self._replies,
@@ -247,7 +246,7 @@ class ClassicGroup:
             return ErrorCode.illegal_generation
         return code
 
-    def _pending_expired(self) -> None:
+    def _pending_expired(self, member_id: str) -> None:
         self._rebalance.happened(GroupEvent.PENDING_EXPIRED)
         self._abandon_if_unused()
 

@@ -18,8 +18,8 @@ from cordwood.broker.groups.classic.group_transitions import (
     next_step,
 )
 from cordwood.broker.groups.classic.member_replies import MemberReplies
-from cordwood.broker.groups.classic.pending_members import PendingMembers
 from cordwood.broker.groups.classic.rebalance_phases import JoinPhase, SyncPhase
+from cordwood.broker.groups.session_timers import SessionTimers
 from cordwood.broker.net.request import Deferred
 from cordwood.broker.net.scheduler import Scheduler
 from cordwood.clock import Clock
@@ -46,7 +46,7 @@ class ClassicRebalance:
         group_id: str,
         *,
         roster: ClassicRoster,
-        pending: PendingMembers,
+        pending: SessionTimers,
         replies: MemberReplies,
         scheduler: Scheduler,
         clock: Clock,

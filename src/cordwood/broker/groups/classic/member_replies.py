@@ -54,7 +54,7 @@ class MemberReplies:
         self._send(sync, sync_error(code))
 
     def restart_session(self, member: ClassicMember) -> None:
-        self._sessions.hear(member.member_id, member.session_timeout_ms)
+        self._sessions.expect(member.member_id, member.session_timeout_ms)
 
     def _send(self, reply: Deferred | None, answer: Response) -> None:
         def send() -> None:

@@ -176,7 +176,7 @@ class ConsumerGroup:
         """After a restart: each member has one session timeout for its next heartbeat."""
         self.roster.subscriptions.resolve()
         for member in self.roster:
-            self._timers.hear(member.member_id, self._config.session_timeout_ms)
+            self._timers.expect_heartbeat(member.member_id, self._config.session_timeout_ms)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
                 self._timers.expect_revocation(
                     member.member_id, max(member.about.rebalance_timeout_ms, 0)
@@ -210,7 +210,7 @@ class ConsumerGroup:
         self._check_topics(changes, has_new_subscription=has_new_subscription)
         self._renew_targets(changes)
         reconciled = self._reconcile(member, beat, changes, has_new_subscription)
-        self._timers.hear(member.member_id, self._config.session_timeout_ms)
+        self._timers.expect_heartbeat(member.member_id, self._config.session_timeout_ms)
         return HeartbeatAnswer(
             member_id=reconciled.member_id,
             member_epoch=reconciled.epoch,

@@ -18,9 +18,9 @@ class MemberTimers:
         self._sessions = SessionTimers(scheduler, self._session_expired)
         self._revocations: dict[str, Timer] = {}
 
-    def hear(self, member_id: str, timeout_ms: int) -> None:
+    def expect_heartbeat(self, member_id: str, timeout_ms: int) -> None:
         """The member is alive now and must send its next heartbeat within the timeout."""
-        self._sessions.hear(member_id, timeout_ms)
+        self._sessions.expect(member_id, timeout_ms)
 
     def expect_revocation(self, member_id: str, timeout_ms: int) -> None:
         """From now on the member has `timeout_ms` to give up the partitions it must revoke."""
