@@ -44,7 +44,7 @@ def unserved_table() -> str:
     served = {int(api.key) for api in API_CATALOG.values()}
     for key, name in names.items():
         if (key in served) + (key in missing) + (key in BETWEEN_BROKERS) != 1:
-            raise LookupError(f"{name} ({key}) must be listed exactly once in build_support/api_table.py")
+            raise LookupError(f"build_support/api_table.py must list {name} ({key}) exactly once")
     rows = [
         f"| {what} | {', '.join(f'{names[key]} ({key})' for key in keys)} |"
         for what, keys in UNSERVED.items()
