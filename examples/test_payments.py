@@ -2,9 +2,9 @@
 
     pytest examples/test_payments.py
 
-`pip install 'cordwood[broker]'` installs the fixture `cordwood_broker`. There is nothing to configure
-and nothing to clean up. The code under test uses an ordinary client, here confluent-kafka, and does
-not depend on Cordwood.
+The fixture `cordwood_broker` comes with `pip install 'cordwood[broker]'`. You need not configure or
+clean up anything. The code under test uses an ordinary client, here confluent-kafka, and does not
+depend on Cordwood.
 """
 
 from __future__ import annotations
