@@ -1,4 +1,4 @@
-"""Only what pyproject.toml cannot say: the kernels are compiled. See build_support/."""
+"""Compile the kernels, which pyproject.toml cannot express. See build_support/."""
 
 import sys
 from pathlib import Path

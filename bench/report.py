@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bench.figures import Figures
 from bench.measure import DISTURBED_SHARE, Row, Samples, Target
 
-_HEADINGS = ("row", "durability", "Cordwood", "beside it", "ratio", "target", "others", "")
+_HEADINGS = ("row", "durability", "Cordwood", "compared with", "ratio", "target", "others", "")
 
 
 def render_machine(figures: Figures, *, runs: int) -> str:

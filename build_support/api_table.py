@@ -1,7 +1,7 @@
-"""Which of Kafka's APIs a broker serves, and what the others would be for: docs/protocol.md.
+"""Tables for docs/protocol.md: the Kafka APIs that a broker serves, and the purpose of the others.
 
-All APIs there are come from `kio`, which has them from Kafka's own definitions. One that is
-neither served nor said to be missing is an error: whoever takes up a newer `kio` has to say.
+The list of all APIs comes from `kio`, which generates it from Kafka's own definitions. An API that
+is neither served nor listed here is an error, so an upgrade of `kio` cannot add one unnoticed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ UNSERVED = {
     "transactions": (24, 25, 26, 28, 61, 65, 66),
     "passwords, permissions, delegation tokens": (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),
     "quotas": (48, 49),
-    "replicas: moving them, electing leaders": (34, 43, 45),
+    "moving replicas, electing leaders": (34, 43, 45),
     "share groups": (76, 77, 78, 79, 90, 91, 92),
-    "groups of Kafka Streams": (88, 89),
-    "clients that report their own metrics": (71, 72),
-    "a cluster: features, its quorum, its brokers": (55, 57, 64, 80, 81),
+    "Kafka Streams groups": (88, 89),
+    "metrics reported by clients": (71, 72),
+    "cluster features, quorum, brokers": (55, 57, 64, 80, 81),
 }
-# These never come from a client.
+# Clients never send these.
 BETWEEN_BROKERS = {27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87}
 
 
@@ -44,7 +44,7 @@ def unserved_table() -> str:
     served = {int(api.key) for api in API_CATALOG.values()}
     for key, name in names.items():
         if (key in served) + (key in missing) + (key in BETWEEN_BROKERS) != 1:
-            raise LookupError(f"build_support/api_table.py must place {name} ({key}) once")
+            raise LookupError(f"build_support/api_table.py must list {name} ({key}) exactly once")
     rows = [
         f"| {what} | {', '.join(f'{names[key]} ({key})' for key in keys)} |"
         for what, keys in UNSERVED.items()

@@ -1,8 +1,8 @@
 """Set up ``.venv``: the locked packages, cordwood in editable form, and compiled kernels.
 
-Called by script/bootstrap with any Python 3.11 or newer; uses nothing but the standard library. A
-step leaves a stamp of what it was made from only after it is finished, so a second run is quick and
-an interrupted one is completed. One bootstrap works at a time, the others wait for it.
+script/bootstrap calls it with any Python 3.11 or newer; it uses only the standard library. Each
+step writes a stamp of its inputs after it has finished. So a second run is quick, and a run after
+an interruption completes the rest. One bootstrap works at a time; the others wait for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> int:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """The kernel drops the lock when the process ends, however it ends."""
+    """Hold a file lock. The kernel releases it when the process ends, for whatever reason."""
     with open(ROOT / ".bootstrap.lock", "w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -48,7 +48,7 @@ def one_at_a_time() -> Iterator[None]:
 
 
 def venv_version() -> str | None:
-    """The version of the environment's Python; None when there is none that works."""
+    """The version of the environment's Python; None if there is no working one."""
     if Path(sys.prefix) == VENV:
         return sys.version
     question = "import sys; print(sys.version if sys.version_info >= (3, 11) else '')"
@@ -69,7 +69,7 @@ def create_venv() -> None:
     if finished.returncode != 0:
         raise SystemExit(
             "bootstrap: Python could not create a virtual environment; "
-            "where the system packages it apart, install its venv package (python3-venv)"
+            "if your system has a separate package for venv, install it (python3-venv)"
         )
 
 
@@ -96,11 +96,11 @@ def build_kernels() -> int:
         try:
             install_zig()
         except SystemExit:
-            say("ziglang could not be installed")
+            say("could not install ziglang")
         else:
             status = run_kernel_build()
     if status == PLAIN_STATUS:
-        say("warning: no C compiler, so the kernels run as plain Python: correct, but slow")
+        say("warning: no C compiler; the kernels run as plain Python: correct, but slow")
         return 0
     return status
 
@@ -108,7 +108,7 @@ def build_kernels() -> int:
 def install_zig() -> None:
     with step("zig", digest([ZIG_LOCK], "")) as is_due:
         if is_due:
-            say("no C compiler here: installing ziglang as one")
+            say("no C compiler found: installing the one in ziglang")
             pip("install", "--require-hashes", "--requirement", ZIG_LOCK)
 
 
@@ -120,7 +120,7 @@ def run_kernel_build() -> int:
 
 @contextmanager
 def step(name: str, made_from: str) -> Iterator[bool]:
-    """Yields whether the step is due; stamps it when the body ends without an error."""
+    """Yield whether the step is due; write its stamp if the body ends without an error."""
     stamp = VENV / f"cordwood-{name}.stamp"
     is_due = not stamp.exists() or stamp.read_text() != made_from
     yield is_due
@@ -145,7 +145,7 @@ def pip(*arguments: str | Path, environment: dict[str, str] | None = None) -> No
         env=os.environ | (environment or {}),
     )
     if finished.returncode != 0:
-        raise SystemExit(f"bootstrap: pip {arguments[0]} failed, see above")
+        raise SystemExit(f"bootstrap: pip {arguments[0]} failed; see its output above")
 
 
 def say(text: str) -> None:

@@ -1,6 +1,6 @@
-"""Which C compiler builds the kernels: the system's, else the `ziglang` package, else none.
+"""Find the C compiler for the kernels: the system's, else the `ziglang` package, else none.
 
-``CORDWOOD_CC`` overrules the search: ``zig`` for the wheel, ``none`` for no compiler, or a command.
+``CORDWOOD_CC`` overrides the search: ``zig`` for the wheel, ``none`` for no compiler, or a command.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Compiler:
 
     @property
     def compile_command(self) -> list[str]:
-        # Python's own recorded flags are left out: they were chosen for the compiler that built
-        # Python, and another compiler may refuse them.
+        # We do not use the flags that Python recorded: they were chosen for the compiler that
+        # built Python, and another compiler may refuse them.
         flags = ["-O3", "-fPIC", "-fwrapv", "-fno-strict-aliasing", "-DNDEBUG"]
         return [*self.command, *flags, *shlex.split(os.environ.get("CFLAGS", ""))]
 
@@ -56,7 +56,7 @@ def find_compiler() -> Compiler | None:
 
 
 def zig_could_help() -> bool:
-    """True where only the `ziglang` wheel stands between this machine and compiled kernels."""
+    """Whether installing the `ziglang` wheel would let this machine compile the kernels."""
     if (os.environ.get("CORDWOOD_CC") or "zig") != "zig":
         return False
     return not is_zig_installed() and find_compiler() is None
@@ -67,7 +67,7 @@ def is_zig_installed() -> bool:
 
 
 def describe_candidates() -> str:
-    """Changes when another compiler would be tried, so it can tell whether a build is outdated."""
+    """A text that changes with the candidates, to tell whether a build is outdated."""
     return repr(_candidates())
 
 
@@ -75,7 +75,7 @@ def _candidates() -> list[tuple[str, tuple[str, ...]]]:
     override = os.environ.get("CORDWOOD_CC", "")
     if override == "none":
         return []
-    # Zig tunes for the machine at hand unless told otherwise, and a wheel may travel.
+    # By default zig optimises for this machine, but a wheel may run on another one.
     zig_command: tuple[str, ...] = (sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline")
     zig = [("zig", zig_command)] if is_zig_installed() else []
     if override == "zig":

@@ -1,7 +1,6 @@
-"""Fail when a file of the project names a package registry or a path of one machine.
+"""Fail if a file of the project names a package registry or a path of one machine.
 
-Lock files must resolve against whatever index is configured, and nothing may depend on where a
-checkout lies.
+Lock files must work with any configured index, and nothing may depend on the path of a checkout.
 """
 
 from __future__ import annotations

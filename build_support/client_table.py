@@ -1,7 +1,7 @@
-"""Which client is tried for what, by which test: the table in docs/protocol.md.
+"""The table of clients in docs/protocol.md: which client is tested for what, by which test.
 
-Versions come from the lock file and from the files Maven reads. A cell stands for a test, named
-here; one that is not there any more is an error.
+Versions come from the lock file and from Maven's files. Each cell stands for a test that is named
+here; a test that no longer exists is an error.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ TRIALS = {
     "records": "produce and consume",
     "codecs": "codecs",
     "idempotent": "idempotent producer",
-    "positions": "by offset and by time",
+    "positions": "lookup by offset and time",
     "classic": "classic groups",
-    "consumer": "groups of KIP-848",
+    "consumer": "KIP-848 groups",
     "admin": "administration",
     "restarts": "broker killed and restarted",
 }
@@ -30,9 +30,9 @@ TRIALS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """`trials` maps what is tried to the test that does, as `folder/module.py::name`.
+    """`trials` maps each trial to its test, as `folder/module.py::name`.
 
-    `says` has the words for a cell that "yes" would not do for.
+    `says` has the text of cells that need more than "yes".
     """
 
     name: str
@@ -60,11 +60,11 @@ def client_table() -> str:
 
 
 def check(test: str) -> None:
-    """Raise `LookupError` when the test that a cell stands for is gone."""
+    """Raise `LookupError` if the test of a cell does not exist."""
     path, _, name = test.partition("::")
     module = TESTS / path
     if not module.exists() or f"def {name}(" not in module.read_text(encoding="utf-8"):
-        raise LookupError(f"build_support/client_table.py names a test that is gone: {test}")
+        raise LookupError(f"build_support/client_table.py names a missing test: {test}")
 
 
 def clients() -> list[Client]:

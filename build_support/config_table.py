@@ -1,6 +1,6 @@
-"""Write the tables of keys, metrics, APIs and clients into the documents, from the code itself.
+"""Generate the tables of keys, metrics, APIs and clients in the documents, from the code.
 
-``python build_support/config_table.py`` rewrites them, ``--check`` fails when one is out of date.
+``python build_support/config_table.py`` rewrites them, ``--check`` fails if one is out of date.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
             continue
         if arguments == ["--check"]:
             name = document.relative_to(ROOT)
-            print(f"{title} in {name} are out of date: run build_support/config_table.py")
+            print(f"{name}: the table of {title} is out of date; run build_support/config_table.py")
             is_outdated = True
         else:
             document.write_text(current, encoding="utf-8")
@@ -86,7 +86,7 @@ def row(key: ConfigKey) -> str:
 
 
 def in_units(key: ConfigKey) -> str:
-    """What a large default is in a unit in which it is a whole number."""
+    """A large default in the largest unit in which it is a whole number."""
     if key.default_text == str(INT64_MAX):
         return " (2^63-1)"
     units = UNITS.get(key.kind, {})
@@ -99,11 +99,11 @@ def in_units(key: ConfigKey) -> str:
 
 def topic_default_table() -> str:
     rows = [f"| `{default.key.name}` | `{default.topic_key.name}` |" for default in TOPIC_DEFAULTS]
-    return lines("| key of the broker | key of a topic |", rows)
+    return lines("| broker key | topic key |", rows)
 
 
 def metrics_table() -> str:
-    """Every metric a broker can have: an empty one has them all, without samples."""
+    """Every metric of a broker; an empty broker has them all, without samples."""
     from cordwood.broker.observing.metrics import BrokerMetrics
     from cordwood.broker.observing.observed_broker import ObservedBroker
     from cordwood.broker.observing.request_metrics import RequestMetrics

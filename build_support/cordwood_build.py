@@ -1,4 +1,4 @@
-"""The build backend: setuptools, plus `ziglang` as a requirement where no C compiler is found."""
+"""The build backend: setuptools, plus `ziglang` as a requirement if there is no C compiler."""
 
 from __future__ import annotations
 

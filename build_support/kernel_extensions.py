@@ -1,7 +1,7 @@
 """The kernels as extension modules: Cython to C, C to a shared object beside the source.
 
 The list of kernels is ``[tool.cordwood] kernels`` in pyproject.toml. Each is ordinary Python that
-also runs uncompiled, so a machine that cannot compile still gets a working package, with a warning.
+also runs uncompiled, so a machine without a compiler gets a working package and a warning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 DIRECTIVES = {
     "language_level": 3,
-    # The kernels check every read against the end of the buffer themselves.
+    # The kernels themselves compare every read with the end of the buffer.
     "boundscheck": False,
     "wraparound": False,
     "cdivision": True,
@@ -87,7 +87,7 @@ class KernelBuild(build_ext):
     def _stay_plain(self, reason: str) -> None:
         if self.is_required:
             raise RuntimeError(reason)
-        for extension in self.extensions:  # left by an earlier build, it would hide the source
+        for extension in self.extensions:  # one from an earlier build would hide the source
             Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
         self.extensions = []
-        warnings.warn(f"cordwood's kernels stay plain Python, slow: {reason}", stacklevel=2)
+        warnings.warn(f"cordwood's kernels run as slow, plain Python: {reason}", stacklevel=2)

@@ -1,7 +1,7 @@
-"""What mkdocs is told about our documents: a fence may carry words for the tests.
+"""A hook for mkdocs: remove the words for the tests from the fences of code blocks.
 
-A block opened with three backticks and `python no-run` is Python to a reader; the words behind the
-language say what `tests/docs` does with it, and mkdocs would not know the block for one.
+A block may begin with three backticks and `python no-run`. The words after the language tell
+`tests/docs` what to do with the block; mkdocs would not recognise it as a code block.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The demonstration: a broker, its clients, Spark, a kill and a picture. See `__main__`."""
+"""The demo: a broker, its clients, Spark, kills and a report. See `__main__`."""

@@ -1,7 +1,7 @@
-"""The demonstration: `script/demo`, or `python -m demo` in a set-up clone.
+"""The demo: `script/demo`, or `python -m demo` after script/bootstrap.
 
-A broker is started, fed, read, followed by Spark, compacted, archived, killed and queried. What
-is printed after "ok" was checked just now; the exit status is 0 only if every check held.
+It starts a broker, produces and consumes, follows with Spark, compacts, archives, kills and
+queries. Every line after "ok" was verified just now; the exit status is 0 only if all checks held.
 """
 
 from __future__ import annotations
@@ -44,24 +44,22 @@ INTERRUPTED: Final = 130
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 STAGES: Final[tuple[tuple[str, str, Callable[[Scene], None]], ...]] = (
-    ("Broker", "cordwood serve, a process of its own, on a fresh directory", serve),
-    ("Produce", "six hours of card payments, by librdkafka with acks=all", produce),
+    ("Broker", "cordwood serve, in its own process, on a new directory", serve),
+    ("Produce", "six hours of card payments, sent by librdkafka with acks=all", produce),
     ("Consumer group", "two ordinary Kafka consumers share four partitions", read_as_group),
-    ("Spark stream", "Structured Streaming totals what each merchant earns", follow),
-    ("Compact", "the changelog of accounts, by the broker that serves it", compact),
-    ("Archive", "old segments move elsewhere, done by the library, no broker", archive),
-    ("Kill", "SIGKILL while writes are being acknowledged, and recovery", kill),
-    ("Query", "the whole history, archived and live, against the producer", query),
+    ("Spark stream", "Structured Streaming sums up what each merchant earns", follow),
+    ("Compact", "the broker compacts the changelog of accounts", compact),
+    ("Archive", "the library, without a broker, moves old segments to an archive", archive),
+    ("Kill", "SIGKILL while the broker acknowledges writes, then recovery", kill),
+    ("Query", "the whole history, archived and live, compared with the producer", query),
 )
 
 
 def run(plan: DemoPlan, files: DemoFiles, *, with_spark: bool) -> int:
-    """All stages; whatever happens, nothing that was started is left running."""
+    """Run all stages. Whatever happens, no process is left running."""
     recording = Recording()
     screen = Screen(recording, sys.stdout)
-    screen.headline(
-        f"cordwood {cordwood.__version__}: a demonstration, in {_shown(files.directory)}"
-    )
+    screen.headline(f"cordwood {cordwood.__version__}: demo in {_shown(files.directory)}")
     with ExitStack() as open_things:
         scene = Scene(
             plan=plan,
@@ -88,43 +86,45 @@ def run(plan: DemoPlan, files: DemoFiles, *, with_spark: bool) -> int:
 
 
 def _start_spark(scene: Scene) -> None:
-    """Now, so that it is there when it is needed."""
+    """Start Spark early, so that it is ready when a stage needs it."""
     spark = SparkProcess(scene.files)
     scene.open_things.callback(spark.close)
     try:
         spark.start()
     except SparkFailedError as error:
-        scene.screen.trouble(f"without Spark: {error}")
+        scene.screen.trouble(f"continuing without Spark: {error}")
     else:
         scene.spark = spark
 
 
 def _play(scene: Scene) -> bool:
-    """The stages in order. False when one could not go on, which is said."""
+    """Run the stages in order. False if one failed, after reporting the error."""
     for number, (title, what, stage) in enumerate(STAGES, 1):
         with scene.screen.stage(number, title, what):
             try:
                 stage(scene)
             except (BrokerFailedError, CommandFailedError, SparkFailedError) as error:
-                scene.screen.check(f"{title.lower()} could go on", False)
+                scene.screen.check(f"the stage {title} completed", False)
                 scene.screen.trouble(str(error))
                 return False
     return True
 
 
 def _finish(scene: Scene, *, is_whole: bool) -> None:
-    with scene.screen.stage(len(STAGES) + 1, "Picture", "throughput and segments over time"):
+    with scene.screen.stage(len(STAGES) + 1, "Report", "throughput and segments over time"):
         write_report(scene.recording, scene.files.report, next_steps(scene, ROOT))
         size = scene.files.report.stat().st_size
-        scene.screen.say(f"{_shown(scene.files.report)} ({shown_bytes(size)}; open in a browser)")
+        scene.screen.say(
+            f"{_shown(scene.files.report)} ({shown_bytes(size)}; open it in a browser)"
+        )
     if is_whole:
-        scene.screen.headline("\nWhat to try next, on what this run left behind:")
+        scene.screen.headline("\nWhat to try next, on the files of this run:")
         for step in next_steps(scene, ROOT):
             scene.screen.command(step.command)
 
 
 def _shown(path: Path) -> str:
-    """As the user would type it."""
+    """The path as the user would type it."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))
     except ValueError:
@@ -132,17 +132,17 @@ def _shown(path: Path) -> str:
 
 
 def prepare(files: DemoFiles) -> None:
-    """Make the directory anew. One that is not a run's is left alone, and refused."""
+    """Recreate the directory. Refuse one that was not made by a demo."""
     if files.directory.exists():
         if not files.mark.exists() and any(files.directory.iterdir()):
-            raise FileExistsError(f"{files.directory} holds something else: name another --dir")
+            raise FileExistsError(f"{files.directory} contains other files; choose another --dir")
         shutil.rmtree(files.directory)
     files.directory.mkdir(parents=True)
-    files.mark.write_text("made by script/demo, which replaces this directory at its next run\n")
+    files.mark.write_text("created by script/demo; its next run replaces this directory\n")
 
 
 def _stop(number: int, frame: object) -> NoReturn:
-    """The first signal stops everything in order, and others must not stop that."""
+    """Stop everything properly at the first signal, and ignore further ones meanwhile."""
     for name in STOP_SIGNALS:
         signal.signal(name, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -150,17 +150,19 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="script/demo", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less of everything, in half a minute")
-    parser.add_argument("--no-spark", action="store_true", help="leave out what needs Spark")
+    parser.add_argument("--quick", action="store_true", help="a smaller run, half a minute")
+    parser.add_argument("--no-spark", action="store_true", help="skip the parts that need Spark")
     parser.add_argument(
         "--dir",
         type=Path,
         default=ROOT / "build" / "demo",
-        help="where to put everything; it stays there (default: build/demo, made anew)",
+        help="directory for all files, which are kept (default: build/demo, recreated)",
     )
     arguments = parser.parse_args()
     if importlib.util.find_spec("confluent_kafka") is None:
-        parser.error("the Kafka client confluent-kafka is missing: run script/bootstrap first")
+        parser.error(
+            "the Kafka client confluent-kafka is not installed; run script/bootstrap first"
+        )
     files = DemoFiles(directory=arguments.dir)
     try:
         prepare(files)
@@ -175,7 +177,7 @@ def main() -> int:
         )
     except KeyboardInterrupt:
         took_s = time.monotonic() - began_s
-        print(f"\nInterrupted after {took_s:.0f} s; everything is stopped.", file=sys.stderr)
+        print(f"\nInterrupted after {took_s:.0f} s; all processes are stopped.", file=sys.stderr)
         return INTERRUPTED
 
 

@@ -1,4 +1,4 @@
-"""A broker as a process of its own: `cordwood serve`, started, stopped and killed."""
+"""A broker in its own process: starts, stops and kills `cordwood serve`."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ _START_TIMEOUT_S: Final = 60.0
 _STOP_TIMEOUT_S: Final = 40.0
 _LOOK_S: Final = 0.005
 _LAST_LINES: Final = 15
-# Reports that we can read; and compaction waits for us to ask, so that it can be seen.
+# JSON log lines, which we parse; no background compaction, so that the demo can show it.
 _QUIETLY: Final = ("--log-format", "json", "--set", "log.cleaner.enable=false")
 
 
 class BrokerFailedError(Exception):
-    """The broker did not do what it was told; carries the end of what it wrote."""
+    """The broker failed to start, run or stop; the message has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStart:
-    """How a start went: as a user sees it, and what the broker says about itself."""
+    """The duration of a start, and what the broker reports about itself."""
 
     address: str
-    process_s: float  # from starting the program to being ready
-    opening_ms: int  # of that, opening the store, recovery included
+    process_s: float  # from the start of the program until it is ready
+    opening_ms: int  # part of it: opening the store, including recovery
     partitions: int
     recovered_partitions: int
 
 
 class BrokerProcess:
-    """At most one process at a time, over one store. For one thread.
+    """At most one process at a time, over one store. Use it from one thread.
 
-    It is in a session of its own, so that Ctrl-C reaches the demonstration alone, which then
-    stops it in order.
+    The process has its own session, so that Ctrl-C reaches only the demo, which then stops the
+    broker properly.
     """
 
     def __init__(self, store: Path, log: Path) -> None:
         self.store = store.absolute()
         self.log = log.absolute()
-        self.port = 0  # any; the same again from the second start on
+        self.port = 0  # any; later starts use the same port
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -57,11 +57,11 @@ class BrokerProcess:
         return self._process is not None and self._process.poll() is None
 
     def command(self) -> list[str]:
-        """What is run, but for the Python in front."""
+        """The command line, without the Python interpreter."""
         return ["cordwood", "serve", "--dir", str(self.store), "--port", str(self.port)]
 
     def start(self) -> BrokerStart:
-        """Start, and return once clients are answered."""
+        """Start, and return once the broker serves clients."""
         assert not self.is_running
         began_s = time.monotonic()
         with self.log.open("ab") as output:
@@ -71,7 +71,7 @@ class BrokerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                cwd=self.log.parent,  # not where a cordwood.toml of the user's may be
+                cwd=self.log.parent,  # not a directory with a cordwood.toml of the user
                 env=_environment(),
                 start_new_session=True,
             )
@@ -103,13 +103,13 @@ class BrokerProcess:
         raise BrokerFailedError(f"the broker did not start:\n{self.last_lines()}")
 
     def kill(self) -> None:
-        """End it as a crash would: nothing is answered, synced or marked clean."""
+        """Kill it like a crash: it answers, syncs and marks nothing."""
         process = self._running()
         process.kill()
         process.wait()
 
     def stop(self) -> float:
-        """Stop it in order; return how many seconds that took."""
+        """Stop it properly; return the duration in seconds."""
         process = self._running()
         began_s = time.monotonic()
         process.send_signal(signal.SIGTERM)
@@ -122,11 +122,11 @@ class BrokerProcess:
                 f"the broker did not stop within {_STOP_TIMEOUT_S:.0f} s:\n{self.last_lines()}"
             ) from None
         if status != 0:
-            raise BrokerFailedError(f"the broker ended with {status}:\n{self.last_lines()}")
+            raise BrokerFailedError(f"the broker exited with {status}:\n{self.last_lines()}")
         return time.monotonic() - began_s
 
     def close(self) -> None:
-        """Whatever happened: no process is left. Safe to repeat."""
+        """Make sure that no process is left. Safe to repeat."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -142,7 +142,7 @@ class BrokerProcess:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, less what a user may have set for brokers of their own."""
+    """Our environment, without the user's settings for other brokers."""
     return {
         name: value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""The command `cordwood`, run as a user would run it."""
+"""Runs the command `cordwood` as a user would."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _TIMEOUT_S: Final = 120.0
 
 
 class CommandFailedError(Exception):
-    """The command ended with an error; the message has what it said."""
+    """The command failed; the message has its output."""
 
 
 def run_cordwood(*arguments: str) -> list[dict[str, Any]]:
-    """What the command prints with --json, an object for each line."""
+    """Run a command with --json; return its output, one object per line."""
     finished = subprocess.run(
         [sys.executable, "-m", "cordwood", *arguments, "--json"],
         stdin=subprocess.DEVNULL,

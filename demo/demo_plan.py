@@ -1,4 +1,4 @@
-"""How much of everything a run of the demonstration has, and where it puts it."""
+"""The sizes of a demo run, and the paths of its files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ GROUP: Final = "settlement"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoPlan:
-    """Sizes and paces. Rates are payment events a second; accounts come on top of them.
+    """Sizes and rates. Rates are payment events per second, not counting account changes.
 
     history_events   produced first, with timestamps of the past six hours
-    live_rate        from then on, while the group and Spark read
-    watch_s          how long the totals that Spark makes are watched
-    kills            how often the broker is killed; `kill_after_s` of writing before each
+    live_rate        rate after that, while the group and Spark read
+    watch_s          how long to watch Spark's totals
+    kills            how often to kill the broker, each time after `kill_after_s` of writing
     """
 
     history_events: int = 60_000
@@ -49,7 +49,7 @@ QUICK: Final = DemoPlan(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoFiles:
-    """Where a run keeps what it makes: everything below `directory`."""
+    """The paths of a run's files, all below `directory`."""
 
     directory: Path
 
@@ -79,5 +79,5 @@ class DemoFiles:
 
     @property
     def mark(self) -> Path:
-        """Says that the directory is a run's, and may be replaced by the next one."""
+        """Marks the directory as created by a run; the next run may replace it."""
         return self.directory / ".cordwood-demo"

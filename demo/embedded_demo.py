@@ -1,10 +1,10 @@
-"""The embedded library at work, in under half a minute. Run by `script/demo`.
+"""Shows the embedded library in under half a minute. Run it with `script/demo embedded`.
 
-Every line that starts with "ok" was checked just now, on files in a temporary directory. The
-exit status is 0 only if all checks held. With `--keep DIR` the files stay in DIR to look at.
+Every line that starts with "ok" was verified just now, on files in a temporary directory. The
+exit status is 0 only if all checks held. With `--keep DIR` the files stay in DIR.
 
-The same file is also the program that gets killed: `embedded_demo.py --writer DIR` appends to
-the store in DIR until it dies, and says on standard output what was acknowledged.
+The same file is also the program that is killed: `embedded_demo.py --writer DIR` appends to the
+store in DIR until it dies, and prints the acknowledged offsets.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from cordwood.errors import CorruptSegmentError, DirectoryLockedError, OffsetOut
 NINE_O_CLOCK = datetime.now(UTC).replace(hour=9, minute=0, second=0, microsecond=0) - timedelta(2)
 WRITER_THREADS = 4
 WRITER_TOPIC = "payments"
-# Long enough for thousands of appends, short enough for a demonstration.
+# Long enough for thousands of appends, short enough for a demo.
 WRITER_SECONDS = 1.5
 WRITER_TIMEOUT_SECONDS = 20.0
 
 
 class Report:
-    """Prints what happens, and remembers whether every check held."""
+    """Prints facts and checks, and counts failed checks."""
 
     def __init__(self) -> None:
         self.checks = 0
@@ -55,7 +55,7 @@ class Report:
 
 
 def append_and_roll(store: cordwood.Store, report: Report) -> None:
-    report.title("1  Append, and let segments roll")
+    report.title("1  Append and roll segments")
     orders = store.create_topic("orders", config={"segment.records": 250})
     report.say('create_topic("orders", config={"segment.records": 250})')
 
@@ -109,13 +109,15 @@ def read_back(store: cordwood.Store, report: Report) -> None:
 
     record = next(log.read(0))
     report.say(f"offset 0        -> {record.value!r}, {record.headers}")
-    report.check("headers come back, a null one too", record.headers[1] == ("trace", None))
+    report.check(
+        "headers are returned, including a null header", record.headers[1] == ("trace", None)
+    )
 
     start = log.segments()[0].next_offset - 2
     across = [record.offset for record in log.read(start, max_records=4)]
     report.say(f"read({start}, max_records=4) -> offsets {across}")
     report.check(
-        "a read goes on over the end of a segment", across == list(range(start, start + 4))
+        "a read continues over the end of a segment", across == list(range(start, start + 4))
     )
 
     half_past_ten = at_minute(90)
@@ -125,7 +127,7 @@ def read_back(store: cordwood.Store, report: Report) -> None:
 
     newest = log.find(b"order:7")
     report.check(
-        "find(b'order:7') gives its newest record",
+        "find(b'order:7') returns its newest record",
         newest is not None and newest.value == b"paid 957",
     )
 
@@ -156,7 +158,7 @@ def follow(store: cordwood.Store, report: Report) -> None:
     for number in range(20):
         clicks.append(b"click %d" % number)
     follower.join()
-    report.say(f"appended 20, the follower saw {len(seen)}, the last was {seen[-1]!r}")
+    report.say(f"appended 20; the follower saw {len(seen)}, the last was {seen[-1]!r}")
     report.check("it saw every record once, in order", seen == [b"click %d" % n for n in range(20)])
 
 
@@ -171,13 +173,13 @@ def scan(store: cordwood.Store, report: Report) -> None:
 
 
 def commit(store: cordwood.Store, report: Report) -> None:
-    report.title("5  A consumer group commits how far it came")
+    report.title("5  A consumer group commits its progress")
     billing = store.group("billing")
     billing.commit({("orders", 0): 400})
     report.say('group("billing").commit({("orders", 0): 400})')
     going_on = billing.committed("orders", 0)
     rest = sum(1 for _ in store.topic("orders").partition(0).read(going_on))
-    report.check("it goes on at 400, with 600 records left", (going_on, rest) == (400, 600))
+    report.check("it continues at 400, with 600 records left", (going_on, rest) == (400, 600))
 
 
 def read_only(directory: Path, report: Report) -> None:
@@ -185,18 +187,18 @@ def read_only(directory: Path, report: Report) -> None:
     try:
         cordwood.open(directory)
     except DirectoryLockedError as error:
-        report.say("a second writer is refused; the message names the owner:")
+        report.say("a second writer is refused; the error names the owner:")
         report.say(f"  in use by {error.owner}")
     with cordwood.open(directory, read_only=True) as reader:
         log = reader.topic("orders").partition(0)
-        report.check("a reader beside the writer sees it all", len(offsets(log)) == 1000)
+        report.check("a reader beside the writer sees all records", len(offsets(log)) == 1000)
 
 
-# --- a process that dies ------------------------------------------------------------------------
+# --- a killed process ---------------------------------------------------------------------------
 
 
 def write_until_killed(directory: Path) -> None:
-    """Append from several threads; tell the parent each offset once it is acknowledged."""
+    """Append from several threads; report each offset to the parent once it is acknowledged."""
     store = cordwood.open(directory)
     topic = store.create_topic(WRITER_TOPIC, config={"durability": "disk", "segment.records": 500})
 
@@ -229,12 +231,12 @@ def kill_a_writer(directory: Path, report: Report) -> None:
         there = dict(found)
         lost = [o for o, value in acknowledged.items() if there.get(o) != value.encode()]
         report.say(f"reopened: {len(found)} records, the log ends at {log.high_watermark}")
-        report.say(f"acknowledged {len(acknowledged)}, of these lost {len(lost)}")
+        report.say(f"acknowledged {len(acknowledged)}, lost {len(lost)} of them")
         report.check("nothing acknowledged was lost", not lost)
         report.check("offsets have no gap", [o for o, _ in found] == list(range(len(found))))
         report.check("recovery found no damage", not store.damages())
         placed = store.topic(WRITER_TOPIC).append(b"after the crash")
-        report.check("the log goes on where it ended", placed.offset == len(found))
+        report.check("the log continues where it ended", placed.offset == len(found))
 
 
 def acknowledged_before_the_kill(directory: Path) -> tuple[dict[int, str], int]:
@@ -246,18 +248,18 @@ def acknowledged_before_the_kill(directory: Path) -> tuple[dict[int, str], int]:
     assert child.stdout is not None
     lines: list[str] = []
     with child.stdout:
-        lines.append(child.stdout.readline())  # the first acknowledgement: it is at work
+        lines.append(child.stdout.readline())  # the first acknowledgement: the writer is running
         killer = threading.Timer(WRITER_SECONDS, child.kill)
         killer.start()
         lines += child.stdout.readlines()
     killer.join()
     status = child.wait()
-    # A last line without its end is an acknowledgement that did not get out.
+    # A last line without its end is an incomplete acknowledgement.
     pairs = [line.split() for line in lines if line.endswith("\n")]
     return {int(offset): value for offset, value in pairs}, status
 
 
-# --- a disk that lies -----------------------------------------------------------------------------
+# --- a damaged file -------------------------------------------------------------------------------
 
 
 def flip_a_byte(directory: Path, report: Report) -> None:
@@ -267,7 +269,7 @@ def flip_a_byte(directory: Path, report: Report) -> None:
     path = Path(segment.path)
     position = segment.size_bytes // 4
     flip(path, position)
-    report.say(f"byte {position} of {path.name} is not what it was")
+    report.say(f"changed byte {position} of {path.name}")
 
     with cordwood.open(directory) as store:
         log = store.topic("orders").partition(0)
@@ -279,22 +281,24 @@ def flip_a_byte(directory: Path, report: Report) -> None:
             damage = error
         report.check("reading stops with an error, not with bad data", damage is not None)
         if damage is None or damage.next_offset is None:
-            report.check("the error says where reading goes on", False)
+            report.check("the error says where reading can continue", False)
             return
         report.say(f"file            -> {Path(damage.name).name}, byte {damage.position}")
-        report.say(f"what            -> {damage.reason}")
+        report.say(f"reason          -> {damage.reason}")
         report.say(f"offsets         -> [{damage.first_offset}, {damage.next_offset})")
         readable = [r.offset for r in log.read(stop=damage.first_offset)]
         readable += [r.offset for r in log.read(damage.next_offset)]
         lost = damage.next_offset - damage.first_offset
         report.say(f"{len(readable)} of 1000 records are readable, {lost} are in the bad batch")
         report.check("everything else stays readable", len(readable) + lost == 1000)
-        report.check("the file was not touched", path.stat().st_size == segment.size_bytes)
+        report.check("the file was not changed", path.stat().st_size == segment.size_bytes)
 
     flip(path, position)
     with cordwood.open(directory, read_only=True) as reader:
         log_again = reader.topic("orders").partition(0)
-        report.check("flipped back, all is well again", len(offsets(log_again)) == 1000)
+        report.check(
+            "with the byte restored, all records are readable", len(offsets(log_again)) == 1000
+        )
 
 
 def flip(path: Path, position: int) -> None:
@@ -305,7 +309,7 @@ def flip(path: Path, position: int) -> None:
         file.write(bytes([byte ^ 0x01]))
 
 
-# --- all of it --------------------------------------------------------------------------------
+# --- the program ------------------------------------------------------------------------------
 
 
 def run(directory: Path) -> int:
@@ -332,8 +336,10 @@ def run(directory: Path) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Shows the embedded library at work.")
-    parser.add_argument("--keep", metavar="DIR", type=Path, help="leave the files in a new DIR")
+    parser = argparse.ArgumentParser(description="Shows the embedded library.")
+    parser.add_argument(
+        "--keep", metavar="DIR", type=Path, help="keep the files in a new directory DIR"
+    )
     parser.add_argument("--writer", metavar="DIR", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.writer is not None:
@@ -341,7 +347,7 @@ def main() -> int:
         return 0
     if arguments.keep is not None:
         if arguments.keep.exists():
-            parser.error(f"{arguments.keep} exists already; name a new directory")
+            parser.error(f"{arguments.keep} already exists; choose a new directory")
         status = run(arguments.keep)
         print(f"The files are in {arguments.keep}.")
         return status

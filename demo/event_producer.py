@@ -1,7 +1,7 @@
-"""Sends payment events with an ordinary Kafka client, and remembers what was acknowledged.
+"""Sends payment events with an ordinary Kafka client, and records the acknowledgements.
 
-The client is librdkafka as everyone uses it for payments: acks=all, and idempotent, so that it
-sends again what was not acknowledged, without doubling or reordering anything.
+The client is librdkafka with the usual settings for payments: acks=all, and idempotent. It resends
+unacknowledged records without duplicating or reordering any.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _HISTORY_MS: Final = 6 * 3_600_000
 
 
 class EventProducer:
-    """One client and the stream it sends. One thread at a time may send.
+    """One client and the stream that it sends. One thread at a time may send.
 
-    acknowledged   by number of the event: the partition and the offset it was given
-    refused        what the client gave up on, with its reason: empty when all is well
+    acknowledged   partition and offset of each acknowledged event, by event number
+    refused        reasons of records that the client gave up on; empty if all is well
     """
 
     def __init__(self, address: str, stream: PaymentStream, recording: Recording) -> None:
@@ -42,10 +42,10 @@ class EventProducer:
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 10,
-                "partitioner": "murmur2_random",  # that of Java clients, and of Spark's sink here
+                "partitioner": "murmur2_random",  # as in Java clients and in our Spark sink
                 "reconnect.backoff.ms": 50,
                 "reconnect.backoff.max.ms": 250,
-                "log_level": 0,  # a broker that is gone is part of the demonstration
+                "log_level": 0,  # the demo kills the broker on purpose
                 "error_cb": _pass_over,
             }
         )
@@ -56,11 +56,11 @@ class EventProducer:
 
     @property
     def in_flight(self) -> int:
-        """Events that are produced and not acknowledged."""
+        """The number of events that are produced but not acknowledged."""
         return self.produced - len(self.acknowledged)
 
     def send_history(self, count: int, rate: int) -> None:
-        """`count` events of the past six hours, at `rate` a second."""
+        """Send `count` events of the past six hours, `rate` per second."""
         began_ms = int(time.time() * 1000) - _HISTORY_MS
         began_s = time.monotonic()
         for number in range(count):
@@ -69,7 +69,7 @@ class EventProducer:
                 self.settle(number / rate - (time.monotonic() - began_s))
 
     def send_live(self, rate: int, until: threading.Event) -> None:
-        """Events of now, at `rate` a second, until told to stop."""
+        """Send current events, `rate` per second, until `until` is set."""
         due, last_s = 0.0, time.monotonic()
         while not until.is_set():
             now_s = time.monotonic()
@@ -81,7 +81,7 @@ class EventProducer:
             self._producer.poll(_TICK_S)
 
     def settle(self, seconds: float) -> None:
-        """Take in answers that have come, and those that come within so many seconds."""
+        """Process acknowledgements that have arrived or arrive within `seconds`."""
         end_s = time.monotonic() + seconds
         self._producer.poll(0)
         while (left_s := end_s - time.monotonic()) > 0:
@@ -142,11 +142,11 @@ class EventProducer:
                 )
                 return
             except BufferError:
-                self._producer.poll(0.1)  # the client's queue is full: wait for answers
+                self._producer.poll(0.1)  # the client's queue is full: wait for acknowledgements
 
 
 class LiveFlow:
-    """Events of now from a thread of its own, from `start` to `stop`."""
+    """Sends current events from its own thread, from `start` to `stop`."""
 
     def __init__(self, producer: EventProducer, rate: int) -> None:
         self._stop = threading.Event()
@@ -165,4 +165,4 @@ class LiveFlow:
 
 
 def _pass_over(error: object) -> None:
-    """The client is told what went wrong with each record; that is where we look."""
+    """Ignore general errors: each record reports its own in the delivery callback."""

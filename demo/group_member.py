@@ -1,4 +1,4 @@
-"""A member of a consumer group: an ordinary Kafka consumer in a thread of its own."""
+"""A member of a consumer group: an ordinary Kafka consumer in its own thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMMIT_TIMEOUT_S: Final = 30.0
 
 
 class SeenOffsets:
-    """Which offsets of each partition were read, by whomever. Any thread may use it."""
+    """The offsets of each partition that any member has read. Any thread may use it."""
 
     def __init__(self) -> None:
         self._flags: dict[int, bytearray] = {}
@@ -36,7 +36,7 @@ class SeenOffsets:
             self.repeated += not is_new
 
     def end(self, partition: int) -> int:
-        """The offset after the last one that was read."""
+        """The offset after the last one read."""
         with self._lock:
             return len(self._flags.get(partition, b""))
 
@@ -46,10 +46,10 @@ class SeenOffsets:
 
 
 class GroupMember:
-    """Reads what it is assigned until told to stop; commits when it gives a partition up.
+    """Reads its assigned partitions until it is stopped; commits before it gives one up.
 
-    assigned   its partitions now
-    failure    why it ended before it was told to
+    assigned   its current partitions
+    failure    why it ended early
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class GroupMember:
                 "client.id": name,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "heartbeat.interval.ms": 200,  # so that one sees the other join at once
+                "heartbeat.interval.ms": 200,  # so that members notice each other quickly
                 "session.timeout.ms": 10_000,
                 "fetch.wait.max.ms": 100,
                 "log_level": 0,
@@ -87,7 +87,7 @@ class GroupMember:
         self._thread.start()
 
     def finish(self) -> None:
-        """Read no more, and commit. It stays a member, so that no partition moves meanwhile."""
+        """Stop reading, and commit. It stays a member, so that no partition moves yet."""
         self._stop.set()
         if self._thread.is_alive():
             self._has_committed.wait(_COMMIT_TIMEOUT_S)
@@ -131,7 +131,7 @@ class GroupMember:
 
         self.assigned = ()
         if not self._stop.is_set():
-            # Too late for it, should it fail: the next owner then reads some records again.
+            # If this fails, the next owner reads some records again, which is harmless.
             with contextlib.suppress(KafkaException):
                 self._commit(tuple(place.partition for place in places))
 

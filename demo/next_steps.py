@@ -1,4 +1,4 @@
-"""What to try next: commands that work as they stand on what a run left behind."""
+"""What to try next: commands that work, without changes, on the files of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from demo.scene import Scene
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
-    """A command and what it shows. One that `goes_on` runs until it is stopped."""
+    """A command and what it shows. With `goes_on` it runs until it is stopped."""
 
     command: str
     shows: str
@@ -22,7 +22,7 @@ class NextStep:
 
 
 def next_steps(scene: Scene, root: Path) -> list[NextStep]:
-    """Paths are relative to where the user is."""
+    """The commands, with paths relative to the current directory."""
     cordwood = _typed(Path(sys.executable).parent / "cordwood")
     store = _typed(scene.files.store)
     accounts = [key for key, value in scene.tally.accounts.items() if value is not None]
@@ -30,11 +30,11 @@ def next_steps(scene: Scene, root: Path) -> list[NextStep]:
     steps = [
         NextStep(
             command=f"{cordwood} topics list --at {store}",
-            shows="the topics, and what was set for them",
+            shows="the topics and their configuration",
         ),
         NextStep(
             command=f"{cordwood} segments {PAYMENTS} --at {store}",
-            shows="the segments, where each is and why it will go",
+            shows="the segments, where each is and why it will expire",
         ),
         NextStep(
             command=f"{cordwood} consume {PAYMENTS} --at {store} --from -10m -n 5",
@@ -46,15 +46,15 @@ def next_steps(scene: Scene, root: Path) -> list[NextStep]:
         ),
         NextStep(
             command=f"{cordwood} groups describe {GROUP} --at {store}",
-            shows="how far the consumer group came",
+            shows="the progress of the consumer group",
         ),
         NextStep(
             command=f"{cordwood} verify --at {store}",
-            shows="whether every checksum, record and index is sound",
+            shows="whether every checksum, record and index is intact",
         ),
         NextStep(
             command=f"{cordwood} serve --dir {store}",
-            shows="a broker on port 9092, for Kafka clients of yours",
+            shows="a broker on port 9092, for your own Kafka clients",
             goes_on=True,
         ),
         NextStep(command=_typed(root / "script" / "test"), shows="the tests", goes_on=True),
@@ -63,8 +63,8 @@ def next_steps(scene: Scene, root: Path) -> list[NextStep]:
 
 
 def _typed(path: Path) -> str:
-    """As short as it can be typed in the current directory."""
-    # A virtual environment's programs are links: they must not be resolved.
+    """The shortest form of the path in the current directory."""
+    # Programs of a virtual environment are links, so the path must not be resolved.
     absolute = os.path.abspath(path)
     relative = os.path.relpath(absolute)
     return shlex.quote(absolute if relative.startswith("..") else relative)

@@ -1,10 +1,10 @@
-"""Payments as they might come from card terminals and web shops: the same for the same seed.
+"""Simulated payments from card terminals and web shops; the same seed gives the same events.
 
-A payment is authorised, most are captured, a few of those are refunded; each is an event. Events
-of one account have its number as key, so that their order is kept. One in thirty reaches us late,
-by up to twenty minutes, and all of them jitter by a second or two: timestamps are not in order.
-An account's balance changes with each capture and refund, and the changelog of accounts has the
-newest one; that of an account that was closed ends with a tombstone.
+A payment is authorised, most are captured, and a few of those are refunded; each step is an event.
+The key of an event is its account, which keeps the events of an account in order. One event in
+thirty arrives late, by up to twenty minutes, and all timestamps jitter by a second or two, so
+timestamps are not in order. Captures and refunds change an account's balance. The changelog of
+accounts has the newest balance, and a tombstone for a closed account.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _JITTER_MS: Final = 2_000
 _CAPTURED_SHARE: Final = 0.9
 _REFUNDED_SHARE: Final = 0.08
 _CLOSED_SHARE: Final = 1 / 1_000
-_UNDER_WAY: Final = 200  # payments that were begun and are not finished
+_UNDER_WAY: Final = 200  # payments that have begun and are not finished
 _SOURCES: Final = (b"terminal", b"web", b"app")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merchant:
-    """Where money is spent. `price` is a usual amount, in hundredths of the currency."""
+    """A merchant. `price` is a typical amount, in hundredths of the currency."""
 
     name: str
     currency: str
@@ -53,7 +53,7 @@ MERCHANTS: Final = (
 
 @dataclass(slots=True)
 class MerchantTotal:
-    """What a merchant earned, in hundredths of its currency, and by how many events of which."""
+    """The amount that a merchant earned, in hundredths of its currency, and its events."""
 
     currency: str
     events: int = 0
@@ -62,7 +62,7 @@ class MerchantTotal:
 
 @dataclass(slots=True)
 class Tally:
-    """What was produced, counted where it was produced."""
+    """The producer's own count of what it produced."""
 
     totals: dict[str, MerchantTotal] = field(
         default_factory=lambda: {m.name: MerchantTotal(m.currency) for m in MERCHANTS}
@@ -80,13 +80,13 @@ class Tally:
             total.amount += amount if kind == CAPTURED else -amount
 
     def table(self) -> dict[str, tuple[str, int, int]]:
-        """By merchant: currency, events, amount. What Spark's answers are compared with."""
+        """By merchant: currency, events, amount. Spark's totals are compared with it."""
         return {name: (t.currency, t.events, t.amount) for name, t in self.totals.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentEvent:
-    """One event, ready to be sent. `number` counts from 0 and is in the value as `event`."""
+    """One event, ready to send. `number` counts from 0; the value has it as `event`."""
 
     number: int
     key: bytes
@@ -94,7 +94,7 @@ class PaymentEvent:
     timestamp_ms: int
     source: bytes
     change: bytes | None = None  # the new value of the account, for its changelog
-    closes: bool = False  # the account: its changelog gets a tombstone
+    closes: bool = False  # closes the account: its changelog gets a tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +107,12 @@ class _Payment:
 
 
 class PaymentStream:
-    """Makes event after event. `tally` has counted every event that was made. For one thread."""
+    """Generates events and counts them in `tally`. Use it from one thread."""
 
     def __init__(self, *, seed: int, account_count: int) -> None:
         self.tally = Tally()
         self._random = random.Random(seed)
-        self._accounts = list(range(account_count))  # slots; a closed account gives way to a new
+        self._accounts = list(range(account_count))  # slots; a new account replaces a closed one
         self._next_account = account_count
         self._balances: dict[int, int] = {}
         self._closed: set[int] = set()
@@ -148,7 +148,7 @@ class PaymentStream:
         )
 
     def _step(self) -> tuple[_Payment, str]:
-        """The next step of a payment under way, or the first of a new one."""
+        """The next step of an open payment, or the first step of a new one."""
         chance = self._random.random
         if len(self._under_way) < _UNDER_WAY or chance() < 0.5:
             payment = self._new_payment()
@@ -178,7 +178,7 @@ class PaymentStream:
         return at_ms - late_ms - self._random.randrange(_JITTER_MS)
 
     def _change(self, payment: _Payment, kind: str, key: bytes) -> tuple[bytes | None, bool]:
-        """What the event does to its account: a new value, and whether it is closed then."""
+        """The new value of the event's account, and whether the event closes it."""
         if kind == AUTHORISED or payment.account in self._closed:
             return None, False
         signed = payment.amount if kind == CAPTURED else -payment.amount

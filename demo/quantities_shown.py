@@ -1,4 +1,4 @@
-"""Numbers as the viewer reads them."""
+"""Numbers as text for the viewer."""
 
 from __future__ import annotations
 

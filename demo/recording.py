@@ -1,6 +1,6 @@
-"""What happened when: everything that the picture at the end is drawn from.
+"""The recording of a run, from which the report is drawn.
 
-Times are seconds since the beginning of the run. Any thread may add to it.
+Times are seconds since the start of the run. Any thread may add to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DELETED: Final = "deleted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many records had been acknowledged, read by the group and totalled by Spark."""
+    """How many records were acknowledged, read by the group and counted by Spark."""
 
     at_s: float
     acknowledged: int
@@ -31,7 +31,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """Something that happened at once. `is_kill` is drawn so that nobody overlooks it."""
+    """An event at a point in time. With `is_kill` it is drawn prominently."""
 
     at_s: float
     text: str
@@ -40,7 +40,7 @@ class Moment:
 
 @dataclass(slots=True, kw_only=True)
 class Span:
-    """A stage of the run; still under way while `end_s` is None."""
+    """A stage of the run; still running while `end_s` is None."""
 
     title: str
     start_s: float
@@ -56,7 +56,7 @@ class SegmentKey:
 
 @dataclass(slots=True, kw_only=True)
 class SegmentLife:
-    """The states a segment was seen in, with when it was first seen so. The last one lasts."""
+    """The states of a segment, each with the time it was first seen. The last is current."""
 
     states: list[tuple[float, str]] = field(default_factory=list)
     size_bytes: int = 0
@@ -65,7 +65,7 @@ class SegmentLife:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A promise, and whether it held just now."""
+    """A promise, and whether it held."""
 
     stage: str
     rule: str
@@ -73,7 +73,7 @@ class Check:
 
 
 class Recording:
-    """Grows while the demonstration runs."""
+    """Grows while the demo runs."""
 
     def __init__(self) -> None:
         self.counts: list[Counts] = []
@@ -94,7 +94,7 @@ class Recording:
         return time.monotonic() - self._began_s
 
     def count(self) -> None:
-        """Note how far everyone is."""
+        """Record the current counts."""
         with self._lock:
             self.counts.append(
                 Counts(
@@ -110,7 +110,7 @@ class Recording:
             self.moments.append(Moment(at_s=self.now_s, text=text, is_kill=is_kill))
 
     def figure(self, name: str, value: str) -> None:
-        """A number for the head of the report."""
+        """Add a number for the top of the report."""
         self.figures.append((name, value))
 
     def check(self, rule: str, held: bool) -> None:
@@ -127,7 +127,7 @@ class Recording:
             found.end_s = self.now_s
 
     def see_segments(self, seen: dict[SegmentKey, tuple[str, int, int]]) -> None:
-        """All segments there are now: state, bytes, next offset. Those not named are gone."""
+        """Record all current segments: state, bytes, next offset. Others have been deleted."""
         with self._lock:
             now_s = self.now_s
             for key, (state, size_bytes, next_offset) in seen.items():

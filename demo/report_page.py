@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else, neither network nor scripts."""
+"""The report: one self-contained HTML file, without scripts."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ code { font: 13px ui-monospace, monospace; background: #f1f4f8; border-radius: 5
 dt { margin-top: 8px; } dd { margin: 0; color: #566070; }
 """
 _STATE_COLOURS: Final = (
-    (ACTIVE, "#e69f00", "active: written to"),
-    (SEALED, "#7db8e0", "sealed: never written again"),
-    (COMPACTED, "#009e73", "compacted: newest record of each key"),
-    (ARCHIVED, "#b9a3d6", "archived: local copy gone"),
-    (DELETED, "#4a525e", "deleted: merged into another"),
+    (ACTIVE, "#e69f00", "active: receives writes"),
+    (SEALED, "#7db8e0", "sealed: never changes"),
+    (COMPACTED, "#009e73", "compacted: only the newest record of each key"),
+    (ARCHIVED, "#b9a3d6", "archived: local copy deleted"),
+    (DELETED, "#4a525e", "deleted: merged into another segment"),
     ("kill", "#c8102e", "SIGKILL"),
 )
 _LINE_COLOURS: Final[tuple[tuple[str, str, str], ...]] = (
     ("acknowledged", "#0072b2", "acknowledged to the producer"),
     ("consumed", "#009e73", "read by the consumer group, which stops after its stage"),
-    ("streamed", "#d55e00", "totalled by the Spark stream"),
+    ("streamed", "#d55e00", "counted by the Spark stream"),
     ("kill", "#c8102e", "SIGKILL"),
 )
 
@@ -89,25 +89,25 @@ def render_report(recording: Recording, steps: Sequence[NextStep]) -> str:
     parts = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>Cordwood: a demonstration</title><style>{_STYLE}</style></head><body><main>",
+        f"<title>Cordwood demo</title><style>{_STYLE}</style></head><body><main>",
         f"<h1>Cordwood: {held} of {len(recording.checks)} promises held</h1>",
         f"<p>{escape(_circumstances(recording))}</p>",
         _numbers(recording),
         _section(
             "Throughput",
-            "Events acknowledged a second. Stages are numbered as in the terminal.",
+            "Acknowledged events per second. Stages have the same numbers as in the terminal.",
             throughput_chart(recording, axis),
             _key([c for c in _LINE_COLOURS if c[0] in {"acknowledged", "kill"}]),
         ),
         _section(
-            "Who is how far",
-            "Events since the beginning; where lines meet, nobody lags behind.",
+            "Progress",
+            "Events since the start. Where lines meet, there is no lag.",
             progress_chart(recording, axis),
             _key([c for c in _LINE_COLOURS if c[0] != "streamed" or recording.streamed]),
         ),
         _section(
             "Segments and their states",
-            "A row for each segment file. Point at one for its name, offsets and size.",
+            "One row per segment file. Point at one to see its name, offsets and size.",
             segments_chart(recording, axis),
             _key(_STATE_COLOURS),
         ),
@@ -133,7 +133,7 @@ def _numbers(recording: Recording) -> str:
     peak = max((rate for _, rate in rates(recording.counts)), default=0.0)
     figures = [
         ("events produced", f"{recording.acknowledged:,}"),
-        ("most acknowledged in a second", f"{peak:,.0f}"),
+        ("peak events per second", f"{peak:,.0f}"),
         *recording.figures,
     ]
     tiles = (
@@ -153,7 +153,7 @@ def _key(colours: Sequence[tuple[str, str, str]]) -> str:
 
 
 def _checks(recording: Recording) -> str:
-    """By stage, in order."""
+    """The checks, by stage, in order."""
     listed = []
     for stage, checks in groupby(recording.checks, lambda check: check.stage):
         items = (
@@ -161,7 +161,7 @@ def _checks(recording: Recording) -> str:
             for check in checks
         )
         listed.append(f"<h3>{escape(stage)}</h3><ul>{''.join(items)}</ul>")
-    return _section("What was checked", "Each was looked at while the run went on.", *listed)
+    return _section("Checks", "Each was verified during the run.", *listed)
 
 
 def _steps(steps: Sequence[NextStep]) -> str:
@@ -171,6 +171,6 @@ def _steps(steps: Sequence[NextStep]) -> str:
     )
     return _section(
         "What to try next",
-        "On what the run left behind, from the directory it was started in.",
+        "These commands use the files of the run. Start them in the same directory as the demo.",
         f"<dl>{''.join(listed)}</dl>",
     )

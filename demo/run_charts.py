@@ -1,4 +1,4 @@
-"""The pictures of a run, all on one time axis: throughput, who is how far, segments and states."""
+"""The charts of a run, all on one time axis: throughput, progress, segments and their states."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from demo.svg_canvas import SvgCanvas
 _WIDTH: Final = 1000.0
 _LEFT: Final = 112.0
 _RIGHT: Final = 14.0
-_BANDS: Final = 22.0  # the stages, above what is drawn
-_AXIS: Final = 24.0  # the seconds, below it
+_BANDS: Final = 22.0  # the stages, above the plot
+_AXIS: Final = 24.0  # the seconds, below the plot
 _PLOT: Final = 170.0
 _CHAR: Final = 6.3
-_WINDOW_S: Final = 1.0  # rates are means over as much
+_WINDOW_S: Final = 1.0  # rates are averages over this time
 
 
 class TimeAxis:
-    """Seconds of the run to units of a picture, and everything that is drawn along them."""
+    """Maps seconds of the run to chart units, and draws stages, seconds and kills."""
 
     def __init__(self, recording: Recording, end_s: float) -> None:
         self._recording = recording
@@ -32,7 +32,7 @@ class TimeAxis:
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * min(max(at_s / self.end_s, 0.0), 1.0)
 
     def draw_behind(self, canvas: SvgCanvas, height: float) -> None:
-        """The stages as bands with their numbers, and the seconds."""
+        """Draw the stages as numbered bands, and the seconds."""
         for number, span in enumerate(self._recording.spans, 1):
             left = self.x(span.start_s)
             right = self.x(self.end_s if span.end_s is None else span.end_s)
@@ -48,7 +48,7 @@ class TimeAxis:
             canvas.text(self.x(index * step), _BANDS + height + 16, f"{index * step:g} s", "middle")
 
     def draw_before(self, canvas: SvgCanvas, height: float) -> None:
-        """Kills as red lines."""
+        """Draw kills as red lines."""
         for moment in self._recording.moments:
             if moment.is_kill:
                 at = self.x(moment.at_s)
@@ -67,7 +67,7 @@ def nice_step(extent: float, count: int) -> float:
 
 
 def rates(counts: Sequence[Counts]) -> list[tuple[float, float]]:
-    """Events acknowledged a second, each over about the last second."""
+    """Acknowledged events per second, averaged over about one second."""
     found: list[tuple[float, float]] = []
     first = 0
     for index, here in enumerate(counts):
@@ -82,7 +82,7 @@ def rates(counts: Sequence[Counts]) -> list[tuple[float, float]]:
 
 def throughput_chart(recording: Recording, axis: TimeAxis) -> str:
     found = rates(recording.counts)
-    canvas = SvgCanvas(_WIDTH, _BANDS + _PLOT + _AXIS, "Events acknowledged a second, over time")
+    canvas = SvgCanvas(_WIDTH, _BANDS + _PLOT + _AXIS, "Acknowledged events per second, over time")
     axis.draw_behind(canvas, _PLOT)
     y = _scale(canvas, max((rate for _, rate in found), default=1.0), "/s")
     if found:
@@ -95,9 +95,11 @@ def throughput_chart(recording: Recording, axis: TimeAxis) -> str:
 
 
 def progress_chart(recording: Recording, axis: TimeAxis) -> str:
-    """How many events had been acknowledged, read by the group, and totalled by Spark."""
+    """Events acknowledged, read by the group, and counted by Spark."""
     counts = recording.counts
-    canvas = SvgCanvas(_WIDTH, _BANDS + _PLOT + _AXIS, "Events by how far they came, over time")
+    canvas = SvgCanvas(
+        _WIDTH, _BANDS + _PLOT + _AXIS, "Events acknowledged, consumed and streamed, over time"
+    )
     axis.draw_behind(canvas, _PLOT)
     y = _scale(canvas, max((here.acknowledged for here in counts), default=1), "")
     lines: tuple[tuple[str, Callable[[Counts], int]], ...] = (
@@ -113,7 +115,7 @@ def progress_chart(recording: Recording, axis: TimeAxis) -> str:
 
 
 def _scale(canvas: SvgCanvas, most: float, unit: str) -> Callable[[float], float]:
-    """Draws the lines of a vertical axis; tells where a value is on it."""
+    """Draw a vertical axis; return the function from a value to its position."""
     most = max(most, 1.0) * 1.05
     step = nice_step(most, 5)
 
@@ -131,7 +133,7 @@ def _scale(canvas: SvgCanvas, most: float, unit: str) -> Callable[[float], float
 
 
 def segments_chart(recording: Recording, axis: TimeAxis) -> str:
-    """A row for each segment from its first record on, coloured by the state it is in."""
+    """One row per segment from its first record on, coloured by state."""
     lives = sorted(recording.lives.items())
     row = 9.0 if len(lives) <= 100 else 5.0
     groups = [

@@ -1,4 +1,4 @@
-"""What the stages of a run share: the broker, the clients, Spark, the screen and the recording."""
+"""The objects that stages share: the broker, the clients, Spark, the screen, the recording."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from demo.store_watch import StoreWatch
 
 @dataclass(slots=True, kw_only=True)
 class Scene:
-    """Each stage finds in it what those before it left.
+    """Each stage uses what earlier stages left here.
 
-    producer       there from the first stage on
-    flow           events that are produced in the background; None while there are none
-    spark          None where there is no Spark, or no more
-    live_totals    what Spark's stream came to so far, after so many micro-batches
-    open_things    closed at the end, the last opened first, however the run ends
+    producer       exists from the first stage on
+    flow           sends events in the background; None while it is off
+    spark          None if there is no Spark, or it has failed
+    live_totals    the current totals of Spark's stream, after `micro_batches`
+    open_things    closed at the end of the run, the last opened first
     """
 
     plan: DemoPlan
@@ -46,7 +46,7 @@ class Scene:
 
     @property
     def producer(self) -> EventProducer:
-        assert self._producer is not None, "the first stage makes it"
+        assert self._producer is not None, "the first stage creates it"
         return self._producer
 
     def connect_producer(self) -> None:
@@ -54,7 +54,7 @@ class Scene:
         self.open_things.callback(self._producer.close)
 
     def start_stream(self) -> None:
-        """Have Spark follow the payments as soon as it is up."""
+        """Let Spark follow the payments as soon as it is ready."""
         if self.spark is not None:
             self.spark.on_totals = self._note_totals
             self.spark.ask("follow")
@@ -65,7 +65,7 @@ class Scene:
         self.recording.streamed = sum(count for _, count, _ in totals.values())
 
     def start_flow(self, rate: int) -> None:
-        """Produce in the background from now on."""
+        """Start producing in the background."""
         assert self.flow is None
         self.flow = LiveFlow(self.producer, rate)
         self.open_things.callback(self.flow.stop)

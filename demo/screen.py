@@ -1,7 +1,7 @@
-"""What the viewer sees: titles, facts and checks, and a table that moves where it can.
+"""The output for the viewer: titles, facts, checks and tables.
 
-On a terminal there are colours and things change in place; piped, the same is said in plain lines
-of at most 80 characters, fewer of them.
+On a terminal it has colours and updates lines in place. Otherwise it prints fewer, plain lines of
+at most 80 characters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REFRESHES_PER_S: Final = 8
 
 
 class Screen:
-    """Prints, and has the recording remember the checks. For one thread."""
+    """Prints, and adds checks to the recording. Use it from one thread."""
 
     def __init__(self, recording: Recording, file: TextIO) -> None:
         self._recording = recording
@@ -48,7 +48,7 @@ class Screen:
 
     @contextmanager
     def stage(self, number: int, title: str, what: str) -> Iterator[None]:
-        """A numbered part of the run: its title, what it does in a line, what it says itself."""
+        """A numbered part of the run: title, one line of description, then its own output."""
         self._console.print()
         self._console.print(Text.assemble((f"{number}  {title}", "bold cyan")))
         self._console.print(Text(f"   {what}", style="dim"))
@@ -56,16 +56,16 @@ class Screen:
             yield
 
     def say(self, text: str) -> None:
-        """A fact. Lines that are too long are folded and stay indented."""
+        """Print a fact. Long lines are folded and stay indented."""
         for line in _folded(text, self._console.width - 3):
             self._console.print(f"   {line}", soft_wrap=True)
 
     def command(self, text: str) -> None:
-        """Something to type, in one line however long it is."""
+        """Print a command to type, always in one line."""
         self._console.print(Text(f"   $ {text}", style="green"), soft_wrap=True)
 
     def check(self, rule: str, held: bool) -> None:
-        """A promise that was looked at just now."""
+        """Print a promise and whether it held."""
         self._recording.check(rule, held)
         head, style = ("ok ", "bold green") if held else ("NOT", "bold red")
         first, *rest = _folded(rule, self._console.width - 4)
@@ -78,7 +78,7 @@ class Screen:
             self._console.print(Text(f"   {line}", style="yellow"), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """The first column is text, the others are numbers."""
+        """Print a table. The first column is text, the others are numbers."""
         self._console.print(_table(columns, rows))
 
     def follow(
@@ -90,9 +90,9 @@ class Screen:
         timeout_s: float,
         interval_s: float = 0.05,
     ) -> bool:
-        """Show how `line`, and a table below it, change until it `is_over`; False: too long.
+        """Show `line`, and a table below it, until it `is_over`; False after a timeout.
 
-        Piped, the line is printed every few seconds and both once more at the end.
+        Without a terminal the line is printed every few seconds, and both once at the end.
         """
         began_s = said_s = time.monotonic()
 

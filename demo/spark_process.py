@@ -1,6 +1,6 @@
-"""The Spark side as the demonstration sees it: a process that is asked and answers.
+"""Spark in its own process, which gets commands and sends answers.
 
-It is started first and asked late, so that nobody waits for a JVM to start.
+It starts first and is used late, so that no stage waits for a JVM to start.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from demo.demo_plan import PAYMENTS, DemoFiles
 
 _STOP_TIMEOUT_S: Final = 5.0
 _LAST_LINES: Final = 12
-_ENDED: Final = {"kind": "failed", "reason": "its process ended"}
+_ENDED: Final = {"kind": "failed", "reason": "the Spark process ended"}
 
 Totals = dict[str, tuple[str, int, int]]  # by merchant: currency, events, amount
 
 
 class SparkFailedError(Exception):
-    """Spark did not answer; the message says why and carries the end of what it wrote."""
+    """Spark did not answer; the message has the reason and the end of its log."""
 
 
 class SparkProcess:
-    """For one thread. `on_totals` is called from another with each micro-batch's totals."""
+    """Use it from one thread. Another thread calls `on_totals` after each micro-batch."""
 
     def __init__(self, files: DemoFiles) -> None:
         self._files = files
@@ -42,9 +42,9 @@ class SparkProcess:
         self.on_totals: Callable[[Totals], None] = lambda _: None
 
     def start(self) -> None:
-        """Returns at once. Raises `SparkFailedError` where there is no pyspark."""
+        """Return at once. Raise `SparkFailedError` if pyspark is not installed."""
         if importlib.util.find_spec("pyspark") is None:
-            raise SparkFailedError("pyspark is not installed (script/bootstrap does it)")
+            raise SparkFailedError("pyspark is not installed; run script/bootstrap")
         self._files.spark.mkdir(parents=True)
         arguments = (str(self._files.store.absolute()), PAYMENTS, str(self._files.spark.absolute()))
         root = str(Path(__file__).resolve().parent.parent)
@@ -65,12 +65,12 @@ class SparkProcess:
     def ask(self, command: str) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the answer will say why
+        with contextlib.suppress(BrokenPipeError):  # the answer has the reason
             self._process.stdin.write(command + "\n")
             self._process.stdin.flush()
 
     def answer(self, kind: str, timeout_s: float) -> dict[str, Any]:
-        """Wait for an answer of that kind; others before it are passed over."""
+        """Wait for an answer of that kind; ignore others before it."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             try:
@@ -86,7 +86,7 @@ class SparkProcess:
         return not self._answers.empty()
 
     def close(self) -> None:
-        """Ask it to stop; end it and its JVM if it does not. Safe to repeat."""
+        """Ask it to stop, then kill it and its JVM. Safe to repeat."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -95,7 +95,7 @@ class SparkProcess:
             process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_TIMEOUT_S)
-        # Its session holds the JVM and the Python workers: none of them may outlive us.
+        # Its session contains the JVM and the Python workers: end all of them.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -115,7 +115,7 @@ class SparkProcess:
     def _failure(self, reason: str) -> SparkFailedError:
         lines = self._files.spark_log.read_text(errors="replace").splitlines()
         end = "\n".join(f"    {line[:200]}" for line in lines[-_LAST_LINES:])
-        return SparkFailedError(f"{reason}\n  the end of {self._files.spark_log}:\n{end}")
+        return SparkFailedError(f"{reason}\n  end of {self._files.spark_log}:\n{end}")
 
 
 def totals_of(answer: dict[str, Any]) -> Totals:

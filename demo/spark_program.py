@@ -1,15 +1,15 @@
-"""The Spark side, a program of its own: `python -m demo.spark_program STORE TOPIC DIRECTORY`.
+"""The Spark program of the demo: `python -m demo.spark_program STORE TOPIC DIRECTORY`.
 
-It is told what to do by lines on standard input and answers with a JSON object per line:
+It reads commands from standard input, one per line, and answers with a JSON object per line:
 
-    (begins)  ->  {"kind": "ready", ...} once a session is there and has run something
-    follow    ->  {"kind": "totals", ...} after every micro-batch, until it is told to halt
+    (start)   ->  {"kind": "ready", ...} once a session has run its first query
+    follow    ->  {"kind": "totals", ...} after every micro-batch, until `halt`
     halt      ->  {"kind": "halted"}
-    history   ->  {"kind": "history", ...}: the same totals, by a batch query over all of it
-    (the end of input)  ->  stops
+    history   ->  {"kind": "history", ...}: the same totals, from a batch query over all records
+    (end of input)  ->  stops
 
-Anything that fails is answered by {"kind": "failed", ...} and ends the program. What Spark itself
-writes goes to standard error, whichever way it meant it to go.
+After an error it answers {"kind": "failed", ...} and ends. All of Spark's own output goes to
+standard error.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 _VALUE: Final = "kind STRING, merchant STRING, amount BIGINT, currency STRING"
 _EARNED: Final = "CASE kind WHEN 'captured' THEN amount WHEN 'refunded' THEN -amount ELSE 0 END"
-# For a JVM that lives two minutes on two cores: a third less work until it is up.
+# For a JVM that lives two minutes on two cores: starting takes a third less work.
 _JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def totals(events: DataFrame) -> DataFrame:
-    """By merchant: currency, number of events, what was earned. For batches and for streams."""
+    """By merchant: currency, number of events, amount earned. For batches and streams."""
     from pyspark.sql import functions as f
 
     decoded = events.select(f.from_json(f.col("value").cast("string"), _VALUE).alias("v"))
@@ -44,7 +44,7 @@ def totals(events: DataFrame) -> DataFrame:
 
 
 class SparkProgram:
-    """One session; at most one stream. For one thread, and the callbacks of the stream."""
+    """One session, at most one stream. Used by one thread and the stream's callbacks."""
 
     def __init__(self, store: str, topic: str, directory: str, answers: TextIO) -> None:
         self._store = store
@@ -134,7 +134,7 @@ def _rows(frame: DataFrame) -> list[list[Any]]:
 
 
 def main() -> int:
-    # The JVM and Spark's launcher inherit standard output; answers get one of their own.
+    # The JVM and Spark's launcher inherit standard output, so answers use a copy of it.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:

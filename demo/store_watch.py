@@ -1,4 +1,4 @@
-"""Looks at a store now and then, as any reader may beside its writer, and notes what it sees."""
+"""Reads a store at intervals, beside its writer, and records its segments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOKS_PER_LISTING: Final = 2  # opening the store costs more than counting
 
 
 class StoreWatch:
-    """A thread from `start` to `close`. Takes no lock of the store and writes nothing to it."""
+    """Runs a thread from `start` to `close`. Takes no lock of the store and writes nothing."""
 
     def __init__(self, store: Path, topics: tuple[str, ...], recording: Recording) -> None:
         self._store = store
@@ -30,23 +30,23 @@ class StoreWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, after a last look. Safe to repeat."""
+        """Read the store once more and stop. Safe to repeat."""
         if self._thread.is_alive():
             self._is_over.set()
             self._thread.join()
             self.look()
 
     def note_cleaned(self, cleaned: Mapping[tuple[str, int], int]) -> None:
-        """How far each log was compacted, which only its writer knows."""
+        """Set how far each log was compacted, which only its writer knows."""
         self._cleaned = dict(cleaned)
 
     def look(self) -> None:
-        """Note what is there now."""
+        """Record the current segments."""
         self._recording.count()
         try:
             self._recording.see_segments(self._seen())
         except (CordwoodError, OSError):
-            return  # files are being put in place or taken away this moment: the next look tells
+            return  # files are being replaced or removed right now: try again at the next look
 
     def _run(self) -> None:
         turn = 0
@@ -58,7 +58,7 @@ class StoreWatch:
                 self.look()
 
     def _seen(self) -> dict[SegmentKey, tuple[str, int, int]]:
-        """Opened anew each time, so that what compaction replaced is seen."""
+        """The current segments. Opens the store each time, to see compacted segments too."""
         seen: dict[SegmentKey, tuple[str, int, int]] = {}
         with cordwood.open(self._store, read_only=True) as store:
             for name in self._topics:

@@ -1,4 +1,4 @@
-"""SVG as text: shapes are added in order, and what is text in them is escaped."""
+"""SVG as text: shapes are added in order, and their text is escaped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 
 class SvgCanvas:
-    """Coordinates are in units of the picture, which grows and shrinks with its page."""
+    """Coordinates are in units of the picture, which scales with its page."""
 
     def __init__(self, width: float, height: float, title: str) -> None:
         self._head = (
@@ -28,7 +28,7 @@ class SvgCanvas:
     def path(
         self, points: Sequence[tuple[float, float]], css: str, *, closed: bool = False
     ) -> None:
-        """A line through `points`; closed, an area."""
+        """A line through `points`; if closed, an area."""
         if points:
             steps = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
             self._add("path", f'd="M{steps}{"Z" if closed else ""}"', css, "")

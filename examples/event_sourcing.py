@@ -1,9 +1,9 @@
-"""Event sourcing in one process: the log is the truth, a view is a fold over it.
+"""Event sourcing in one process: the log is the source of truth, a view is a fold over it.
 
     python examples/event_sourcing.py [directory]
 
-Accounts are never updated in place. What happened is appended as an event; balances are a view,
-kept up to date by reading on from where it stopped, and rebuilt by reading from the start.
+Accounts are never updated in place. Each change is appended as an event. Balances are a view:
+it is updated by reading the events after its last one, and rebuilt by reading from the start.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from cordwood.errors import UnexpectedOffsetError
 
 
 class InsufficientFundsError(Exception):
-    """The account does not hold what was to be taken from it."""
+    """The balance of the account is too low."""
 
 
 @dataclass(slots=True)
 class Balances:
-    """The materialised view. `next_offset` says which events it has taken in."""
+    """The materialised view. It includes all events below `next_offset`."""
 
     next_offset: int = 0
     by_account: Counter[str] = field(default_factory=Counter)
@@ -40,7 +40,7 @@ class Balances:
 
 
 class Bank:
-    """Decides on commands by the view, and records what happened in the log."""
+    """Decides on commands with the view, and appends the resulting events to the log."""
 
     def __init__(self, topic: cordwood.Topic[cordwood.PartitionLog]) -> None:
         self._topic = topic
@@ -51,9 +51,9 @@ class Bank:
         self._topic.append(_event(account, amount), key=account.encode())
 
     def withdraw(self, account: str, amount: int) -> None:
-        """Refuse what the account does not hold, whatever others append meanwhile.
+        """Refuse if the balance is too low, whatever other threads append at the same time.
 
-        The event counts only if it lands exactly behind the last one the decision knew of.
+        The event is accepted only directly after the last event that the decision was based on.
         """
         while True:
             self.balances.catch_up(self._log)
@@ -66,7 +66,7 @@ class Bank:
                     expected_offset=self.balances.next_offset,
                 )
             except UnexpectedOffsetError:
-                continue  # someone was faster: look at what they did and decide again
+                continue  # another append was faster: read it and decide again
             return
 
 
@@ -76,7 +76,7 @@ def _event(account: str, amount: int) -> bytes:
 
 def main(directory: Path) -> dict[str, int]:
     with cordwood.open(directory) as store:
-        # Events are kept for ever: a view can always be built anew from all of them.
+        # Events are kept for ever, so a view can always be rebuilt from all of them.
         topic = store.create_topic("accounts", config={"retention.ms": -1})
         bank = Bank(topic)
         bank.deposit("ada", 100)
@@ -89,7 +89,7 @@ def main(directory: Path) -> dict[str, int]:
         bank.balances.catch_up(topic.partition(0))
         live = dict(bank.balances.by_account)
 
-    # The view was in memory only and is gone. The log is not.
+    # The view was only in memory and is gone. The log still exists.
     with cordwood.open(directory) as store:
         rebuilt = Balances()
         rebuilt.catch_up(store.topic("accounts").partition(0))

@@ -1,10 +1,10 @@
-"""Read what Kafka left on a disk: no broker, no Java, and not a byte of it is changed.
+"""Read a data directory of Kafka without a broker, without Java, and without changing a byte.
 
     python examples/kafka_directory.py [DIRECTORY [TOPIC]]
 
-DIRECTORY is one of the `log.dirs` of a Kafka broker that is stopped, has crashed, or was backed up;
-by default one in this checkout, which Kafka 4.3 wrote. Its partitions and groups are printed, and
-the first records of TOPIC, without those of aborted transactions.
+DIRECTORY is one of the `log.dirs` of a Kafka broker that was stopped, has crashed, or was backed
+up. By default it is a directory in this checkout, written by Kafka 4.3. The program prints its
+partitions and groups, and the first records of TOPIC, without those of aborted transactions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def show_records(store: cordwood.ReadOnlyStore, name: str, count: int = 3) -> No
     if not batches:
         print(f"{name}: no records")
         return
-    table = pa.Table.from_batches(batches)  # and from here to pandas, Polars or DuckDB
+    table = pa.Table.from_batches(batches)  # pandas, Polars and DuckDB can read it
     print(f"{name}: {table.num_rows} records, {table.nbytes} bytes as Arrow")
     for row in table.slice(0, count).to_pylist():
         print(f"  {row['offset']} {row['timestamp']:%F %T} {row['key']!r}: {row['value']!r}")

@@ -1,9 +1,9 @@
-"""Ask a log questions with Spark: executors open the segment files, no broker is involved.
+"""Query a log with Spark: executors open the segment files, no broker is involved.
 
     python examples/spark_batch.py [DIRECTORY]
 
-A day of payments lies in a topic of three partitions, in segments of two hours or so. Three
-queries over it: all of it, the last hours only, one customer only. `DIRECTORY` keeps the store.
+A topic with three partitions holds a day of payments, in segments of about two hours. Three
+queries read all of it, only the last hours, and only one customer. The store is in `DIRECTORY`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HOUR_MS = 3_600_000
 
 
 def write_a_day(directory: Path) -> None:
-    """One payment each minute. Old segments go by their age: here they are to stay."""
+    """One payment each minute. `retention.ms` is off, because these old records would expire."""
     config = {"segment.records": 40, "retention.ms": -1, "key.index": "true"}
     with cordwood.open(directory) as store:
         topic = store.create_topic("payments", partitions=3, config=config)
@@ -42,7 +42,7 @@ def write_a_day(directory: Path) -> None:
 
 
 def payments(spark: SparkSession, directory: Path, **options: object) -> DataFrame:
-    """Rows have the columns of Spark's Kafka source; the value is JSON of ours."""
+    """Rows have the columns of Spark's Kafka source; our values are JSON."""
     reader = spark.read.format("cordwood").option("subscribe", "payments")
     for name, value in options.items():
         reader = reader.option(name, str(value))
@@ -58,11 +58,11 @@ def main(directory: Path) -> None:
         totals = payments(spark, directory).groupBy("event.merchant").agg(sql.sum("event.cents"))
         print("all day:", dict(sorted(map(tuple, totals.collect()))))
 
-        # Only segments that hold such times are opened.
+        # Spark opens only segments with such timestamps.
         late = payments(spark, directory, startingTimestamp=MIDNIGHT_MS + 22 * HOUR_MS)
         print("since 22:00:", late.count(), "payments")
 
-        # Through the key index: only batches that may hold the key are read.
+        # With the key index, Spark reads only batches that may hold the key.
         mine = payments(spark, directory, key="customer-7")
         print("customer-7:", mine.agg(sql.sum("event.cents")).collect()[0][0], "cents")
     finally:

@@ -2,9 +2,9 @@
 
     python examples/spark_stream.py [DIRECTORY]
 
-The stream is stopped and started again. It goes on where it was, and each payment counts once. A
-query that is to run for good has `trigger(processingTime="1 second")` instead of `availableNow`,
-and a broker may own the store meanwhile.
+The stream is stopped and restarted. It continues where it stopped, and each payment counts once. A
+permanent query has `trigger(processingTime="1 second")` instead of `availableNow`. A broker may own
+the store at the same time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def pay(directory: Path, *payments: tuple[str, int]) -> None:
 
 
 def totals(payments: DataFrame) -> DataFrame:
-    """Columns of the sink: the key chooses the partition, the value is the new total."""
+    """The columns of the sink: the key chooses the partition, the value is the new total."""
     event = sql.from_json(sql.col("value").cast("string"), "merchant STRING, cents BIGINT")
     owed = (
         payments.select(event.alias("event")).groupBy("event.merchant").agg(sql.sum("event.cents"))
@@ -41,20 +41,20 @@ def totals(payments: DataFrame) -> DataFrame:
 
 def run_until_caught_up(spark: SparkSession, directory: Path) -> None:
     def append_changes(changed: DataFrame, number: int) -> None:
-        """A batch that Spark repeats after a crash is known by its number, and written once."""
+        """Write a batch once, even if Spark repeats it after a crash: its number identifies it."""
         sink = changed.write.format("cordwood").mode("append").option("topic", "totals")
         sink.option("applicationId", "totals").option("batchNumber", number).save(str(directory))
 
     source = spark.readStream.format("cordwood").option("subscribe", "payments")
     rows = source.option("startingOffsets", "earliest").load(str(directory))
-    # Spark lets a Python sink only append. Totals change, and so go through foreachBatch.
+    # Spark lets a Python sink only append. Totals change, so they need foreachBatch.
     query = totals(rows).writeStream.outputMode("update").foreachBatch(append_changes)
     query = query.option("checkpointLocation", str(directory.with_name("checkpoint")))
     query.trigger(availableNow=True).start().awaitTermination()
 
 
 def show(directory: Path) -> None:
-    """The newest record of each key is the table; compaction takes away the others."""
+    """The newest record of each key is the table; compaction removes the others."""
     with cordwood.open(directory, read_only=True) as store:
         records = store.topic("totals").partition(0).read()
         current = {(record.key or b"").decode(): int(record.value or 0) for record in records}

@@ -1,10 +1,10 @@
-"""Test code that talks to Kafka, without Kafka: a broker of its own for each test.
+"""Test code that uses Kafka, without Kafka: each test has its own broker.
 
     pytest examples/test_payments.py
 
-`cordwood_broker` comes with `pip install 'cordwood[broker]'`; there is nothing to configure and
-nothing to clean up. The code under test is an ordinary client, here confluent-kafka; it knows no
-Cordwood.
+The fixture `cordwood_broker` comes with `pip install 'cordwood[broker]'`. You need not configure or
+clean up anything. The code under test uses an ordinary client, here confluent-kafka, and does not
+depend on Cordwood.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def publish_payments(bootstrap_servers: str, payments: list[tuple[str, int]]) ->
 
 
 def settle(bootstrap_servers: str, expected: int) -> Counter[str]:
-    """What each merchant is owed, of the next `expected` payments that were not settled before."""
+    """The amount owed to each merchant from the next `expected` unsettled payments."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -51,7 +51,7 @@ def settle(bootstrap_servers: str, expected: int) -> Counter[str]:
     return owed
 
 
-# --- its tests -----------------------------------------------------------------------------------
+# --- the tests ----------------------------------------------------------------------------------
 
 
 @pytest.mark.cordwood_broker(topics={"payments": 3})

@@ -1,1 +1,1 @@
-"""The stages of the demonstration, one module each, in the order of `demo.__main__`."""
+"""The stages of the demo, one module each. `demo.__main__` has their order."""

@@ -1,4 +1,4 @@
-"""Old segments go to an archive, their local copies go away, and it stays one log."""
+"""Move old segments to an archive, delete their local copies, and read both as one log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _READ_TIMEOUT_S: Final = 60.0
 
 def archive(scene: Scene) -> None:
     took_s = scene.broker.stop()
-    scene.screen.say(f"the broker stops in order, in {shown_s(took_s)}; we open its directory")
+    scene.screen.say(f"the broker stops cleanly in {shown_s(took_s)}; we open its directory")
     url = scene.files.archive.absolute().as_uri()
     with cordwood.open(scene.files.store) as store:
         local_bytes = sum(log.size_bytes for log in store.topic(PAYMENTS).partitions)
@@ -29,7 +29,7 @@ def archive(scene: Scene) -> None:
             config={
                 "archive.url": url,
                 "archive.after.ms": 0,
-                # Of each partition about a third stays on the local disk.
+                # About a third of each partition stays on the local disk.
                 "local.retention.bytes": local_bytes // scene.plan.payment_partitions // 3,
             },
         )
@@ -44,24 +44,24 @@ def archive(scene: Scene) -> None:
     copied = sum(status.size_bytes for status in statuses)
     count = sum(status.segment_count for status in statuses)
     scene.screen.say(
-        f"{count} segments, {shown_bytes(copied)}, copied, read back and compared in "
-        f"{shown_s(took_s)}; {places[ARCHIVED]} of them lie nowhere else now"
+        f"copied {count} segments, {shown_bytes(copied)}, and compared the copies in "
+        f"{shown_s(took_s)}; {places[ARCHIVED]} of them are now only in the archive"
     )
     scene.recording.figure("archived", f"{count} segments, {shown_bytes(copied)}")
     scene.screen.check(
-        "nothing failed, and old segments left the local disk",
+        "no copy failed, and old segments are gone from the local disk",
         places[ARCHIVED] > 0 and all(status.last_error is None for status in statuses),
     )
     start = scene.broker.start()
     scene.screen.say(
-        f"the broker serves the directory again after {shown_s(start.process_s)}; "
-        "a Kafka consumer reads it from the first offset to the last"
+        f"the broker restarts in {shown_s(start.process_s)}; "
+        "a Kafka consumer reads everything from the first offset to the last"
     )
     _read_across(scene)
 
 
 def _places(topic: Topic[PartitionLog]) -> dict[str, int]:
-    """How many segments are in the archive alone, and how many are here."""
+    """How many segments are only in the archive, and how many are local."""
     states = [segment.state for log in topic.partitions for segment in log.segments()]
     return {ARCHIVED: states.count(ARCHIVED), "local": len(states) - states.count(ARCHIVED)}
 
@@ -94,7 +94,7 @@ def _read_across(scene: Scene) -> None:
         consumer.close()
     found = sum(map(len, offsets.values()))
     scene.screen.check(
-        f"{found:,} records, archived and local ones as one log, without a gap, "
+        f"read {found:,} archived and local records as one log, without a gap, "
         f"in {shown_s(time.monotonic() - began_s)}",
         found == expected and all(seen == list(range(len(seen))) for seen in offsets.values()),
     )

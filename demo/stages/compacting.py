@@ -1,4 +1,4 @@
-"""The changelog of accounts, compacted: of each account the newest value stays, at its offset."""
+"""Compact the changelog of accounts: keep the newest value of each account, at its offset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def compact(scene: Scene) -> None:
     scene.stop_flow()
     left = scene.producer.flush()
     scene.screen.check(
-        f"all {scene.producer.produced:,} events so far were acknowledged",
+        f"all {scene.producer.produced:,} events so far are acknowledged",
         left == 0 and scene.producer.in_flight == 0 and not scene.producer.refused,
     )
     newest, before = _looked_at(scene)
@@ -50,18 +50,18 @@ def _check(
     balances = {key: value for key, (_, value) in kept.items()}
     closed = sum(value is None for value in balances.values())
     scene.screen.check(
-        f"in {shown_s(took_s)}: one record for each of {len(kept):,} accounts, "
-        f"{closed} of them closed ones that keep their tombstone for a day",
+        f"after {shown_s(took_s)} there is one record for each of {len(kept):,} accounts; "
+        f"{closed} are tombstones of closed accounts, which stay for a day",
         record_count == len(kept),
     )
     scene.screen.check(
-        "each has the value that was produced last, at the offset it had before",
+        "each record has the last value produced, at the same offset as before",
         balances == scene.tally.accounts and kept == newest,
     )
 
 
 def _looked_at(scene: Scene) -> tuple[dict[bytes, tuple[_Place, bytes | None]], _Size]:
-    """From the files, beside the broker: the newest record of each key, and how much there is."""
+    """Read from the files, beside the broker: the newest record of each key, and the sizes."""
     newest: dict[bytes, tuple[_Place, bytes | None]] = {}
     records = 0
     with cordwood.open(scene.files.store, read_only=True) as reader:

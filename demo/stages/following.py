@@ -1,4 +1,4 @@
-"""Spark Structured Streaming over the segment files: a total for each merchant, as it grows."""
+"""Spark Structured Streaming over the segment files: a growing total for each merchant."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _BATCHES_MIN: Final = 3
 def follow(scene: Scene) -> None:
     spark, screen = scene.spark, scene.screen
     if spark is None:
-        screen.say("left out, as there is no Spark")
+        screen.say("skipped: no Spark")
         return
     try:
         _wait_until_ready(scene, spark)
     except SparkFailedError as error:
-        # No Java, say: the rest of the demonstration does not need it.
-        screen.trouble(f"Spark does not run here, so this is left out: {error}")
+        # For example, there is no Java. The rest of the demo does not need Spark.
+        screen.trouble(f"skipped: Spark does not run here: {error}")
         spark.close()
         scene.spark = None
         return
@@ -32,17 +32,17 @@ def follow(scene: Scene) -> None:
 
 
 def _wait_until_ready(scene: Scene, spark: SparkProcess) -> None:
-    """Usually it has been for a while: it was started first of all."""
+    """Usually Spark is ready by now, because it was started first."""
     if not spark.has_answered():
         scene.screen.follow(
-            lambda: f"waiting for Spark, which was started {scene.recording.now_s:.0f} s ago",
+            lambda: f"waiting for Spark, started {scene.recording.now_s:.0f} s ago",
             spark.has_answered,
             timeout_s=_START_TIMEOUT_S,
         )
     ready = spark.answer("ready", 0.0)
     scene.screen.say(
-        f"Spark {ready['version']} was ready {shown_s(ready['seconds'])} after we started it "
-        'behind our back; format("cordwood") reads the directory, not the broker'
+        f"Spark {ready['version']} started in the background in {shown_s(ready['seconds'])}; "
+        'format("cordwood") reads the directory, not the broker'
     )
 
 
@@ -53,10 +53,10 @@ def _watch_totals(scene: Scene, spark: SparkProcess) -> None:
 
     def line() -> str:
         if not scene.micro_batches:
-            return "the first micro-batch is under way"
+            return "the first micro-batch is running"
         return (
             f"micro-batch {scene.micro_batches}: {scene.recording.streamed:,} of "
-            f"{scene.producer.produced:,} events totalled"
+            f"{scene.producer.produced:,} events counted"
         )
 
     def is_over() -> bool:
@@ -67,10 +67,10 @@ def _watch_totals(scene: Scene, spark: SparkProcess) -> None:
         line, is_over, rows=lambda: totals_table(scene.live_totals), timeout_s=_BATCH_TIMEOUT_S
     )
     if not went_on:
-        spark.ask("halt")  # the answer says why
+        spark.ask("halt")  # the answer has the reason
         spark.answer("halted", _BATCH_TIMEOUT_S)
     screen.check(f"the totals grew over {scene.micro_batches} micro-batches", went_on)
-    screen.say("the stream goes on behind the stages that follow")
+    screen.say("the stream keeps running during the next stages")
 
 
 def totals_table(totals: Totals) -> tuple[Sequence[str], Sequence[Sequence[str]]]:

@@ -1,4 +1,4 @@
-"""A consumer group of two: partitions are shared, and both keep up with what comes in."""
+"""A consumer group of two members, which share the partitions and keep up with the producer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _read(scene: Scene, first: GroupMember, second: GroupMember, seen: SeenOffse
         logs = reader.topic(PAYMENTS).partitions
 
         def lag() -> int:
-            """Between what was read and the ends of the partitions, now."""
+            """The number of events that the group has not read yet."""
             return sum(max(log.high_watermark - seen.end(log.partition), 0) for log in logs)
 
         def line() -> str:
@@ -43,7 +43,7 @@ def _read(scene: Scene, first: GroupMember, second: GroupMember, seen: SeenOffse
 
         first.start()
         screen.follow(line, lambda: set(first.assigned) == everything, timeout_s=_TIMEOUT_S)
-        screen.say(f"member-1 joins and has the partitions {_listed(first)}")
+        screen.say(f"member-1 joins and gets the partitions {_listed(first)}")
         second.start()
 
         def is_shared() -> bool:
@@ -56,10 +56,10 @@ def _read(scene: Scene, first: GroupMember, second: GroupMember, seen: SeenOffse
         screen.follow(line, is_shared, timeout_s=_TIMEOUT_S)
         screen.say(f"member-2 joins: member-1 has {_listed(first)}, member-2 {_listed(second)}")
         screen.check(
-            "every partition has one reader, and each member has its share",
+            "every partition has one reader, and each member has partitions",
             is_shared() and not set(first.assigned) & set(second.assigned),
         )
-        # Events go on coming in, so the lag itself need never be seen at 0.
+        # New events keep arriving, so the lag may never be exactly 0.
         ends = {log.partition: log.high_watermark for log in logs}
 
         def has_caught_up() -> bool:
@@ -67,8 +67,8 @@ def _read(scene: Scene, first: GroupMember, second: GroupMember, seen: SeenOffse
 
         caught_up = screen.follow(line, has_caught_up, timeout_s=_TIMEOUT_S)
         screen.check(
-            f"the group read all {sum(ends.values()):,} events that were there when it was "
-            f"complete, while more came in: its lag is {lag():,}",
+            f"the group read all {sum(ends.values()):,} events that existed when both had "
+            f"joined, while more arrived: its lag is {lag():,}",
             caught_up,
         )
 
@@ -88,7 +88,7 @@ def _check_progress(
     for failure in failures:
         scene.screen.trouble(failure)
     scene.screen.check(
-        f"the group committed {total:,} records, and read every one of them"
+        f"the group committed {total:,} records and read every one of them"
         + (f" ({seen.repeated:,} twice, when partitions moved)" if seen.repeated else ""),
         None not in committed.values() and missing == 0 and total > 0 and not failures,
     )

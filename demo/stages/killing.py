@@ -1,4 +1,4 @@
-"""The broker is killed while it acknowledges writes; what it acknowledged is compared by id."""
+"""Kill the broker while it acknowledges writes, and check every acknowledged event by number."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Placed = dict[int, tuple[int, int]]  # by number of the event: partition, offset
 
 @dataclass(slots=True, kw_only=True)
 class _Kills:
-    """What came of all kills together."""
+    """The results of all kills together."""
 
     acknowledged: int = 0
     lost: int = 0
     in_flight: int = 0
-    written: int = 0  # of those in flight, on the disk when the broker died
+    written: int = 0  # in flight, but already in the files when the broker died
     recovered_partitions: int = 0
     recovery_s: float = 0.0
     recovery_ms: int = 0
@@ -39,18 +39,18 @@ def kill(scene: Scene) -> None:
     for number in range(1, plan.kills + 1):
         _kill_once(scene, number, first_event, starts, outcome)
     screen.check(
-        f"of {outcome.acknowledged:,} acknowledged events none was lost: each was in the dead "
-        "broker's files, at its offset",
+        f"none of {outcome.acknowledged:,} acknowledged events was lost: each was in the files "
+        "of the dead broker, at its offset",
         outcome.lost == 0 and outcome.acknowledged > 0,
     )
     screen.check(
-        f"each restart recovered its {outcome.recovered_partitions} partitions, at the slowest "
-        f"in {outcome.recovery_ms} ms ({shown_s(outcome.recovery_s)} for the whole program)",
+        f"each restart recovered {outcome.recovered_partitions} partitions, the slowest in "
+        f"{outcome.recovery_ms} ms ({shown_s(outcome.recovery_s)} for the whole program)",
         outcome.recovered_partitions > 0,
     )
     scene.recording.figure("recovery after a kill", f"{outcome.recovery_ms} ms")
     scene.recording.figure(
-        "lost of what was acknowledged", f"{outcome.lost} of {outcome.acknowledged:,}"
+        "acknowledged events lost", f"{outcome.lost} of {outcome.acknowledged:,}"
     )
     _check_all(scene, first_event, starts, outcome)
     _verify(scene)
@@ -64,14 +64,14 @@ def _kill_once(
     scene.start_flow(scene.plan.kill_rate)
     killed_at_s = time.monotonic() + scene.plan.kill_after_s
     screen.follow(
-        lambda: f"{len(producer.acknowledged) - before:>6,} acknowledged since",
+        lambda: f"{len(producer.acknowledged) - before:>6,} acknowledged so far",
         lambda: time.monotonic() >= killed_at_s and len(producer.acknowledged) > before,
         timeout_s=60.0,
     )
     scene.broker.kill()
     scene.recording.mark(f"SIGKILL {number}", is_kill=True)
     scene.stop_flow()
-    producer.settle(_SETTLE_S)  # acknowledgements that were on the way count
+    producer.settle(_SETTLE_S)  # count acknowledgements that are still arriving
 
     new = {e: place for e, place in producer.acknowledged.items() if e >= first_event}
     in_flight = producer.in_flight
@@ -83,9 +83,9 @@ def _kill_once(
     scene.recording.mark(f"recovered {number}")
     left = producer.flush()
     screen.say(
-        f"kill {number}: {len(new):,} acknowledged are in the files of the dead broker; "
+        f"kill {number}: {len(new):,} acknowledged events are in the files of the dead broker; "
         f"{in_flight:,} were in flight ({written:,} of them written). Recovered in "
-        f"{start.opening_ms} ms; the client sent the rest again, {left} are left"
+        f"{start.opening_ms} ms; the client resent the rest, {left} remain"
     )
     outcome.acknowledged = len(new)
     outcome.lost += len(lost)
@@ -97,7 +97,7 @@ def _kill_once(
 
 
 def _check_all(scene: Scene, first_event: int, starts: dict[int, int], outcome: _Kills) -> None:
-    """After the last recovery: every event once, where it was acknowledged, in order."""
+    """After the last recovery: every event exists once, at its offset, in order."""
     producer, screen = scene.producer, scene.screen
     produced = producer.produced - first_event
     count = 0
@@ -109,12 +109,12 @@ def _check_all(scene: Scene, first_event: int, starts: dict[int, int], outcome: 
             count += len(numbers)
     distinct = {number for numbers in order.values() for number in numbers}
     screen.check(
-        f"what was in flight ({outcome.in_flight:,}, {outcome.written:,} of it written) is there "
-        f"once: {produced:,} events produced, {count:,} found, no two alike",
+        f"events in flight ({outcome.in_flight:,}, {outcome.written:,} of them written) were "
+        f"stored once: {produced:,} events produced, {count:,} found, no duplicates",
         len(distinct) == count == produced and producer.in_flight == 0 and not producer.refused,
     )
     screen.check(
-        "and in the order in which it was sent, in every partition",
+        "every partition has them in the order in which they were sent",
         all(numbers == sorted(numbers) for numbers in order.values()),
     )
 
@@ -124,7 +124,7 @@ def _verify(scene: Scene) -> None:
     scene.screen.command(f"cordwood {' '.join(command)}")
     summary = run_cordwood(*command)[-1]
     scene.screen.check(
-        f"every checksum, record and index on the local disk is sound: "
+        f"every checksum, record and index on the local disk is intact: "
         f"{summary['segments']} segments, {summary['records']:,} records",
         summary["result"] == "sound" and summary["problems"] == 0,
     )
@@ -136,7 +136,7 @@ def _ends(scene: Scene) -> dict[int, int]:
 
 
 def _events_on_disk(scene: Scene, starts: dict[int, int]) -> Placed:
-    """Read from the files, with no broker: the events from `starts` on."""
+    """The events from `starts` on, read from the files without a broker."""
     found: Placed = {}
     with cordwood.open(scene.files.store, read_only=True) as reader:
         for log in reader.topic(PAYMENTS).partitions:

@@ -1,4 +1,4 @@
-"""Six hours of payments, produced in seconds; late and out of order as they are in life."""
+"""Produce six hours of payments in seconds, some of them late and out of order."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def produce(scene: Scene) -> None:
 
     acknowledged = len(producer.acknowledged)
     screen.say(
-        f"{acknowledged / took_s:,.0f} events a second, and {scene.tally.changes:,} changes of "
-        f"accounts; {scene.tally.late:,} events came late, by up to 20 minutes"
+        f"{acknowledged / took_s:,.0f} events per second, and {scene.tally.changes:,} account "
+        f"changes; {scene.tally.late:,} events were late, by up to 20 minutes"
     )
     screen.check(
         f"all {plan.history_events:,} events were acknowledged (acks=all)",
         acknowledged == plan.history_events and not producer.refused,
     )
     sealed = len(scene.recording.lives) - _active(scene)
-    screen.check(f"{sealed} segments were sealed while it went on", sealed > 0)
+    screen.check(f"{sealed} segments were sealed in the meantime", sealed > 0)
     _find_by_time(scene)
     scene.start_flow(plan.live_rate)
-    screen.say(f"from now on {plan.live_rate:,} events a second come in")
+    screen.say(f"from now on {plan.live_rate:,} events per second arrive")
 
 
 def _send_all(scene: Scene) -> None:
@@ -61,7 +61,7 @@ def _active(scene: Scene) -> int:
 
 
 def _find_by_time(scene: Scene) -> None:
-    """Beside the broker, from its files: what the time index says against reading everything."""
+    """Compare the time index with a full read, from the files, beside the broker."""
     hour_ago_ms = int(time.time() * 1000) - _HOUR_MS
     with cordwood.open(scene.files.store, read_only=True) as reader:
         log = reader.topic(PAYMENTS).partition(0)
@@ -70,7 +70,7 @@ def _find_by_time(scene: Scene) -> None:
     first = next((offset for offset, at_ms in times if at_ms >= hour_ago_ms), None)
     backwards = sum(b[1] < a[1] for a, b in pairwise(times))
     scene.screen.check(
-        f"in partition 0 time goes backwards {backwards:,} times, and yet the time index finds "
-        f"the first event of the last hour: offset {found}",
+        f"timestamps of partition 0 go backwards {backwards:,} times, and the time index still "
+        f"finds the first event of the last hour: offset {found}",
         found == first and backwards > 0,
     )

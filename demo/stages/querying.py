@@ -1,4 +1,4 @@
-"""The whole history, archived and live, in one query: equal to what the producer counted."""
+"""Query the whole history, archived and live, and compare it with the producer's counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def query(scene: Scene) -> None:
     if scene.spark is None:
         began_s = time.monotonic()
         totals = _arrow_totals(scene)
-        seconds, by = time.monotonic() - began_s, "a scan to Arrow, as there is no Spark"
+        seconds, by = time.monotonic() - began_s, "a scan to Arrow (no Spark)"
     else:
         scene.spark.ask("history")
         answer = scene.spark.answer("history", _TIMEOUT_S)
@@ -30,8 +30,7 @@ def query(scene: Scene) -> None:
     scene.screen.table(*totals_table(totals))
     events = sum(count for _, count, _ in totals.values())
     scene.screen.check(
-        f"{by}, {events:,} events in {shown_s(seconds)}: every total equals what the producer "
-        "counted",
+        f"{by} of {events:,} events in {shown_s(seconds)}: every total equals the producer's count",
         totals == {name: total for name, total in counted.items() if total[1]},
     )
     scene.recording.figure("whole history queried in", shown_s(seconds))
@@ -43,12 +42,12 @@ def _check_stream(scene: Scene, counted: Totals) -> None:
     assert scene.spark is not None
     expected = {name: total for name, total in counted.items() if total[1]}
     caught_up = scene.screen.follow(
-        lambda: f"the stream has totalled {scene.recording.streamed:,} events",
+        lambda: f"the stream has counted {scene.recording.streamed:,} events",
         lambda: scene.live_totals == expected,
         timeout_s=_TIMEOUT_S,
     )
     scene.screen.check(
-        "the stream, which went on through archive and kills, came to the same totals", caught_up
+        "the stream, which kept running through archive and kills, has the same totals", caught_up
     )
     scene.spark.ask("halt")
     scene.spark.answer("halted", _TIMEOUT_S)

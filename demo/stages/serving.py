@@ -1,4 +1,4 @@
-"""A broker on a fresh directory, and two topics made by an ordinary admin client."""
+"""Start a broker on a new directory; an ordinary admin client creates two topics."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from demo.scene import Scene
 def serve(scene: Scene) -> None:
     start = scene.broker.start()
     scene.screen.say(
-        f"listening on {start.address} {shown_s(start.process_s)} after it was started, "
-        f"{shown_s(start.opening_ms / 1000)} of it for the store"
+        f"listening on {start.address} after {shown_s(start.process_s)}, "
+        f"of which opening the store took {shown_s(start.opening_ms / 1000)}"
     )
     scene.recording.figure("broker started in", shown_s(start.process_s))
 
     made = _create_topics(scene)
 
     scene.screen.check(
-        f"an ordinary Kafka client made the topics {PAYMENTS} ({made[PAYMENTS]} partitions) "
+        f"an ordinary Kafka client created the topics {PAYMENTS} ({made[PAYMENTS]} partitions) "
         f"and {ACCOUNTS} ({made[ACCOUNTS]}, compacted)",
         made == {PAYMENTS: scene.plan.payment_partitions, ACCOUNTS: scene.plan.account_partitions},
     )
@@ -28,7 +28,7 @@ def serve(scene: Scene) -> None:
 
 
 def _create_topics(scene: Scene) -> dict[str, int]:
-    """The topics there are then, with how many partitions each has."""
+    """Create the topics; return the number of partitions of each."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     plan = scene.plan

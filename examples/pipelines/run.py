@@ -1,8 +1,8 @@
-"""Run the pipeline of this directory twice, with new orders in between, and show what it made.
+"""Run the pipeline of this directory twice, with new orders in between, and show the results.
 
     python run.py [WORK]
 
-Everything goes to WORK, by default a new directory. With paths of your own it is just
+All files go to WORK, by default a new directory. To run it with your own paths:
 
     SPARK_CONF_DIR=conf SPARK_REMOTE=local[2] spark-pipelines run
 """
@@ -39,7 +39,7 @@ def main(work: Path) -> None:
 
 
 def prepare(work: Path) -> Path:
-    """The project, with the paths in its files leading to `work`."""
+    """Copy the project, with the paths in its files changed to `work`."""
     project = work / "project"
     shutil.copytree(HERE, project, ignore=shutil.ignore_patterns("run.py", "__pycache__"))
     for name in ("spark-pipeline.yml", "conf/spark-defaults.conf"):

@@ -1,6 +1,6 @@
-"""A topic as a table, what each customer has spent, and the large orders as a topic again.
+"""A topic as a table, a table of what each customer has spent, and a topic of large orders.
 
-Spark finds `format("cordwood")` by itself where Cordwood is installed: nothing is registered here.
+If Cordwood is installed, Spark finds `format("cordwood")` itself: nothing is registered here.
 """
 
 from pyspark import pipelines as dp
@@ -14,7 +14,7 @@ ORDER = "id BIGINT, customer STRING, amount DOUBLE"
 
 @dp.table(name="orders", format="parquet")
 def orders() -> DataFrame:
-    """Every order, once, as it comes."""
+    """Every order, exactly once."""
     records = (
         spark.readStream.format("cordwood")
         .option("subscribe", "orders")
@@ -29,7 +29,7 @@ def orders() -> DataFrame:
 
 @dp.materialized_view(name="spending", format="parquet")
 def spending() -> DataFrame:
-    """What each customer has spent so far."""
+    """The total that each customer has spent."""
     return spark.read.table("orders").groupBy("customer").agg(fn.sum("amount").alias("spent"))
 
 
@@ -38,6 +38,6 @@ dp.create_sink("large_orders", "cordwood", {"path": DATA, "topic": "large-orders
 
 @dp.append_flow(target="large_orders", name="large_orders")
 def large_orders() -> DataFrame:
-    """Orders of 100 and more, to a topic of their own, exactly once."""
+    """Writes orders of 100 and more to another topic, exactly once."""
     large = spark.readStream.table("orders").where("amount >= 100")
     return large.selectExpr("customer AS key", "to_json(struct(id, amount)) AS value")
