@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from cordwood.format.record import Record
     from cordwood.library import open_store as open
     from cordwood.log.partition.partition_log import PartitionLog
-    from cordwood.log.reading.log_reader import LogReader, SegmentInfo
+    from cordwood.log.reading.log_reader import LogReader
+    from cordwood.log.reading.segment_info import SegmentInfo
     from cordwood.log.rules.appended import Appended, AppendedMany, AppendedRange
     from cordwood.log.rules.topic_config import TopicConfig
     from cordwood.log.store.read_only_store import ReadOnlyStore
@@ -35,7 +36,7 @@ _HOMES = {
     "PartitionLog": "cordwood.log.partition.partition_log",
     "ReadOnlyStore": "cordwood.log.store.read_only_store",
     "Record": "cordwood.format.record",
-    "SegmentInfo": "cordwood.log.reading.log_reader",
+    "SegmentInfo": "cordwood.log.reading.segment_info",
     "Store": "cordwood.log.store.store",
     "Topic": "cordwood.log.topics.topic",
     "TopicConfig": "cordwood.log.rules.topic_config",

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
+from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.segment import Segment
 
 if TYPE_CHECKING:
-    from cordwood.log.reading.log_reader import LogView
     from cordwood.log.rules.topic_config import TopicConfig
     from cordwood.log.rules.work_progress import WorkProgress
     from cordwood.log.store.read_only_store import ReadOnlyStore
@@ -131,7 +131,7 @@ class ArchiveJoin:
         self._last: tuple[SegmentList, int, tuple[Segment, ...], SegmentList] | None = None
         self._looked_for = Offset(0)
 
-    def over(self, local: "LogView") -> "LogView":
+    def over(self, local: LogView) -> LogView:
         """`local`, and before it what only the archive has.
 
         Local segments wholly below the local start are on their way out, and do not count.

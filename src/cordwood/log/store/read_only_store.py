@@ -190,14 +190,16 @@ class ReadOnlyStore(OpenStore):
         """For each partition, what retention would do now and why: the plan the owner runs."""
         now_ms = self._clock.now_ms()
         config = self._newest_config(topic)
-        return [log.plan_retention(config, now_ms) for log in self.topic(topic).partitions]
+        return [log.upkeep.plan_retention(config, now_ms) for log in self.topic(topic).partitions]
 
     def explain_compaction(self, topic: str, *, force: bool = False) -> list[CompactionPlan]:
         """For each partition, what compaction would do now, or why it would not."""
         now_ms = self._clock.now_ms()
         config = self._newest_config(topic)
         return [
-            log.plan_compaction(config, now_ms, cleaned_up_to=self._cleaned_up_to(log), force=force)
+            log.upkeep.plan_compaction(
+                config, now_ms, cleaned_up_to=self._cleaned_up_to(log), force=force
+            )
             for log in self.topic(topic).partitions
         ]
 
@@ -207,7 +209,7 @@ class ReadOnlyStore(OpenStore):
         """What following `plan` would save. Reads the whole log; `pace` is told of bytes."""
         log = self.topic(plan.topic).partition(plan.partition)
         config = self._newest_config(plan.topic)
-        return log.forecast_compaction(config, plan, self._clock.now_ms(), pace=pace)
+        return log.upkeep.forecast_compaction(config, plan, self._clock.now_ms(), pace=pace)
 
     def archive_status(self) -> list[ArchiveStatus]:
         """How far the archive of each partition is; what its owner did lately is not known."""

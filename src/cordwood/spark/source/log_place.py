@@ -71,7 +71,7 @@ class LogPlace:
             defaults=TopicConfig(),
             wants=is_this,
         ) as store:
-            return any(log.allows_gaps for log in store.topic(self.topic).partitions)
+            return any(log.source.allows_gaps for log in store.topic(self.topic).partitions)
 
     @contextmanager
     def open(self) -> Iterator[LogReader | None]:

@@ -57,7 +57,7 @@ class SourceTopic:
             topic_id=self.topic_id,
             directory=directory,
             log_start=start,
-            allows_gaps=log.allows_gaps,
+            allows_gaps=log.source.allows_gaps,
             archive_url=self.archive_url,
         )
 
