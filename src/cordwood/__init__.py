@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cordwood import errors
-    from cordwood.archive.archive_store import open_archive
+    from cordwood.archive.opened_archive import open_archive
     from cordwood.format.record import Record
     from cordwood.library import open_store as open
     from cordwood.log.partition.partition_log import PartitionLog
@@ -40,7 +40,7 @@ _HOMES = {
     "Store": "cordwood.log.store.store",
     "Topic": "cordwood.log.topics.topic",
     "TopicConfig": "cordwood.log.rules.topic_config",
-    "open_archive": "cordwood.archive.archive_store",
+    "open_archive": "cordwood.archive.opened_archive",
 }
 
 __all__ = [

@@ -34,7 +34,7 @@ from cordwood.log.reading.archived_segments import ArchivePlace
 from cordwood.log.reading.time_lookup import find_time
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkProgress
-from cordwood.log.store.store import Store
+from cordwood.log.store.archive_port import ArchivableStore
 from cordwood.log.topics.incoming_topic import StagedPartition, StagedTopic
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import INT64_MAX, Offset
@@ -104,7 +104,7 @@ class TopicRestore:
         self,
         objects: ObjectStore,
         parts: ArchiveParts,
-        store: Store,
+        store: ArchivableStore,
         should_stop: Callable[[], bool],
         progress: WorkProgress,
     ) -> None:

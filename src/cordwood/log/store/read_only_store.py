@@ -18,10 +18,11 @@ from cordwood.format.file_names import (
 )
 from cordwood.format.partition_metadata import ZERO_TOPIC_ID
 from cordwood.log.beside.read_only_log import ReadOnlyLog
-from cordwood.log.reading.archived_segments import ArchivePlace, Archives, ArchiveStatus
+from cordwood.log.reading.archived_segments import ArchivePlace, ArchiveStatus
 from cordwood.log.rules.compaction_plan import CompactionPlan
 from cordwood.log.rules.retention import RetentionPlan
 from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.archive_port import Archives
 from cordwood.log.store.open_store import OpenStore
 from cordwood.log.topics.committed_offsets import CommittedOffsets, Group
 from cordwood.log.topics.directory_listing import find_partitions
