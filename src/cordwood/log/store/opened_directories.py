@@ -38,9 +38,10 @@ from cordwood.log.publishing.publication_ledger import (
     read_publications,
     write_publications,
 )
-from cordwood.log.reading.archived_segments import ArchivePlace, Archives
+from cordwood.log.reading.archived_segments import ArchivePlace
 from cordwood.log.rules.duration_histogram import SharedHistogram
 from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.archive_port import Archives
 from cordwood.log.store.open_store import OpenStore
 from cordwood.log.topics.directory_listing import FoundPartition, find_partitions
 from cordwood.log.topics.log_directory import DirectoryStatus, LogDirectory
