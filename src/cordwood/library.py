@@ -15,9 +15,8 @@ from cordwood.log.inbox.change_request import CHANGE_TIMEOUT_S, ChangeRequester
 from cordwood.log.inbox.store_change import ChangeAnswer, StoreChange
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkDone
-from cordwood.log.store.opened_directories import OPENING_THREADS
 from cordwood.log.store.read_only_store import ReadOnlyStore
-from cordwood.log.store.store import Store, StoreSetup
+from cordwood.log.store.store import OPENING_THREADS, Store, StoreSetup
 from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN
 from cordwood.quantities import parse_size
 from cordwood.storage.files import RealFileSystem

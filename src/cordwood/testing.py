@@ -88,7 +88,7 @@ class Broker:
         server = BrokerServer(store, settings.broker, owns_store=True)
         try:
             for name, partitions in self._topics.items():
-                if store.find_topic(name) is None:
+                if store.registry.find(name) is None:
                     store.create_topic(name, partitions=partitions)
             server.start()
         except BaseException:

@@ -32,10 +32,17 @@ _ANSWER_PAUSE_S: Final = 0.02
 _LOCK_PAUSE_S: Final = 0.25  # an owner that is going away lets go of the lock soon
 
 
-class ServingStore(Protocol):
-    """A store that was opened to serve its own inbox."""
+class InboxService(Protocol):
+    """Makes the changes that wait in the inbox; see `ChangeService`."""
 
-    def serve_changes(self, *, meanwhile: Callable[[], None] | None = None) -> int: ...
+    def serve(self, *, meanwhile: Callable[[], None] | None = None) -> int: ...
+
+
+class ServingStore(Protocol):
+    """A store that was opened to serve its own inbox; see `Store`."""
+
+    @property
+    def changes(self) -> InboxService: ...
     def close(self) -> None: ...
 
 
@@ -123,7 +130,7 @@ class ChangeRequester:
         except DirectoryLockedError as error:
             return error.owner
         try:
-            store.serve_changes(meanwhile=lambda: self._look(request_id))
+            store.changes.serve(meanwhile=lambda: self._look(request_id))
         finally:
             store.close()
         return None

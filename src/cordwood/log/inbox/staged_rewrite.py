@@ -10,12 +10,12 @@ that the log remembers. Which records were left out is the job's to answer for.
 import os
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 from cordwood.errors import FormatError, LogError
 from cordwood.format import kernel_tables as tables
 from cordwood.log.inbox.store_change import DONE, SKIPPED, ChangeAnswer, SwapSegments
 from cordwood.log.partition.compactable_log import CompactableLog, CompactionSource
-from cordwood.log.publishing.publication_ledger import Place
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import INT32_MAX, MIB, FilePosition
 from cordwood.storage.files import FileSystem
@@ -27,20 +27,20 @@ _LOCK_WAIT_S: Final = 10.0  # for a compaction of our own to end
 _CHUNK_BYTES: Final = 1 * MIB
 
 
-class StagedSwap:
+class StagedRewrite:
     """One such request, for one log. Runs once."""
 
     def __init__(
         self,
         fs: FileSystem,
         log: CompactableLog,
-        place: Place,
+        topic_id: UUID,
         change: SwapSegments,
         paths: Sequence[str],
     ) -> None:
         self._fs = fs
         self._log = log
-        self._place = place
+        self._topic_id = topic_id
         self._change = change
         self._paths = paths
 
@@ -56,7 +56,7 @@ class StagedSwap:
 
     def _check_request(self) -> None:
         change = self._change
-        if change.topic_id != self._place.topic_id:
+        if change.topic_id != self._topic_id:
             raise LogError(f"topic {change.topic} was made anew since this was planned")
         if not self._log.config.is_compacted:
             raise LogError(f"topic {change.topic} is not compacted: its records all stay")

@@ -11,7 +11,6 @@ one log from the archive's start on, local copies first. Where the two do not to
 no way across the gap and the log is its local part alone.
 """
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
@@ -23,10 +22,6 @@ from cordwood.storage.segment import Segment
 if TYPE_CHECKING:
     from cordwood.log.reading.log_reader import LogView
     from cordwood.log.rules.topic_config import TopicConfig
-    from cordwood.log.rules.work_progress import WorkProgress
-    from cordwood.log.store.read_only_store import ReadOnlyStore
-    from cordwood.log.store.store import Store
-    from cordwood.log.topics.topic import Topic
 
 
 class ArchivedState(NamedTuple):
@@ -89,38 +84,6 @@ class ArchiveStatus:
     copied_bytes: int
     last_success_ms: TimestampMs | None
     last_error: str | None
-
-
-class Archives(Protocol):
-    """Everything a store asks of archives. The library hands one in; without it there is none."""
-
-    def source(self, place: ArchivePlace) -> ArchivedSegments | None:
-        """The archive of a partition; None where its configuration names none."""
-        ...
-
-    def run(self, store: "Store", topics: Collection[str] | None = None) -> None:
-        """One pass, over these topics or all.
-
-        Copy what is due, forget what has expired, remove what nobody refers to.
-        """
-        ...
-
-    def status(self, store: "Store | ReadOnlyStore") -> list[ArchiveStatus]: ...
-
-    def restore(
-        self,
-        store: "Store",
-        topic: str,
-        url: str,
-        *,
-        to_timestamp_ms: int | None,
-        topic_id: UUID | None,
-        new_name: str | None,
-        config: Mapping[str, object] | None,
-        progress: "WorkProgress",
-    ) -> "Topic": ...
-
-    def close(self) -> None: ...
 
 
 class ArchiveJoin:

@@ -15,7 +15,7 @@ no `archive.url` and begin with their first local segment.
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -40,6 +40,7 @@ from cordwood.log.publishing.publication import Publisher
 from cordwood.log.publishing.publication_ledger import write_publications
 from cordwood.log.reading.log_reader import LogView
 from cordwood.log.rules.work_progress import WorkProgress
+from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.log_directory import PartitionName
 from cordwood.log.topics.topic_catalog import Catalog, write_catalog
 from cordwood.quantities import Offset
@@ -98,21 +99,23 @@ class Backup:
 
     def run(
         self,
-        logs: Sequence[PartitionLog],
+        directories: DataDirectories,
         catalog: Catalog,
-        meta: MetaProperties | None,
         publisher: Publisher,
     ) -> StoreSnapshot:
-        """Copy `logs`, which are all of a store, and what belongs to them. Durable on return.
+        """Copy all logs of a store and their small files. Durable on return.
 
-        Where it fails or is given up, nothing of it stays.
+        If it fails or is stopped, nothing of it stays.
         """
+        for home in directories.paths:
+            if os.path.commonpath([home, self._path]) == home:
+                raise ConfigError("path", self._path, f"must not lie within {home}")
         if self._fs.exists(self._path):
             raise ConfigError("path", self._path, "must not exist yet")
         if self._fs.exists(self._incomplete):
             self._fs.remove_tree(self._incomplete)
         try:
-            return self._copy(logs, catalog, meta, publisher)
+            return self._copy(directories, catalog, publisher)
         except BaseException:
             with contextlib.suppress(OSError):
                 self._fs.remove_tree(self._incomplete)
@@ -120,11 +123,11 @@ class Backup:
 
     def _copy(
         self,
-        logs: Sequence[PartitionLog],
+        directories: DataDirectories,
         catalog: Catalog,
-        meta: MetaProperties | None,
         publisher: Publisher,
     ) -> StoreSnapshot:
+        logs = directories.logs()
         self._progress.expect(sum(log.local_view.segments.size for log in logs))
         make_durable_directory(self._fs, self._incomplete)
         ordered = sorted(logs, key=lambda log: log.topic != CONSUMER_OFFSETS_TOPIC)
@@ -134,7 +137,7 @@ class Backup:
             bounds = [(log, min(log.high_watermark, log.durable_offset)) for log in ordered]
             publications = replace(publisher.publications, cuts={}, latest={})
         copied = {(log.topic, log.partition): self._copy_log(log, end) for log, end in bounds}
-        self._write_small_files(copied, catalog, meta)
+        self._write_small_files(copied, catalog, directories.meta)
         if publications.applications:
             write_publications(self._fs, [self._incomplete], publications)
         self._fs.sync_directory(self._incomplete)

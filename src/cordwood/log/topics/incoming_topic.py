@@ -22,7 +22,7 @@ from cordwood.storage.high_watermark_file import HighWatermarkFile
 
 
 @dataclass(slots=True, kw_only=True)
-class StagedPartition:
+class IncomingPartition:
     """One partition being filled: once live, offsets in [start, end) can be read.
 
     `allows_gaps`: it was compacted at some time, and missing offsets are no damage.
@@ -36,12 +36,12 @@ class StagedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedTopic:
+class IncomingTopic:
     """The partitions of a topic to be. Filled by one thread, then installed or discarded."""
 
     topic: str
     topic_id: uuid.UUID
-    partitions: tuple[StagedPartition, ...]
+    partitions: tuple[IncomingPartition, ...]
 
     @classmethod
     def create(
@@ -51,9 +51,9 @@ class StagedTopic:
         topic: str,
         topic_id: uuid.UUID,
         partitions: int,
-    ) -> "StagedTopic":
+    ) -> "IncomingTopic":
         """Empty directories, spread over the data directories in turn."""
-        staged: list[StagedPartition] = []
+        staged: list[IncomingPartition] = []
         for number in range(partitions):
             data_dir = data_dirs[number % len(data_dirs)]
             name = deleted_directory_name(topic, number, uuid.uuid4().hex)
@@ -61,7 +61,7 @@ class StagedTopic:
             fs.make_directory(path)
             content = render_partition_metadata(topic_id).encode()
             replace_file(fs, os.path.join(path, PARTITION_METADATA), content)
-            staged.append(StagedPartition(data_dir=data_dir, path=path))
+            staged.append(IncomingPartition(data_dir=data_dir, path=path))
         return cls(topic=topic, topic_id=topic_id, partitions=tuple(staged))
 
     def move_in(self, fs: FileSystem) -> None:

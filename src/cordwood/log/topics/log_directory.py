@@ -176,9 +176,13 @@ class LogDirectory:
         )
         forgotten = [offsets.pop(name, None) for offsets in known]
         if any(offset is not None for offset in forgotten):
-            self.save_recovery_points()
-            self.save_log_starts()
-            self.save_cleaned()
+            self.save_checkpoints()
+
+    def save_checkpoints(self) -> None:
+        """Write the checkpoints anew, after partitions came or went. Durable on return."""
+        self.save_recovery_points()
+        self.save_log_starts()
+        self.save_cleaned()
 
     # --- what logs ask of their directory ----------------------------------------------------
 

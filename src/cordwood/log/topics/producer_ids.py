@@ -43,7 +43,7 @@ class ProducerIds:
     def __init__(
         self,
         fs: FileSystem,
-        directories: Callable[[], Sequence[str]],
+        directories: Sequence[str],
         largest_known: Callable[[int], int],
     ) -> None:
         self._fs = fs
@@ -74,7 +74,7 @@ class ProducerIds:
     def _first_free(self) -> int:
         found: list[int] = []
         is_damaged = False
-        for directory in self._directories():
+        for directory in self._directories:
             path = os.path.join(directory, PRODUCER_IDS_FILE)
             try:
                 found.append(parse_producer_ids(read_whole(self._fs, path, limit=KIB)))
@@ -91,15 +91,14 @@ class ProducerIds:
     def _write(self, end: int) -> None:
         """Durable in at least one directory on return; a directory that failed is told of."""
         failures: list[OSError] = []
-        directories = self._directories()
-        for directory in directories:
+        for directory in self._directories:
             path = os.path.join(directory, PRODUCER_IDS_FILE)
             try:
                 replace_file(self._fs, path, render_producer_ids(end))
             except OSError as error:
                 logger.warning("producer ids could not be noted in %s: %s", path, error)
                 failures.append(error)
-        if failures and len(failures) == len(directories):
+        if failures and len(failures) == len(self._directories):
             raise failures[0]
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from cordwood.errors import ReadOnlyError, StorageError, UnknownPartitionError
 from cordwood.format import kernels
+from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.record import Header, Record
 from cordwood.log.beside.archived_log import ArchivedLog
 from cordwood.log.beside.read_only_log import ReadOnlyLog
@@ -33,6 +34,11 @@ else:
 def partition_for(key: bytes, count: int) -> int:
     """The partition that Kafka's Java client gives a key by default."""
     return (kernels.murmur2(key) & _POSITIVE) % count
+
+
+def visible_names(names: Iterable[str], *, include_internal: bool) -> list[str]:
+    """Topic names in order, without internal topics unless they are asked for."""
+    return sorted(n for n in list(names) if include_internal or n not in INTERNAL_TOPICS)
 
 
 class Topic(Generic[LogT]):

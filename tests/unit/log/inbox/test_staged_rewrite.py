@@ -86,7 +86,7 @@ def ask(
     contents: Sequence[tuple[int, bytes]] = ((0, b"".join(KEPT)),),
 ) -> ChangeAnswer:
     request_id = leave(fs, change, contents)
-    store.serve_changes()
+    store.changes.serve()
     answer = ChangeInbox(fs, DATA).take_answer(request_id)
     assert answer is not None
     return answer

@@ -1,0 +1,68 @@
+"""The port to archives: everything that a store asks of them, and that they ask of a store."""
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+from uuid import UUID
+
+from cordwood.log.beside.read_only_log import ReadOnlyLog
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace, ArchiveStatus
+from cordwood.log.rules.work_progress import WorkProgress
+from cordwood.log.topics.group import Group
+from cordwood.log.topics.topic import Topic
+from cordwood.log.topics.topic_registry import TopicRegistry
+
+
+class ReadableTopics(Protocol):
+    """A store whose topics can be read: open for writing or for reading only."""
+
+    def topics(self, *, include_internal: bool = False) -> list[str]: ...
+    def topic(self, name: str) -> Topic[PartitionLog] | Topic[ReadOnlyLog]: ...
+
+
+class ArchivableStore(Protocol):
+    """A store that is open for writing, as archives see it."""
+
+    @property
+    def writer_id(self) -> str: ...
+    @property
+    def registry(self) -> TopicRegistry: ...
+    def topics(self, *, include_internal: bool = False) -> list[str]: ...
+    def topic(self, name: str) -> Topic[PartitionLog]: ...
+    def group(self, name: str) -> Group: ...
+    def groups(self) -> list[str]: ...
+
+
+class ReadableArchives(Protocol):
+    """The archives of all topics, for reading."""
+
+    def source(self, place: ArchivePlace) -> ArchivedSegments | None:
+        """The archive of a partition; None if its configuration names none."""
+        ...
+
+    def status(self, store: ReadableTopics) -> list[ArchiveStatus]: ...
+    def close(self) -> None: ...
+
+
+class Archives(ReadableArchives, Protocol):
+    """The archives of all topics. The library passes them in; a store may have none."""
+
+    def run(self, store: ArchivableStore, topics: Collection[str] | None = None) -> None:
+        """One pass over these topics, or all.
+
+        Copies segments that are due, forgets expired ones, removes files nobody refers to.
+        """
+        ...
+
+    def restore(
+        self,
+        store: ArchivableStore,
+        topic: str,
+        url: str,
+        *,
+        to_timestamp_ms: int | None,
+        topic_id: UUID | None,
+        new_name: str | None,
+        config: Mapping[str, object] | None,
+        progress: WorkProgress,
+    ) -> Topic[PartitionLog]: ...
