@@ -1,7 +1,7 @@
-"""A topic's files on their way in: complete and durable before anything calls them a topic.
+"""A topic that is being restored: its files are complete and durable before it becomes live.
 
-The directories have the names of deleted partitions, so whatever a crash leaves of them is
-removed at the next start.
+Until then its directories are named like deleted partitions. If the process crashes, the next
+start removes them.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ from cordwood.storage.high_watermark_file import HighWatermarkFile
 
 @dataclass(slots=True, kw_only=True)
 class IncomingPartition:
-    """One partition being filled: once live, offsets in [start, end) can be read.
+    """One partition that is being filled with the offsets [start, end).
 
-    `allows_gaps`: it was compacted at some time, and missing offsets are no damage.
+    `allows_gaps`: it was compacted before, so missing offsets are not damage.
     """
 
     data_dir: str
@@ -37,7 +37,7 @@ class IncomingPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingTopic:
-    """The partitions of a topic to be. Filled by one thread, then installed or discarded."""
+    """The partitions of the new topic. One thread fills them, then installs or discards them."""
 
     topic: str
     topic_id: uuid.UUID
@@ -52,7 +52,7 @@ class IncomingTopic:
         topic_id: uuid.UUID,
         partitions: int,
     ) -> "IncomingTopic":
-        """Empty directories, spread over the data directories in turn."""
+        """Make empty directories, in the data directories in turn."""
         staged: list[IncomingPartition] = []
         for number in range(partitions):
             data_dir = data_dirs[number % len(data_dirs)]
@@ -65,7 +65,7 @@ class IncomingTopic:
         return cls(topic=topic, topic_id=topic_id, partitions=tuple(staged))
 
     def move_in(self, fs: FileSystem) -> None:
-        """Give the directories the names of live partitions. Durable on return."""
+        """Rename the directories to live partitions. Durable on return."""
         for number, partition in enumerate(self.partitions):
             marks = HighWatermarkFile(fs, partition.path, writable=True)
             marks.publish(
@@ -80,7 +80,7 @@ class IncomingTopic:
             fs.sync_directory(data_dir)
 
     def discard(self, fs: FileSystem) -> None:
-        """Remove what was staged; what cannot be removed now is at the next start."""
+        """Remove the directories. The next start removes those that cannot be removed now."""
         for partition in self.partitions:
             with contextlib.suppress(OSError):
                 fs.remove_tree(partition.path)

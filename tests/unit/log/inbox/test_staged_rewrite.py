@@ -232,7 +232,7 @@ def test_a_topic_made_anew_is_another(fs: SimulatedFileSystem, store: Store) -> 
     store.delete_topic("state")
     store.create_topic("state", config=CONFIG)
 
-    assert "made anew" in ask(fs, store, change).reason
+    assert "created again" in ask(fs, store, change).reason
 
 
 @pytest.mark.parametrize("is_power_cut", [False, True])

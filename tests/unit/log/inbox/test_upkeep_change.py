@@ -96,7 +96,7 @@ RESTORE: dict[str, object] = {
         ("snapshot", {"path": "/" + "x" * 5000}, "at most 4096"),
         ("restore", {**RESTORE, "to_timestamp_ms": -1}, "-1"),
         ("restore", {**RESTORE, "new_name": ".."}, "not a request"),
-        ("restore", {**RESTORE, "config": {"retention.ms": None}}, "go back to"),
+        ("restore", {**RESTORE, "config": {"retention.ms": None}}, "no previous value"),
         ("restore", {**RESTORE, "url": "x" * 10_000}, "at most 8192"),
         ("format-the-disk", {}, "none of"),
     ],
