@@ -21,7 +21,7 @@ from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace, ArchiveStatus
 from cordwood.log.rules.work_progress import WorkProgress
-from cordwood.log.store.archives import ArchivableStore, ReadableTopics
+from cordwood.log.store.archive_port import ArchivableStore, ListedTopics
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem
@@ -128,7 +128,7 @@ class StoreArchives:
             archive.progress.last_error = None
             archive.progress.last_success_ms = self._clock.now_ms()
 
-    def status(self, store: ReadableTopics) -> list[ArchiveStatus]:
+    def status(self, store: ListedTopics) -> list[ArchiveStatus]:
         found: list[ArchiveStatus] = []
         for name in store.topics():
             topic: Topic | Topic[ReadOnlyLog] = store.topic(name)

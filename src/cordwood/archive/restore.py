@@ -33,7 +33,7 @@ from cordwood.log.beside.archived_log import ArchivedLog
 from cordwood.log.reading.archived_segments import ArchivePlace
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkProgress
-from cordwood.log.store.archives import ArchivableStore
+from cordwood.log.store.archive_port import ArchivableStore
 from cordwood.log.topics.incoming_topic import IncomingPartition, IncomingTopic
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import INT64_MAX, Offset

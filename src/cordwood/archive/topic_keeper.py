@@ -17,7 +17,7 @@ from cordwood.archive.manifest import (
 from cordwood.archive.object_store import ObjectStore, get, shown_url
 from cordwood.clock import Clock
 from cordwood.errors import FormatError, StorageError
-from cordwood.log.store.archives import ArchivableStore
+from cordwood.log.store.archive_port import ArchivableStore
 from cordwood.log.topics.topic import Topic
 
 

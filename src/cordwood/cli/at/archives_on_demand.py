@@ -8,7 +8,7 @@ from cordwood.storage.files import FileSystem
 
 if TYPE_CHECKING:
     from cordwood.archive.archives import StoreArchives
-    from cordwood.log.store.archives import ReadableTopics
+    from cordwood.log.store.archive_port import ListedTopics
 
 
 class ArchivesOnDemand:
@@ -22,7 +22,7 @@ class ArchivesOnDemand:
     def source(self, place: ArchivePlace) -> ArchivedSegments | None:
         return None if place.config.archive_url is None else self._archives().source(place)
 
-    def status(self, store: "ReadableTopics") -> list[ArchiveStatus]:
+    def status(self, store: "ListedTopics") -> list[ArchiveStatus]:
         return self._archives().status(store)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from cordwood.errors import ConfigError, StorageError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.archived_segments import ArchiveStatus
 from cordwood.log.rules.work_progress import WorkProgress
-from cordwood.log.store.archives import ArchivableStore, Archives
+from cordwood.log.store.archive_port import ArchivableStore, Archives
 from cordwood.log.store.housekeeping import Housekeeping
 from cordwood.log.topics.topic import Topic
 

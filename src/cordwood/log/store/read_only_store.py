@@ -17,7 +17,7 @@ from cordwood.log.rules.compaction_plan import CompactionPlan
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.retention import RetentionPlan
 from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.log.store.archives import ReadableArchives
+from cordwood.log.store.archive_port import ReadableArchives
 from cordwood.log.store.observed_topics import ObservedTopics
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.group import Group

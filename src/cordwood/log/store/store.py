@@ -30,7 +30,7 @@ from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.retention import RetentionPlan
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkProgress
-from cordwood.log.store.archives import Archives
+from cordwood.log.store.archive_port import Archives
 from cordwood.log.store.archiving import Archiving
 from cordwood.log.store.backup import Backup, StoreSnapshot
 from cordwood.log.store.housekeeping import Housekeeping

@@ -13,7 +13,7 @@ from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
 
 
-class ReadableTopics(Protocol):
+class ListedTopics(Protocol):
     """A store whose topics can be read: open for writing or for reading only."""
 
     def topics(self, *, include_internal: bool = False) -> list[str]: ...
@@ -40,7 +40,7 @@ class ReadableArchives(Protocol):
         """The archive of a partition; None if its configuration names none."""
         ...
 
-    def status(self, store: ReadableTopics) -> list[ArchiveStatus]: ...
+    def status(self, store: ListedTopics) -> list[ArchiveStatus]: ...
     def close(self) -> None: ...
 
 
