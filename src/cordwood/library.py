@@ -15,14 +15,13 @@ from cordwood.log.inbox.change_request import CHANGE_TIMEOUT_S, ChangeRequester
 from cordwood.log.inbox.store_change import ChangeAnswer, StoreChange
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkDone
-from cordwood.log.store.opened_directories import OPENING_THREADS
 from cordwood.log.store.read_only_store import ReadOnlyStore
-from cordwood.log.store.store import Store, StoreSetup
+from cordwood.log.store.store import OPENING_THREADS, Store, StoreSetup
 from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN
 from cordwood.quantities import parse_size
 from cordwood.storage.files import RealFileSystem
 
-# Kafka passes over a directory of the first name, and so do we.
+# Kafka ignores a directory of the first name, and so do we.
 _CACHE_DIRECTORY = os.path.join("remote-log-index-cache", "cordwood")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 
@@ -60,21 +59,21 @@ def open_store(
 ) -> Store | ReadOnlyStore:
     """Open the store in `path`, creating the directory, and take its writer lock.
 
-    `data_dirs` names further directories over which partitions are spread. `config` holds
-    defaults for topics, under Kafka's names. With `read_only` nothing is locked or written:
-    for reading beside a live writer, and for a data directory that Kafka wrote.
+    `data_dirs` names further directories for partitions. `config` holds the defaults of topics,
+    under Kafka's names. With `read_only` nothing is locked or written: use it beside a live
+    writer, or for a data directory that Kafka wrote.
 
-    Archived segments that are read are kept locally, at most `archive_cache_bytes` of them: in
-    the first data directory, or in a temporary one for a reader. An archive by itself is opened
-    with `cordwood.open_archive`.
+    Archived segments are cached when they are read, at most `archive_cache_bytes` of them: in
+    the first data directory, or in a temporary directory for a read-only store. To open an
+    archive without a store, use `cordwood.open_archive`.
 
     Appends are refused while fewer than `free_bytes_min` bytes (`log.dir.free.bytes.min`) are
-    free on the disk, so that deletion and recovery still have room; 0: never.
+    free on the disk, so that deletion and recovery have room; 0: never.
     """
     directories = [os.fspath(path), *(os.fspath(extra) for extra in data_dirs)]
     defaults = TopicConfig.parse(config or {})
     if _URL.match(directories[0]):
-        raise ConfigError("path", path, "is a URL: cordwood.open_archive reads archives")
+        raise ConfigError("path", path, "is a URL; use cordwood.open_archive to read an archive")
     cache_bytes = _size("archive_cache_bytes", archive_cache_bytes)
     if read_only:
         fs, clock = RealFileSystem(), SystemClock()
@@ -98,7 +97,7 @@ def open_writer(
     opening_threads: int = OPENING_THREADS,
     has_housekeeping: bool = True,
 ) -> Store:
-    """Open a store for writing, with everything that can be chosen about it."""
+    """Open a store for writing, with all options."""
     fs, clock = RealFileSystem(), SystemClock()
     cache_directory = os.path.join(os.path.abspath(directories[0]), _CACHE_DIRECTORY)
     cache = SegmentCache(fs, cache_directory, bytes_max=archive_cache_bytes)
@@ -127,16 +126,15 @@ def request_change(
     defaults: TopicConfig | None = None,
     on_progress: Callable[[WorkDone], None] | None = None,
 ) -> ChangeAnswer:
-    """Have the store in `path` changed, whoever holds it.
+    """Change the store in `path`, whether or not a process has it open.
 
-    Where nobody does, it is opened for as long as that takes. Where someone does, in this process
-    or another, its housekeeping makes the change and answers; that is waited for. Files that go
-    with the change lie in `staging_directory(path, request_id)`, and are gone on return.
-    `defaults` are those of topics while we hold it ourselves; `on_progress` is told now and then
-    how far a change is that takes long.
+    If no process has it open, it is opened here for the change. Otherwise its owner, in this
+    process or another, makes the change, and we wait for the answer. Files of the change are in
+    `staging_directory(path, request_id)` and are removed on return. `defaults` are those of
+    topics if we open the store; `on_progress` gets the progress of a long change.
 
-    Raises `ChangeRefusedError` when it cannot be made, and `ChangeTimeoutError` when the owner of
-    the store does not answer within `timeout_s`.
+    Raises `ChangeRefusedError` if the change cannot be made, and `ChangeTimeoutError` if the
+    owner does not answer within `timeout_s`.
     """
     directories = [os.fspath(path), *(os.fspath(extra) for extra in data_dirs)]
     if not os.path.isdir(directories[0]):

@@ -4,7 +4,7 @@
         Producer({"bootstrap.servers": broker.bootstrap_servers}).produce("orders", b"paid")
 
 It is the broker that `cordwood serve` runs, in threads of this process. Without a directory it
-lives in a temporary one, which goes when it stops, and is set up for tests: see `TEST_CONFIG`.
+uses a temporary one, which is removed when it stops, and the settings in `TEST_CONFIG`.
 """
 
 import os
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from cordwood.log.store.store import Store
     from cordwood.log.topics.topic import Topic
 
-# What a broker in a temporary directory has unless told otherwise. Nothing in it outlives the
-# process, so a sync per append buys nothing; and nobody wants to wait for heartbeats.
+# The defaults of a broker in a temporary directory. Its data does not outlive the process, so
+# syncing each append would be wasted; short intervals keep tests of groups fast.
 TEST_CONFIG: Final[Mapping[str, object]] = MappingProxyType(
     {
         "log.durability": "os",
@@ -39,19 +39,19 @@ Topics = Iterable[str] | Mapping[str, int]
 
 
 class Broker:
-    """A broker over a directory, started and stopped by `with` or by hand.
+    """A broker over a directory, started and stopped by `with` or by its methods.
 
-    data_dir    where the data is, and stays; None: a temporary directory, removed by `stop`
-    port        0 takes any that is free; it stays the same over restarts
+    data_dir    the directory of the data; None: a temporary directory, removed by `stop`
+    port        0 takes any free port; it stays the same over restarts
     config      keys of `cordwood config show`, such as {"log.retention.ms": "1h"}; neither files
                 nor the environment are read
-    topics      created at the first start where they are missing: names, or names with the
-                number of their partitions, {"orders": 3}
-    durability  when appends are acknowledged, "disk" or "os"; None: "disk" in a directory of
-                yours, "os" in a temporary one
+    topics      topics to create if they are missing: names, or names with the number of their
+                partitions, {"orders": 3}
+    durability  when appends are acknowledged, "disk" or "os"; None: "disk" with a `data_dir`,
+                "os" in a temporary directory
 
-    Any number of them may run in one process. `start`, `stop`, `restart` and `kill` are for one
-    thread at a time.
+    Any number of brokers may run in one process. `start`, `stop`, `restart` and `kill` are for
+    one thread at a time.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Broker:
         if durability is not None:
             self._config["log.durability"] = durability
         self._server: BrokerServer | None = None
-        settings_from(self._config)  # what is wrong is said here, not at the start
+        settings_from(self._config)  # a wrong setting is reported here, not by `start`
 
     def __repr__(self) -> str:
         where = self.bootstrap_servers if self.is_running else "stopped"
@@ -80,7 +80,7 @@ class Broker:
     # --- life --------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Open the store and listen. On return clients are answered. Safe to repeat."""
+        """Open the store and listen. Clients are answered on return. Safe to repeat."""
         if self._server is not None:
             return self
         settings = settings_from(self._config | {"log.dirs": self._data_dirs()})
@@ -88,7 +88,7 @@ class Broker:
         server = BrokerServer(store, settings.broker, owns_store=True)
         try:
             for name, partitions in self._topics.items():
-                if store.find_topic(name) is None:
+                if store.registry.find(name) is None:
                     store.create_topic(name, partitions=partitions)
             server.start()
         except BaseException:
@@ -100,21 +100,21 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Answer what is under way, sync, close; a temporary directory is removed. Repeatable."""
+        """Finish requests, sync, close, and remove a temporary directory. Safe to repeat."""
         try:
             self._stop_server()
         finally:
             self._remove_temporary_dir()
 
     def restart(self) -> None:
-        """Stop in order and start again: same directory, same port, same topics and groups."""
+        """Stop and start again, with the same directory, port, topics and groups."""
         self._stop_server()
         self.start()
 
     def kill(self) -> None:
-        """End as a crash of the process would: nothing is answered, synced or marked clean.
+        """End like a crash of the process: nothing is answered, synced or marked clean.
 
-        `start` then recovers, as after a crash; `stop` removes a temporary directory.
+        The next `start` recovers; `stop` removes a temporary directory.
         """
         server, self._server = self._server, None
         if server is not None:
@@ -145,12 +145,12 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given as ``bootstrap.servers``."""
+        """The value of ``bootstrap.servers`` for clients."""
         return f"{self.host}:{self.port}"
 
     @property
     def host(self) -> str:
-        """An address of this machine at which the broker answers."""
+        """An address of this machine on which the broker listens."""
         host = self._running().address[0]
         return "127.0.0.1" if host in ANY_ADDRESS else host
 
@@ -160,17 +160,17 @@ class Broker:
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
-        """Where /metrics, /healthz and /readyz are, with ``metrics.port`` in `config`."""
+        """The address of /metrics, /healthz and /readyz, if `config` has ``metrics.port``."""
         return self._running().metrics_address
 
     @property
     def store(self) -> "Store":
-        """The store that is served: append to it and read from it beside the clients."""
+        """The broker's store, for appending and reading beside the clients."""
         return self._running().store
 
     @property
     def data_dir(self) -> str:
-        """Where the data is; a temporary directory is there from `start` to `stop`."""
+        """The directory of the data. A temporary one exists from `start` to `stop`."""
         directory = self._given_dir or self._temporary_dir
         if directory is None:
             raise LogClosedError("the broker")
@@ -179,7 +179,7 @@ class Broker:
     def create_topic(
         self, name: str, *, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> "Topic[PartitionLog]":
-        """A new topic, there for clients on return."""
+        """Create a topic. Clients can use it on return."""
         return self.store.create_topic(name, partitions=partitions, config=config)
 
     def _running(self) -> "BrokerServer":
@@ -204,7 +204,7 @@ class Broker:
 
 def _partition_counts(topics: Topics) -> dict[str, int]:
     if isinstance(topics, str):
-        raise TypeError(f"topics must be names or a mapping, not the text {topics!r}")
+        raise TypeError(f"topics must be a list of names or a mapping, not the string {topics!r}")
     if isinstance(topics, Mapping):
         return dict(topics)
     return dict.fromkeys(topics, 1)

@@ -255,7 +255,7 @@ class Client:
         False when something was refused, and what comes behind it was not tried.
         """
         for publication in self.history.publications:
-            last = self.store.last_published(publication.application)
+            last = self.store.publisher.last_of(publication.application)
             if last is None or last < publication.number:
                 for place, contents in publication.parts.items():
                     self.history.log(*place).attempt(contents)
@@ -264,7 +264,7 @@ class Client:
         return True
 
     def _publish(self, publication: PublicationHistory) -> bool:
-        last = self.store.last_published(publication.application)
+        last = self.store.publisher.last_of(publication.application)
         is_old = last is not None and last >= publication.number
         is_done = False
         with self._attempt():

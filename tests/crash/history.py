@@ -256,7 +256,7 @@ def _store_problems(history: History, store: Store, after_power_cut: bool) -> It
 
 
 def _publication_problems(publication: PublicationHistory, store: Store) -> Iterator[str]:
-    last = store.last_published(publication.application)
+    last = store.publisher.last_of(publication.application)
     is_published = last is not None and last >= publication.number
     for (topic, partition), contents in publication.parts.items():
         records = read_all(store.topic(topic).partition(partition)).records

@@ -88,7 +88,7 @@ class StoreGroupLog:
 
     def _append(self, group_id: str, records: Sequence[GroupRecord]) -> ErrorCode:
         try:
-            self._store.ensure_offsets_topic(partitions=self._partitions)
+            self._store.offsets_topic.ensure(partitions=self._partitions)
             offsets = self._store.committed_offsets
             offsets.append(offsets.partition_of(group_id), records)
         except (CordwoodError, OSError) as error:

@@ -92,7 +92,7 @@ def test_kafka_s_tool_prints_the_groups_we_save(kafka: KafkaTools, tmp_path: Pat
     member = bench.stable()
     [record] = bench.store.topic("__consumer_offsets").partition(0).read()
     with cordwood.open(tmp_path / "ours") as store:
-        store.ensure_offsets_topic().append(record.value, key=record.key, partition=0)
+        store.offsets_topic.ensure().append(record.value, key=record.key, partition=0)
     log = next(iter((tmp_path / "ours").glob("__consumer_offsets-*/*.log")))
 
     printed = kafka.dump_segments(log, options=("--offsets-decoder",))

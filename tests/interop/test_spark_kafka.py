@@ -32,7 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def fill(broker: cordwood.Broker, topic: str, count: int, *, start: int = 0) -> None:
     """Records a second apart, in turn to each partition."""
-    made = broker.store.find_topic(topic) or broker.create_topic(topic, partitions=2)
+    made = broker.store.registry.find(topic) or broker.create_topic(topic, partitions=2)
     for n in range(start, start + count):
         made.append(
             b"value %d" % n,

@@ -31,7 +31,7 @@ def test_a_topic_is_created_described_enlarged_and_deleted(
     given = [word for key, value in config.items() for word in ("--config", f"{key}={value}")]
 
     created = tools.run("topics", "--create", "--topic", "orders", "--partitions", "2", *given)
-    overrides = broker.store.topic_overrides("orders")
+    overrides = broker.store.registry.overrides("orders")
     topic_id = encode_topic_id(broker.store.topic("orders").topic_id)
     tools.run("topics", "--alter", "--topic", "orders", "--partitions", "3")
     described = tools.run("topics", "--describe", "--topic", "orders")
@@ -82,7 +82,7 @@ def test_the_configuration_of_a_topic_is_shown_set_and_put_back(
     everything = tools.run("configs", *topic, "--describe", "--all")
 
     changed = {"cleanup.policy": "compact,delete", "max.message.bytes": "2000"}
-    assert broker.store.topic_overrides("settings") == changed
+    assert broker.store.registry.overrides("settings") == changed
     assert broker.store.topic("settings").partition(0).config.max_message_bytes == 2000
     assert entries(set_for_it.lines) == changed
     shown = entries(everything.lines)
@@ -102,7 +102,7 @@ def test_what_cannot_be_set_is_refused_with_the_reason(
 
     assert refused.exit_code == 1
     assert f"InvalidConfigurationException: {key} = {value}: " in refused.printed
-    assert broker.store.topic_overrides(topic) == {}
+    assert broker.store.registry.overrides(topic) == {}
 
 
 def test_the_configuration_of_the_broker_is_shown_and_cannot_be_changed(tools: JavaTools) -> None:

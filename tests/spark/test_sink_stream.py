@@ -84,7 +84,7 @@ def test_a_stream_goes_on_where_it_ended(stream: Stream) -> None:
 
     stream.check()
     with cordwood.open(stream.store) as store:
-        [(application, number)] = store.applications().items()
+        [(application, number)] = store.publisher.applications().items()
         assert application.startswith("stream ")
         assert number == 2
 

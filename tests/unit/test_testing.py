@@ -131,7 +131,7 @@ def test_a_killed_broker_recovers_what_was_acknowledged(broker: Broker) -> None:
     assert not broker.is_running
     broker.start()
 
-    assert [status.was_clean for status in broker.store.directory_status()] == [False]
+    assert [status.was_clean for status in broker.store.directories.status()] == [False]
     assert consume(broker, "orders", 2) == [b"one", b"two"]
 
 

@@ -97,7 +97,7 @@ def test_configuration_is_described_and_replaced(
     assert (code, name) == (0, topic)
     assert [(entry[0], entry[1]) for entry in entries] == [("retention.ms", "5000")]
     assert [resource[0] for resource in altered.resources] == [0]
-    assert broker.store.topic_overrides(topic) == {"segment.ms": "60000"}
+    assert broker.store.registry.overrides(topic) == {"segment.ms": "60000"}
 
 
 def test_groups_are_listed_and_described_and_their_offsets_listed(

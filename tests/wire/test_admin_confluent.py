@@ -75,7 +75,7 @@ def test_topics_are_created_described_and_deleted(
     assert [part.id for part in described.partitions] == [0, 1, 2]
     assert {part.leader.id for part in described.partitions} == {1}
     assert topic.config.retention_ms == 1000
-    assert broker.store.find_topic(name) is None
+    assert broker.store.registry.find(name) is None
     assert name not in admin.list_topics(timeout=S).topics
 
 
@@ -88,7 +88,7 @@ def test_creating_a_topic_twice_wrongly_or_only_for_show_is_told(
     shown = next(names)
     create(NewTopic(shown, 1, 1), validate_only=True)
 
-    assert broker.store.find_topic(shown) is None
+    assert broker.store.registry.find(shown) is None
     assert refused_with(lambda: create(NewTopic(topic, 1, 1))) == KafkaError.TOPIC_ALREADY_EXISTS
     assert refused_with(lambda: create(NewTopic("no/name", 1, 1))) == KafkaError.TOPIC_EXCEPTION
     assert (
@@ -200,12 +200,12 @@ def test_configuration_is_altered_key_by_key(
     alter("segment.bytes", "2097152", AlterConfigOpType.SET)
     alter("retention.ms", None, AlterConfigOpType.DELETE)
     alter("cleanup.policy", "compact", AlterConfigOpType.APPEND)
-    appended = broker.store.topic_overrides(topic)
+    appended = broker.store.registry.overrides(topic)
     alter("cleanup.policy", "delete", AlterConfigOpType.SUBTRACT)
 
     assert appended == {"segment.bytes": "2097152", "cleanup.policy": "delete,compact"}
     assert broker.store.topic(topic).config.is_compacted
-    assert broker.store.topic_overrides(topic)["cleanup.policy"] == "compact"
+    assert broker.store.registry.overrides(topic)["cleanup.policy"] == "compact"
     assert (
         refused_with(lambda: alter("segment.bytes", "1", AlterConfigOpType.SET))
         == KafkaError.INVALID_CONFIG
@@ -222,7 +222,7 @@ def test_configuration_is_replaced_as_a_whole(
         altered = admin.alter_configs([resource])
     altered[resource].result(S)
 
-    assert broker.store.topic_overrides(topic) == {"segment.ms": "60000"}
+    assert broker.store.registry.overrides(topic) == {"segment.ms": "60000"}
 
 
 def test_the_brokers_configuration_is_described(admin: AdminClient) -> None:

@@ -59,7 +59,7 @@ def test_a_topic_is_deleted_by_its_id(
 ) -> None:
     admin.delete_topics([broker.store.topic(topic).topic_id])
 
-    assert broker.store.find_topic(topic) is None
+    assert broker.store.registry.find(topic) is None
 
 
 def test_partitions_are_added_and_described_page_by_page(
@@ -126,7 +126,7 @@ def test_configuration_is_described_altered_and_reset(
 
     described = admin.describe_configs([resource()])
     admin.alter_configs([resource({"segment.bytes": "2097152"})])
-    altered = broker.store.topic_overrides(topic)
+    altered = broker.store.registry.overrides(topic)
     admin.reset_configs([resource(["retention.ms"])])
 
     found = {
@@ -136,7 +136,7 @@ def test_configuration_is_described_altered_and_reset(
     }
     assert found["retention.ms"] == "5000"
     assert altered == {"retention.ms": "5000", "segment.bytes": "2097152"}
-    assert broker.store.topic_overrides(topic) == {"segment.bytes": "2097152"}
+    assert broker.store.registry.overrides(topic) == {"segment.bytes": "2097152"}
 
 
 def test_groups_are_listed_described_and_deleted(

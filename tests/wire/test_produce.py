@@ -149,7 +149,7 @@ def test_zstd_is_refused_in_versions_that_do_not_know_it(client: RawClient, topi
 def test_topics_that_are_not_there_or_not_for_clients_are_refused(
     broker: cordwood.Broker, client: RawClient, topic: str, names: Iterator[str]
 ) -> None:
-    broker.store.ensure_offsets_topic()
+    broker.store.offsets_topic.ensure()
     unknown_id = type(broker.store.topic(topic).topic_id)(int=7)
 
     def code(name: object, **options: int) -> ErrorCode:

@@ -1,5 +1,7 @@
 """An archive opened by itself: its topics, read without the store that wrote them."""
 
+from types import TracebackType
+from typing import Self
 from uuid import UUID
 
 from cordwood.archive.manifest import ArchivedTopic
@@ -14,8 +16,8 @@ from cordwood.archive.restore import (
 from cordwood.archive.segment_cache import CACHE_BYTES, SegmentCache
 from cordwood.log.beside.archived_log import ArchivedLog
 from cordwood.log.reading.archived_segments import ArchivePlace
+from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.log.store.open_store import OpenStore
 from cordwood.log.topics.topic import Topic
 from cordwood.storage.files import FileSystem, RealFileSystem
 from cordwood.storage.handle_cache import HandleCache
@@ -31,11 +33,12 @@ def open_archive(
     return OpenedArchive(url, cache_bytes=cache_bytes, fs=fs or RealFileSystem())
 
 
-class OpenedArchive(OpenStore):
+class OpenedArchive:
     """The topics of an archive. Any thread may use it. Close it to remove its cache."""
 
     def __init__(self, url: str, *, cache_bytes: int, fs: FileSystem) -> None:
         self._objects = open_object_store(url, fs)
+        self._lifetime = Lifetime(f"the archive {self._objects.url}")
         cache = SegmentCache(fs, bytes_max=cache_bytes)
         self._parts = ArchiveParts(fs=fs, cache=cache, handles=HandleCache())
         self._topics: dict[UUID, Topic[ArchivedLog]] = {}
@@ -46,12 +49,12 @@ class OpenedArchive(OpenStore):
 
     def topics(self) -> list[str]:
         """The names of all topics, in order."""
-        self._check_open()
+        self._lifetime.check_open()
         return [name for name in self._objects.names("") if find_topics(self._objects, name)]
 
     def topic(self, name: str, *, topic_id: UUID | None = None) -> Topic[ArchivedLog]:
         """A topic as it was archived last; `topic_id` chooses among those that had the name."""
-        self._check_open()
+        self._lifetime.check_open()
         archived = find_topic(self._objects, name, topic_id)
         return self._topics.get(archived.topic_id) or self._open(archived)
 
@@ -90,7 +93,7 @@ class OpenedArchive(OpenStore):
         self, name: str, *, to_timestamp_ms: int | None = None, topic_id: UUID | None = None
     ) -> list[RestoredPartition]:
         """What `Store.restore_topic` would bring back of each partition."""
-        self._check_open()
+        self._lifetime.check_open()
         archived = find_topic(self._objects, name, topic_id)
         config = TopicConfig.parse(archived.config)
         return [
@@ -100,11 +103,19 @@ class OpenedArchive(OpenStore):
 
     def close(self) -> None:
         """Let go of all files and remove the cache. Safe to repeat."""
-        self._is_closed = True
+        self._lifetime.end()
         for topic in self._topics.values():
             for log in topic.partitions:
                 log.close()
         self._parts.cache.close()
 
-    def _described(self) -> str:
-        return f"the archive {self.url}"
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

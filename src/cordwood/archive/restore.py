@@ -35,7 +35,7 @@ from cordwood.log.reading.time_lookup import find_time
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.log.store.archive_port import ArchivableStore
-from cordwood.log.topics.incoming_topic import StagedPartition, StagedTopic
+from cordwood.log.topics.incoming_topic import IncomingPartition, IncomingTopic
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import INT64_MAX, Offset
 from cordwood.storage.checkpoint_file import write_epoch_checkpoint
@@ -131,7 +131,7 @@ class TopicRestore:
             texts["archive.url"] = url if to_timestamp_ms is None and is_same else ""
         texts.update(config or {})
         parsed = TopicConfig.parse(texts)  # refused before anything is fetched
-        staged = self._store.stage_topic(
+        staged = self._store.registry.stage(
             new_name or archived.topic,
             archived.topic_id if is_same else new_topic_id(),
             archived.partitions,
@@ -153,7 +153,7 @@ class TopicRestore:
                     for source in sources:
                         source.take_over()
                 self._commit_groups(archived, staged, to_timestamp_ms)
-            topic = self._store.install_topic(staged, texts)
+            topic = self._store.registry.install(staged, texts)
         except BaseException:
             staged.discard(self._fs)
             raise
@@ -177,7 +177,7 @@ class TopicRestore:
     # --- one partition -----------------------------------------------------------------------
 
     def _fill(
-        self, partition: StagedPartition, source: PartitionArchive, to_timestamp_ms: int | None
+        self, partition: IncomingPartition, source: PartitionArchive, to_timestamp_ms: int | None
     ) -> None:
         """Fetch what of the partition is wanted. Durable but for the directory's names."""
         manifest = source.manifest
@@ -253,7 +253,7 @@ class TopicRestore:
     # --- groups ------------------------------------------------------------------------------
 
     def _commit_groups(
-        self, archived: ArchivedTopic, staged: StagedTopic, to_timestamp_ms: int | None
+        self, archived: ArchivedTopic, staged: IncomingTopic, to_timestamp_ms: int | None
     ) -> None:
         """Groups go on where they were at the time, within what was restored.
 
@@ -298,5 +298,5 @@ def _cut_at(source: PartitionArchive, to_timestamp_ms: int) -> Offset:
     return Offset(min(match.offset, reader.next_offset))
 
 
-def _within(partition: StagedPartition, offset: int) -> int:
+def _within(partition: IncomingPartition, offset: int) -> int:
     return min(max(offset, partition.start), partition.end)

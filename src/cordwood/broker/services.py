@@ -52,7 +52,7 @@ class Services:
         self._group_log = GroupLogWriter(
             store.committed_offsets,
             scheduler,
-            lambda: store.ensure_offsets_topic(partitions=group_config.offsets_topic_partitions),
+            lambda: store.offsets_topic.ensure(partitions=group_config.offsets_topic_partitions),
         )
         consumer_groups = ConsumerGroupFactory(
             GroupSurroundings(
@@ -75,8 +75,7 @@ class Services:
         self.census = GroupCensus(self._coordinator)
         coordinator = self._coordinator
         self._changes = store.changes
-        self._before = (store.changes.commit_group, store.changes.topics.forget_group)
-        self._outside = InboxGroupChanges(coordinator, lambda name: _topic_id(store, name))
+        self._outside = InboxGroupChanges(coordinator, store.registry.id_of)
         self._handlers = (
             ApiVersionsHandler(),
             MetadataHandler(
@@ -101,8 +100,7 @@ class Services:
         """Load the groups, in the background: members that ask meanwhile are told to wait."""
         self._group_log.start()
         self._coordinator.start()
-        self._changes.commit_group = self._outside.commit
-        self._changes.topics.forget_group = self._outside.forget
+        self._changes.coordinate_groups(self._outside)
 
     def release_waiting(self) -> None:
         """In the control loop, when the broker stops: nobody waits for a rebalance any longer."""
@@ -110,10 +108,5 @@ class Services:
 
     def stop(self) -> None:
         """Write what groups still have to say, then end."""
-        self._changes.commit_group, self._changes.topics.forget_group = self._before
+        self._changes.coordinate_groups(None)
         self._group_log.stop()
-
-
-def _topic_id(store: Store, name: str) -> uuid.UUID | None:
-    topic = store.find_topic(name)
-    return None if topic is None else topic.topic_id

@@ -56,7 +56,7 @@ def test_a_restored_topic_is_what_was_archived(
 
     assert values(topic.partition(0)) == expected(0, 12)
     assert topic.config.segment_records == SMALL_SEGMENTS["segment.records"]
-    assert topic.topic_id == lost.store._topics[TOPIC].topic_id
+    assert topic.topic_id == lost.store.registry.id_of(TOPIC)
     assert bench.store.damages() == []
 
 

@@ -172,14 +172,14 @@ class GroupOffsetsHandler:
 
     def _named(self, context: RequestContext, topics: tuple[Fields, ...]) -> list[_NamedTopic]:
         if context.api_version >= _FIRST_BY_TOPIC_ID:
-            names = self._store.topic_names_by_id()
+            names = self._store.registry.names_by_id()
             return [
                 _NamedTopic(name=names.get(t.topic_id), topic_id=t.topic_id, asked=t)
                 for t in topics
             ]
         found: list[_NamedTopic] = []
         for asked in topics:
-            topic = self._store.find_topic(asked.name)
+            topic = self._store.registry.find(asked.name)
             topic_id = UUID(int=0) if topic is None else topic.topic_id
             found.append(_NamedTopic(name=asked.name, topic_id=topic_id, asked=asked))
         return found
@@ -187,7 +187,7 @@ class GroupOffsetsHandler:
     def _check_place(self, topic: _NamedTopic, number: int) -> ErrorCode:
         if topic.name is None:
             return ErrorCode.unknown_topic_id
-        known = self._store.find_topic(topic.name)
+        known = self._store.registry.find(topic.name)
         if known is None or not 0 <= number < known.partition_count:
             return ErrorCode.unknown_topic_or_partition
         return ErrorCode.none
@@ -242,7 +242,7 @@ class GroupOffsetsHandler:
             by_topic.setdefault(name, []).append(_fetched_partition(number, committed))
         found: list[dict[str, Any]] = []
         for name, partitions in by_topic.items():
-            topic = self._store.find_topic(name)
+            topic = self._store.registry.find(name)
             if topic is not None:
                 found.append({"name": name, "topic_id": topic.topic_id, "partitions": partitions})
             elif context.api_version < _FIRST_BY_TOPIC_ID:  # else it has no id to be named by

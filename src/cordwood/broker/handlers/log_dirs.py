@@ -33,12 +33,12 @@ class LogDirsHandler:
             if request.topics is None
             else {(item.topic, number) for item in request.topics for number in item.partitions}
         )
-        sizes = self._store.partition_sizes()
+        sizes = self._store.directories.partition_sizes()
         return {
             "error_code": ErrorCode.none,
             "results": [
                 _described(status, sizes.get(status.path, {}), wanted)
-                for status in self._store.directory_status()
+                for status in self._store.directories.status()
             ],
         }
 

@@ -95,7 +95,7 @@ class MetadataHandler:
             if topic_id == _NIL
             and name is not None
             and name not in INTERNAL_TOPICS
-            and self._store.find_topic(name) is None
+            and self._store.registry.find(name) is None
             and _is_valid(name)
         ]
 
@@ -148,7 +148,7 @@ class MetadataHandler:
         )
 
     def _by_name(self, name: str, error: ErrorCode | None = None) -> dict[str, Any]:
-        topic = self._store.find_topic(name)
+        topic = self._store.registry.find(name)
         if topic is not None:
             return self._topic(topic)
         if error is None:
@@ -251,7 +251,7 @@ class MetadataHandler:
             if left == 0:
                 return {"topics": topics, "next_cursor": _cursor(name, 0)}
             first = cursor.partition_index if cursor is not None and name == first_name else 0
-            topic = self._store.find_topic(name)
+            topic = self._store.registry.find(name)
             if topic is None:
                 if wanted:
                     topics.append(self._by_name(name))

@@ -104,15 +104,15 @@ class TopicConfigsHandler:
                 check_topic_name(name)
                 return topic_entries(
                     self._store.topic(name).config,
-                    self._store.topic_overrides(name),
-                    defaults=self._store.topic_defaults,
+                    self._store.registry.overrides(name),
+                    defaults=self._store.registry.defaults,
                 )
             case ResourceType.BROKER if name == _EVERY_BROKER:
                 return []
             case ResourceType.BROKER:
                 self._check_broker(name)
                 return broker_entries(
-                    self._config, self._store.topic_defaults, self._store.data_dirs
+                    self._config, self._store.registry.defaults, self._store.data_dirs
                 )
             case ResourceType.GROUP:
                 return group_entries(self._config)
@@ -185,13 +185,13 @@ class TopicConfigsHandler:
 
     def _change(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
         if validate_only:
-            self._store.check_topic_config(name, changes)
+            self._store.registry.check_config(name, changes)
         elif changes:
             self._store.alter_topic(name, config=changes)
             logger.info("topic %s: changed %s", name, ", ".join(sorted(changes)))
 
     def _replacement(self, name: str, configs: Sequence[Fields]) -> dict[str, str | None]:
-        back: dict[str, str | None] = dict.fromkeys(self._store.topic_overrides(name))
+        back: dict[str, str | None] = dict.fromkeys(self._store.registry.overrides(name))
         return back | {config.name: _given(config) for config in configs}
 
     def _increments(self, name: str, configs: Sequence[Fields]) -> dict[str, str | None]:

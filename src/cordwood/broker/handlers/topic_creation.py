@@ -62,7 +62,7 @@ class TopicCreationHandler:
         partitions = self._partition_count(wanted)
         overrides = _overrides(wanted.configs)
         try:
-            config = self._store.check_topic(name, partitions=partitions, config=overrides)
+            config = self._store.registry.check_new(name, partitions=partitions, config=overrides)
             if validate_only:
                 return self._created(name, partitions, config, overrides)
             topic = self._store.create_topic(name, partitions=partitions, config=overrides)
@@ -119,7 +119,7 @@ class TopicCreationHandler:
         self, name: str, partitions: int, config: TopicConfig, overrides: Mapping[str, str]
     ) -> dict[str, Any]:
         entries = topic_entries(
-            config, canonical_texts(overrides), defaults=self._store.topic_defaults
+            config, canonical_texts(overrides), defaults=self._store.registry.defaults
         )
         return {
             "name": name,
@@ -172,7 +172,7 @@ class TopicCreationHandler:
             for assignment in wanted.assignments:
                 self._check_assignment(assignment.broker_ids)
         try:
-            self._store.check_partition_count(count)
+            self._store.registry.check_partition_count(count)
             if not validate_only:
                 self._store.alter_topic(name, partitions=count)
                 logger.info("topic %s now has %d partitions", name, count)

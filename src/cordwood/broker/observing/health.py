@@ -48,7 +48,7 @@ class HealthChecks:
             return HealthReport((*problems, str(error)))
         if not self._broker.is_coordinator_loaded():
             problems.append("groups are still being loaded")
-        directories = self._broker.store.directory_status()
+        directories = self._broker.store.directories.status()
         problems += [
             f"{status.path} cannot be used: {status.error}"
             for status in directories

@@ -257,7 +257,7 @@ class GroupCollector(_Unregistered):
     def _positions(self, facts: GroupFacts) -> Iterator[tuple[str, int, int, int]]:
         """(topic, partition, committed, lag) where there is such a partition, in order."""
         for (name, number), offset in sorted(facts.committed.items()):
-            topic = self._broker.store.find_topic(name)
+            topic = self._broker.store.registry.find(name)
             if topic is not None and topic.has_partition(number):
                 end = topic.partition(number).high_watermark
                 yield name, number, offset, max(end - offset, 0)

@@ -32,7 +32,7 @@ class StoreCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         store = self._store
-        yield from directory_metrics(store.directory_status())
+        yield from directory_metrics(store.directories.status())
         damages = GaugeMetricFamily(
             "cordwood_damages", "Places whose promised bytes were found unreadable at the start."
         )
@@ -43,7 +43,7 @@ class StoreCollector(Collector):
         )
         add_histogram(syncs, [], store.sync_times.view())
         yield syncs
-        yield from upkeep_metrics(store.upkeep())
+        yield from upkeep_metrics(store.housekeeping.status())
         yield from cleaner_metrics(store.cleaner.status())
         yield from archive_metrics(store.archive_status())
 

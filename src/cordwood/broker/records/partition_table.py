@@ -17,14 +17,14 @@ class PartitionTable:
     def topic(self, wanted: str | UUID) -> Topic[PartitionLog] | None:
         """The topic of that name or id, if there is one."""
         if isinstance(wanted, str):
-            return self._store.find_topic(wanted)
+            return self._store.registry.find(wanted)
         name = self._names.get(wanted)
-        topic = None if name is None else self._store.find_topic(name)
+        topic = None if name is None else self._store.registry.find(name)
         if topic is not None and topic.topic_id == wanted:
             return topic
-        self._names = self._store.topic_names_by_id()
+        self._names = self._store.registry.names_by_id()
         name = self._names.get(wanted)
-        return None if name is None else self._store.find_topic(name)
+        return None if name is None else self._store.registry.find(name)
 
     def log(self, wanted: str | UUID, partition: int) -> PartitionLog | None:
         """The log of a partition; None when there is no such partition.

@@ -111,7 +111,7 @@ def _archived_topics(store: "ReadOnlyStore", names: list[str]) -> list[str]:
 
 def _status_rows(store: "ReadOnlyStore", names: list[str]) -> list[dict[str, Any]]:
     """As far as the files say; what its owner copied since it started only the owner knows."""
-    from cordwood.log.store.archiving_lag import archive_row
+    from cordwood.log.inspection.archiving_lag import archive_row
 
     rows = []
     for status in store.archive_status():

@@ -193,7 +193,7 @@ def _settle() -> None:
 
 def _report_start(server: "BrokerServer", settings: "Settings", took_s: float) -> None:
     store, (host, port) = server.store, server.address
-    status = store.directory_status()
+    status = store.directories.status()
     recovered = sum(s.partition_count for s in status if not s.was_clean and s.error is None)
     facts = {
         "event": "started",

@@ -1,1 +1,1 @@
-"""Keeping the newest record of each key: walk, filter, rewrite, and who runs it when."""
+"""Keeping only the newest record of each key: walk, filter, rewrite, and the cleaner."""

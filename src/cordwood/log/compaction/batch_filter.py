@@ -1,8 +1,8 @@
-"""What compaction leaves of a run of batches.
+"""Filters batches for compaction: drops the records that have a newer one of the same key.
 
-Uncompressed batches without transactions go through one kernel, many at a time. The others come
-one by one: compressed ones are taken apart and compressed again, transactions are followed, and
-control batches have rules of their own.
+One kernel filters uncompressed batches without transactions, many at a time. The others are
+filtered one by one: compressed batches are decompressed and compressed again, transactions are
+tracked, and control batches have rules of their own.
 """
 
 from array import array
@@ -49,24 +49,24 @@ WriteBatches = Callable[[memoryview], None]
 def parse_plain_run(
     decoder: BatchDecoder, index: int, end: int, table: "array[int]"
 ) -> tuple["array[int]", int, int]:
-    """Parse uncompressed batches from `index` on: (table, records in it, batch it stopped at).
+    """Parse uncompressed batches from `index` on: (table, record count, index of next batch).
 
-    The table is `table`, unless a single batch has more records than it has rows.
+    The table is `table`, unless a single batch has more records than the table has rows.
     """
     code, following, parsed, _ = kernels.parse_plain_batches(
         decoder.data, decoder.rows, index, end, table
     )
     if following == index or code != tables.RECORDS_OK:
-        run = decoder.parse(index)  # has room for any batch, and says what is wrong with one
+        run = decoder.parse(index)  # has room for any batch, and reports what is wrong with it
         return run.table, run.end, index + 1
     return table, parsed, following
 
 
 class BatchFilter:
-    """Takes batches in the order of a log and writes what is left of them. For one thread.
+    """Filters batches in log order and writes what is left of them. For one thread.
 
-    retained       last offsets of batches whose header stays though all records go
-    marker_epochs  by producer: whose transaction ends stay for the sake of that epoch
+    retained       last offsets of batches whose header stays even if no record does
+    marker_epochs  by producer: the epoch whose transaction markers stay
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class BatchFilter:
 
     @property
     def has_changed(self) -> bool:
-        """Whether anything came out other than it went in."""
+        """Whether any batch was changed or dropped."""
         return self.counts[keys.COUNT_CHANGED_BATCHES] > 0
 
     def take(self, decoder: BatchDecoder, first: int, stop: int, write: WriteBatches) -> None:
@@ -225,7 +225,7 @@ class BatchFilter:
             write(_whole(decoder, batch))
         else:
             header = replace(_header(decoder, batch), record_count=stay)
-            if not header.is_log_append_time:  # else it is the time of every record
+            if not header.is_log_append_time:  # else the header has the time of every record
                 header = replace(header, max_timestamp=TimestampMs(largest))
             self._write_rebuilt(
                 decoder, index, header, batch, write, is_rebased=is_rebased, is_decided=True
@@ -242,7 +242,7 @@ class BatchFilter:
         is_rebased: bool,
         is_decided: bool = False,
     ) -> None:
-        """Write the records that `_kept` marks, or all, under a new header."""
+        """Write the records marked in `_kept`, or all, under a new header."""
         run = decoder.parse(index)
         count = run.end
         kept = self._kept if is_decided else bytearray(b"\x01" * count)
@@ -268,7 +268,7 @@ class BatchFilter:
         write(memoryview(whole))
 
     def _write_emptied(self, decoder: BatchDecoder, batch: BatchInfo, write: WriteBatches) -> None:
-        """Nothing of the batch stays but, where someone needs it, the header."""
+        """Drop the batch, or keep its header without records if the header is needed."""
         is_needed = batch.next_offset - 1 in self._retained or (
             batch.is_control and self._marker_epochs.get(batch.producer_id) == batch.producer_epoch
         )

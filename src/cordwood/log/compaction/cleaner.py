@@ -1,13 +1,13 @@
-"""Who compacts which log when, within limits.
+"""The cleaner: decides which log is compacted when, and limits the work.
 
-due          by `compaction_plan`, the overdue logs first, then the filthiest
+due          by `compaction_plan`: overdue logs first, then those with the most dirty bytes
 threads      log.cleaner.threads logs at a time, which share the memory for keys
-share        after working for t the cleaner rests, so that it works at most half the time
+share        after each run the cleaner rests, so that it works at most half the time
 bandwidth    log.cleaner.io.max.bytes.per.second, read and written, all threads together
 pause        a log is not compacted twice within log.cleaner.backoff.ms
-failure      the disk's: tried again after a pause that doubles with each failure in a row.
-             Anything else, a damaged segment above all: the log is left alone until it is
-             opened again or someone asks, and says why
+failure      after an I/O error the log is tried again, after a pause that doubles each time.
+             After any other failure, such as a damaged segment, the log is not compacted until
+             it is opened again or compacted by request
 """
 
 import logging
@@ -45,7 +45,7 @@ _MAP_BYTES_MIN: Final = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerConfig:
-    """How compaction is run. Validated on construction."""
+    """The limits of the cleaner. Validated on construction."""
 
     enable: bool = True
     threads: int = 1
@@ -91,7 +91,7 @@ class CleanerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCleaning:
-    """How the compaction of one log is doing. Times are wall time; None: never, or not known."""
+    """The state of one log's compaction. Times are wall time; None: never, or unknown."""
 
     topic: str
     partition: int
@@ -104,11 +104,11 @@ class LogCleaning:
     last_result: CompactionResult | None
     last_error: str | None
     is_uncleanable: bool
-    not_before_ms: TimestampMs | None  # it is not considered before then
+    not_before_ms: TimestampMs | None  # the log is not compacted before this time
 
 
 class Throttle:
-    """Keeps a flow of bytes below a rate by making whoever is ahead of it wait."""
+    """Limits the rate of bytes by making callers wait."""
 
     def __init__(
         self, bytes_per_second: float | None, clock: Clock, wait: Callable[[float], None]
@@ -132,7 +132,7 @@ class Throttle:
 
 @dataclass(slots=True)
 class _Record:
-    """What the cleaner remembers of one log."""
+    """The cleaner's record of one log."""
 
     log: CompactableLog
     run: CompactionRun | None = None
@@ -172,9 +172,9 @@ class Cleaner:
     # --- running -------------------------------------------------------------------------------
 
     def run_due(self) -> list[CompactionResult]:
-        """Compact what is due now; one result for each log that was tried.
+        """Compact the logs that are due; return one result for each log that was tried.
 
-        Nothing while the cleaner rests from the work before.
+        Does nothing while the cleaner rests from earlier work.
         """
         if not self.config.enable or self._clock.monotonic() < self._rests_until_s:
             return []
@@ -188,9 +188,9 @@ class Cleaner:
             return self._run_all(plans, now_ms)
 
     def run_now(self, logs: Sequence[CompactableLog], *, force: bool) -> list[CompactionResult]:
-        """Compact these logs, due or not with `force`, whatever happened before.
+        """Compact those of these logs that are due, even if they failed before.
 
-        With `force` their active segments are sealed first, so that all of it is compacted.
+        With `force`, compact each of them, and seal the active segments first to include them.
         """
         with self._turn:
             plans = []
@@ -198,12 +198,12 @@ class Cleaner:
                 self._record_of(log).is_uncleanable = False
                 if force and log.config.is_compacted:
                     log.roll()
-                log.sync_pending()  # only what is sealed on the disk is compacted
+                log.sync_pending()  # only segments that are sealed and durable are compacted
                 plans.append((log, log.plan_compaction(self._clock.now_ms(), force=force)))
             return self._run_all(plans, self._clock.now_ms())
 
     def stop(self) -> None:
-        """End what is running, soon and without a trace, and begin nothing more."""
+        """Start nothing more, and make running compactions end early, leaving no files."""
         self._stop.set()
         with self._turn:
             pass
@@ -261,12 +261,12 @@ class Cleaner:
             return run.result(CompactionOutcome.STOPPED)
         except (OSError, DiskFullError, LogFailedError) as error:
             record.failures_in_a_row += 1
-            logger.warning("compacting %s failed, it is tried again: %s", run.log.name, error)
+            logger.warning("compacting %s failed and will be tried again: %s", run.log.name, error)
             return run.result(CompactionOutcome.FAILED, error=f"{type(error).__name__}: {error}")
         except (CordwoodError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             record.failures_in_a_row += 1
             record.is_uncleanable = True
-            logger.exception("%s cannot be compacted and is left as it is", run.log.name)
+            logger.exception("%s cannot be compacted and stays as it is", run.log.name)
             return run.result(CompactionOutcome.FAILED, error=f"{type(error).__name__}: {error}")
         record.failures_in_a_row = 0
         return result
@@ -274,7 +274,7 @@ class Cleaner:
     def _note(self, record: _Record, result: CompactionResult, duration_s: float) -> None:
         doublings = min(record.failures_in_a_row, _BACKOFF_DOUBLINGS_MAX)
         pause_s = self.config.backoff_ms / 1000 * 2**doublings
-        # Where the keys did not fit, more is to be done at once.
+        # If the keys did not fit into the map, the rest is due at once.
         if result.outcome is CompactionOutcome.MAP_FULL:
             pause_s = 0.0
         with self._lock:
@@ -289,7 +289,7 @@ class Cleaner:
     # --- looking -------------------------------------------------------------------------------
 
     def status(self) -> list[LogCleaning]:
-        """Every compacted log and how it is doing."""
+        """The state of every compacted log."""
         return [
             self._status_of(self._record_of(log)) for log in self._logs() if log.config.is_compacted
         ]
@@ -319,7 +319,7 @@ class Cleaner:
 
     @property
     def rests_for_s(self) -> float:
-        """How long nothing is compacted by itself, so as not to exceed the share of time."""
+        """How long the cleaner still rests, to keep to its share of time."""
         return max(self._rests_until_s - self._clock.monotonic(), 0.0)
 
     def _record_of(self, log: CompactableLog) -> _Record:

@@ -1,4 +1,4 @@
-"""What a compaction would leave of a log, found out by doing it all but the writing."""
+"""Forecasts what a compaction would save, by doing everything but the writing."""
 
 import secrets
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from cordwood.log.partition.compactable_log import CompactionSource
 from cordwood.log.rules.compaction_plan import CompactionPlan
 from cordwood.quantities import MIB, FilePosition, Offset, TimestampMs
 
-_MAP_BYTES: Final = 128 * MIB  # as log.cleaner.dedupe.buffer.size has it
+_MAP_BYTES: Final = 128 * MIB  # the default of log.cleaner.dedupe.buffer.size
 _LOAD_FACTOR: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionForecast:
-    """What one run would do. Bytes are those of log files."""
+    """The effect of one run. Bytes are those of log files."""
 
     bytes_before: int
     bytes_after: int
@@ -47,7 +47,7 @@ def forecast_compaction(
     now_ms: TimestampMs,
     pace: Callable[[int], None],
 ) -> CompactionForecast:
-    """Go over the log as a run that follows `plan` would. `pace` is told of bytes read."""
+    """Walk over the log as a run of `plan` would. `pace` gets the bytes read."""
     settings = RunSettings(
         map_bytes=_MAP_BYTES,
         load_factor=_LOAD_FACTOR,
@@ -75,7 +75,7 @@ class _Forecast(CompactionWalk):
         )
 
     def _filter(self, source: CompactionSource, upper: Offset, batch_filter: BatchFilter) -> int:
-        """Filter all that lies below `upper`; return its bytes."""
+        """Filter all batches below `upper`; return their size in bytes."""
         self._written = before = 0
         decoder = BatchDecoder(batches_max=BATCHES_PER_CHUNK)
         for segment in source.segments:

@@ -1,14 +1,14 @@
-"""Compacting one log: the newest record of each key stays, at its offset, in its order.
+"""Compacts one log: keeps the newest record of each key, with its offset and in its order.
 
-    1  the map     walk over the dirty part, and note the newest offset of each key. Where there
-                   are more keys than the map holds, the run ends where it was full
-    2  rewriting   walk over everything up to there, group of segments by group, and write what
-                   stays into `.cleaned` files; verify and sync them
-    3  the swap    each group in turn takes the place of its sources; see `segment_swap`
-    4  checkpoint  how far the log is clean now
+    1  map         walk over the dirty part and record the newest offset of each key. If the map
+                   is full, the run covers only the part walked so far
+    2  rewrite     walk over all segments up to there, group by group, and write the remaining
+                   records into `.cleaned` files; verify and sync them
+    3  swap        each group in turn replaces its sources; see `segment_swap`
+    4  checkpoint  record how far the log is clean
 
-A run that stops anywhere leaves a log that is compacted up to some group, which is as good a
-log as before or after. Memory is bounded: the map, and a few megabytes.
+A run that stops anywhere leaves a log that is compacted up to some group, which is a valid log.
+Memory is bounded by the map and a few megabytes.
 """
 
 import logging
@@ -49,7 +49,7 @@ class CompactionOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """What one run did. Bytes are those of log files."""
+    """The effect of one run. Bytes are those of log files."""
 
     topic: str
     partition: int
@@ -71,11 +71,11 @@ class CompactionResult:
 
 
 class CompactionStoppedError(Exception):
-    """Raised by the one who paces a run, to end it."""
+    """Raised by the `pace` function to end a run."""
 
 
 class CompactionRun(CompactionWalk):
-    """One run over one log. Its figures may be looked at from another thread meanwhile."""
+    """One run over one log. Other threads may read its figures meanwhile."""
 
     def __init__(
         self,
@@ -95,17 +95,17 @@ class CompactionRun(CompactionWalk):
 
     @property
     def progress(self) -> float:
-        """How much of what is to be read has been, from 0 to 1."""
+        """The share of bytes read so far, from 0 to 1."""
         return (
             min(self.bytes_read / self.plan.bytes_to_read, 1.0) if self.plan.bytes_to_read else 1.0
         )
 
     def run(self) -> CompactionResult:
-        """Do it. Raises what ends it early, and then leaves no file behind."""
+        """Run once. If it raises, it leaves no file behind."""
         source = self.log.begin_compaction()
         try:
             return self._run(source)
-        except FileNotFoundError as error:  # retention was faster
+        except FileNotFoundError as error:  # retention removed a segment meanwhile
             return self.result(CompactionOutcome.OVERTAKEN, error=str(error))
 
     def _run(self, source: CompactionSource) -> CompactionResult:
@@ -127,7 +127,7 @@ class CompactionRun(CompactionWalk):
     def result(
         self, outcome: CompactionOutcome, *, error: str | None = None, duration_s: float = 0.0
     ) -> CompactionResult:
-        """What was done so far, under that outcome."""
+        """The figures so far, with this outcome."""
         is_clean = outcome in (CompactionOutcome.DONE, CompactionOutcome.MAP_FULL)
         return CompactionResult(
             topic=self.log.topic,
@@ -164,7 +164,7 @@ class CompactionRun(CompactionWalk):
     def _compact_group(
         self, source: CompactionSource, group: Sequence[Segment], batch_filter: BatchFilter
     ) -> bool:
-        """False when the log changed so that the result is of no use."""
+        """False if the log changed so that the result cannot be used."""
         size = sum(segment.size for segment in group)
         if source.fs.free_bytes(source.directory) < size:
             raise DiskFullError(source.name)
@@ -181,7 +181,7 @@ class CompactionRun(CompactionWalk):
                 writer.discard()
                 return False
         except BaseException:
-            if self.log.failure is None:  # else recovery decides over the files
+            if self.log.failure is None:  # else recovery decides what becomes of the files
                 writer.discard()
             raise
         self.bytes_written += writer.size
@@ -193,7 +193,7 @@ class CompactionRun(CompactionWalk):
     def _rewrite(
         self, group: Sequence[Segment], batch_filter: BatchFilter, writer: "_GroupWriter"
     ) -> bool:
-        """Write what stays of the group; True when that is not what it was."""
+        """Write what stays of the group; True if anything changed."""
         counts = batch_filter.counts
         for i in range(len(counts)):
             counts[i] = 0
@@ -215,7 +215,7 @@ class CompactionRun(CompactionWalk):
 
 
 class _GroupWriter:
-    """The rewrites that one group becomes: one, unless it outgrows what a segment may be."""
+    """The rewritten segments of one group: one, unless it exceeds the size of a segment."""
 
     def __init__(self, source: CompactionSource, base_offset: Offset, bytes_max: int) -> None:
         self._source = source
@@ -247,12 +247,12 @@ class _GroupWriter:
             at += header.size
 
     def note(self, records: int, aborted: Sequence[AbortedTransaction]) -> None:
-        """So many records were written since the last call, and these markers."""
+        """Count records written since the last call, and add these aborted transactions."""
         self._record_count += records
         self._aborted += aborted
 
     def finish(self, *, modified_ms: int) -> None:
-        """Verify, index and sync all of it."""
+        """Verify, index and sync the rewritten segments."""
         for rewrite in self.rewrites:
             rewrite.sync_log()
         found = 0
@@ -276,4 +276,6 @@ class _GroupWriter:
             try:
                 rewrite.discard()
             except OSError as error:
-                logger.warning("%s: the next start removes it: %s", self._source.name, error)
+                logger.warning(
+                    "%s: the next start removes a leftover: %s", self._source.name, error
+                )

@@ -1,8 +1,9 @@
-"""Which batches of a log belong to aborted transactions, told while walking over it in order.
+"""Tracks transactions while compaction walks over a log in order.
 
-Aborted data goes at once. The marker that ends a transaction must outlive all its data: a reader
-that meets data without its end takes it for undecided, or for committed. So a marker may go only
-after a walk that met no batch of its transaction, and then only in its own time, like a tombstone.
+Aborted records are removed at once. The marker that ends a transaction must outlive all its
+records: a reader that finds records without the marker takes them for undecided, or for
+committed. So a marker is removed only after a walk that found no batch of its transaction, and
+then only after its delay, like a tombstone.
 """
 
 from collections import deque
@@ -23,10 +24,10 @@ class _Aborted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerFate:
-    """What a walk knows of a control batch when it gets there.
+    """What to do with a control batch.
 
-    is_spent  nothing is left that needs it
-    aborted   what the transaction index must go on saying
+    is_spent  no remaining record needs it
+    aborted   the entry that the transaction index must keep
     """
 
     is_spent: bool
@@ -35,10 +36,10 @@ class MarkerFate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkState:
-    """What a walk knows where one part of a log ends and the next begins.
+    """The state of a walk between two parts of a log.
 
-    committed  producers with data of a transaction that is not aborted, and not over yet
-    met        producer and first offset of each aborted transaction whose batches were met
+    committed  producers with records of an open transaction that is not aborted
+    met        producer and first offset of each aborted transaction whose batches were found
     """
 
     committed: frozenset[int] = frozenset()
@@ -47,17 +48,17 @@ class WalkState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkEffect:
-    """What a walk over one part, begun without knowing of those before it, found out.
+    """The effect of a walk over one part, begun without the state of the parts before.
 
-    ended   producers whose commits it met: what they had before that is over
-    state   what it knew at its end
+    ended   producers whose commit markers it found; their earlier transactions are over
+    state   its state at the end
     """
 
     ended: frozenset[int]
     state: WalkState
 
     def after(self, before: WalkState) -> WalkState:
-        """What a walk over both, the parts before and this one, knows at its end."""
+        """The state at the end of this part, given the state before it."""
         return WalkState(
             committed=(before.committed - self.ended) | self.state.committed,
             met=before.met | self.state.met,
@@ -65,12 +66,12 @@ class WalkEffect:
 
 
 class TransactionWalk:
-    """Follows the transactions of a log, or a part of one. Feed it every batch, in order."""
+    """Tracks the transactions of a log or a part of it. Feed it every batch, in order."""
 
     def __init__(
         self, aborted: Iterable[AbortedTransaction], before: WalkState | None = None
     ) -> None:
-        """`aborted` are all that have records in the range, in the order they began."""
+        """`aborted`: all aborted transactions with records in the range, ordered by their start."""
         before = before or WalkState()
         self._ahead = deque(aborted)
         self._ongoing: dict[int, _Aborted] = {}
@@ -80,7 +81,7 @@ class TransactionWalk:
 
     @property
     def effect(self) -> WalkEffect:
-        """What it has found out so far."""
+        """The effect of the batches so far."""
         return WalkEffect(
             ended=frozenset(self._ended),
             state=WalkState(
@@ -106,7 +107,7 @@ class TransactionWalk:
         return True
 
     def meet_control(self, batch: BatchInfo, key: bytes | None) -> MarkerFate:
-        """A control batch; `key` is that of its record, None when it has none any more."""
+        """Take a control batch. `key` is that of its record; None if the batch is empty."""
         self._begin_up_to(batch.next_offset)
         if key is None:
             return MarkerFate(is_spent=True)

@@ -1,6 +1,7 @@
-"""Walking over a log as compaction does: which record of each key is the newest, what stays.
+"""The walk over a log that a compaction run and a compaction forecast share.
 
-For a run, which writes what stays, and for a forecast, which only counts it.
+It finds the newest offset of each key and counts what stays. A run writes that; a forecast only
+counts.
 """
 
 from array import array
@@ -32,10 +33,10 @@ _REWRITE_BYTES_MAX: Final = INT32_MAX  # positions in an offset index are 32 bit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """What a run may use.
+    """The limits of a run.
 
-    secret   16 random bytes that the hash of keys is keyed with
-    pace     told of bytes read or written; may wait, and may raise to end the run
+    secret   16 random bytes, the key of the hash of record keys
+    pace     gets the bytes read or written; may wait, and may raise to end the run
     """
 
     map_bytes: int
@@ -46,7 +47,7 @@ class RunSettings:
 
 
 class CompactionWalk:
-    """The figures of one walk may be looked at from another thread meanwhile."""
+    """One walk. Other threads may read its figures meanwhile."""
 
     def __init__(self, plan: CompactionPlan, settings: RunSettings, *, now_ms: TimestampMs) -> None:
         self.plan = plan
@@ -88,14 +89,14 @@ class CompactionWalk:
                 map_chunk(key_map, decoder, run_first, run_stop, transactions, table)
                 if key_map.is_full:
                     return key_map
-            # Offsets that earlier compactions removed are accounted for too.
+            # Offsets that earlier compactions removed count as read.
             key_map.pass_to(min(source.segments.end_of(index), stop))
         return key_map
 
     def _new_map(self, first: Offset, stop: Offset) -> KeyMap:
         settings = self._settings
         slots = min(settings.map_bytes // keys.SLOT_BYTES, keys.SLOTS_MAX)
-        # No more than one key for each offset: a short range needs no large map.
+        # At most one key for each offset: a short range needs only a small map.
         slots = max(min(slots, int((stop - first) / settings.load_factor) + 2), _SLOTS_MIN)
         limit = max(min(int(slots * settings.load_factor), slots - 1), 1)
         return KeyMap(slots, limit, settings.secret, first)
@@ -117,7 +118,7 @@ class CompactionWalk:
         )
 
     def _note_counts(self, batch_filter: BatchFilter) -> None:
-        """Add what the filter counted; it counts from 0 each time."""
+        """Add the counts of the filter, which starts from 0 each time."""
         counts = batch_filter.counts
         self._records_read += counts[keys.COUNT_READ]
         self._records_kept += counts[keys.COUNT_KEPT]
@@ -132,7 +133,7 @@ def map_chunk(
     transactions: TransactionWalk,
     table: "array[int]",
 ) -> None:
-    """Enter the records of batches [first, stop), except what was aborted, until it is full."""
+    """Add the records of batches [first, stop), except aborted ones, until the map is full."""
     index = first
     while index < stop and not key_map.is_full:
         end = keys.run_end(decoder.rows, index, stop, SPECIAL)

@@ -1,10 +1,10 @@
-"""How many keys a log has, and what its newest records weigh, in bounded memory.
+"""Counts the keys of a log and the size of their newest records, in bounded memory.
 
-Keys are told apart by 64 bits of a hash. Up to `KEYS_MAX` of them all are kept, and the figures
-are exact. Beyond that only those are kept whose hash is below a half of all, then a quarter, and
-so on: what is kept is a fair sample, and figures are multiplied by what it stands for.
+Keys are distinguished by 64 bits of a hash. Up to `KEYS_MAX` keys are all kept, and the figures
+are exact. Beyond that, only keys with a hash in the lower half are kept, then in the lower
+quarter, and so on. They are a fair sample, and the figures are scaled up.
 
-pyarrow does the counting, and is imported when the first records come.
+pyarrow does the counting. It is imported with the first records.
 """
 
 from array import array
@@ -15,14 +15,14 @@ from cordwood.quantities import INT64_MAX
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KEYS_MAX: Final = 1 << 20  # some 40 MB at most while they are put together
+KEYS_MAX: Final = 1 << 20  # about 40 MB while they are merged
 _PENDING_ROWS: Final = 1 << 19
 _HASH_BITS: Final = 64
 _NAMES: Final = ("hash", "size", "is_tombstone")
 
 
 class KeySample:
-    """The newest record of each key, or of a share of them. For one thread.
+    """The newest record of each key, or of a sample of the keys. For one thread.
 
     Invariant: kept hashes are below 2^64 >> `halvings`, and there are at most `keys_max` of
     them once `settle` has run.
@@ -40,7 +40,7 @@ class KeySample:
     def add(
         self, hashes: "array[int]", sizes: "pa.Array[Any]", tombstones: "pa.Array[Any]"
     ) -> None:
-        """Records in order of their offsets; a hash of 0 stands for no key."""
+        """Add records in order of their offsets; a hash of 0 means no key."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -50,7 +50,7 @@ class KeySample:
         self._append(rows.filter(pc.greater(column, zero)))
 
     def merge(self, other: "KeySample") -> None:
-        """Take in the keys of another log; those of both count once."""
+        """Add the keys of another log; a key of both counts once."""
         other.settle()
         self._halvings = max(self._halvings, other._halvings)
         if other._kept is not None:
@@ -74,7 +74,7 @@ class KeySample:
         return rows.filter(pc.less(rows.column("hash"), bound))
 
     def settle(self) -> None:
-        """Put together what was added: the last record of each key stays."""
+        """Merge the added records: keep the last record of each key."""
         if not self._pending:
             return
         import pyarrow as pa
@@ -97,7 +97,7 @@ class KeySample:
 
     @property
     def sampled_one_in(self) -> int:
-        """1: every key was counted."""
+        """The scale of the sample; 1 if every key was counted."""
         self.settle()
         return 1 << self._halvings
 
@@ -108,12 +108,12 @@ class KeySample:
 
     @property
     def newest_bytes(self) -> int:
-        """Of keys and values of the newest records."""
+        """The bytes of keys and values of the newest records."""
         return self._sum("size")
 
     @property
     def newest_tombstones(self) -> int:
-        """Keys that were deleted last."""
+        """The number of keys whose newest record is a tombstone."""
         return self._sum("is_tombstone")
 
     def _sum(self, name: str) -> int:

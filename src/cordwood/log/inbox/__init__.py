@@ -1,1 +1,1 @@
-"""Changes that other processes ask of a store's owner: values, files and the service."""
+"""Changes that other processes request from the owner of a store: values, files, service."""

@@ -1,4 +1,4 @@
-"""Changes that take long: each on a thread of its own, so that the others need not wait."""
+"""Changes that take long, each on a thread of its own, so that other requests need not wait."""
 
 import contextlib
 import threading
@@ -10,7 +10,7 @@ from cordwood.clock import Clock
 from cordwood.errors import CordwoodError, LogError
 from cordwood.log.rules.work_progress import WorkDone, WorkProgress
 
-LONG_CHANGES_MAX: Final = 16  # under way at once; most of them wait for each other anyway
+CHANGES_MAX: Final = 16  # under way at once; most of them wait for each other anyway
 _PULSE_S: Final = 0.5
 
 Answer = TypeVar("Answer")
@@ -22,12 +22,13 @@ class _Held:
     is_done: bool = False
 
 
-class LongChanges:
+class BackgroundChanges:
     """The long changes of one store that are under way. Any thread may call it."""
 
     def __init__(self, clock: Clock, note: Callable[[str, int, WorkDone], None]) -> None:
-        """`note` is told, of each request and now and then, how far it is, and the how-manieth
-        time that is said: who waits for it sees that we live.
+        """`note(request_id, beat, work)` reports the progress of a request now and then.
+
+        The beat grows with each report, so that the requester sees that the owner is alive.
         """
         self._clock = clock
         self._note = note
@@ -50,22 +51,20 @@ class LongChanges:
         work: Callable[[WorkProgress], Answer],
         finish: Callable[[Answer], None],
     ) -> None:
-        """Have `work` done, and `finish` with what it returns; neither may raise.
+        """Run `work`, then `finish` with its result, on a new thread. Neither may raise.
 
-        Refused where too much is under way.
+        Raises `LogError` if too many changes are under way.
         """
         held = _Held()
         with self._changed:
-            if len(self._held) >= LONG_CHANGES_MAX:
-                raise LogError(
-                    f"{LONG_CHANGES_MAX} changes that take long are under way: ask again later"
-                )
+            if len(self._held) >= CHANGES_MAX:
+                raise LogError(f"{CHANGES_MAX} long changes are under way; try again later")
             self._held[request_id] = held
 
         def run() -> None:
             try:
                 answer = work(held.progress)
-                with self._noting:  # nothing is said of it any more once it is answered
+                with self._noting:  # no progress is reported after the answer
                     held.is_done = True
                 finish(answer)
             finally:
@@ -76,7 +75,7 @@ class LongChanges:
         threading.Thread(target=run, name=f"cordwood-change {request_id[:8]}", daemon=True).start()
 
     def pulse(self) -> None:
-        """Say of each how far it is, unless that was said just before."""
+        """Report the progress of each change, unless that happened just before."""
         now_s = self._clock.monotonic()
         if now_s - self._pulse_s < _PULSE_S:
             return
@@ -86,17 +85,17 @@ class LongChanges:
             for request_id, held in list(self._held.items()):
                 if held.is_done:
                     continue
-                with contextlib.suppress(CordwoodError, OSError):  # what is looked at may just go
+                with contextlib.suppress(CordwoodError, OSError):  # the store may be closing
                     self._note(request_id, self._beat, held.progress.so_far())
 
     def wait(self, timeout_s: float) -> None:
-        """Until one of them is done, or for so long."""
+        """Wait until one of them is done, or for `timeout_s`."""
         with self._changed:
             if self._held:
                 self._changed.wait(timeout_s)
 
     def join(self) -> None:
-        """Until all are done: whoever calls this has told them to end soon."""
+        """Wait until all are done. The caller has told them to end early."""
         with self._changed:
             while self._held:
                 self._changed.wait()

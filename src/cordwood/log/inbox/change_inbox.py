@@ -1,20 +1,19 @@
-"""The inbox of a store: where others leave what they want changed, and find the answer.
+"""The inbox of a store: other processes put requests for changes here, and find the answers.
 
-In the first data directory, below a name that Kafka passes over:
+It is in the first data directory, below a name that Kafka ignores:
 
     remote-log-index-cache/cordwood-inbox/
-        <id>/           files that go with a request, written before it: under its own id, or
-                        under ids of their own, which the request names
-        <id>.request    a change asked for
-        <id>.claimed    the same, once the owner has taken it up
-        <id>.progress   how far the owner is with one that takes long, renewed as long as it
-                        works on it
-        <id>.answer     what became of it; who asked takes it away
+        <id>/           files of a request, written before it: under its own id, or under other
+                        ids, which the request names
+        <id>.request    a requested change
+        <id>.claimed    the same, after the owner has claimed it
+        <id>.progress   the owner's progress with a long change, updated while it works
+        <id>.answer     the outcome; the requester removes it
 
-An id is 32 hex digits. Every name is given by an atomic rename, so a file is there whole or not
-at all. `.request` becomes `.claimed` or is removed by who asked: only one of both can happen, so
-a request that was withdrawn is never made. Nothing here is synced: what survives a power cut is
-in the logs and the ledger, and a request that did not is asked again.
+An id is 32 hex digits. Every file gets its name by an atomic rename, so it is whole or absent.
+The owner renames `.request` to `.claimed`, or the requester removes it; only one of both can
+succeed, so a withdrawn request is never made. Nothing here is synced: the logs and the ledger
+hold what must survive a power cut, and a lost request is repeated.
 """
 
 import contextlib
@@ -49,11 +48,11 @@ _REQUEST_BYTES_MAX: Final = 64 * MIB
 _REQUESTS_AT_ONCE: Final = 1000
 _PROGRESS_BYTES_MAX: Final = 4096
 
-LEFTOVER_MS: Final = 24 * 3600 * 1000  # whoever left it has long given up
+LEFTOVER_MS: Final = 24 * 3600 * 1000  # its requester has given up long ago
 
 
 class Beat(NamedTuple):
-    """A sign of life of an owner: the `number`th, and how far the work is."""
+    """A progress report of the owner. `number` grows with each report."""
 
     number: int
     work: WorkDone
@@ -69,12 +68,12 @@ def inbox_directory(path: str) -> str:
 
 
 def staging_directory(path: str, request_id: str) -> str:
-    """Where the files of a request go. Made by who writes them."""
+    """The directory for the files of a request. Their writer makes it."""
     return os.path.join(inbox_directory(path), check_id(request_id))
 
 
 class ChangeInbox:
-    """Both sides of the inbox. Any number of requesters, and one owner who holds the lock."""
+    """Both sides of the inbox: any number of requesters, and one owner, who holds the lock."""
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
@@ -87,7 +86,7 @@ class ChangeInbox:
         self._put(self._path(request_id, _REQUEST), render_request(request))
 
     def take_answer(self, request_id: str) -> ChangeAnswer | None:
-        """The answer, which is gone then; None while there is none."""
+        """Read and remove the answer; None if there is none yet."""
         path = self._path(request_id, _ANSWER)
         try:
             content = read_whole(self._fs, path, limit=_REQUEST_BYTES_MAX)
@@ -97,7 +96,7 @@ class ChangeInbox:
         return parse_answer(content)
 
     def progress(self, request_id: str) -> Beat | None:
-        """The last sign of life of an owner that works on a request; None where there is none."""
+        """The last progress report of the owner; None if there is none."""
         try:
             content = read_whole(
                 self._fs, self._path(request_id, _PROGRESS), limit=_PROGRESS_BYTES_MAX
@@ -106,13 +105,13 @@ class ChangeInbox:
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, RecursionError, FormatError):
-            return None  # whatever it is, it is no sign of life
+            return None  # not a progress report
         if type(number) is not int or type(done) is not int or type(total) not in (int, NoneType):
             return None
         return Beat(number, WorkDone(done, total))
 
     def withdraw(self, request_id: str) -> bool:
-        """Take a request back; False when the owner was faster."""
+        """Take a request back; False if the owner has claimed it."""
         try:
             self._fs.remove(self._path(request_id, _REQUEST))
         except FileNotFoundError:
@@ -123,11 +122,11 @@ class ChangeInbox:
     # --- who owns the store ------------------------------------------------------------------
 
     def has_requests(self) -> bool:
-        """A cheap look: one call where the inbox was never used."""
+        """A cheap check: one system call if the inbox was never used."""
         return bool(self._fs.exists(self.directory) and self.waiting())
 
     def waiting(self) -> list[str]:
-        """The ids of requests not yet answered, also those an earlier owner had taken up."""
+        """The ids of unanswered requests, including those that an earlier owner claimed."""
         found = []
         for entry in self._entries():
             name = _NAME.fullmatch(entry)
@@ -136,7 +135,7 @@ class ChangeInbox:
         return sorted(set(found))[:_REQUESTS_AT_ONCE]
 
     def claim(self, request_id: str) -> bytes | None:
-        """Take a request up: its content, or None when it was withdrawn meanwhile."""
+        """Claim a request. Return its content, or None if it was withdrawn."""
         claimed = self._path(request_id, _CLAIMED)
         with contextlib.suppress(FileNotFoundError):
             self._fs.rename(self._path(request_id, _REQUEST), claimed)
@@ -146,44 +145,44 @@ class ChangeInbox:
             return None
 
     def note_progress(self, request_id: str, beat: int, work: WorkDone) -> None:
-        """Show who waits that we are at it. Of no consequence where it fails."""
+        """Report progress to the requester. A failure does not matter."""
         with contextlib.suppress(OSError):
             content = json.dumps([beat, work.done, work.total]).encode()
             self._put(self._path(request_id, _PROGRESS), content)
 
     def put_back(self, request_id: str) -> None:
-        """Leave a request that was claimed to the next owner."""
+        """Leave a claimed request to the next owner."""
         self._remove(self._path(request_id, _PROGRESS))
         with contextlib.suppress(FileNotFoundError):
             self._fs.rename(self._path(request_id, _CLAIMED), self._path(request_id, _REQUEST))
 
     def file_path(self, request_id: str, name: str) -> str:
-        """Where a file lies that goes with a request."""
+        """The path of a file of a request."""
         try:
             return os.path.join(self._path(request_id, ""), check_file_name(name))
         except ValueError as error:
             raise FormatError(str(error)) from error
 
     def answer(self, request_id: str, answer: ChangeAnswer) -> None:
-        """Answer a request that was claimed; its files go first: who asked may look for them."""
+        """Answer a claimed request. Its files are removed first, as the requester expects."""
         self.discard_files(request_id)
         self._put(self._path(request_id, _ANSWER), render_answer(answer))
         self._remove(self._path(request_id, _CLAIMED))
         self._remove(self._path(request_id, _PROGRESS))
 
     def forget(self, request_id: str) -> None:
-        """Have no more to do with a request that was claimed."""
+        """Drop a claimed request without an answer."""
         with contextlib.suppress(OSError):
             self._remove(self._path(request_id, _CLAIMED))
             self._remove(self._path(request_id, _PROGRESS))
 
     def discard_files(self, request_id: str) -> None:
-        """Remove a directory of staged files; what is in the way of that is swept later."""
+        """Remove a directory of staged files. If that fails, `sweep` removes it later."""
         with contextlib.suppress(OSError):
             self._fs.remove_tree(self._path(request_id, ""))
 
     def sweep(self, now_ms: TimestampMs, *, older_than_ms: int = LEFTOVER_MS) -> int:
-        """Remove what dead requesters left, once nothing of it changed for so long."""
+        """Remove leftovers that did not change for `older_than_ms`; return how many."""
         removed = 0
         for entry in self._entries():
             name = _NAME.fullmatch(entry)

@@ -1,8 +1,8 @@
-"""The side that asks: a change of a store that may be anyone's, or nobody's.
+"""The requester's side of the inbox: have a store changed, whether or not it has an owner.
 
-Where nobody holds the store, whoever asks opens it and makes the change itself. Where someone
-does, the request waits in the inbox for the owner, for a bounded time. Both go the same way: the
-request is put in the inbox, and then either the owner serves it or we become the owner and do.
+The request is put into the inbox. If a process holds the store, that owner serves the request,
+and the requester waits for a bounded time. Otherwise the requester opens the store and serves
+the request itself.
 """
 
 import time
@@ -29,18 +29,25 @@ _NO_BEAT: Final = -1
 
 _CLAIMED_FACTOR: Final = 10
 _ANSWER_PAUSE_S: Final = 0.02
-_LOCK_PAUSE_S: Final = 0.25  # an owner that is going away lets go of the lock soon
+_LOCK_PAUSE_S: Final = 0.25  # how often to check whether the owner released the lock
+
+
+class InboxService(Protocol):
+    """Makes the changes that wait in the inbox; see `ChangeService`."""
+
+    def serve(self, *, meanwhile: Callable[[], None] | None = None) -> int: ...
 
 
 class ServingStore(Protocol):
-    """A store that was opened to serve its own inbox."""
+    """A store that was opened to serve its own inbox; see `Store`."""
 
-    def serve_changes(self, *, meanwhile: Callable[[], None] | None = None) -> int: ...
+    @property
+    def changes(self) -> InboxService: ...
     def close(self) -> None: ...
 
 
 class ChangeRequester:
-    """Asks for changes of the store whose first data directory is `path`."""
+    """Requests changes of the store whose first data directory is `path`."""
 
     def __init__(
         self,
@@ -52,7 +59,7 @@ class ChangeRequester:
         pause: Callable[[float], None] = time.sleep,
         on_progress: Callable[[WorkDone], None] | None = None,
     ) -> None:
-        """`on_progress` is told how far a change is that takes long."""
+        """`on_progress` gets the progress of a long change."""
         self._inbox = ChangeInbox(fs, path)
         self._path = path
         self._open_store = open_store
@@ -62,12 +69,11 @@ class ChangeRequester:
         self._beat = _NO_BEAT
 
     def ask(self, change: StoreChange, request_id: str, *, timeout_s: float) -> ChangeAnswer:
-        """Have the change made. The files that go with it are gone on return, whatever came of it.
+        """Have the change made. Its staged files are removed on return, whatever the outcome.
 
-        Raises `ChangeRefusedError`, or `ChangeTimeoutError` when the owner does not answer: after
-        `timeout_s` the request is withdrawn; one that the owner has taken up by then, and may be
-        busy with, is waited for ten times as long. Each sign that the owner works on it, as it
-        gives for changes that take long, has us wait as long again.
+        Raises `ChangeRefusedError`, or `ChangeTimeoutError` if the owner does not answer. After
+        `timeout_s` the request is withdrawn. If the owner has claimed it by then, we wait ten
+        times as long. Each progress report of a long change starts the time anew.
         """
         deadline_ms = TimestampMs(self._clock.now_ms() + int(timeout_s * 1000))
         self._inbox.submit(request_id, ChangeRequest(change=change, deadline_ms=deadline_ms))
@@ -90,7 +96,7 @@ class ChangeRequester:
         return answer
 
     def _wait(self, request_id: str, timeout_s: float) -> tuple[ChangeAnswer | None, str]:
-        """The answer, or None once the time is over; and who owned the store."""
+        """The answer, or None after the timeout; and the owner of the store."""
         deadline_s = self._clock.monotonic() + timeout_s
         owner, look_s = "another process", self._clock.monotonic()
         while True:
@@ -117,13 +123,13 @@ class ChangeRequester:
         return True
 
     def _serve(self, request_id: str) -> str | None:
-        """Be the owner for as long as it takes; where there is one, say who."""
+        """Open the store and serve the request. If it has an owner, return who that is."""
         try:
             store = self._open_store()
         except DirectoryLockedError as error:
             return error.owner
         try:
-            store.serve_changes(meanwhile=lambda: self._look(request_id))
+            store.changes.serve(meanwhile=lambda: self._look(request_id))
         finally:
             store.close()
         return None

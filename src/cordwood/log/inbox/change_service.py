@@ -1,17 +1,17 @@
-"""The owner's side of the inbox: makes the changes that others ask for, and answers.
+"""The owner's side of the inbox: makes the changes that other processes request, and answers.
 
-One request after the other, on whichever thread serves; those that take long go on beside them,
-each on a thread of its own. Whatever is wrong with a request is said
-in its answer and is no trouble to the store: a request is data from outside.
+Requests are served one after the other, in the calling thread. Changes that take long run
+beside them, each on a thread of its own. A request is data from outside: whatever is wrong with
+it is reported in its answer and does not disturb the store.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from enum import Enum
 from itertools import chain
-from typing import Final
+from typing import Final, Protocol
 
 from cordwood.clock import Clock
 from cordwood.errors import (
@@ -22,9 +22,10 @@ from cordwood.errors import (
     TopicExistsError,
 )
 from cordwood.format.staged_batches import PlaceName
-from cordwood.log.inbox.background_changes import LongChanges
+from cordwood.log.inbox.background_changes import BackgroundChanges
 from cordwood.log.inbox.change_inbox import ChangeInbox
-from cordwood.log.inbox.staged_rewrite import StagedSwap
+from cordwood.log.inbox.group_changes import GroupChanges
+from cordwood.log.inbox.staged_rewrite import StagedRewrite
 from cordwood.log.inbox.store_change import (
     DONE,
     REFUSED,
@@ -37,7 +38,8 @@ from cordwood.log.inbox.store_change import (
     SwapSegments,
     parse_request,
 )
-from cordwood.log.inbox.topic_change_service import GroupForgetter, TopicChangeService
+from cordwood.log.inbox.topic_change import ForgetGroup
+from cordwood.log.inbox.topic_change_service import ChangeableTopics, TopicChangeService
 from cordwood.log.inbox.upkeep_change import (
     ArchiveTopics,
     CompactTopic,
@@ -46,61 +48,68 @@ from cordwood.log.inbox.upkeep_change import (
     RollTopic,
     SnapshotStore,
 )
-from cordwood.log.inbox.upkeep_change_service import UpkeepChangeService
-from cordwood.log.publishing.publication import Part
+from cordwood.log.inbox.upkeep_change_service import MaintainedStore, UpkeepChangeService
+from cordwood.log.publishing.publication import Part, Publisher
+from cordwood.log.publishing.publication_ledger import Place
 from cordwood.log.rules.work_progress import WorkProgress
-from cordwood.log.store.publishing_store import PublishingStore
 from cordwood.storage.files import FileSystem
 from cordwood.storage.staged_file import StagedFile
 
 logger = logging.getLogger(__name__)
 
-GroupCommitter = Callable[[CommitGroup], None]
-
-_LOOK_S: Final = 0.1  # for other requests, while one that takes long is waited for
+_LOOK_S: Final = 0.1  # how often to look for other requests while waiting for a long change
 
 
 class Served(Enum):
-    """What became of a request that was claimed."""
+    """The state of a request after it was claimed."""
 
     ANSWERED = "answered"
     BEGUN = "begun"
     PUT_BACK = "put back"
 
 
-class ChangeService:
-    """Serves the inbox of one store. Any thread may; while one does, others wait.
+class ServedStore(ChangeableTopics, MaintainedStore, Protocol):
+    """What the service needs of a store; see `Store`."""
 
-    commit_group   commits a group's offsets; whoever coordinates groups puts its own way here
-    """
+    @property
+    def path(self) -> str: ...
+    @property
+    def publisher(self) -> Publisher: ...
+
+
+class ChangeService:
+    """Serves the inbox of one store. Any thread may call it; while one serves, others wait."""
 
     def __init__(
-        self,
-        store: PublishingStore,
-        fs: FileSystem,
-        clock: Clock,
-        commit_group: GroupCommitter,
-        forget_group: GroupForgetter,
-        upkeep: UpkeepChangeService,
+        self, store: ServedStore, fs: FileSystem, clock: Clock, groups: GroupChanges
     ) -> None:
+        """`groups` changes groups unless someone else coordinates them."""
         self.inbox = ChangeInbox(fs, store.path)
-        self.commit_group = commit_group
-        self.topics = TopicChangeService(store, forget_group)
-        self._upkeep = upkeep
         self._store = store
         self._fs = fs
         self._clock = clock
+        self._own_groups = self._groups = groups
+        self._topics = TopicChangeService(store)
+        self._upkeep = UpkeepChangeService(store)
         self._serving = threading.Lock()
         self._counting = threading.Lock()
         self._answered = 0  # on threads of their own, and not yet counted by `serve`
-        self._long = LongChanges(clock, self.inbox.note_progress)
+        self._long = BackgroundChanges(clock, self.inbox.note_progress)
+
+    def coordinate_groups(self, coordinator: GroupChanges | None) -> None:
+        """Leave changes of groups to `coordinator` from now on; None: make them here again.
+
+        A broker registers its group coordinator: it knows the members of each group, whose
+        offsets must not change under them.
+        """
+        self._groups = coordinator or self._own_groups
 
     def serve(self, *, wait: bool = True, meanwhile: Callable[[], None] | None = None) -> int:
-        """Answer every request that waits; return how many that were.
+        """Answer every waiting request; return how many.
 
-        What takes long goes on beside the others. Without `wait` it is only begun; else it is
-        waited for, requests that come meanwhile are served too, and `meanwhile` is called a few
-        times a second.
+        Long changes run beside the others. With `wait`, they are waited for; requests that
+        arrive meanwhile are served too, and `meanwhile` is called a few times a second. Without
+        it, they are only begun.
         """
         answered = self._serve_waiting()
         while wait and self._long.is_busy:
@@ -110,8 +119,12 @@ class ChangeService:
                 meanwhile()
         return answered + self._take_answered()
 
+    def serve_quickly(self) -> None:
+        """Answer every waiting request without waiting for long changes."""
+        self.serve(wait=False)
+
     def close(self) -> None:
-        """Wait for what takes long: the store has begun to close, which ends it soon."""
+        """Wait for long changes. The store is closing, so they end early."""
         self._long.join()
 
     def _serve_waiting(self) -> int:
@@ -130,7 +143,7 @@ class ChangeService:
                 answered += 1 if outcome is Served.ANSWERED else 0
         return answered
 
-    def _serve_one(self, request_id: str, content: bytes) -> "Served":
+    def _serve_one(self, request_id: str, content: bytes) -> Served:
         try:
             request = parse_request(content)
         except FormatError as error:
@@ -153,12 +166,12 @@ class ChangeService:
     def _finish_long(
         self, request_id: str, change: LongChange, answer: ChangeAnswer | None
     ) -> None:
-        """On a thread of its own."""
+        """Answer a long change, on its own thread."""
         try:
             served = self._finish(request_id, change, answer)
         except OSError as error:
-            # Made, and nobody can be told; left where it is, it would be made again and again.
-            logger.error("the answer to a request could not be written: %s", error)
+            # The change was made. If the request stayed, it would be made again and again.
+            logger.error("could not write the answer to a request: %s", error)
             self.inbox.forget(request_id)
             return
         if served is Served.ANSWERED:
@@ -172,8 +185,8 @@ class ChangeService:
 
     def _finish(
         self, request_id: str, change: StoreChange | None, answer: ChangeAnswer | None
-    ) -> "Served":
-        """Answer; without an answer leave it to the next owner."""
+    ) -> Served:
+        """Write the answer. Without one, leave the request to the next owner."""
         if answer is None:
             self.inbox.put_back(request_id)
             return Served.PUT_BACK
@@ -184,11 +197,11 @@ class ChangeService:
         return Served.ANSWERED
 
     def sweep(self) -> None:
-        """Remove what dead requesters left behind."""
+        """Remove files of requests whose process died."""
         self.inbox.sweep(self._clock.now_ms())
 
     def _attempt(self, make: Callable[[], ChangeAnswer]) -> ChangeAnswer | None:
-        """What became of it; None when we are closing, and the next owner is to make it."""
+        """The answer; None if the store is closing and the next owner must make the change."""
         try:
             return make()
         except (CordwoodError, OSError) as error:
@@ -196,37 +209,40 @@ class ChangeService:
                 return None
             return _refusal(error)
         except Exception as error:
-            # A request must not end the owner's thread, whatever it has found in us.
-            logger.exception("a request for a change failed")
+            # A request must not end the owner's thread, whatever bug it hits.
+            logger.exception("a requested change failed")
             return ChangeAnswer(outcome=REFUSED, reason=f"{type(error).__name__}: {error}")
 
     def _check_deadline(self, request: ChangeRequest) -> None:
         late_ms = self._clock.now_ms() - request.deadline_ms
         if late_ms > 0:
-            raise LogError(f"it came {late_ms} ms after its deadline: nobody waits for it")
+            raise LogError(f"the request came {late_ms} ms after its deadline")
 
     def _make(self, request_id: str, change: StoreChange) -> ChangeAnswer:
         match change:
             case PublishBatches():
                 return self._publish(change)
             case SwapSegments():
-                log = self._store.topic(change.topic).partition(change.partition)
-                place = self._store.place_of(log)
+                topic = self._store.topic(change.topic)
+                log = topic.partition(change.partition)
                 paths = [self.inbox.file_path(request_id, file.name) for file in change.files]
-                return StagedSwap(self._fs, log, place, change, paths).run()
+                return StagedRewrite(self._fs, log, topic.topic_id, change, paths).run()
             case CommitGroup():
-                self.commit_group(change)
+                self._groups.commit(change)
+                return ChangeAnswer(outcome=DONE)
+            case ForgetGroup():
+                self._groups.forget(change)
                 return ChangeAnswer(outcome=DONE)
             case RollTopic() | CompactTopic() | ArchiveTopics() | SnapshotStore() | RestoreTopic():
                 return self._upkeep.make(change, WorkProgress())
             case _:
-                return self.topics.make(change)
+                return self._topics.make(change)
 
     # --- publishing --------------------------------------------------------------------------
 
     def _publish(self, change: PublishBatches) -> ChangeAnswer:
-        store = self._store
-        if store.publisher.has_published(change.publication):
+        publisher = self._store.publisher
+        if publisher.has_published(change.publication):
             return ChangeAnswer(outcome=SKIPPED)
         with ExitStack() as opened:
             files = [
@@ -243,28 +259,25 @@ class ChangeService:
             for topic, partitions in change.topics.items():
                 self._ensure_topic(topic, partitions)
             parts = [self._part(place, size, files) for place, size in sizes.items()]
-            published = store.publisher.publish(change.publication, parts)
+            published = publisher.publish(change.publication, parts)
         return ChangeAnswer(
             outcome=SKIPPED if published.is_repeated else DONE,
             facts={"offsets": [[*place, *offsets] for place, offsets in published.offsets.items()]},
         )
 
     def _ensure_topic(self, name: str, partitions: int) -> None:
-        if self._store.find_topic(name) is None:
-            try:
-                self._store.create_topic(name, partitions=partitions)
-            except TopicExistsError:
-                return  # someone was faster
+        with suppress(TopicExistsError):
+            self._store.create_topic(name, partitions=partitions)
 
     def _part(self, place: PlaceName, size: int, files: Sequence[StagedFile]) -> Part:
-        topic, number = place
-        log = self._store.topic(topic).partition(number)
+        topic = self._store.topic(place[0])
+        log = topic.partition(place[1])
 
         def batches() -> Iterator[memoryview]:
             size_max = log.config.max_message_bytes
             return chain.from_iterable(file.batches(place, size_max=size_max) for file in files)
 
-        return Part(log=log, place=self._store.place_of(log), batches=batches, size=size)
+        return Part(log=log, place=Place.of(topic, log.partition), batches=batches, size=size)
 
 
 def _sizes(files: Sequence[StagedFile]) -> dict[PlaceName, int]:
@@ -276,7 +289,7 @@ def _sizes(files: Sequence[StagedFile]) -> dict[PlaceName, int]:
 
 
 def _refusal(error: Exception) -> ChangeAnswer:
-    logger.warning("a request for a change was refused: %s", error)
+    logger.warning("refused a requested change: %s", error)
     return ChangeAnswer(outcome=REFUSED, reason=_described(error))
 
 

@@ -1,6 +1,7 @@
-"""Values in requests for changes: each is what it should be, or a `ValueError` says what it is.
+"""Checks of the values in requests, which come from other processes.
 
-Requests come from other processes. Whatever is wrong with one is told to who asked.
+Each function returns the value if it is valid and raises `ValueError` otherwise. The requester
+gets the message.
 """
 
 from collections.abc import Mapping
@@ -40,12 +41,12 @@ def topic_field(value: object) -> str:
 def group_field(value: object) -> str:
     group = text_field(value, _GROUP_CHARS_MAX)
     if not group:
-        raise ValueError("a group without a name")
+        raise ValueError("the group has no name")
     return group
 
 
 def config_field(value: object) -> dict[str, str | None]:
-    """Configuration keys and their values as text; null stands for the default."""
+    """Configuration keys and their values as text; null means the default."""
     if not isinstance(value, Mapping) or len(value) > _CONFIG_KEYS_MAX:
         raise ValueError(f"{str(value)[:80]!r} is not a configuration")
     return {

@@ -1,21 +1,21 @@
-"""Segments that were rewritten elsewhere, checked and put in the place of the log's own.
+"""Replaces segments of a log by segments that another process rewrote.
 
-A job outside plans on the sealed segments it finds, and stages what is to replace them. By the
-time it asks, the log may have gone on: what the job planned on must still be there, as it was.
-What it staged is held to everything that can be seen from the bytes: whole batches with right
-checksums, in order, within the range they replace, and with the last batch of every producer
-that the log remembers. Which records were left out is the job's to answer for.
+A compaction job reads sealed segments and stages their replacements. The log may change before
+the job's request arrives, so the segments must still be as they were when the job planned. The
+staged files are checked as far as their bytes allow: whole batches with right checksums, in
+order, within the replaced range, including the last batch of every known producer. The job
+alone is responsible for which records it left out.
 """
 
 import os
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 from cordwood.errors import FormatError, LogError
 from cordwood.format import kernel_tables as tables
 from cordwood.log.inbox.store_change import DONE, SKIPPED, ChangeAnswer, SwapSegments
 from cordwood.log.partition.compactable_log import CompactableLog, CompactionSource
-from cordwood.log.publishing.publication_ledger import Place
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import INT32_MAX, MIB, FilePosition
 from cordwood.storage.files import FileSystem
@@ -23,32 +23,32 @@ from cordwood.storage.segment import Segment
 from cordwood.storage.segment_reader import SegmentReader
 from cordwood.storage.segment_rewrite import SegmentRewrite
 
-_LOCK_WAIT_S: Final = 10.0  # for a compaction of our own to end
+_LOCK_WAIT_S: Final = 10.0  # for the cleaner to finish with this log
 _CHUNK_BYTES: Final = 1 * MIB
 
 
-class StagedSwap:
-    """One such request, for one log. Runs once."""
+class StagedRewrite:
+    """One request for one log. Runs once."""
 
     def __init__(
         self,
         fs: FileSystem,
         log: CompactableLog,
-        place: Place,
+        topic_id: UUID,
         change: SwapSegments,
         paths: Sequence[str],
     ) -> None:
         self._fs = fs
         self._log = log
-        self._place = place
+        self._topic_id = topic_id
         self._change = change
         self._paths = paths
 
     def run(self) -> ChangeAnswer:
-        """Do it, or raise what is wrong with it and leave the log as it is."""
+        """Replace the segments. If it raises, the log is unchanged."""
         self._check_request()
         if not self._log.compaction_lock.acquire(timeout=_LOCK_WAIT_S):
-            raise LogError(f"{self._log.name} is being compacted: ask again later")
+            raise LogError(f"{self._log.name} is being compacted; try again later")
         try:
             return self._run()
         finally:
@@ -56,21 +56,25 @@ class StagedSwap:
 
     def _check_request(self) -> None:
         change = self._change
-        if change.topic_id != self._place.topic_id:
-            raise LogError(f"topic {change.topic} was made anew since this was planned")
+        if change.topic_id != self._topic_id:
+            raise LogError(
+                f"topic {change.topic} was deleted and created again since this was planned"
+            )
         if not self._log.config.is_compacted:
-            raise LogError(f"topic {change.topic} is not compacted: its records all stay")
+            raise LogError(
+                f"topic {change.topic} is not compacted; set cleanup.policy=compact first"
+            )
         if not change.planned_on or not change.files:
-            raise FormatError("a swap of no segments")
+            raise FormatError("the request replaces no segments")
         if change.files[0].base_offset != change.planned_on[0].base_offset:
-            raise FormatError("the first segment must begin where those it replaces do")
+            raise FormatError("the first segment must begin where the replaced ones begin")
         bases = [file.base_offset for file in change.files]
         if sorted(set(bases)) != bases or bases[-1] >= change.planned_on[-1].next_offset:
-            raise FormatError(f"segments at {bases} are not in order within what they replace")
+            raise FormatError(f"segments at {bases} are not in order within the replaced range")
         start, stop = bases[0], change.planned_on[-1].next_offset
         for transaction in change.aborted:
             if not start <= transaction.last_offset < stop:
-                raise FormatError(f"{transaction} ends outside of what is replaced")
+                raise FormatError(f"{transaction} ends outside the replaced range")
 
     def _run(self) -> ChangeAnswer:
         source = self._log.begin_compaction()
@@ -79,20 +83,22 @@ class StagedSwap:
             if self._is_in_place(source.segments):
                 self._finish(source)
                 return ChangeAnswer(outcome=SKIPPED)
-            raise LogError(f"{self._log.name} has changed since this was planned: plan again")
+            raise LogError(f"{self._log.name} has changed since this was planned; plan again")
         if self._log.last_stable_offset < self._change.planned_on[-1].next_offset:
-            raise LogError(f"{self._log.name} may yet undo records of these segments")
+            raise LogError(
+                f"{self._log.name} has open transactions in these segments; try again later"
+            )
         self._verify(source)
         rewrites = self._adopt(source, modified_ms=old[-1].modified_ms())
         try:
             is_replaced = self._log.replace_segments(source, old, rewrites)
         except BaseException:
-            if self._log.failure is None:  # else recovery decides over the files
+            if self._log.failure is None:  # else recovery decides what becomes of the files
                 _discard(rewrites)
             raise
         if not is_replaced:
             _discard(rewrites)
-            raise LogError(f"{self._log.name} has changed since this was planned: plan again")
+            raise LogError(f"{self._log.name} has changed since this was planned; plan again")
         self._finish(source)
         return ChangeAnswer(
             outcome=DONE,
@@ -111,10 +117,10 @@ class StagedSwap:
     # --- what the log has --------------------------------------------------------------------
 
     def _planned_on(self, segments: SegmentList) -> list[Segment] | None:
-        """The segments that were planned on; None when the log has others now."""
+        """The segments the job planned on; None if the log has others now."""
         planned = self._change.planned_on
         first = segments.floor(planned[0].base_offset)
-        if first < 0 or first + len(planned) >= len(segments):  # the active one is not sealed
+        if first < 0 or first + len(planned) >= len(segments):  # the active segment is not sealed
             return None
         found = [segments[first + number] for number in range(len(planned))]
         for number, (segment, place) in enumerate(zip(found, planned, strict=True)):
@@ -127,7 +133,7 @@ class StagedSwap:
         return found
 
     def _is_in_place(self, segments: SegmentList) -> bool:
-        """Whether this very swap was made before, by an owner that did not live to say so."""
+        """Whether an earlier owner made this replacement and died before it answered."""
         wanted = {(file.base_offset, file.size) for file in self._change.files}
         start = self._change.planned_on[0].base_offset
         stop = self._change.planned_on[-1].next_offset
@@ -164,7 +170,7 @@ class StagedSwap:
                 file.close()
         if missing:
             raise LogError(
-                f"the last batches of producers, which end at {sorted(missing)[:10]}, must stay"
+                f"the last batch of each producer must stay; missing: {sorted(missing)[:10]}"
             )
 
     def _adopt(self, source: CompactionSource, *, modified_ms: int) -> list[SegmentRewrite]:

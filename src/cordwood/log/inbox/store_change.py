@@ -1,9 +1,9 @@
-"""Changes that are asked of a store's owner from outside, and its answers: values and their text.
+"""Requests for changes and their answers: values and their text.
 
 A request and an answer are one JSON object each, small and versioned. They come from another
-process, so nothing in them is taken on trust: `parse_request` accepts what `render_request`
-writes and raises `FormatError` over everything else. Files that go with a request are named by
-plain names, which lead nowhere but into the request's own directory.
+process, so nothing in them is trusted: `parse_request` accepts what `render_request` writes and
+raises `FormatError` for everything else. Staged files have plain names, which cannot lead out of
+the request's directory.
 """
 
 import json
@@ -56,14 +56,14 @@ _OUTCOMES: Final = (DONE, SKIPPED, REFUSED)
 
 
 def check_file_name(name: object) -> str:
-    """`name`, if it can be that of a staged file; it has no way out of its directory."""
+    """Return `name` if it is a valid name of a staged file, without any path."""
     if not isinstance(name, str) or _FILE_NAME.fullmatch(name) is None:
-        raise ValueError(f"{name!r} cannot be the name of a staged file")
+        raise ValueError(f"{name!r} is not a valid name of a staged file")
     return name
 
 
 def check_id(value: object) -> str:
-    """`value`, if it can be the id of a request or of a directory of staged files."""
+    """Return `value` if it is a valid id of a request or of a directory of staged files."""
     if not isinstance(value, str) or _ID.fullmatch(value) is None:
         raise ValueError(f"{str(value)[:80]!r} is not 32 hex digits")
     return value
@@ -73,7 +73,7 @@ def check_id(value: object) -> str:
 class StagedBatches:
     """A file of staged batches. See `format.staged_batches`.
 
-    `staging_id` names the directory of the inbox that it lies in: each task writes to its own.
+    `staging_id` names its directory in the inbox. Each task writes to its own.
     """
 
     staging_id: str
@@ -83,9 +83,9 @@ class StagedBatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishBatches:
-    """Publish the batches of `files`, in that order, as one.
+    """Publish the batches of `files`, in that order, as one publication.
 
-    `topics` are created, with so many partitions, where they are missing.
+    `topics` maps names to partition counts; missing topics are created.
     """
 
     publication: PublicationId
@@ -95,7 +95,7 @@ class PublishBatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPlace:
-    """A sealed segment as it was when a change of it was planned. `size`: of its log file."""
+    """A sealed segment at the time of planning. `size` is that of its log file."""
 
     base_offset: Offset
     next_offset: Offset
@@ -104,7 +104,7 @@ class SegmentPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedSegment:
-    """The log file of a segment to be, in the request's directory."""
+    """The log file of a new segment, in the request's directory."""
 
     name: str
     base_offset: Offset
@@ -113,12 +113,12 @@ class StagedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwapSegments:
-    """Put rewritten segments in the place of consecutive sealed ones.
+    """Replace consecutive sealed segments by rewritten ones.
 
-    planned_on     those to be replaced, all of them still as they were, or it is refused
-    files          what takes their place, in order
-    cleaned_up_to  how far the log is compacted then; None: as far as it says now
-    aborted        transactions whose markers were kept, and which readers must know of
+    planned_on     the segments to replace; refused if any of them has changed
+    files          the new segments, in order
+    cleaned_up_to  how far the log is compacted afterwards; None: unchanged
+    aborted        aborted transactions whose markers were kept, for the transaction index
     """
 
     topic: str
@@ -149,13 +149,13 @@ _KINDS: Final[dict[type, str]] = {
 
 
 def kind_of(change: StoreChange) -> str:
-    """What requests call a change of that kind."""
+    """The name of this kind of change in requests."""
     return _KINDS[type(change)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRequest:
-    """A change that is asked for. After `deadline_ms`, in wall time, nobody waits for it."""
+    """A requested change. After `deadline_ms` (wall time) its requester no longer waits."""
 
     change: StoreChange
     deadline_ms: TimestampMs
@@ -163,7 +163,7 @@ class ChangeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeAnswer:
-    """What became of a request: done, skipped (it had been done before) or refused."""
+    """The outcome of a request: done, skipped (it was done before) or refused."""
 
     outcome: str
     reason: str = ""
@@ -215,18 +215,18 @@ def parse_request(content: bytes) -> ChangeRequest:
     try:
         found = json.loads(content)
         if not isinstance(found, dict):
-            raise ValueError("it is no object")
+            raise ValueError("not a JSON object")
         if found.get("version") != _VERSION:
-            raise ValueError(f"version {found.get('version')!r} is not {_VERSION}")
+            raise ValueError(f"unknown version {found.get('version')!r}, expected {_VERSION}")
         kind = str(found.get("kind"))
         if kind not in _PARSERS:
-            raise ValueError(f"kind {kind!r} is none of {', '.join(_PARSERS)}")
+            raise ValueError(f"unknown kind {kind!r}; known: {', '.join(_PARSERS)}")
         return ChangeRequest(
             change=_PARSERS[kind](found),
             deadline_ms=TimestampMs(number_field(found["deadline_ms"])),
         )
     except KeyError as error:
-        raise FormatError(f"a request without {error}") from error
+        raise FormatError(f"the request lacks {error}") from error
     except (
         ValueError,
         TypeError,

@@ -1,6 +1,6 @@
-"""Changes of topics and groups that are asked of a store's owner: values and their JSON.
+"""Requested changes of topics and groups: values and their JSON.
 
-See `store_change` for what goes around them.
+`store_change` has the request around them.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from cordwood.quantities import INT32_MAX, Offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopic:
-    """A new topic. Refused where there is one of that name."""
+    """Create a topic. Refused if the name is taken."""
 
     topic: str
     partitions: int = 1
@@ -31,7 +31,7 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTopic:
-    """Set configuration keys (None: back to the default); have so many partitions."""
+    """Set configuration keys (None: back to the default), or the number of partitions."""
 
     topic: str
     config: Mapping[str, str | None] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class AlterTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopic:
-    """Remove a topic. `topic_id` says which one: not one that was created since."""
+    """Delete a topic. Refused if the name belongs to another `topic_id` by now."""
 
     topic: str
     topic_id: UUID
@@ -48,7 +48,7 @@ class DeleteTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimTopic:
-    """Delete the records before an offset, of each partition that is named."""
+    """Delete the records before an offset in each of these partitions."""
 
     topic: str
     topic_id: UUID
@@ -57,7 +57,7 @@ class TrimTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetGroup:
-    """Remove what a group committed, for the partitions named, or all of it."""
+    """Remove the committed offsets of a group, for these partitions; None: all."""
 
     group: str
     places: tuple[tuple[str, int], ...] | None = None
@@ -107,7 +107,7 @@ def render_topic_change(change: TopicChange) -> dict[str, Any]:
 def _parse_create(found: dict[str, Any]) -> CreateTopic:
     config = config_field(found["config"])
     if None in config.values():
-        raise ValueError("a new topic has nothing to go back to")
+        raise ValueError("a new topic has no previous value to reset; omit keys that are null")
     return CreateTopic(
         topic=topic_field(found["topic"]),
         partitions=number_field(found["partitions"], INT32_MAX),

@@ -1,41 +1,58 @@
-"""The owner's side of changes of topics and groups that are asked for from outside."""
+"""The owner's side of requested changes of topics."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Protocol
 from uuid import UUID
 
-from cordwood.errors import LogError, OffsetOutOfRangeError, UnknownTopicError
+from cordwood.errors import LogError, OffsetOutOfRangeError
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.partition_metadata import encode_topic_id
 from cordwood.log.inbox.store_change import DONE, ChangeAnswer
-from cordwood.log.inbox.topic_change import (
-    AlterTopic,
-    CreateTopic,
-    DeleteTopic,
-    ForgetGroup,
-    TopicChange,
-    TrimTopic,
-)
+from cordwood.log.inbox.topic_change import AlterTopic, CreateTopic, DeleteTopic, TrimTopic
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.store.topic_store import TopicStore
 from cordwood.log.topics.topic import Topic
 
 logger = logging.getLogger(__name__)
 
-GroupForgetter = Callable[[ForgetGroup], None]
+
+class ReadableTopics(Protocol):
+    def topic(self, name: str) -> Topic[PartitionLog]: ...
+
+
+class ChangeableTopics(ReadableTopics, Protocol):
+    """A store whose topics can be changed; see `Store`."""
+
+    def create_topic(
+        self, name: str, *, partitions: int = 1, config: Mapping[str, object] | None = None
+    ) -> Topic[PartitionLog]: ...
+
+    def alter_topic(
+        self,
+        name: str,
+        *,
+        config: Mapping[str, object | None] | None = None,
+        partitions: int | None = None,
+    ) -> Topic[PartitionLog]: ...
+
+    def delete_topic(self, name: str) -> None: ...
+
+
+def same_topic(store: ReadableTopics, name: str, topic_id: UUID) -> Topic[PartitionLog]:
+    """The topic, unless another one has its name by now."""
+    topic = store.topic(name)
+    if topic.topic_id != topic_id:
+        raise LogError(f"topic {name!r} was deleted and created again meanwhile")
+    return topic
 
 
 class TopicChangeService:
-    """Makes them in one store. For whoever serves the inbox.
+    """Makes changes of topics in one store. For the thread that serves the inbox."""
 
-    forget_group   removes a group's offsets; whoever coordinates groups puts its own way here
-    """
-
-    def __init__(self, store: TopicStore, forget_group: GroupForgetter) -> None:
-        self.forget_group = forget_group
+    def __init__(self, store: ChangeableTopics) -> None:
         self._store = store
 
-    def make(self, change: TopicChange) -> ChangeAnswer:
+    def make(self, change: CreateTopic | AlterTopic | DeleteTopic | TrimTopic) -> ChangeAnswer:
         match change:
             case CreateTopic():
                 return self._create(change)
@@ -45,16 +62,13 @@ class TopicChangeService:
                 return self._delete(change)
             case TrimTopic():
                 return self._trim(change)
-            case ForgetGroup():
-                self.forget_group(change)
-                return ChangeAnswer(outcome=DONE)
 
     def _create(self, change: CreateTopic) -> ChangeAnswer:
         _check_not_internal(change.topic, "created")
         topic = self._store.create_topic(
             change.topic, partitions=change.partitions, config=change.config
         )
-        logger.info("created topic %s with %d partitions", topic.name, topic.partition_count)
+        logger.info("created topic %s, partitions: %d", topic.name, topic.partition_count)
         return _answer(topic)
 
     def _alter(self, change: AlterTopic) -> ChangeAnswer:
@@ -66,18 +80,18 @@ class TopicChangeService:
 
     def _delete(self, change: DeleteTopic) -> ChangeAnswer:
         _check_not_internal(change.topic, "deleted")
-        self._same_topic(change.topic, change.topic_id)
+        same_topic(self._store, change.topic, change.topic_id)
         self._store.delete_topic(change.topic)
         logger.info("deleted topic %s", change.topic)
         return ChangeAnswer(outcome=DONE)
 
     def _trim(self, change: TrimTopic) -> ChangeAnswer:
-        """All offsets are looked at before anything is deleted: a wrong one deletes nothing."""
+        """Check all offsets before deleting anything: one wrong offset deletes nothing."""
         _check_not_internal(change.topic, "trimmed")
-        topic = self._same_topic(change.topic, change.topic_id)
+        topic = same_topic(self._store, change.topic, change.topic_id)
         if topic.config.is_compacted and not topic.config.is_deleted:
             raise LogError(
-                f"records of {change.topic} are not deleted: its cleanup.policy is compact; "
+                f"records of {change.topic} cannot be deleted: its cleanup.policy is compact; "
                 "append tombstones, or set cleanup.policy=compact,delete"
             )
         logs = {number: topic.partition(number) for number in change.before}
@@ -86,21 +100,13 @@ class TopicChangeService:
             if offset > view.high_watermark:
                 raise OffsetOutOfRangeError(offset, start=view.start, end=view.high_watermark)
         starts = {n: int(logs[n].delete_before(offset)) for n, offset in change.before.items()}
-        logger.info("trimmed topic %s, which now starts at %s", change.topic, starts)
+        logger.info("trimmed topic %s, new start offsets: %s", change.topic, starts)
         return ChangeAnswer(outcome=DONE, facts={"starts": [list(s) for s in starts.items()]})
-
-    def _same_topic(self, name: str, topic_id: UUID) -> Topic[PartitionLog]:
-        topic = self._store.find_topic(name)
-        if topic is None:
-            raise UnknownTopicError(name)
-        if topic.topic_id != topic_id:
-            raise LogError(f"topic {name!r} was deleted and created again meanwhile")
-        return topic
 
 
 def _check_not_internal(name: str, what: str) -> None:
     if name in INTERNAL_TOPICS:
-        raise LogError(f"{name} is internal and is not {what} by hand")
+        raise LogError(f"{name} is an internal topic and cannot be {what}")
 
 
 def _answer(topic: Topic[PartitionLog]) -> ChangeAnswer:

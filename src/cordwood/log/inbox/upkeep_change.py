@@ -1,8 +1,7 @@
-"""Upkeep that is asked of a store's owner: values and their JSON.
+"""Requested upkeep: values and their JSON.
 
-Rolling is quick. The others may take as long as there is data: they are made beside the other
-requests, and whoever asked is told how far they are. See `store_change` for what goes around
-them.
+Rolling is quick. The others may take long if there is much data; they run beside other requests
+and report their progress. `store_change` has the request around them.
 """
 
 import os
@@ -28,7 +27,7 @@ _TOPICS_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollTopic:
-    """Seal the active segments of a topic's partitions; None: of all of them."""
+    """Seal the active segments of a topic's partitions (None: all)."""
 
     topic: str
     topic_id: UUID
@@ -37,7 +36,7 @@ class RollTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactTopic:
-    """Compact a topic's partitions (None: all), those that are due, or with `force` each."""
+    """Compact those partitions of a topic (None: all) that are due; with `force`, each."""
 
     topic: str
     topic_id: UUID
@@ -47,14 +46,14 @@ class CompactTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveTopics:
-    """Copy what is due of these topics into their archives; None: of all that have one."""
+    """Copy segments that are due to the archives of these topics (None: all)."""
 
     topics: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotStore:
-    """Copy the store to a new directory, `path`, which is absolute."""
+    """Copy the store to a new directory with the absolute path `path`."""
 
     path: str
 
@@ -63,8 +62,8 @@ class SnapshotStore:
 class RestoreTopic:
     """Recreate a topic from the archive at `url`; see `Store.restore_topic`.
 
-    archived_id  which of several topics that had the name
-    new_name     what it is called from here on; None: as it was
+    archived_id  chooses among several topics that had the name
+    new_name     the name of the restored topic; None: the old one
     """
 
     topic: str
@@ -163,7 +162,7 @@ def _parse_restore(found: dict[str, Any]) -> RestoreTopic:
     )
     config = config_field(found["config"])
     if None in config.values():
-        raise ValueError("a restored topic has nothing to go back to")
+        raise ValueError("a restored topic has no previous value to reset; omit keys that are null")
     return RestoreTopic(
         topic=topic_field(found["topic"]),
         url=text_field(found["url"], _URL_CHARS_MAX),

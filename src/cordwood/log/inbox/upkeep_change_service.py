@@ -1,4 +1,4 @@
-"""The owner's side of upkeep that is asked for from outside."""
+"""The owner's side of requested upkeep: rolling, compaction, archiving, copies, restores."""
 
 import logging
 import os
@@ -10,6 +10,7 @@ from cordwood.errors import LogClosedError, LogError, UnknownTopicError
 from cordwood.log.compaction.cleaner import LogCleaning
 from cordwood.log.compaction.compaction_run import CompactionOutcome, CompactionResult
 from cordwood.log.inbox.store_change import DONE, ChangeAnswer
+from cordwood.log.inbox.topic_change_service import ReadableTopics, same_topic
 from cordwood.log.inbox.upkeep_change import (
     ArchiveTopics,
     CompactTopic,
@@ -18,31 +19,42 @@ from cordwood.log.inbox.upkeep_change import (
     SnapshotStore,
     UpkeepChange,
 )
+from cordwood.log.inspection.archiving_lag import archive_row
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.archived_segments import ArchiveStatus
 from cordwood.log.rules.compaction_plan import CompactionPlan
 from cordwood.log.rules.work_progress import WorkDone, WorkProgress
-from cordwood.log.store.archiving_lag import archive_row
-from cordwood.log.store.backup import StoreSnapshot
 from cordwood.log.topics.topic import Topic
 
 logger = logging.getLogger(__name__)
 
-_ROUNDS_MAX = 1000  # of a compaction whose keys do not fit the map at once
+_ROUNDS_MAX = 1000  # of a compaction whose keys do not fit into the map at once
 
 
 class CleanerStatus(Protocol):
     def status(self) -> list[LogCleaning]: ...
 
 
-class MaintainedStore(Protocol):
-    """What this asks of a store; see `Store`."""
+class FinishedCopy(Protocol):
+    """A finished copy of a store; see `StoreSnapshot`."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def partitions(self) -> int: ...
+    @property
+    def linked_bytes(self) -> int: ...
+    @property
+    def copied_bytes(self) -> int: ...
+
+
+class MaintainedStore(ReadableTopics, Protocol):
+    """A store that can be maintained on request; see `Store`."""
 
     @property
     def is_closed(self) -> bool: ...
     @property
     def cleaner(self) -> CleanerStatus: ...
-    def topic(self, name: str) -> Topic[PartitionLog]: ...
     def topics(self, *, include_internal: bool = False) -> list[str]: ...
     def explain_compaction(self, topic: str, *, force: bool = False) -> list[CompactionPlan]: ...
     def compact(
@@ -52,7 +64,7 @@ class MaintainedStore(Protocol):
     def archive_status(self) -> list[ArchiveStatus]: ...
     def snapshot(
         self, path: str | os.PathLike[str], *, progress: WorkProgress | None = None
-    ) -> StoreSnapshot: ...
+    ) -> FinishedCopy: ...
     def restore_topic(
         self,
         name: str,
@@ -67,10 +79,10 @@ class MaintainedStore(Protocol):
 
 
 class UpkeepChangeService:
-    """Makes them in one store. For whoever serves the inbox, and for the threads of long ones.
+    """Runs upkeep in one store. For the thread that serves the inbox and those of long changes.
 
-    Work that was ended because the store closes raises `LogClosedError`: the next owner is to
-    do it.
+    Work that ends early because the store is closing raises `LogClosedError`; the next owner
+    then does it.
     """
 
     def __init__(self, store: MaintainedStore) -> None:
@@ -94,16 +106,10 @@ class UpkeepChangeService:
         if self._store.is_closed:
             raise LogClosedError("the store")
 
-    def _same_topic(self, name: str, topic_id: UUID) -> Topic[PartitionLog]:
-        topic = self._store.topic(name)
-        if topic.topic_id != topic_id:
-            raise LogError(f"topic {name!r} was deleted and created again meanwhile")
-        return topic
-
     # --- rolling and compacting --------------------------------------------------------------
 
     def _roll(self, change: RollTopic) -> dict[str, Any]:
-        topic = self._same_topic(change.topic, change.topic_id)
+        topic = same_topic(self._store, change.topic, change.topic_id)
         logs = _chosen(topic, change.partitions)
         rows = []
         for log in logs:
@@ -121,11 +127,11 @@ class UpkeepChangeService:
                     "active_offset": int(base_offset),
                 }
             )
-        logger.info("rolled topic %s, as asked", change.topic)
+        logger.info("rolled topic %s as requested", change.topic)
         return {"partitions": rows}
 
     def _compact(self, change: CompactTopic, progress: WorkProgress) -> dict[str, Any]:
-        topic = self._same_topic(change.topic, change.topic_id)
+        topic = same_topic(self._store, change.topic, change.topic_id)
         if not topic.config.is_compacted:
             raise LogError(
                 f"topic {change.topic} is not compacted: its cleanup.policy is "
@@ -145,8 +151,8 @@ class UpkeepChangeService:
             again = [r.partition for r in done if r.outcome is CompactionOutcome.MAP_FULL]
             if not again:
                 break
-            force = True  # the rest of what was begun, whatever is left of it
-        logger.info("compacted topic %s, as asked", change.topic)
+            force = True  # finish what was begun, however little is left
+        logger.info("compacted topic %s as requested", change.topic)
         explained = self._store.explain_compaction(change.topic, force=change.force)
         plans = {plan.partition: plan for plan in explained}
         return {
@@ -157,7 +163,7 @@ class UpkeepChangeService:
         }
 
     def _compacted_so_far(self, topic: str, size: int) -> WorkDone:
-        """In bytes of log: how much of what runs now has been gone over."""
+        """The progress of the compactions that run now, in bytes of log."""
         running = [s for s in self._store.cleaner.status() if s.topic == topic and s.is_running]
         if not running:
             return WorkDone(0, size)
@@ -169,10 +175,10 @@ class UpkeepChangeService:
         store = self._store
         for name in change.topics or ():
             if store.topic(name).config.archive_url is None:
-                raise LogError(f"topic {name} has no archive: set its archive.url first")
+                raise LogError(f"topic {name} has no archive; set its archive.url first")
         names = [n for n in store.topics() if store.topic(n).config.archive_url is not None]
         if not names:
-            raise LogError("no topic here has an archive: set archive.url of one first")
+            raise LogError("no topic has an archive; set archive.url of a topic first")
         before = {(s.topic, s.partition): s for s in store.archive_status()}
         copied = sum(s.copied_bytes for s in before.values())
         progress.look = lambda: WorkDone(
@@ -203,7 +209,7 @@ class UpkeepChangeService:
 
     def _snapshot(self, change: SnapshotStore, progress: WorkProgress) -> dict[str, Any]:
         made = self._store.snapshot(change.path, progress=progress)
-        logger.info("copied the store to %s, as asked", made.path)
+        logger.info("copied the store to %s as requested", made.path)
         return {
             "path": made.path,
             "partitions": made.partitions,
@@ -245,13 +251,13 @@ def _chosen(topic: Topic[PartitionLog], numbers: Sequence[int] | None) -> list[P
 def _compaction_row(
     number: int, size: int, results: Sequence[CompactionResult], plan: CompactionPlan
 ) -> dict[str, Any]:
-    """All rounds of one partition together; where there was none, why not."""
+    """The sum of all rounds of one partition; if there was none, the reason."""
     reclaimed = sum(result.bytes_reclaimed for result in results)
     last = results[-1] if results else None
     if last is not None:
         outcome, reason = last.outcome.name.lower(), str(last.error or last.outcome)
     elif plan.is_due:
-        outcome, reason = "left alone", "another compaction of it is under way"
+        outcome, reason = "left alone", "another compaction of this log is under way"
     else:
         outcome, reason = "nothing to do", str(plan.reason)
     return {

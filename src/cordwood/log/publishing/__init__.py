@@ -1,1 +1,1 @@
-"""Publications: batches into several logs, all or none, each publication once."""
+"""Publications: batches for several logs, appended all or none, each publication once."""

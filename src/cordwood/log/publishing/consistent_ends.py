@@ -1,9 +1,9 @@
-"""Where logs end, at a moment that no publication is half visible at.
+"""The ends of several logs at a moment when no publication is visible in part.
 
-The parts of a publication become visible log by log, within microseconds. Who reads several logs
-up to "now" and must not take one part without the others asks here. The ledger names the logs of
-the last publication and where it begins and ends in each: while one of them does not show it yet,
-none of them does here.
+The parts of a publication become visible log by log, within microseconds. A reader of several
+logs up to "now" that must not take one part without the others uses `whole_ends`. The ledger
+names the logs of the last publication, and where it begins and ends in each. While one of these
+logs does not show it yet, `whole_ends` reports it in none of them.
 """
 
 import time
@@ -22,7 +22,7 @@ _PAUSE_S: Final = 0.002
 
 
 class ReadableStore(Protocol):
-    """A store whose logs can be read: the owner's, or one opened for reading."""
+    """A store whose logs can be read: open for writing or for reading only."""
 
     @property
     def data_dirs(self) -> list[str]: ...
@@ -33,7 +33,7 @@ class ReadableStore(Protocol):
 def whole_ends(
     store: ReadableStore, topics: Iterable[str], *, fs: FileSystem | None = None
 ) -> dict[tuple[str, int], Offset]:
-    """The high watermark of each partition, with every publication whole or not at all."""
+    """The high watermark of each partition, with each publication included whole or not at all."""
     files = fs or RealFileSystem()
     names = list(topics)
     before = read_publications(files, store.data_dirs)

@@ -1,8 +1,8 @@
 """Publishing: batches into several logs, all of them or none, and each publication once.
 
-A publication has an id, the application and a number that grows. It goes in like this:
+A publication has an id: the application, and a number that grows. These are the steps:
 
-    step                                   a crash then leaves, once the store has opened again
+    step                                   after a crash here, the next opening has
     1  hold the logs                       nothing of it
     2  the ledger: cut them back to here   nothing of it
     3  append to each log, unseen          nothing of it: the logs are cut back
@@ -10,25 +10,27 @@ A publication has an id, the application and a number that grows. It goes in lik
     5  the ledger: number, no cuts         all of it
     6  show it in each log                 all of it
 
-Invariant: a log that the ledger wants cut takes no appends but those of the publication. So what
-is cut was never acknowledged to anyone. A number that is not higher than the last one of its
+Invariant: a log that has a cut in the ledger takes no appends but those of the publication. So
+nothing that is cut was ever acknowledged. A number that is not higher than the last one of its
 application was published before, and is skipped.
 
-Where a step fails and the process lives on, the logs are cut back at once. A log that cannot
-be, takes no more appends and stays on the list: the next start cuts it.
+If a step fails and the process lives on, the logs are cut back at once. A log that cannot be cut
+takes no more appends and keeps its cut in the ledger; the next start cuts it.
 """
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from cordwood.clock import Clock
 from cordwood.errors import ConfigError, DiskFullError
+from cordwood.format.batch_builder import build_batches
 from cordwood.format.file_names import INTERNAL_TOPICS
-from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.format.record import Record
+from cordwood.log.partition.partition_log import PartitionLog, batch_style
 from cordwood.log.publishing.publication_ledger import (
     APPLICATION_CHARS_MAX,
     LastPublished,
@@ -37,13 +39,17 @@ from cordwood.log.publishing.publication_ledger import (
     write_publications,
 )
 from cordwood.log.rules.append_checks import BatchBytes, check_produced_batch
+from cordwood.log.rules.lifetime import Lifetime
+from cordwood.log.topics.topic import Topic
 from cordwood.quantities import INT64_MAX, Offset
 from cordwood.storage.files import FileSystem
+
+Records = Sequence[Record | tuple[bytes | None, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicationId:
-    """Which batch of which application. A transient one is remembered for a week only."""
+    """Which batch of which application. A transient one is remembered for only a week."""
 
     application: str
     number: int
@@ -59,10 +65,10 @@ class PublicationId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one log gets: encoded batches, in order, as clients send them.
+    """The batches for one log, in order, encoded as clients send them.
 
-    batches  gives them; may be asked once. One that is writable is stamped in place
-    size     their bytes, to see beforehand whether there is room
+    batches  yields them; called once. A writable batch is stamped in place
+    size     their size in bytes, to check for free space first; 0 if unknown
     """
 
     log: PartitionLog
@@ -71,11 +77,26 @@ class Part:
     size: int
 
 
+def part_of_records(
+    topic: Topic[PartitionLog], partition: int, records: Records, clock: Clock
+) -> Part:
+    """The part of a publication for one log, built from records instead of batches."""
+    log = topic.partition(partition)
+
+    def batches() -> Iterator[memoryview]:
+        # As a producer sends them: with LogAppendTime, the append stamps them later.
+        style = replace(batch_style(log.config), is_log_append_time=False)
+        for batch in build_batches(list(records), clock.now_ms(), style):
+            yield batch.data
+
+    return Part(log=log, place=Place.of(topic, partition), batches=batches, size=0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What became of a publication: the offsets [begin, end) it has in each log.
+    """The offsets [begin, end) of a publication in each log.
 
-    `is_repeated`: it was published before, and nothing was done now.
+    `is_repeated`: it was published before, and nothing was done.
     """
 
     offsets: Mapping[tuple[str, int], tuple[Offset, Offset]]
@@ -83,34 +104,52 @@ class Published:
 
 
 class Publisher:
-    """Publishes to the logs of one store, one publication at a time. Any thread may ask."""
+    """Publishes to the logs of one store, one publication at a time. Any thread may call it.
+
+    still  held while a publication is under way; hold it to keep any from starting
+    """
 
     def __init__(
         self,
         fs: FileSystem,
-        directories: Callable[[], Sequence[str]],
+        directories: Sequence[str],
         clock: Clock,
         publications: Publications,
         *,
         threads: int,
+        lifetime: Lifetime,
     ) -> None:
-        self.still = threading.Lock()  # held while a publication is under way
+        self.still = threading.Lock()
         self._fs = fs
         self._directories = directories
         self._clock = clock
         self._publications = publications
         self._threads = threads
+        self._lifetime = lifetime
 
     @property
     def publications(self) -> Publications:
+        """The ledger as it is on disk."""
         return self._publications
+
+    def last_of(self, application: str) -> int | None:
+        """The highest number an application has published; None if it never published."""
+        return self._publications.last_of(application)
+
+    def applications(self) -> dict[str, int]:
+        """The highest number of each application that has published."""
+        return {name: last.number for name, last in self._publications.applications.items()}
 
     def has_published(self, publication: PublicationId) -> bool:
         last = self._publications.last_of(publication.application)
         return last is not None and publication.number <= last
 
     def forget(self, application: str) -> bool:
-        """Drop an application from the ledger; False when it is not there."""
+        """Remove an application from the ledger: all its numbers are new again.
+
+        False if the ledger does not have it.
+        """
+        self._lifetime.check_open()
         with self.still:
             if application not in self._publications.applications:
                 return False
@@ -118,17 +157,18 @@ class Publisher:
             return True
 
     def forget_cuts(self, topic_id: UUID) -> None:
-        """A topic is gone for good; one restored under its id must not be cut for it."""
+        """Remove the cuts of a deleted topic: a topic restored under its id must not be cut."""
         with self.still:
             places = [place for place in self._publications.cuts if place.topic_id == topic_id]
             if places:
                 self._save(self._publications.without_cuts(places))
 
     def publish(self, publication: PublicationId, parts: Sequence[Part]) -> Published:
-        """Publish, or find that it was. Durable and visible on return; raises if nothing of it is.
+        """Publish, unless this was published before. Durable and visible on return.
 
-        Other appends to these logs wait meanwhile.
+        Other appends to these logs wait meanwhile. If it raises, nothing was published.
         """
+        self._lifetime.check_open()
         with self.still:
             if self.has_published(publication):
                 return Published(offsets={}, is_repeated=True)
@@ -141,7 +181,7 @@ class Publisher:
     def _check_parts(self, parts: Sequence[Part]) -> None:
         places = [part.place for part in parts]
         if len(set(places)) != len(places):
-            raise ConfigError("partitions", len(places), "each may be given once")
+            raise ConfigError("partitions", len(places), "must not name a partition twice")
         for part in parts:
             if part.place.topic in INTERNAL_TOPICS:
                 raise ConfigError("topic", part.place.topic, "is internal to the store")
@@ -185,7 +225,7 @@ class Publisher:
         try:
             self._save(self._publications.with_published(publication.application, last, offsets))
         except BaseException as error:
-            reason = f"whether {publication} was published is not known: {error}"
+            reason = f"it is unknown whether {publication} was published: {error}"
             for part in parts:
                 part.log.give_up(reason)
             raise
@@ -196,7 +236,7 @@ class Publisher:
         )
 
     def _append(self, parts: Sequence[Part]) -> None:
-        """Steps 3 and 4, several logs at a time: much of it is waiting for the disk."""
+        """Steps 3 and 4, several logs at a time: most of the time is spent waiting for disks."""
         threads = min(self._threads, len(parts))
         if threads <= 1:
             for part in parts:
@@ -214,14 +254,14 @@ class Publisher:
         part.log.sync_held()
 
     def _take_back(self, parts: Sequence[Part]) -> None:
-        """Undo what there is, take off the list what was undone, and only then let go of it."""
+        """Cut the logs back, remove the cuts of those that were cut, and only then release them."""
         if not parts:
             return
         undone = [part.place for part in parts if part.log.undo()]
         try:
             self._save(self._publications.without_cuts(undone))
         except OSError as error:
-            reason = f"a publication could not be taken back: {error}"
+            reason = f"a failed publication could not be undone: {error}"
             for part in parts:
                 part.log.give_up(reason)
             return
@@ -229,11 +269,11 @@ class Publisher:
             part.log.let_go()
 
     def _save(self, publications: Publications) -> None:
-        """Durable on return. Where it fails, either of both may be found at the next start."""
+        """Durable on return. If it fails, the next start may find the old or the new ledger."""
         try:
-            write_publications(self._fs, self._directories(), publications)
+            write_publications(self._fs, self._directories, publications)
         except BaseException:
-            # What is saved next must be newer than what may be there now.
+            # The next ledger must be newer than the one that may be on disk now.
             self._publications = replace(self._publications, generation=publications.generation)
             raise
         self._publications = publications

@@ -1,58 +1,68 @@
-"""What was published and what must be cut: the file that makes a publication all or nothing.
+"""The ledger of publications: which were published, and which logs must be cut.
 
-A publication appends to several logs. The ledger says, before the first byte of it is written,
-where each of these logs ended; a store that opens and finds that cuts them back to there. The
-write that takes the cuts off the list and puts the publication's number in their place is the
-moment at which all of it counts.
+A publication appends to several logs. Before its first byte is written, the ledger records
+where each of these logs ends. A store that finds such cuts while opening cuts the logs back.
+One write then replaces the cuts by the publication's number; at that moment all of it counts.
 
-`cordwood-publications`, in every data directory:
+`cordwood-publications`, in every data directory, is a checked document (see
+`format/checked_document.py`) with this body:
 
-    cordwood-publications 1 <generation> <crc32c of the rest, 8 hex digits>
     {"applications": {"<id>": {"number": 41, "at_ms": ..., "is_transient": false}},
      "cuts":   [["orders", "<topic id>", 0, 120]],         topic, id, partition, offset
      "latest": [["orders", "<topic id>", 0, 100, 120]]}    of the last one: begin and end
 
-The newest sound copy counts. Nothing else tells which batches were published, so when there are
-copies and none can be read the store does not open.
+The newest sound copy counts. No other file says which batches were published. So if there are
+copies and none can be read, the store refuses to open.
 """
 
 import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
-import crc32c
-
 from cordwood.errors import FormatError, LogError, StorageError
+from cordwood.format.checked_document import CheckedDocument, decode_document, encode_document
 from cordwood.format.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.quantities import INT64_MAX, MIB, Offset, TimestampMs
 from cordwood.storage.files import FileSystem, read_whole, replace_file
 
 LEDGER_FILE: Final = "cordwood-publications"
-_VERSION: Final = "1"
 _LEDGER_BYTES_MAX: Final = 64 * MIB
 
-# Each costs about a hundred bytes in a file that every publication writes twice.
+# Each application takes about a hundred bytes of a file that every publication writes twice.
 APPLICATIONS_MAX: Final = 10_000
 APPLICATION_CHARS_MAX: Final = 1000
-# Requests that nobody answered are swept sooner than that, so none can come a second time.
+# Longer than an unanswered request is kept, so that no request can be repeated after this.
 _TRANSIENT_MS: Final = 7 * 24 * 3600 * 1000
+
+
+class IdentifiedTopic(Protocol):
+    """A topic, open or as the catalog lists it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def topic_id(self) -> UUID: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One log, by its topic's id too: a topic that was made anew is another."""
+    """One log. The topic's id tells it from an earlier topic of the same name."""
 
     topic: str
     topic_id: UUID
     partition: int
 
+    @classmethod
+    def of(cls, topic: IdentifiedTopic, partition: int) -> "Place":
+        return cls(topic=topic.name, topic_id=topic.topic_id, partition=partition)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastPublished:
-    """The highest number of an application. Transient ones are forgotten after a week."""
+    """The highest number of an application. A transient application expires after a week."""
 
     number: int
     at_ms: TimestampMs
@@ -61,10 +71,10 @@ class LastPublished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publications:
-    """What the file says. Replaced as a whole; `generation` grows with every change.
+    """The content of the ledger. Replaced as a whole; `generation` grows with every change.
 
-    cuts    what lies in a log from this offset on belongs to no publication that counts
-    latest  the offsets [begin, end) that the last publication has in each log
+    cuts    records of the log from this offset on belong to an unfinished publication
+    latest  the offsets [begin, end) of the last publication in each log
     """
 
     generation: int = 0
@@ -73,7 +83,7 @@ class Publications:
     latest: Mapping[Place, tuple[Offset, Offset]]
 
     def last_of(self, application: str) -> int | None:
-        """The highest number it has published; None when it never did."""
+        """The highest number the application has published; None if it never published."""
         known = self.applications.get(application)
         return None if known is None else known.number
 
@@ -90,7 +100,7 @@ class Publications:
         last: LastPublished,
         latest: Mapping[Place, tuple[Offset, Offset]],
     ) -> "Publications":
-        """The publication counts, and the cuts of its logs do not any more."""
+        """Record the publication and remove the cuts of its logs."""
         published = self.without_cuts(list(latest))
         applications = {
             name: known
@@ -105,12 +115,12 @@ class Publications:
         return replace(self, generation=self.generation + 1, applications=kept)
 
     def check_room_for(self, application: str) -> None:
-        """Refuse a new application when there are too many to remember them all."""
+        """Refuse a new application if the ledger already holds too many."""
         lasting = sum(not known.is_transient for known in self.applications.values())
         if application not in self.applications and lasting >= APPLICATIONS_MAX:
             raise LogError(
-                f"{lasting} applications have published to this store, and it remembers no more: "
-                "forget those that never will again with store.forget_application(...)"
+                f"{lasting} applications have published to this store, which is the limit; "
+                "remove unused ones with store.publisher.forget(...)"
             )
 
 
@@ -138,26 +148,16 @@ def render_publications(publications: Publications) -> bytes:
         },
         sort_keys=True,
     ).encode()
-    checked = f"{publications.generation}\n".encode() + body
-    head = f"{LEDGER_FILE} {_VERSION} {publications.generation} {crc32c.crc32c(checked):08x}\n"
-    return head.encode() + body
+    return encode_document(LEDGER_FILE, CheckedDocument(publications.generation, body))
 
 
 def parse_publications(content: bytes) -> Publications:
     """Raises `FormatError` for anything but a whole, unchanged ledger."""
-    head, _, body = content.partition(b"\n")
-    fields = head.split(b" ")
-    if len(fields) != 4 or fields[0] != LEDGER_FILE.encode() or not fields[2].isdigit():
-        raise FormatError("not a ledger of publications")
-    if fields[1] != _VERSION.encode():
-        raise FormatError(f"ledger of publications of version {fields[1]!r}")
-    checked = fields[2] + b"\n" + body
-    if f"{crc32c.crc32c(checked):08x}".encode() != fields[3]:
-        raise FormatError("the checksum of the ledger of publications does not match")
+    document = decode_document(LEDGER_FILE, content)
     try:
-        found = json.loads(body)
+        found = json.loads(document.body)
         return Publications(
-            generation=int(fields[2]),
+            generation=document.generation,
             applications={
                 str(name): LastPublished(
                     number=_integer(last["number"]),
@@ -188,7 +188,7 @@ def _parse_place(row: list[Any]) -> Place:
 
 def _integer(value: object) -> int:
     if not isinstance(value, int) or not 0 <= value <= INT64_MAX:
-        raise ValueError(f"{value!r} is not a number of anything")
+        raise ValueError(f"{value!r} is not an integer from 0 to {INT64_MAX}")
     return value
 
 
@@ -205,7 +205,7 @@ def write_publications(
 
 
 def read_publications(fs: FileSystem, directories: Sequence[str]) -> Publications:
-    """The newest sound copy; nothing published where there is no copy at all."""
+    """The newest sound copy; an empty ledger if there is no copy at all."""
     sound: list[Publications] = []
     faults: list[str] = []
     for directory in directories:
@@ -218,8 +218,8 @@ def read_publications(fs: FileSystem, directories: Sequence[str]) -> Publication
             faults.append(f"{path}: {error}")
     if not sound and faults:
         raise StorageError(
-            "the ledger of what was published cannot be read, and without it a batch could be "
-            "stored twice or by half: restore it from a backup, or, when no job will send a batch "
-            f"again, remove it ({'; '.join(faults)})"
+            "no copy of the ledger of publications can be read. Without it a batch could be stored "
+            "twice or in part. Restore it from a backup; if no job will repeat a batch, remove it "
+            f"({'; '.join(faults)})"
         )
     return max(sound, key=lambda found: found.generation, default=NOTHING_PUBLISHED)

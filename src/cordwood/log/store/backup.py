@@ -1,21 +1,20 @@
 """A consistent copy of a live store, made beside its appends.
 
-    offsets topic first    what groups have committed is then never past the copied records
-    sealed segments        a second name for the same file where the file system can, else a copy
-    the last segment       copied up to what is readable and durable, so that the copy may go on
-    small files            written anew: checkpoints, epochs, marks, catalog, `meta.properties`,
-                           and what was published, which the copy has whole
+    offsets topic     copied first, so that no committed offset is past the copied records
+    sealed segments   hard links if the file system can, else copies
+    last segment      copied up to the readable and durable end; the copy appends to it
+    small files       written new: checkpoints, epochs, marks, catalog, `meta.properties`, ledger
 
-Everything is written to ``<path>.incomplete`` and synced before it gets its name: a directory
-called `path` is a whole copy. Shared files are never changed in place by either store.
+Everything is written to ``<path>.incomplete``, synced, and then renamed. So a directory called
+`path` is a whole copy. Neither store changes a shared file in place.
 
-An archive is not part of the copy, which must not write to it either: topics of the copy have
-no `archive.url` and begin with their first local segment.
+The copy does not include archives and must not write to them: its topics have no `archive.url`
+and begin with their first local segment.
 """
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -40,6 +39,7 @@ from cordwood.log.publishing.publication import Publisher
 from cordwood.log.publishing.publication_ledger import write_publications
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.rules.work_progress import WorkProgress
+from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.log_directory import PartitionName
 from cordwood.log.topics.topic_catalog import Catalog, write_catalog
 from cordwood.quantities import Offset
@@ -67,7 +67,7 @@ class StoreSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CopiedLog:
-    """How far a partition was copied. `recovery_point`: where its last segment begins."""
+    """How far a partition was copied. `recovery_point` is the start of its last segment."""
 
     start: Offset
     end: Offset
@@ -78,7 +78,7 @@ class _CopiedLog:
 
 
 class Backup:
-    """One copy in the making."""
+    """One copy. Runs once."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Backup:
         should_stop: Callable[[], bool],
         progress: WorkProgress,
     ) -> None:
-        """`should_stop` is asked between segments: the copy is then given up."""
+        """`should_stop` is called between segments; if it returns True, the copy is abandoned."""
         self._fs = fs
         self._clock = clock
         self._path = path
@@ -98,21 +98,23 @@ class Backup:
 
     def run(
         self,
-        logs: Sequence[PartitionLog],
+        directories: DataDirectories,
         catalog: Catalog,
-        meta: MetaProperties | None,
         publisher: Publisher,
     ) -> StoreSnapshot:
-        """Copy `logs`, which are all of a store, and what belongs to them. Durable on return.
+        """Copy all logs of a store and their small files. Durable on return.
 
-        Where it fails or is given up, nothing of it stays.
+        If it fails or is stopped, nothing of it stays.
         """
+        for home in directories.paths:
+            if os.path.commonpath([home, self._path]) == home:
+                raise ConfigError("path", self._path, f"must not lie within {home}")
         if self._fs.exists(self._path):
             raise ConfigError("path", self._path, "must not exist yet")
         if self._fs.exists(self._incomplete):
             self._fs.remove_tree(self._incomplete)
         try:
-            return self._copy(logs, catalog, meta, publisher)
+            return self._copy(directories, catalog, publisher)
         except BaseException:
             with contextlib.suppress(OSError):
                 self._fs.remove_tree(self._incomplete)
@@ -120,21 +122,21 @@ class Backup:
 
     def _copy(
         self,
-        logs: Sequence[PartitionLog],
+        directories: DataDirectories,
         catalog: Catalog,
-        meta: MetaProperties | None,
         publisher: Publisher,
     ) -> StoreSnapshot:
+        logs = directories.logs()
         self._progress.expect(sum(log.local_view.segments.size for log in logs))
         make_durable_directory(self._fs, self._incomplete)
         ordered = sorted(logs, key=lambda log: log.topic != CONSUMER_OFFSETS_TOPIC)
         for log in ordered:
             log.sync()
-        with publisher.still:  # of what is published, all logs have their part, or none has
+        with publisher.still:  # the copy has a publication in all of its logs, or in none
             bounds = [(log, min(log.high_watermark, log.durable_offset)) for log in ordered]
             publications = replace(publisher.publications, cuts={}, latest={})
         copied = {(log.topic, log.partition): self._copy_log(log, end) for log, end in bounds}
-        self._write_small_files(copied, catalog, meta)
+        self._write_small_files(copied, catalog, directories.meta)
         if publications.applications:
             write_publications(self._fs, [self._incomplete], publications)
         self._fs.sync_directory(self._incomplete)
@@ -150,7 +152,7 @@ class Backup:
     # --- one partition -----------------------------------------------------------------------
 
     def _copy_log(self, log: PartitionLog, end: Offset) -> _CopiedLog:
-        """Retention and compaction go on meanwhile: where they took a file away, start over."""
+        """Copy one log. If retention or compaction removes a file meanwhile, start again."""
         target = os.path.join(self._incomplete, partition_directory_name(log.topic, log.partition))
         while True:
             view = log.local_view
@@ -179,7 +181,7 @@ class Backup:
             last_base = None if is_whole else segment.base_offset
             self._progress.add(segment.size)
         if last_base is None:
-            # The copy appends to its last segment, which therefore must be its own.
+            # The copy appends to its last segment, so that one must not be shared.
             path = os.path.join(target, segment_file_name(end, FileKind.LOG))
             self._fs.create(path).close()
             last_base = end
@@ -200,7 +202,7 @@ class Backup:
         )
 
     def _share(self, segment: Segment, target: str) -> bool:
-        """A sealed segment: its log file, and copies of its indexes, which are small."""
+        """Link or copy a sealed segment; copy its indexes, which are small. True if linked."""
         is_linked = link_or_copy(
             self._fs, segment.name, os.path.join(target, os.path.basename(segment.name))
         )
@@ -211,11 +213,11 @@ class Backup:
         modified_ms = segment.modified_ms()
         if not is_linked:
             copy = os.path.join(target, os.path.basename(segment.name))
-            self._fs.set_modified_ms(copy, modified_ms)  # retention goes by it
+            self._fs.set_modified_ms(copy, modified_ms)  # retention uses it
         return is_linked
 
     def _copy_head(self, segment: Segment, end: Offset, target: str) -> int:
-        """The batches of a segment below `end`. Its indexes are made when the copy is opened."""
+        """Copy the batches below `end`. Opening the copy builds the indexes."""
         position = segment.reader().locate(end, segment.hint(end))
         size = segment.size if position is None else position
         copy = os.path.join(target, os.path.basename(segment.name))

@@ -1,12 +1,12 @@
-"""What must happen from time to time whether or not anyone appends: one scheduler for it all.
+"""The scheduler of a store's background work.
 
-A task has a name, an interval and a function. Quick ones run on the scheduler's own thread, one
-behind the other; those that may take long run on a thread each, so that a large copy does not
-keep a segment from being rolled; some of those are looked at first, and begun only when there is
-something to do. A task never runs twice at once. One that fails is tried again
-when it is due, after a pause that grows with each failure in a row, and says what happened.
+A task has a name, an interval and a function. Quick tasks run one after the other on the
+scheduler's thread. A long task runs on a thread of its own, so that a large copy does not delay
+the rolling of a segment; it may have a quick check that tells whether there is work. A task
+never runs twice at the same time. A task that fails is tried again after a pause, which grows
+with each failure in a row.
 
-The same tasks run without a thread: `run_all` runs each once, in the caller's.
+`run_all` runs each task once in the calling thread, without the scheduler.
 """
 
 import logging
@@ -23,13 +23,13 @@ logger = logging.getLogger(__name__)
 TICK_S: Final = 0.25
 _BACKOFF_MAX_S: Final = 300.0
 
-# Does the work that is due; returns the bytes of disk it gave back, if it gives any back.
+# Does the work that is due; returns the bytes of disk it reclaimed, if it reclaims any.
 UpkeepFunction = Callable[[], int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepStatus:
-    """How one task of the housekeeping is doing. Times are wall time, None for never."""
+    """The state of one task. Times are wall time; None: never."""
 
     name: str
     interval_s: float
@@ -39,12 +39,12 @@ class UpkeepStatus:
     bytes_reclaimed: int
     last_run_ms: TimestampMs | None
     last_duration_s: float | None
-    last_error: str | None  # of the last run; None when it went well
-    next_run_ms: TimestampMs | None  # None while nothing runs in the background
+    last_error: str | None  # of the last run; None if it succeeded
+    next_run_ms: TimestampMs | None  # None if nothing runs in the background
 
 
 class UpkeepTask:
-    """One task. Any thread may run it; while one does, others find it busy."""
+    """One task. Any thread may run it; only one runs it at a time."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class UpkeepTask:
         self._last_error: str | None = None
 
     def run(self, *, wait: bool) -> Exception | None:
-        """Run once; return what it failed with. Without `wait`, not while it runs elsewhere."""
+        """Run once; return the failure, if any. Without `wait`, do nothing if it is running."""
         if not self._busy.acquire(blocking=wait):
             return None
         try:
@@ -90,13 +90,13 @@ class UpkeepTask:
             self._failures_in_a_row = 0
             self._last_error = None
         except Exception as error:
-            # Whatever it was, the next run may go well; nothing here may end the thread.
+            # The next run may succeed, and no failure may end the thread.
             failure = error
             self._failures += 1
             self._failures_in_a_row += 1
             self._last_error = f"{type(error).__name__}: {error}"
             if self._failures_in_a_row == 1:
-                logger.exception("housekeeping: %s failed, it is tried again", self.name)
+                logger.exception("housekeeping task %s failed and will be tried again", self.name)
         now_s = self._clock.monotonic()
         self._runs += 1
         self._last_duration_s = now_s - started_s
@@ -147,9 +147,9 @@ class Housekeeping:
         takes_long: bool = False,
         is_needed: Callable[[], bool] | None = None,
     ) -> None:
-        """Have `function` run every `interval_s`, for the first time once that has passed.
+        """Run `function` every `interval_s`, for the first time after the first interval.
 
-        One that takes long is not begun while `is_needed`, which must be quick, says no.
+        A long task is started only if `is_needed`, which must be quick, returns True.
         """
         task = UpkeepTask(
             name,
@@ -166,14 +166,14 @@ class Housekeeping:
         return [task.status(is_scheduled=is_scheduled) for task in self._tasks]
 
     def run_all(self) -> None:
-        """Run every task once, now, in this thread; then raise what the first failure was."""
+        """Run every task once, now, in this thread; then raise the first failure."""
         failures = [task.run(wait=True) for task in self._tasks]
         for failure in failures:
             if failure is not None:
                 raise failure
 
     def run_due(self) -> None:
-        """Run what is due; what takes long is only begun."""
+        """Run the quick tasks that are due, and start the long ones."""
         now_s = self._clock.monotonic()
         self._long_runs = [thread for thread in self._long_runs if thread.is_alive()]
         for task in self._tasks:
@@ -190,7 +190,7 @@ class Housekeeping:
         try:
             return task.is_needed is None or task.is_needed()
         except OSError:
-            return True  # whatever it was, the task will meet it too, and say so
+            return True  # the task will meet the same error and report it
 
     def _begin(self, task: UpkeepTask) -> None:
         thread = threading.Thread(
@@ -209,7 +209,7 @@ class Housekeeping:
         self._thread.start()
 
     def stop(self) -> None:
-        """Begin nothing more, and wait for what is running."""
+        """Start nothing more, and wait for running tasks."""
         self._stop.set()
         for thread in (self._thread, *self._long_runs):
             if thread is not None and thread.is_alive():
@@ -217,7 +217,7 @@ class Housekeeping:
 
     @property
     def is_stopping(self) -> bool:
-        """For tasks that take long: whether to end early."""
+        """Whether long tasks must end early."""
         return self._stop.is_set()
 
     def _run(self) -> None:

@@ -1,175 +1,231 @@
 """A store: topics over one or several data directories, held by one writer process."""
 
 import os
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass, field
+from random import Random
+from types import TracebackType
+from typing import Final, Self
 
-from cordwood.errors import (
-    ConfigError,
-    StorageError,
-)
-from cordwood.format.file_names import (
-    CONSUMER_OFFSETS_TOPIC,
-)
-from cordwood.log.compaction.cleaner import Cleaner
+from cordwood.clock import Clock, SystemClock
+from cordwood.errors import ConfigError
+from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.compaction.compaction_run import CompactionResult
 from cordwood.log.inbox.change_service import ChangeService
-from cordwood.log.inbox.store_change import CommitGroup
-from cordwood.log.inbox.topic_change import ForgetGroup
-from cordwood.log.inbox.upkeep_change_service import UpkeepChangeService
+from cordwood.log.inbox.group_changes import DirectGroupChanges
+from cordwood.log.partition.durable_log import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.publishing.publication import (
+    PublicationId,
+    Published,
+    Publisher,
+    Records,
+    part_of_records,
+)
 from cordwood.log.reading.archived_segments import ArchiveStatus
 from cordwood.log.rules.compaction_plan import CompactionPlan
+from cordwood.log.rules.duration_histogram import SharedHistogram
+from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.retention import RetentionPlan
+from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.log.store.archive_port import Archives
+from cordwood.log.store.archiving import Archiving
 from cordwood.log.store.backup import Backup, StoreSnapshot
-from cordwood.log.store.housekeeping import Housekeeping, UpkeepFunction, UpkeepStatus
-from cordwood.log.store.opened_directories import OFFSETS_CONFIG, StoreSetup
-from cordwood.log.store.publishing_store import PublishingStore
-from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks
-from cordwood.log.topics.committed_offsets import CommittedOffsets, Group
+from cordwood.log.store.housekeeping import Housekeeping
+from cordwood.log.store.store_opening import StoreOpening
+from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks, register_inbox
+from cordwood.log.topics.committed_offsets import CommittedOffsets
+from cordwood.log.topics.data_directories import DataDirectories
+from cordwood.log.topics.group import Group
+from cordwood.log.topics.offsets_topic import OffsetsTopic
+from cordwood.log.topics.partition_opener import LogSurroundings, PartitionOpener
 from cordwood.log.topics.producer_ids import ProducerIds
 from cordwood.log.topics.topic import Topic
-from cordwood.quantities import NO_PRODUCER_ID
-from cordwood.storage.files import RealFileSystem
+from cordwood.log.topics.topic_catalog import CatalogKeeper
+from cordwood.log.topics.topic_registry import TopicRegistry
+from cordwood.storage.files import FileSystem, RealFileSystem
+from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.recovery import Damage
 
-__all__ = ["Store", "StoreSetup"]
-
-_CLEANER_S: Final = 15.0  # as Kafka's log.cleaner.backoff.ms
-_ARCHIVE_S: Final = 30.0  # as Kafka's remote.log.manager.task.interval.ms
-_INBOX_S: Final = 0.25  # how long someone outside may wait for us to see a request
-_LEFTOVERS_S: Final = 600.0
+OPENING_THREADS: Final = 4
 
 
-class Store(PublishingStore):
-    """Topics, groups and their upkeep, for one writer. Any thread may use it."""
+@dataclass(slots=True, kw_only=True)
+class StoreSetup:
+    """How a store is run. Tests pass their own file system, clock and flusher."""
+
+    fs: FileSystem = field(default_factory=RealFileSystem)
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
+    defaults: TopicConfig = field(default_factory=TopicConfig)
+    flusher: FlushQueue | None = None  # None: a thread for each directory
+    has_housekeeping: bool = True
+    opening_threads: int = OPENING_THREADS
+    archives: Archives | None = None  # None: topics cannot be archived
+    cleaner: CleanerConfig = field(default_factory=CleanerConfig)
+    # log.dir.free.bytes.min: appends are refused below it; None: 16 MiB on real disks, else 0
+    free_bytes_min: int | None = None
+    sync_times: SharedHistogram = field(default_factory=SharedHistogram)
+
+
+class Store:
+    """Topics, groups and their upkeep, for one writer. Any thread may use it.
+
+    The methods are the library's public face. Each part below owns one concern; the broker and
+    the command line use the parts for everything else.
+
+    directories        the data directories: locks, open logs, state of the disks
+    registry           the topics by name, and their crash-safe changes
+    publisher          appends to several partitions, all or nothing
+    committed_offsets  the offsets of all groups, in the offsets topic
+    producer_ids       ids for idempotent producers
+    housekeeping       everything that runs in the background
+    cleaner            compaction
+    changes            changes that other processes request through the inbox
+    """
 
     def __init__(self, directories: Sequence[str], setup: StoreSetup) -> None:
-        self._is_closing = threading.Event()  # set before the lock is waited for
-        super().__init__(directories, setup)
-        self.committed_offsets = CommittedOffsets(
-            self._offsets_topic, setup.clock, self._id_of_topic
+        fs, clock = self._fs, self._clock = setup.fs, setup.clock
+        self.directories = DataDirectories(directories, fs=fs, clock=clock, flusher=setup.flusher)
+        self.data_dirs = self.directories.paths
+        self.path = self.data_dirs[0]
+        self.cluster_id = self.directories.cluster_id
+        self.writer_id = self.directories.writer_id
+        self.sync_times = setup.sync_times
+        self._lifetime = Lifetime(f"the store in {self.path}")
+        try:
+            self._catalog = CatalogKeeper(fs, self.data_dirs)
+            opener = PartitionOpener(self.directories, _log_surroundings(setup))
+            opened = StoreOpening(
+                fs, self.directories, self._catalog, opener, threads=setup.opening_threads
+            ).run()
+        except BaseException:
+            self.directories.abandon()
+            raise
+        self.registry = TopicRegistry(
+            opened.topics,
+            fs=fs,
+            directories=self.directories,
+            catalog=self._catalog,
+            opener=opener,
+            defaults=setup.defaults,
+            lifetime=self._lifetime,
         )
-        self.producer_ids = ProducerIds(setup.fs, lambda: self.data_dirs, self._largest_producer_id)
-        self._housekeeping = Housekeeping(self.path, setup.clock)
+        self.publisher = Publisher(
+            fs,
+            self.data_dirs,
+            clock,
+            opened.publications,
+            threads=setup.opening_threads,
+            lifetime=self._lifetime,
+        )
+        self.offsets_topic = OffsetsTopic(self.registry)
+        self.committed_offsets = CommittedOffsets(self.offsets_topic, clock, self.registry.id_of)
+        self.producer_ids = ProducerIds(fs, self.data_dirs, self.directories.largest_producer_id)
+        self.housekeeping = Housekeeping(self.path, clock)
         self._tasks = UpkeepTasks(
-            lambda: list(self._directories), setup.clock, free_bytes_min=_free_bytes_min(setup)
+            self.directories,
+            clock,
+            setup.cleaner,
+            free_bytes_min=_free_bytes_min(setup),
+            should_stop=lambda: self.housekeeping.is_stopping,
         )
-        self._tasks.register(self._housekeeping)
-        self.cleaner = Cleaner(self._all_logs, self._tasks.steady_clock, setup.cleaner)
-        self._housekeeping.add("compaction", _CLEANER_S, self._run_cleaner, takes_long=True)
-        if setup.archives is not None:
-            self._housekeeping.add("archive", _ARCHIVE_S, self._run_archive, takes_long=True)
-        self.changes = ChangeService(
-            self,
-            setup.fs,
-            setup.clock,
-            self._commit_group,
-            self._forget_group,
-            UpkeepChangeService(self),
-        )
-        self._housekeeping.add(
-            "inbox",
-            _INBOX_S,
-            self._run_inbox,
-            takes_long=True,
-            is_needed=self.changes.inbox.has_requests,
-        )
-        self._housekeeping.add("inbox leftovers", _LEFTOVERS_S, self._run_sweep)
+        self.cleaner = self._tasks.cleaner
+        self._archiving = Archiving(setup.archives, self)
+        self.changes = ChangeService(self, fs, clock, DirectGroupChanges(self.committed_offsets))
+        self._tasks.register(self.housekeeping)
+        self._archiving.register(self.housekeeping)
+        register_inbox(self.changes, self.housekeeping)
         if setup.has_housekeeping:
-            self._housekeeping.start()
+            self.housekeeping.start()
+
+    # --- topics ------------------------------------------------------------------------------
+
+    def topics(self, *, include_internal: bool = False) -> list[str]:
+        """The names of all topics, in order."""
+        return self.registry.names(include_internal=include_internal)
+
+    def topic(self, name: str) -> Topic[PartitionLog]:
+        """The topic of that name. Raises `UnknownTopicError`."""
+        return self.registry.get(name)
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        config: Mapping[str, object] | None = None,
+    ) -> Topic[PartitionLog]:
+        """Create a topic. `config` maps Kafka's keys to values; sizes and times may have units."""
+        return self.registry.create(name, partitions=partitions, config=config)
+
+    def alter_topic(
+        self,
+        name: str,
+        *,
+        config: Mapping[str, object | None] | None = None,
+        partitions: int | None = None,
+    ) -> Topic[PartitionLog]:
+        """Set configuration keys (None: back to the default), or add partitions."""
+        return self.registry.alter(name, config=config, partitions=partitions)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and the offsets that groups committed for it.
+
+        Its name is free at once; its files are unlinked after `file.delete.delay.ms`.
+        """
+        with self.registry.changing:
+            topic_id = self.registry.get(name).topic_id
+            self.registry.delete(name)
+            self.publisher.forget_cuts(topic_id)
+        self.committed_offsets.remove_topic(name)
+
+    def publish(
+        self, application: str, number: int, records: Mapping[tuple[str, int], Records]
+    ) -> Published:
+        """Append records, by (topic, partition), as one: readers see all of them or none.
+
+        A crash at any moment leaves all of them or none, so a caller in doubt publishes again.
+        If `number` is not higher than the last one that `application` published, it was
+        published before: nothing is done, and the result says so.
+        """
+        self._lifetime.check_open()
+        parts = [
+            part_of_records(self.topic(topic), partition, items, self._clock)
+            for (topic, partition), items in records.items()
+            if len(items)
+        ]
+        return self.publisher.publish(PublicationId(application=application, number=number), parts)
 
     # --- groups ------------------------------------------------------------------------------
 
     def group(self, name: str) -> Group:
         """A consumer group's committed offsets."""
-        self._check_open()
+        self._lifetime.check_open()
         if not name:
             raise ConfigError("group", name, "must not be empty")
         return Group(name, self.committed_offsets)
 
     def groups(self) -> list[str]:
         """The names of all groups that have committed offsets."""
-        self._check_open()
+        self._lifetime.check_open()
         return self.committed_offsets.groups()
-
-    def ensure_offsets_topic(
-        self, *, partitions: int = 1, config: Mapping[str, object] | None = None
-    ) -> Topic[PartitionLog]:
-        """The topic that committed offsets are kept in, created like this if it is not there."""
-        with self._lock:
-            topic = self._topics.get(CONSUMER_OFFSETS_TOPIC)
-            return topic or self.create_topic(
-                CONSUMER_OFFSETS_TOPIC,
-                partitions=partitions,
-                config={**OFFSETS_CONFIG, **(config or {})},
-            )
-
-    def delete_topic(self, name: str) -> None:
-        """As `TopicStore`; what groups committed for the topic is forgotten too."""
-        super().delete_topic(name)
-        self.committed_offsets.remove_topic(name)
-
-    def _offsets_topic(self, create: bool) -> Topic[PartitionLog] | None:
-        topic = self._topics.get(CONSUMER_OFFSETS_TOPIC)
-        return self.ensure_offsets_topic() if topic is None and create else topic
-
-    def _largest_producer_id(self, below: int) -> int:
-        known = (log.largest_producer_id(below=below) for log in self._all_logs())
-        return max(known, default=NO_PRODUCER_ID)
-
-    def _id_of_topic(self, name: str) -> uuid.UUID | None:
-        topic = self._topics.get(name)
-        return None if topic is None else topic.topic_id
-
-    # --- changes asked for from outside ------------------------------------------------------
-
-    def serve_changes(self, *, meanwhile: Callable[[], None] | None = None) -> int:
-        """Make the changes that wait in the inbox, as the housekeeping does; return how many.
-
-        Those that take long are waited for; `meanwhile` is called now and then.
-        """
-        self._check_open()
-        return self.changes.serve(meanwhile=meanwhile)
-
-    def _commit_group(self, change: CommitGroup) -> None:
-        self.group(change.group).commit(change.offsets)
-
-    def _forget_group(self, change: ForgetGroup) -> None:
-        group = self.group(change.group)
-        places = tuple(group.committed()) if change.places is None else change.places
-        if places:
-            group.forget(*places)
-
-    def _run_inbox(self) -> None:
-        self.changes.serve(wait=False)
-
-    def _run_sweep(self) -> None:
-        self.changes.sweep()
 
     # --- upkeep ------------------------------------------------------------------------------
 
     def maintain(self) -> None:
-        """One pass of everything the background does, now, in this thread.
+        """Run every background task once, now, in this thread.
 
-        Each task runs, also when one before it failed; the first failure is then raised.
+        A failure does not stop the other tasks; the first one is raised at the end.
         """
-        self._check_open()
-        self._housekeeping.run_all()
+        self._lifetime.check_open()
+        self.housekeeping.run_all()
 
-    def upkeep(self) -> list[UpkeepStatus]:
-        """What the housekeeping does, when it last did it, how that went, and when it is next."""
-        return self._housekeeping.status()
-
-    def add_upkeep(self, name: str, interval_s: float, function: UpkeepFunction) -> None:
-        """Have the housekeeping run `function` too, on a thread of its own when it is due.
-
-        It returns the bytes of disk it gave back, or None.
-        """
-        self._housekeeping.add(name, interval_s, function, takes_long=True)
+    def damages(self) -> list[Damage]:
+        """Acknowledged bytes that could not be read when the store was opened."""
+        return self.directories.damages()
 
     def explain_retention(self, topic: str) -> list[RetentionPlan]:
         """For each partition, what retention would do now and why: the plan that runs."""
@@ -177,7 +233,7 @@ class Store(PublishingStore):
         return [log.plan_retention(now_ms) for log in self.topic(topic).partitions]
 
     def explain_compaction(self, topic: str, *, force: bool = False) -> list[CompactionPlan]:
-        """For each partition, what compaction would do now, or why it would not."""
+        """For each partition, what compaction would do now, or why it would do nothing."""
         now_ms = self._tasks.steady_clock.now_ms()
         return [log.plan_compaction(now_ms, force=force) for log in self.topic(topic).partitions]
 
@@ -186,8 +242,8 @@ class Store(PublishingStore):
     ) -> list[CompactionResult]:
         """Compact the partitions of a topic (None: all) that are due, now, in this thread.
 
-        With `force` all of them, whatever the ratio and the lags, active segments included:
-        they are sealed first. Logs that were left alone after a failure are tried again.
+        With `force`, compact all of them, whatever the ratio and the lags. Active segments are
+        sealed first, to be compacted too. Logs that failed before are tried again.
         """
         found = self.topic(topic)
         logs = found.partitions if partitions is None else [found.partition(n) for n in partitions]
@@ -198,40 +254,34 @@ class Store(PublishingStore):
     ) -> StoreSnapshot:
         """Copy the store, as it is now, to a new directory that `cordwood.open` opens at once.
 
-        Appends and reads go on meanwhile; topics cannot be created or deleted. Sealed segments
-        are shared with the copy where the file system allows. Durable on return; a copy that
-        was interrupted is called ``<path>.incomplete``. `progress` is told of bytes.
+        Appends and reads continue meanwhile; topics cannot be created or deleted. Sealed
+        segments are shared with the copy if the file system allows it. Durable on return; an
+        interrupted copy is called ``<path>.incomplete``. `progress` counts bytes.
         """
-        target = os.path.abspath(os.fspath(path))
-        with self._lock:
-            self._check_open()
-            for directory in self._directories:
-                if os.path.commonpath([directory.path, target]) == directory.path:
-                    raise ConfigError("path", target, f"must not lie within {directory.path}")
-            logs = [log for topic in self._topics.values() for log in topic.partitions]
+        with self.registry.changing:
+            self._lifetime.check_open()
             backup = Backup(
-                self._fs, target, self._clock, self._is_closing.is_set, progress or WorkProgress()
+                self._fs,
+                os.path.abspath(os.fspath(path)),
+                self._clock,
+                lambda: self._lifetime.is_closing,
+                progress or WorkProgress(),
             )
-            return backup.run(logs, self._catalog, self._directories[0].meta, self.publisher)
-
-    def _run_cleaner(self) -> int | None:
-        return sum(result.bytes_reclaimed for result in self.cleaner.run_due())
+            return backup.run(self.directories, self._catalog.catalog, self.publisher)
 
     # --- archive -----------------------------------------------------------------------------
 
     def archive_now(self, topics: Sequence[str] | None = None) -> list[ArchiveStatus]:
-        """Copy what is due into the archives, now, of these topics or all; say how far each is.
+        """Copy segments that are due to the archives, now. None: of all topics.
 
-        What failed, and why, is in the answer: the other partitions go on.
+        Returns the state of each partition. A failure is in it and does not stop the others.
         """
-        self._check_open()
-        self._archives.run(self, topics)
-        return self._archives.status(self)
+        self._lifetime.check_open()
+        return self._archiving.run_now(topics)
 
     def archive_status(self) -> list[ArchiveStatus]:
-        """How far the archive of each partition has come, and what failed last."""
-        archives = self._setup.archives
-        return [] if archives is None else archives.status(self)
+        """How far the archive of each partition has come, and its last failure."""
+        return self._archiving.status()
 
     def restore_topic(
         self,
@@ -246,77 +296,75 @@ class Store(PublishingStore):
     ) -> Topic[PartitionLog]:
         """Recreate a topic from its archive at `url`, with its id, configuration and groups.
 
-        With `to_timestamp_ms` each partition ends before the first record that is newer, and
-        the batch that holds that record goes whole. The topic is there whole, or not at all.
-        `topic_id` chooses among several topics that had the name; else it is the one archived
-        last. `config` overrides keys of the archived configuration.
+        With `to_timestamp_ms`, each partition ends before the batch of the first newer record.
+        The topic is restored whole, or not at all. `topic_id` chooses among several topics that
+        had the name; the default is the one archived last. `config` overrides archived keys.
 
-        Under a `new_name` it is another topic, with an id of its own: groups are left where they
-        are, and it has no `archive.url` unless `config` gives it one.
+        With `new_name` it becomes another topic with an id of its own. Groups are not restored
+        then, and the topic has no `archive.url` unless `config` sets it.
         """
-        self._check_open()
-        return self._archives.restore(
-            self,
+        self._lifetime.check_open()
+        return self._archiving.restore(
             name,
             url,
             to_timestamp_ms=to_timestamp_ms,
             topic_id=topic_id,
             new_name=new_name,
             config=config,
-            progress=progress or WorkProgress(),
+            progress=progress,
         )
-
-    @property
-    def _archives(self) -> Archives:
-        archives = self._setup.archives
-        if archives is None:
-            raise ConfigError("archive.url", "", "this store was opened without archives")
-        return archives
-
-    def _run_archive(self) -> None:
-        self._archives.run(self)
-        failures = [s for s in self._archives.status(self) if s.last_error is not None]
-        if failures:
-            first = failures[0]
-            raise StorageError(f"{first.topic}-{first.partition}: {first.last_error}")
 
     # --- closing -----------------------------------------------------------------------------
 
     @property
     def is_closed(self) -> bool:
-        """Also while it closes: what is under way ends soon, and nothing more is begun."""
-        return self._is_closed or self._is_closing.is_set()
+        """True from the start of `close` on: long work ends early, and none is begun."""
+        return self._lifetime.is_closing
 
     def close(self) -> None:
         """Sync everything, mark the directories clean, release them. Safe to repeat."""
-        self._is_closing.set()
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-        if self._setup.archives is not None:
-            self._setup.archives.close()
-        self.cleaner.stop()
-        self._housekeeping.stop()
-        self.changes.close()
-        self._close_directories()
+        self._end(self.directories.close)
 
     def abandon(self) -> None:
-        """Let go as a crash would: what the operating system has stays, the rest is recovered.
+        """Release everything as a crash would: nothing is synced, the next opening recovers.
 
-        For tests of what comes after a crash. Safe to repeat, and after `close`.
+        For tests of recovery. Safe to repeat, and after `close`.
         """
-        self._is_closing.set()
-        with self._lock:
-            if self._is_closed:
+        self._end(self.directories.abandon)
+
+    def _end(self, release: Callable[[], None]) -> None:
+        self._lifetime.begin_closing()
+        with self.registry.changing:
+            if not self._lifetime.end():
                 return
-            self._is_closed = True
-        if self._setup.archives is not None:
-            self._setup.archives.close()
+        self._archiving.close()
         self.cleaner.stop()
-        self._housekeeping.stop()
+        self.housekeeping.stop()
         self.changes.close()
-        self._abandon()
+        release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _log_surroundings(setup: StoreSetup) -> LogSurroundings:
+    return LogSurroundings(
+        fs=setup.fs,
+        clock=setup.clock,
+        random=setup.random,
+        handles=HandleCache(),
+        sync_times=setup.sync_times,
+        defaults=setup.defaults,
+        find_archive=None if setup.archives is None else setup.archives.source,
+    )
 
 
 def _free_bytes_min(setup: StoreSetup) -> int:

@@ -1,16 +1,20 @@
-"""The tasks every store has its housekeeping do.
+"""The tasks of every store's housekeeping.
 
-    task        every    what
-    timers      1 s      unlink what was deleted, roll segments that are old enough, `flush.ms`
-    checkpoint  60 s     sync indexes, write recovery points: a crash then costs little
-    retention   30 s     delete what the policies of each topic give up
-    key index   5 s      index the keys of segments sealed since (topics with key.index=true)
-    marks       1 s      sync the mapped marks of logs that changed, some at a time
-    disk        1 s      refuse appends while fewer than log.dir.free.bytes.min bytes are free
-    producers   10 min   forget producers that have been silent for a day
+    task             every    what
+    timers           1 s      unlink deleted files, roll segments that are old enough, `flush.ms`
+    checkpoint       60 s     sync indexes, write recovery points: a crash then costs little
+    retention        30 s     delete segments by the policies of each topic
+    key index        5 s      index the keys of newly sealed segments (key.index=true)
+    marks            1 s      sync the mapped marks of logs that changed, some at a time
+    disk             1 s      refuse appends while fewer than log.dir.free.bytes.min are free
+    producers        10 min   forget producers that have been silent for a day
+    compaction       15 s     compact the logs that are due
+    archive          30 s     copy segments that are due; see `archiving.py`
+    inbox            0.25 s   make the changes that other processes requested
+    inbox leftovers  10 min   remove files of requests whose process died
 
-Retention looks every 30 s, not every 5 minutes as Kafka does: with nothing to delete a look
-costs microseconds, and "ten minutes" should not mean a quarter of an hour.
+Retention looks every 30 s, not every 5 minutes as Kafka does. With nothing to delete a look
+costs microseconds, and a retention of ten minutes should not take a quarter of an hour.
 """
 
 import logging
@@ -19,10 +23,12 @@ from typing import Final
 
 from cordwood.clock import Clock
 from cordwood.errors import CordwoodError
+from cordwood.log.compaction.cleaner import Cleaner, CleanerConfig
+from cordwood.log.inbox.change_service import ChangeService
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.steady_clock import SteadyClock
 from cordwood.log.store.housekeeping import Housekeeping
-from cordwood.log.topics.log_directory import LogDirectory
+from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.quantities import MIB
 
 logger = logging.getLogger(__name__)
@@ -34,32 +40,38 @@ KEY_INDEX_S: Final = 5.0
 RETENTION_S: Final = 30.0
 CHECKPOINT_S: Final = 60.0
 PRODUCERS_S: Final = 600.0
+CLEANER_S: Final = 15.0  # as Kafka's log.cleaner.backoff.ms
+INBOX_S: Final = 0.25  # the longest time until a request is seen
+LEFTOVERS_S: Final = 600.0
 
 FREE_BYTES_MIN: Final = 16 * MIB
 
-# A mark's sync costs the disk about as much as an append's; appends come first.
+# Syncing a mark costs the disk about as much as syncing an append, and appends come first.
 _MARKS_BUDGET_S: Final = 0.020
 
 
 class UpkeepTasks:
-    """What the tasks above do, over all logs of a store."""
+    """The tasks over all logs of a store, and the cleaner that compacts them."""
 
     def __init__(
         self,
-        directories: Callable[[], list[LogDirectory]],
+        directories: DataDirectories,
         clock: Clock,
+        cleaner: CleanerConfig,
         *,
         free_bytes_min: int,
+        should_stop: Callable[[], bool],
     ) -> None:
+        """`should_stop` tells a long task to end early."""
         self.steady_clock = SteadyClock(clock)
+        self.cleaner = Cleaner(directories.logs, self.steady_clock, cleaner)
         self._directories = directories
         self._clock = clock
         self._free_bytes_min = free_bytes_min
         self._marks_turn = 0
-        self._should_stop: Callable[[], bool] = lambda: False
+        self._should_stop = should_stop
 
     def register(self, housekeeping: Housekeeping) -> None:
-        self._should_stop = lambda: housekeeping.is_stopping
         housekeeping.add("timers", TIMERS_S, self.run_timers)
         housekeeping.add("checkpoint", CHECKPOINT_S, self.write_checkpoints, takes_long=True)
         housekeeping.add("retention", RETENTION_S, self.run_retention, takes_long=True)
@@ -67,25 +79,22 @@ class UpkeepTasks:
         housekeeping.add("marks", MARKS_S, self.sync_marks)
         housekeeping.add("disk", DISK_S, self.check_room)
         housekeeping.add("producers", PRODUCERS_S, self.expire_producers)
+        housekeeping.add("compaction", CLEANER_S, self.run_cleaner, takes_long=True)
 
     def _logs(self) -> list[PartitionLog]:
-        return [
-            log
-            for directory in self._directories()
-            for log in list(directory.logs.values())
-            if not log.is_closed and log.failure is None
-        ]
+        logs = self._directories.logs()
+        return [log for log in logs if not log.is_closed and log.failure is None]
 
     def run_timers(self) -> None:
-        self.steady_clock.now_ms()  # the more often it looks, the sooner it sees a jump
-        for directory in self._directories():
+        self.steady_clock.now_ms()  # frequent readings let it notice a jump of the clock
+        for directory in self._directories:
             directory.delete_due()
         for log in self._logs():
             log.roll_if_due()
             log.flush_if_due()
 
     def sync_marks(self) -> None:
-        """Some logs each time, going round, for as long as the budget lasts."""
+        """Sync the marks of some logs, in turns, for as long as the time budget lasts."""
         logs = self._logs()
         started_s = self._clock.monotonic()
         for step in range(len(logs)):
@@ -96,13 +105,13 @@ class UpkeepTasks:
             except (OSError, AssertionError, ValueError):
                 if not log.is_closed:
                     raise
-                did_sync = False  # closed meanwhile, which syncs all there is
+                did_sync = False  # closed meanwhile, which synced it
             if did_sync and self._clock.monotonic() - started_s >= _MARKS_BUDGET_S:
                 self._marks_turn = turn + 1
                 return
 
     def check_room(self) -> None:
-        for directory in self._directories():
+        for directory in self._directories:
             directory.check_room(self._free_bytes_min)
 
     def index_keys(self) -> None:
@@ -110,7 +119,7 @@ class UpkeepTasks:
             log.index_keys(self._should_stop)
 
     def run_retention(self) -> int:
-        """Every log, also when one of them fails; the first failure is then raised."""
+        """Apply retention to every log. The first failure is raised after all were tried."""
         now_ms = self.steady_clock.now_ms()
         reclaimed = 0
         failure: Exception | None = None
@@ -128,10 +137,24 @@ class UpkeepTasks:
         return reclaimed
 
     def write_checkpoints(self) -> None:
-        for directory in self._directories():
+        for directory in self._directories:
             directory.checkpoint()
 
     def expire_producers(self) -> None:
         now_ms = self.steady_clock.now_ms()
         for log in self._logs():
             log.expire_producers(now_ms)
+
+    def run_cleaner(self) -> int:
+        return sum(result.bytes_reclaimed for result in self.cleaner.run_due())
+
+
+def register_inbox(changes: ChangeService, housekeeping: Housekeeping) -> None:
+    housekeeping.add(
+        "inbox",
+        INBOX_S,
+        changes.serve_quickly,
+        takes_long=True,
+        is_needed=changes.inbox.has_requests,
+    )
+    housekeeping.add("inbox leftovers", LEFTOVERS_S, changes.sweep)

@@ -1,1 +1,1 @@
-"""Topics of a store on disk: catalog, data directories, committed offsets, producer ids."""
+"""Topics of a store: data directories, catalog, registry, committed offsets, producer ids."""

@@ -1,15 +1,15 @@
 """Committed offsets of consumer groups, in the compacted topic that Kafka's brokers use for it.
 
-One record per (group, topic, partition): the newest one counts, a tombstone removes it. So the
-offsets survive like any record, and a table of them is a fold over the log. The same table
-serves the library and the broker: both see what either commits.
+There is one record per (group, topic, partition). The newest one counts; a tombstone removes
+it. The offsets survive like any record, and the table of them is a fold over the log. The
+library and the broker share one table: each sees what the other commits.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, overload
+from typing import Final, Protocol
 from uuid import UUID
 
 from cordwood.clock import Clock
@@ -34,17 +34,17 @@ logger = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
 GroupRecord = tuple[bytes, bytes | None]  # key and value; None is a tombstone
-OffsetsTopic = Topic[PartitionLog] | Topic[ReadOnlyLog]
+ReadableTopic = Topic[PartitionLog] | Topic[ReadOnlyLog]
 
 _METADATA_CHARS_MAX: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """Where a group goes on reading a partition.
+    """The offset at which a group continues to read a partition.
 
-    `expires_ms` is set where a client of old said itself how long the offset should be kept.
-    `topic_id` tells a topic from an earlier one of the same name; None: nobody noted it.
+    `expires_ms` is set if an old client chose how long the offset is kept. `topic_id` tells a
+    topic from an earlier one of the same name; None if it was not recorded.
     """
 
     offset: Offset
@@ -59,7 +59,7 @@ GroupOffsets = dict[TopicPartition, CommittedOffset]
 
 
 def offset_record(group: str, place: TopicPartition, committed: CommittedOffset) -> GroupRecord:
-    """The record that says that a group has come that far."""
+    """The record that commits an offset."""
     value = OffsetValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -72,7 +72,7 @@ def offset_record(group: str, place: TopicPartition, committed: CommittedOffset)
 
 
 def offset_tombstone(group: str, place: TopicPartition) -> GroupRecord:
-    """The record that takes back what a group committed for a partition."""
+    """The record that removes the committed offset of a partition."""
     return _key(group, place), None
 
 
@@ -80,25 +80,35 @@ def _key(group: str, place: TopicPartition) -> bytes:
     return encode_offset_key(OffsetKey(group=group, topic=place[0], partition=place[1]))
 
 
+class OffsetsTopicSource(Protocol):
+    """Where the offsets topic comes from: a store, open for writing or for reading only."""
+
+    def find(self) -> ReadableTopic | None:
+        """The topic, or None if it does not exist yet."""
+        ...
+
+    def ensure(self) -> ReadableTopic:
+        """The topic, created if need be. Raises `ReadOnlyError` in a read-only store."""
+        ...
+
+
 class CommittedOffsets:
-    """All groups' offsets, kept in memory as they stand in the topic. Any thread may use it.
+    """The offsets of all groups, in memory as they are in the topic. Any thread may use it.
 
-    `open_topic` gives the topic, creating it when asked to; None when there is none yet.
-    `topic_id` gives the id of a topic that is there now.
-
-    Invariant: for each partition of the topic, `_groups` is what the records before
-    `_read_up_to` say. What is appended through here is taken over as it is appended; records
-    that came another way are read when someone asks. `_lock` guards both and is never held
-    while a file is touched, so a thread that must not wait may look at what is known.
+    Invariant: for each partition of the topic, `_groups` is the result of the records before
+    `_read_up_to`. Records appended through this class are applied at once. Records that were
+    appended another way are read on demand. `_lock` guards both and is never held while a file
+    is touched, so a thread that must not wait may call the `known_*` methods.
     """
 
     def __init__(
         self,
-        open_topic: Callable[[bool], OffsetsTopic | None],
+        source: OffsetsTopicSource,
         clock: Clock,
         topic_id: Callable[[str], UUID | None] = lambda name: None,
     ) -> None:
-        self._open_topic = open_topic
+        """`topic_id` gives the id of a topic that exists now; None if it does not exist."""
+        self._source = source
         self._clock = clock
         self._topic_id = topic_id
         self._lock = threading.Lock()
@@ -130,16 +140,15 @@ class CommittedOffsets:
             self.append(self.partition_of(group), records)
 
     def remove(self, group: str, partitions: list[TopicPartition]) -> None:
-        """Forget where the group was, by tombstones."""
-        if partitions and self._open_topic(False) is not None:
+        """Remove committed offsets of a group, by tombstones."""
+        if partitions and self._source.find() is not None:
             records = [offset_tombstone(group, place) for place in partitions]
             self.append(self.partition_of(group), records)
 
     def remove_topic(self, name: str) -> None:
-        """Forget where any group was in a topic that is gone. A failure is only logged.
+        """Remove all groups' offsets of a deleted topic. A failure is only logged.
 
-        Should the topic come again, what could not be removed is not taken for its own: its
-        id is another.
+        Offsets that could not be removed do no harm: a new topic of that name has another id.
         """
         try:
             tombstones: dict[int, list[GroupRecord]] = {}
@@ -151,19 +160,18 @@ class CommittedOffsets:
             for number, records in tombstones.items():
                 self.append(number, records)
         except (LogError, StorageError, OSError) as error:
-            logger.warning("offsets committed for deleted topic %s stay behind: %s", name, error)
+            logger.warning("could not remove offsets of deleted topic %s: %s", name, error)
 
     def partition_of(self, group: str) -> int:
-        """The partition that holds what is kept of a group; the topic is created if need be."""
-        topic = self._open_topic(True)
-        assert topic is not None
+        """The partition that holds the records of a group. Creates the topic if need be."""
+        topic = self._source.ensure()
         return group_partition(group, topic.partition_count)
 
     def append(self, partition: int, records: Sequence[GroupRecord]) -> None:
-        """Append records, of any kind, to the topic, which is there. Durable on return."""
+        """Append records of any kind to the topic, which exists. Durable on return."""
         if not records:
             return
-        topic = self._open_topic(False)
+        topic = self._source.find()
         assert topic is not None
         [appended] = topic.append_many(list(records), partition=partition).ranges
         with self._lock:
@@ -186,7 +194,7 @@ class CommittedOffsets:
         return self.known_groups()
 
     def known_of_group(self, group: str) -> GroupOffsets:
-        """As far as the topic was read: see `is_current`. Touches no file."""
+        """The offsets of a group as far as the topic was read (`is_current`). Touches no file."""
         with self._lock:
             found: GroupOffsets = dict(self._groups.get(group, {}))
         return {
@@ -196,12 +204,12 @@ class CommittedOffsets:
         }
 
     def known_places(self, group: str) -> set[TopicPartition]:
-        """As `known_of_group`, also what was committed for earlier topics of the same name."""
+        """Like `known_of_group`, but includes offsets of earlier topics of the same name."""
         with self._lock:
             return set(self._groups.get(group, ()))
 
     def known_groups(self) -> list[str]:
-        """As far as the topic was read. Touches no file."""
+        """The groups that have offsets, as far as the topic was read. Touches no file."""
         with self._lock:
             return sorted(self._groups)
 
@@ -211,7 +219,7 @@ class CommittedOffsets:
             return group in self._groups
 
     def is_current(self, group: str | None = None) -> bool:
-        """Whether all that a group committed has been read; without a group, all of all."""
+        """Whether all commits of a group have been read; without a group, of all groups."""
         topic = self._topic()
         if topic is None:
             return True
@@ -221,9 +229,9 @@ class CommittedOffsets:
         return not topic.has_partition(number) or self._is_read(topic, topic.partition(number))
 
     def load(self) -> list[tuple[bytes, bytes]]:
-        """Read the topic from its start: the newest records of other kinds than offsets.
+        """Read the topic from its start. Return the newest record of each key that is no offset.
 
-        Those that a tombstone ended are left out.
+        Keys that a tombstone removed are left out.
         """
         topic = self._topic()
         if topic is None:
@@ -240,9 +248,9 @@ class CommittedOffsets:
 
     # --- catching up -------------------------------------------------------------------------
 
-    def _topic(self) -> OffsetsTopic | None:
-        """The topic, if it is there. A topic that was deleted took its offsets along."""
-        topic = self._open_topic(False)
+    def _topic(self) -> ReadableTopic | None:
+        """The topic, if it exists. If it was deleted, the offsets are gone with it."""
+        topic = self._source.find()
         with self._lock:
             if topic is None:
                 self._of_topic = None
@@ -252,7 +260,7 @@ class CommittedOffsets:
                 self._expect(topic)
         return topic
 
-    def _is_read(self, topic: OffsetsTopic, log: PartitionLog | ReadOnlyLog) -> bool:
+    def _is_read(self, topic: ReadableTopic, log: PartitionLog | ReadOnlyLog) -> bool:
         high_watermark = log.view().high_watermark
         with self._lock:
             self._expect(topic)
@@ -265,11 +273,11 @@ class CommittedOffsets:
                 self._catch_up(topic, log.partition)
 
     def _catch_up(
-        self, topic: OffsetsTopic, number: int, *, from_start: bool = False
+        self, topic: ReadableTopic, number: int, *, from_start: bool = False
     ) -> dict[bytes, bytes | None]:
-        """Read what was appended since the last look; one thread at a time does."""
+        """Read the records appended since the last time. One thread at a time reads."""
         if not topic.has_partition(number):
-            return {}  # offline: what was read before is what there is
+            return {}  # offline: the offsets read before are all we have
         log = topic.partition(number)
         if not from_start and self._is_read(topic, log):
             return {}
@@ -284,20 +292,20 @@ class CommittedOffsets:
                 with self._lock:
                     self._expect(topic)
                     if self._read_up_to.get(number, Offset(0)) != known:
-                        continue  # an append was taken over meanwhile; what was read is older
+                        continue  # an append was applied meanwhile; what was read is older
                     self._apply(newest)
                     self._read_up_to[number] = max(known, view.high_watermark)
                     return newest
 
-    def _expect(self, topic: OffsetsTopic) -> None:
-        """Holds the lock. What was read of an earlier topic says nothing about this one."""
+    def _expect(self, topic: ReadableTopic) -> None:
+        """Drop offsets that were read from an earlier topic. The caller holds the lock."""
         if self._of_topic != topic.topic_id:
             self._of_topic = topic.topic_id
             self._groups.clear()
             self._read_up_to.clear()
 
     def _apply(self, records: Mapping[bytes, bytes | None]) -> None:
-        """Holds the lock."""
+        """Apply records to the table. The caller holds the lock."""
         for key, value in records.items():
             if key[:2] not in OFFSET_KEY_TYPES:
                 continue
@@ -305,7 +313,7 @@ class CommittedOffsets:
                 place = decode_group_key(key)
                 found = None if value is None else decode_offset_value(value)
             except FormatError as error:
-                logger.warning("a committed offset cannot be read and is left out: %s", error)
+                logger.warning("ignoring a committed offset that cannot be read: %s", error)
                 continue
             assert isinstance(place, OffsetKey), place
             if found is None:
@@ -328,65 +336,3 @@ class CommittedOffsets:
             offsets.pop((place.topic, place.partition), None)
             if not offsets:
                 del self._groups[place.group]
-
-
-class Group:
-    """One consumer group's committed offsets."""
-
-    def __init__(self, name: str, offsets: CommittedOffsets) -> None:
-        self.name = name
-        self._offsets = offsets
-
-    def __repr__(self) -> str:
-        return f"Group({self.name!r})"
-
-    def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> None:
-        """Remember where to go on: {("orders", 0): next offset to read}. Durable on return.
-
-        A value may be (offset, metadata).
-        """
-        places: list[object] = list(offsets)
-        for place in places:
-            if not isinstance(place, tuple) or len(place) != 2:
-                raise TypeError(f"commit takes {{(topic, partition): offset}}, not {place!r}")
-        self._offsets.commit(
-            self.name,
-            {
-                partition: value if isinstance(value, tuple) else (value, "")
-                for partition, value in offsets.items()
-            },
-        )
-
-    @overload
-    def committed(self) -> dict[TopicPartition, Offset]: ...
-    @overload
-    def committed(self, topic: str) -> dict[TopicPartition, Offset]: ...
-    @overload
-    def committed(self, topic: str | TopicPartition, partition: int) -> Offset | None: ...
-    @overload
-    def committed(self, topic: TopicPartition) -> Offset | None: ...
-    def committed(
-        self, topic: str | TopicPartition | None = None, partition: int | None = None
-    ) -> dict[TopicPartition, Offset] | Offset | None:
-        """Where the group goes on: of one partition (None when it never committed), or of all.
-
-        ``committed("orders", 0)`` or ``committed(("orders", 0))`` for one; without a partition a
-        dictionary of those of the topic, or of every topic.
-        """
-        found = {place: c.offset for place, c in self._offsets.of_group(self.name).items()}
-        if isinstance(topic, tuple):
-            return found.get(topic)
-        if topic is not None and partition is not None:
-            return found.get((topic, partition))
-        if topic is not None:
-            return {place: offset for place, offset in found.items() if place[0] == topic}
-        return found
-
-    def details(self) -> dict[TopicPartition, CommittedOffset]:
-        """The committed offsets with their metadata and times."""
-        return self._offsets.of_group(self.name)
-
-    def forget(self, *partitions: TopicPartition) -> None:
-        """Remove committed offsets: those named, or all of the group."""
-        known = list(self._offsets.of_group(self.name))
-        self._offsets.remove(self.name, list(partitions) if partitions else known)

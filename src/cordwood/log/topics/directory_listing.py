@@ -1,4 +1,4 @@
-"""What lies in a data directory: partitions, leftovers of deleted ones, and foreign things."""
+"""The contents of a data directory: partitions, deleted partitions, and foreign entries."""
 
 import logging
 import os
@@ -15,14 +15,14 @@ from cordwood.storage.files import FileSystem, read_whole
 
 logger = logging.getLogger(__name__)
 
-# Kafka's own: the controller's log, and a cache of remote indexes.
+# Directories of Kafka's own: the controller's log, and a cache of remote indexes.
 _NOT_TOPICS: Final = frozenset({"__cluster_metadata"})
 _NOT_PARTITIONS: Final = frozenset({"remote-log-index-cache", "lost+found"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPartition:
-    """A partition's directory. `topic_id` is None where its file is missing or damaged."""
+    """A partition's directory. `topic_id` is None if its file is missing or damaged."""
 
     topic: str
     number: int
@@ -31,7 +31,7 @@ class FoundPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPartitions:
-    """The partitions of a data directory, and the names of deleted ones still there."""
+    """The partitions of a data directory, and the directory names of deleted ones."""
 
     live: list[FoundPartition]
     deleted: list[str]
@@ -40,9 +40,9 @@ class FoundPartitions:
 def find_partitions(
     fs: FileSystem, directory: str, *, wants: Callable[[str, int], bool] | None = None
 ) -> FoundPartitions:
-    """Look through a data directory; what is not a partition is left alone.
+    """List the partitions of a data directory; other entries are ignored.
 
-    `wants` chooses among the live ones, by topic and number; None: all.
+    `wants` selects live partitions by topic and number; None: all.
     """
     live: list[FoundPartition] = []
     deleted: list[str] = []
@@ -69,7 +69,7 @@ def find_partitions(
 
 
 def read_topic_id(fs: FileSystem, directory: str) -> UUID | None:
-    """The id of the topic that a partition's directory belongs to; None where none is told."""
+    """The topic id in a partition's directory; None if it is missing or damaged."""
     try:
         content = read_whole(fs, os.path.join(directory, PARTITION_METADATA), limit=KIB)
         return parse_partition_metadata(content.decode("utf-8"))
@@ -81,7 +81,7 @@ def read_topic_id(fs: FileSystem, directory: str) -> UUID | None:
 
 
 def partition_directories(fs: FileSystem, directory: str, topic: str) -> dict[int, str]:
-    """The directories of one topic's partitions, by number; deleted ones are not among them."""
+    """The directories of one topic's partitions by number, without deleted ones."""
     found: dict[int, str] = {}
     for entry in fs.list(directory):
         if not entry.is_directory or not entry.name.startswith(topic + "-"):

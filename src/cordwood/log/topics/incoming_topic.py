@@ -1,7 +1,7 @@
-"""A topic's files on their way in: complete and durable before anything calls them a topic.
+"""A topic that is being restored: its files are complete and durable before it becomes live.
 
-The directories have the names of deleted partitions, so whatever a crash leaves of them is
-removed at the next start.
+Until then its directories are named like deleted partitions. If the process crashes, the next
+start removes them.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ from cordwood.storage.high_watermark_file import HighWatermarkFile
 
 
 @dataclass(slots=True, kw_only=True)
-class StagedPartition:
-    """One partition being filled: once live, offsets in [start, end) can be read.
+class IncomingPartition:
+    """One partition that is being filled with the offsets [start, end).
 
-    `allows_gaps`: it was compacted at some time, and missing offsets are no damage.
+    `allows_gaps`: it was compacted before, so missing offsets are not damage.
     """
 
     data_dir: str
@@ -36,12 +36,12 @@ class StagedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedTopic:
-    """The partitions of a topic to be. Filled by one thread, then installed or discarded."""
+class IncomingTopic:
+    """The partitions of the new topic. One thread fills them, then installs or discards them."""
 
     topic: str
     topic_id: uuid.UUID
-    partitions: tuple[StagedPartition, ...]
+    partitions: tuple[IncomingPartition, ...]
 
     @classmethod
     def create(
@@ -51,9 +51,9 @@ class StagedTopic:
         topic: str,
         topic_id: uuid.UUID,
         partitions: int,
-    ) -> "StagedTopic":
-        """Empty directories, spread over the data directories in turn."""
-        staged: list[StagedPartition] = []
+    ) -> "IncomingTopic":
+        """Make empty directories, in the data directories in turn."""
+        staged: list[IncomingPartition] = []
         for number in range(partitions):
             data_dir = data_dirs[number % len(data_dirs)]
             name = deleted_directory_name(topic, number, uuid.uuid4().hex)
@@ -61,11 +61,11 @@ class StagedTopic:
             fs.make_directory(path)
             content = render_partition_metadata(topic_id).encode()
             replace_file(fs, os.path.join(path, PARTITION_METADATA), content)
-            staged.append(StagedPartition(data_dir=data_dir, path=path))
+            staged.append(IncomingPartition(data_dir=data_dir, path=path))
         return cls(topic=topic, topic_id=topic_id, partitions=tuple(staged))
 
     def move_in(self, fs: FileSystem) -> None:
-        """Give the directories the names of live partitions. Durable on return."""
+        """Rename the directories to live partitions. Durable on return."""
         for number, partition in enumerate(self.partitions):
             marks = HighWatermarkFile(fs, partition.path, writable=True)
             marks.publish(
@@ -80,7 +80,7 @@ class StagedTopic:
             fs.sync_directory(data_dir)
 
     def discard(self, fs: FileSystem) -> None:
-        """Remove what was staged; what cannot be removed now is at the next start."""
+        """Remove the directories. The next start removes those that cannot be removed now."""
         for partition in self.partitions:
             with contextlib.suppress(OSError):
                 fs.remove_tree(partition.path)

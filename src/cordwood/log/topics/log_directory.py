@@ -1,12 +1,12 @@
-"""One data directory: its lock, its checkpoints, its flusher, and what is to be unlinked later.
+"""One data directory: its lock, its checkpoints, its flusher, and files to unlink later.
 
 .lock                              one writer per directory
-.kafka_cleanshutdown               the last owner stopped in order; removed while one is here
+.kafka_cleanshutdown               the last owner closed it; absent while it is open
 meta.properties                    which store this directory belongs to
 recovery-point-offset-checkpoint   per log: below this everything was synced
-log-start-offset-checkpoint        per log: below this everything was deleted by request
-replication-offset-checkpoint      per log: the high watermark, for Kafka's sake
-cleaner-offset-checkpoint          per log that was ever compacted: how far
+log-start-offset-checkpoint        per log: below this everything was deleted
+replication-offset-checkpoint      per log: the high watermark, for Kafka
+cleaner-offset-checkpoint          per log that was ever compacted: compacted up to here
 """
 
 import logging
@@ -53,7 +53,7 @@ _NO_BROKER_EPOCH = -1
 
 @dataclass(slots=True)
 class Checkpoints:
-    """What the last owner wrote down; empty where a file is missing or cannot be read."""
+    """The checkpoints of the last owner; empty if a file is missing or cannot be read."""
 
     recovery_points: dict[PartitionName, Offset] = field(default_factory=dict)
     log_starts: dict[PartitionName, Offset] = field(default_factory=dict)
@@ -62,13 +62,13 @@ class Checkpoints:
 
 
 def read_checkpoints(fs: FileSystem, directory: str) -> Checkpoints:
-    """All checkpoints of a directory. Each is derived: an unreadable one costs a longer start."""
+    """Read all checkpoints. They are derived data: without one, opening takes longer."""
 
     def read(name: str) -> dict[PartitionName, Offset]:
         try:
             return read_offset_checkpoint(fs, directory, name)
         except FormatError as error:
-            logger.warning("%s in %s cannot be read and is ignored: %s", name, directory, error)
+            logger.warning("ignoring %s in %s, which cannot be read: %s", name, directory, error)
             return {}
 
     points = read(RECOVERY_POINT)
@@ -82,11 +82,11 @@ def read_checkpoints(fs: FileSystem, directory: str) -> Checkpoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryStatus:
-    """How a data directory is doing."""
+    """The state of a data directory."""
 
     path: str
-    error: str | None  # why it cannot be used; None when it can
-    was_clean: bool  # when it was opened: nothing had to be recovered
+    error: str | None  # why it cannot be used; None if it can
+    was_clean: bool  # whether nothing had to be recovered at opening
     partition_count: int
     offline: tuple[PartitionName, ...]  # partitions whose files cannot be read
     failed: tuple[PartitionName, ...]  # partitions that take no more appends: a sync failed
@@ -110,7 +110,7 @@ class DirectoryStatus:
 
 
 class LogDirectory:
-    """A data directory held by this process. `open` it before its logs, `close` it after them."""
+    """A data directory held by this process. Open it before its logs, close it after them."""
 
     def __init__(self, fs: FileSystem, path: str, clock: Clock, flusher: FlushQueue) -> None:
         self.path = path
@@ -128,7 +128,7 @@ class LogDirectory:
         self._doomed: list[tuple[float, str]] = []
 
     def open(self, cluster_id: str | None) -> None:
-        """Take the lock and read what the last owner left. The clean mark goes at once."""
+        """Take the lock, read the checkpoints, and remove the clean-shutdown marker."""
         if not self._fs.exists(os.path.join(self.path, META_PROPERTIES)):
             make_durable_directory(self._fs, self.path)
         self._lock = self._fs.lock(self.path)
@@ -139,8 +139,8 @@ class LogDirectory:
             self.checkpoints = read_checkpoints(self._fs, self.path)
             if self.was_clean:
                 self._fs.remove(marker)
-            # Also after a kill: what a checkpoint says is relied on from here, and the name under
-            # which it was read may have been given just before, and never synced.
+            # Also after a kill: from here on the checkpoints are relied on, and the rename that
+            # put one in place may never have been synced.
             self._fs.sync_directory(self.path)
         except BaseException:
             self.release()
@@ -154,7 +154,7 @@ class LogDirectory:
         except FileNotFoundError:
             pass
         except (FormatError, UnicodeDecodeError) as error:
-            logger.warning("%s cannot be read and is written anew: %s", path, error)
+            logger.warning("replacing %s, which cannot be read: %s", path, error)
         meta = MetaProperties(
             cluster_id=cluster_id or encode_topic_id(new_topic_id()),
             node_id=1,
@@ -165,9 +165,9 @@ class LogDirectory:
         return meta
 
     def forget(self, name: PartitionName) -> None:
-        """A new partition of that name begins: what the checkpoints say is not of it.
+        """Remove a partition from the checkpoints, because a new one of that name begins.
 
-        On the disk too, or a crash before the next checkpoint would take it for the new one's.
+        Also on disk: after a crash, the old offsets must not be taken for the new partition's.
         """
         known = (
             self.checkpoints.recovery_points,
@@ -176,34 +176,38 @@ class LogDirectory:
         )
         forgotten = [offsets.pop(name, None) for offsets in known]
         if any(offset is not None for offset in forgotten):
-            self.save_recovery_points()
-            self.save_log_starts()
-            self.save_cleaned()
+            self.save_checkpoints()
+
+    def save_checkpoints(self) -> None:
+        """Write the checkpoints after partitions were added or removed. Durable on return."""
+        self.save_recovery_points()
+        self.save_log_starts()
+        self.save_cleaned()
 
     # --- what logs ask of their directory ----------------------------------------------------
 
     def save_recovery_points(self) -> None:
-        """Write down how far each log was synced. Durable on return."""
+        """Record how far each log is synced. Durable on return."""
         with self._files:
             points = {name: log.recovery_point for name, log in list(self.logs.items())}
             points |= self._of_offline(self.checkpoints.recovery_points)
             write_offset_checkpoint(self._fs, self.path, RECOVERY_POINT, points)
 
     def _of_offline(self, offsets: Mapping[PartitionName, Offset]) -> dict[PartitionName, Offset]:
-        """What was written down of logs that could not be opened stays as it is."""
+        """The recorded offsets of offline logs, which stay as they are."""
         return {name: offset for name, offset in offsets.items() if name in self.offline}
 
     def save_log_starts(self) -> None:
-        """Write down where logs start.
+        """Record where each log starts. Durable on return.
 
-        Also of those that start with their first file: the mapped mark may be older than the
-        deletion of the files before it, and must not make them look lost.
+        This includes logs that start with their first file: the mapped mark may be older than
+        the deletion of earlier files, and would make them look lost.
         """
         with self._files:
             write_offset_checkpoint(self._fs, self.path, LOG_START, self._log_starts())
 
     def save_found_log_starts(self) -> None:
-        """Once all logs are open: a start that only a mapped mark told of must not go back."""
+        """Record starts that only a mapped mark knew, once all logs are open."""
         starts = self._log_starts()
         if any(self.checkpoints.log_starts.get(name) != start for name, start in starts.items()):
             self.save_log_starts()
@@ -217,7 +221,7 @@ class LogDirectory:
         return starts | self._of_offline(self.checkpoints.log_starts)
 
     def save_cleaned(self) -> None:
-        """Write down how far logs were compacted. Durable on return."""
+        """Record how far each log is compacted. Durable on return."""
         with self._files:
             offsets = {
                 name: log.cleaned_up_to
@@ -233,9 +237,9 @@ class LogDirectory:
             write_offset_checkpoint(self._fs, self.path, HIGH_WATERMARK_CHECKPOINT, marks)
 
     def delete_later(self, paths: Sequence[str], delay_ms: int) -> None:
-        """Unlink files or directories once their last readers had time to finish."""
+        """Unlink files or directories after `delay_ms`, so that readers can finish."""
         if self._free_bytes_short_of:
-            delay_ms = 0  # readers elsewhere look again; those here hold their files open
+            delay_ms = 0  # other processes look again; readers here hold their files open
         due = self._clock.monotonic() + delay_ms / 1000
         with self._files:
             self._doomed += [(due, path) for path in paths]
@@ -243,7 +247,7 @@ class LogDirectory:
             self.delete_due()
 
     def delete_due(self, *, everything: bool = False) -> int:
-        """Unlink what has waited long enough; return how many."""
+        """Unlink the paths whose delay has passed, or all; return how many."""
         now = self._clock.monotonic()
         with self._files:
             due = [path for at, path in self._doomed if everything or at <= now]
@@ -282,13 +286,13 @@ class LogDirectory:
 
     @property
     def free_bytes_short_of(self) -> int:
-        """How many bytes should be free and are not, as of the last look; 0: there are enough."""
+        """The bytes that should be free and were not at the last check; 0 if enough were free."""
         return self._free_bytes_short_of
 
     def check_room(self, free_bytes_min: int) -> None:
-        """Refuse appends while fewer bytes are free, before the disk has none at all.
+        """Refuse appends while fewer than `free_bytes_min` bytes are free.
 
-        What was to be unlinked later is unlinked now: nobody's reading is worth a full disk.
+        If so, files that wait to be unlinked are unlinked at once.
         """
         is_short = free_bytes_min > 0 and self._fs.free_bytes(self.path) < free_bytes_min
         if is_short and self.delete_due(everything=True):
@@ -296,11 +300,11 @@ class LogDirectory:
         if is_short != bool(self._free_bytes_short_of):
             logger.log(
                 logging.ERROR if is_short else logging.INFO,
-                "%s has %s than %d bytes free: appends are %s",
+                "%s has %s than %d bytes free; appends are %s",
                 self.path,
-                "less" if is_short else "more",
+                "fewer" if is_short else "more",
                 free_bytes_min,
-                "refused" if is_short else "taken again",
+                "refused" if is_short else "accepted again",
             )
         self._free_bytes_short_of = free_bytes_min if is_short else 0
 
@@ -314,7 +318,7 @@ class LogDirectory:
     # --- the end -----------------------------------------------------------------------------
 
     def close(self, *, is_clean: bool) -> None:
-        """Write the checkpoints and, if all went well, the mark that says so; release the lock."""
+        """Release the lock. If `is_clean`, first write the checkpoints and the clean marker."""
         try:
             if is_clean:
                 self.delete_due(everything=True)

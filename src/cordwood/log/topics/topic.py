@@ -8,6 +8,7 @@ from uuid import UUID
 
 from cordwood.errors import ReadOnlyError, StorageError, UnknownPartitionError
 from cordwood.format import kernels
+from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.record import Header, Record
 from cordwood.log.beside.archived_log import ArchivedLog
 from cordwood.log.beside.read_only_log import ReadOnlyLog
@@ -18,8 +19,8 @@ from cordwood.log.rules.topic_config import TopicConfig
 
 _POSITIVE = 0x7FFFFFFF
 
-# PartitionLog in a store that writes, ReadOnlyLog in one that only reads, ArchivedLog in an
-# archive that is read by itself.
+# PartitionLog in a store open for writing, ReadOnlyLog in a read-only store, ArchivedLog in an
+# archive that is opened without its store.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
@@ -33,6 +34,11 @@ else:
 def partition_for(key: bytes, count: int) -> int:
     """The partition that Kafka's Java client gives a key by default."""
     return (kernels.murmur2(key) & _POSITIVE) % count
+
+
+def visible_names(names: Iterable[str], *, include_internal: bool) -> list[str]:
+    """Topic names in order, without internal topics unless they are asked for."""
+    return sorted(n for n in list(names) if include_internal or n not in INTERNAL_TOPICS)
 
 
 class Topic(Generic[LogT]):
@@ -65,7 +71,7 @@ class Topic(Generic[LogT]):
         return [self._logs[number] for number in sorted(self._logs)]
 
     def partition(self, number: int) -> LogT:
-        """The log of one partition. `StorageError` while its files cannot be had."""
+        """The log of one partition. Raises `StorageError` if the partition is offline."""
         try:
             return self._logs[operator.index(number)]
         except KeyError:
@@ -75,16 +81,16 @@ class Topic(Generic[LogT]):
             raise UnknownPartitionError(self.name, number, count=self.partition_count) from None
 
     def has_partition(self, number: int) -> bool:
-        """Whether the log of that partition is open here."""
+        """Whether the log of that partition is open."""
         return number in self._logs
 
     def add_log(self, number: int, log: LogT) -> None:
-        """By the store: a partition was added."""
+        """Called by the store after it added a partition."""
         self._logs[number] = log
         self.partition_count = max(self.partition_count, number + 1)
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """By the store: go by another configuration from here on."""
+        """Called by the store to change the configuration of all partitions."""
         self.config = config
         for log in self._logs.values():
             if isinstance(log, PartitionLog):
@@ -100,10 +106,10 @@ class Topic(Generic[LogT]):
         partition: int | None = None,
         expected_offset: int | None = None,
     ) -> Appended:
-        """Append one record and return its place, once the topic's durability is reached.
+        """Append one record. Return its place once the topic's durability is reached.
 
-        Without `partition` the key decides, as in every Kafka client; without a key, partitions
-        take turns. `expected_offset` needs a partition, given or decided by the key.
+        Without `partition`, the key chooses it, as in every Kafka client; without a key,
+        partitions take turns. `expected_offset` needs a partition or a key.
         """
         if partition is None:
             if isinstance(key, str):
@@ -128,7 +134,7 @@ class Topic(Generic[LogT]):
     ) -> AppendedMany:
         """Append `Record`s or (key, value) pairs; a value of None is a tombstone.
 
-        What goes to one partition is appended as a whole or not at all, and keeps its order.
+        The records of one partition are appended all or none, and keep their order.
         """
         items: list[Any] = records if isinstance(records, list) else list(records)
         is_log_append_time = self.config.is_log_append_time

@@ -1,16 +1,16 @@
 """The topics of a store: names, ids, partition counts, configurations.
 
-Kept in every data directory, twice, as `cordwood-topics` and `cordwood-topics.copy`:
+Every data directory holds two copies, `cordwood-topics` and `cordwood-topics.copy`, each a
+checked document (see `format/checked_document.py`) with this body:
 
-    cordwood-topics 1 <generation> <crc32c of the rest, 8 hex digits>
     {"orders": {"id": ..., "partitions": 3, "state": "live", "config": {"retention.ms": ...}}}
 
-The newest sound copy counts. Unlike indexes and checkpoints this cannot be derived from
-anything else, and a topic that fell back to default retention would lose data; so when no copy
-can be read the store refuses to open and says so.
+The newest sound copy counts. Indexes and checkpoints can be derived from other files; the
+catalog cannot, and a topic that fell back to the default retention would lose data. So if no
+copy can be read, the store refuses to open.
 
-`state` carries changes across a crash: a topic `creating` gets the directories it still lacks,
-one `deleting` loses those it still has.
+`state` carries a change across a crash. A topic that is `creating` gets the directories it
+still lacks; a topic that is `deleting` loses the directories it still has.
 """
 
 import json
@@ -20,9 +20,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
-import crc32c
-
 from cordwood.errors import FormatError, StorageError
+from cordwood.format.checked_document import (
+    CheckedDocument,
+    decode_document,
+    document_head_size,
+    encode_document,
+)
 from cordwood.format.file_names import check_topic_name
 from cordwood.format.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.log.partition.durable_log import FULL_DISK_ERRNOS
@@ -32,8 +36,6 @@ from cordwood.storage.files import FileSystem, read_whole, replace_file, write_a
 
 CATALOG_FILE: Final = "cordwood-topics"
 _COPY_FILE: Final = "cordwood-topics.copy"
-_MAGIC: Final = "cordwood-topics"
-_VERSION: Final = "1"
 _CATALOG_BYTES_MAX: Final = 256 * MIB
 _PADDED_TO_BYTES: Final = 4 * KIB
 
@@ -45,7 +47,7 @@ _STATES: Final = (CREATING, LIVE, DELETING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicEntry:
-    """One topic. `config` holds only what was set for it, as text."""
+    """One topic. `config` holds only the keys that were set for the topic, as text."""
 
     name: str
     topic_id: UUID
@@ -88,30 +90,21 @@ def render_catalog(catalog: Catalog) -> bytes:
         indent=1,
         sort_keys=True,
     ).encode()
-    # Blanks up to a whole number of blocks: then the next one fits in its place, see `_overwrite`.
-    head_size = len(f"{_MAGIC} {_VERSION} {catalog.generation} 00000000\n")
-    body += b" " * (-(head_size + len(body)) % _PADDED_TO_BYTES)
-    checked = f"{catalog.generation}\n".encode() + body
-    head = f"{_MAGIC} {_VERSION} {catalog.generation} {crc32c.crc32c(checked):08x}\n"
-    return head.encode() + body
+    # Padded with blanks to whole blocks, so that the next catalog fits in place: `_overwrite`.
+    size = document_head_size(CATALOG_FILE, catalog.generation) + len(body)
+    body += b" " * (-size % _PADDED_TO_BYTES)
+    return encode_document(CATALOG_FILE, CheckedDocument(catalog.generation, body))
 
 
 def parse_catalog(content: bytes) -> Catalog:
     """Raises `FormatError` for anything but a whole, unchanged catalog."""
-    head, _, body = content.partition(b"\n")
-    fields = head.split(b" ")
-    if len(fields) != 4 or fields[0] != _MAGIC.encode() or not fields[2].isdigit():
-        raise FormatError("not a topic catalog")
-    if fields[1] != _VERSION.encode():
-        raise FormatError(f"topic catalog of version {fields[1]!r}")
-    checked = fields[2] + b"\n" + body
-    if f"{crc32c.crc32c(checked):08x}".encode() != fields[3]:
-        raise FormatError("the topic catalog's checksum does not match")
+    document = decode_document(CATALOG_FILE, content)
     try:
-        topics = {name: _parse_entry(name, value) for name, value in json.loads(body).items()}
+        entries = json.loads(document.body).items()
+        topics = {name: _parse_entry(name, value) for name, value in entries}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise FormatError(f"the topic catalog is malformed: {error}") from error
-    return Catalog(generation=int(fields[2]), topics=topics)
+    return Catalog(generation=document.generation, topics=topics)
 
 
 def _parse_entry(name: str, value: Mapping[str, object]) -> TopicEntry:
@@ -146,9 +139,9 @@ def write_catalog(fs: FileSystem, directories: Sequence[str], catalog: Catalog) 
 
 
 def _overwrite(fs: FileSystem, path: str, content: bytes, full: OSError) -> None:
-    """On a full disk a topic must still be deletable: write into the blocks that are there.
+    """Write into the blocks that the file already has: a full disk must allow deleting a topic.
 
-    Not atomic; but the other copy is not touched until this one is durable.
+    This is not atomic, but the other copy is not touched until this one is durable.
     """
     file = fs.open_write(path)
     try:
@@ -170,7 +163,7 @@ def read_catalog(fs: FileSystem, directories: Sequence[str]) -> Catalog | None:
 
 
 class CatalogReader:
-    """Reads the catalog again and again: what has not changed is not parsed again."""
+    """Reads the catalog repeatedly. Content that did not change is not parsed again."""
 
     def __init__(self, fs: FileSystem, directories: Sequence[str]) -> None:
         self._fs = fs
@@ -199,8 +192,42 @@ class CatalogReader:
             return max(sound.values(), key=lambda catalog: catalog.generation)
         if faults:
             raise StorageError(
-                "no copy of the topic catalog can be read, and opening without it could delete "
-                "data by the wrong retention: restore one of these files from a backup, or open "
+                "no copy of the topic catalog can be read. Opening without it could delete data "
+                "under the wrong retention. Restore one of these files from a backup, or open "
                 f"with read_only=True to save the records ({'; '.join(faults)})"
             )
         return None
+
+
+class CatalogKeeper:
+    """The catalog of a store that is open for writing: the same in memory and on disk.
+
+    Not thread-safe: callers hold the lock of the topics.
+    """
+
+    def __init__(self, fs: FileSystem, directories: Sequence[str]) -> None:
+        """Reads the newest sound copy."""
+        self._fs = fs
+        self._directories = directories
+        self._catalog = read_catalog(fs, directories) or Catalog(generation=0, topics={})
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    @property
+    def topics(self) -> Mapping[str, TopicEntry]:
+        return self._catalog.topics
+
+    def put(self, entry: TopicEntry) -> None:
+        """Add or replace a topic. Durable on return."""
+        self.save(self._catalog.put(entry))
+
+    def remove(self, name: str) -> None:
+        """Durable on return."""
+        self.save(self._catalog.without(name))
+
+    def save(self, catalog: Catalog) -> None:
+        """Replace the whole catalog. Durable on return; if it fails, the old one stays."""
+        write_catalog(self._fs, self._directories, catalog)
+        self._catalog = catalog

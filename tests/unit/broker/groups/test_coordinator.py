@@ -164,7 +164,7 @@ def test_a_record_that_cannot_be_read_costs_its_own_group_only(
 def test_groups_of_the_other_kind_are_restored_from_records_of_other_kinds(
     bench: CoordinatorBench,
 ) -> None:
-    bench.store.ensure_offsets_topic()
+    bench.store.offsets_topic.ensure()
     bench.store.committed_offsets.append(0, [(b"\x00\x03new", b"1"), (b"\x00\x07new", b"2")])
     seen: list[tuple[bytes, bytes]] = []
     other = OtherGroup("new", members=1)

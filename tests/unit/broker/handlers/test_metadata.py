@@ -178,7 +178,7 @@ def test_a_client_may_ask_without_creating(call: HandlerCalls, store: Store) -> 
     answer = call(METADATA, without_creation("new"))
 
     assert [t.error_code for t in answer.topics] == [ErrorCode.unknown_topic_or_partition]
-    assert store.find_topic("new") is None
+    assert store.registry.find("new") is None
 
 
 def test_a_broker_may_be_told_not_to_create(store: Store) -> None:
@@ -195,7 +195,7 @@ def test_internal_topics_are_not_created_by_asking(call: HandlerCalls, store: St
     [topic] = answer.topics
     assert topic.error_code == ErrorCode.unknown_topic_or_partition
     assert topic.is_internal
-    assert store.find_topic("__transaction_state") is None
+    assert store.registry.find("__transaction_state") is None
 
 
 def test_a_topic_that_cannot_be_created_does_not_hide_the_others(

@@ -214,7 +214,7 @@ def test_keys_are_set_and_put_back_in_every_version(
 
     assert (response.error_code, response.error_message) == (ErrorCode.none, None)
     assert (response.resource_type, response.resource_name) == (TOPIC, "orders")
-    assert store.topic_overrides("orders") == {"retention.bytes": "-1", "flush.ms": "5"}
+    assert store.registry.overrides("orders") == {"retention.bytes": "-1", "flush.ms": "5"}
     assert store.topic("orders").partition(0).config.flush_ms == 5
 
 
@@ -305,7 +305,7 @@ def test_each_resource_is_answered_for_itself(
         (2, "other"): ErrorCode.invalid_request,
     }
     assert len(answer.responses) == 6
-    assert store.topic_overrides("other") == {}
+    assert store.registry.overrides("other") == {}
 
 
 # --- AlterConfigs -------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_the_given_keys_replace_all_that_were_set(
     [response] = call(ALTER, {"resources": [wanted]}, version=version).responses
 
     assert response.error_code == ErrorCode.none
-    assert store.topic_overrides("orders") == {"flush.ms": "5"}
+    assert store.registry.overrides("orders") == {"flush.ms": "5"}
 
 
 @pytest.mark.parametrize(
@@ -334,23 +334,23 @@ def test_the_given_keys_replace_all_that_were_set(
 def test_what_cannot_be_replaces_nothing(
     call: HandlerCalls, store: Store, configs: list[dict[str, Any]], code: int
 ) -> None:
-    before = store.topic_overrides("orders")
+    before = store.registry.overrides("orders")
 
     wanted = resource(TOPIC, "orders", configs=configs)
     [response] = call(ALTER, {"resources": [wanted]}).responses
 
     assert response.error_code == code
-    assert store.topic_overrides("orders") == before
+    assert store.registry.overrides("orders") == before
 
 
 def test_a_replacement_can_be_checked_only(call: HandlerCalls, store: Store) -> None:
-    before = store.topic_overrides("orders")
+    before = store.registry.overrides("orders")
     wanted = resource(TOPIC, "orders", configs=[])
 
     [response] = call(ALTER, {"resources": [wanted], "validate_only": True}).responses
 
     assert response.error_code == ErrorCode.none
-    assert store.topic_overrides("orders") == before
+    assert store.registry.overrides("orders") == before
 
 
 # --- ListConfigResources ------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from cordwood.library import request_change
 from cordwood.log.inbox.change_inbox import LEFTOVER_MS, Beat, ChangeInbox, new_request_id
 from cordwood.log.inbox.change_request import ChangeRequester
 from cordwood.log.inbox.store_change import ChangeAnswer, CommitGroup
+from cordwood.log.inbox.topic_change import ForgetGroup
 from cordwood.log.rules.work_progress import WorkDone
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
@@ -69,7 +70,7 @@ def test_where_nobody_owns_the_store_the_change_is_made_at_once(waiting: Waiting
 
 def test_where_someone_owns_it_the_owner_answers(waiting: Waiting) -> None:
     owner = open_store(waiting.fs, clock=waiting.clock)
-    waiting.meanwhile = owner.serve_changes
+    waiting.meanwhile = owner.changes.serve
 
     assert waiting.ask().outcome == "done"
 
@@ -91,7 +92,7 @@ def test_an_owner_that_does_not_answer_is_named_and_nothing_is_changed(waiting: 
 
     assert caught.value.owner == "this process"
     assert not caught.value.is_in_doubt
-    assert owner.serve_changes() == 0
+    assert owner.changes.serve() == 0
 
 
 def test_an_owner_that_takes_its_time_is_waited_for(waiting: Waiting) -> None:
@@ -181,11 +182,15 @@ def test_an_owner_that_took_it_up_and_never_answers_leaves_it_in_doubt(waiting: 
 def test_a_refusal_is_raised_with_its_reason(waiting: Waiting) -> None:
     owner = open_store(waiting.fs, clock=waiting.clock)
 
-    def refuse(_change: CommitGroup) -> None:
-        raise StorageError("not today")
+    class Refusal:
+        def commit(self, change: CommitGroup) -> None:
+            raise StorageError("not today")
 
-    owner.changes.commit_group = refuse
-    waiting.meanwhile = owner.serve_changes
+        def forget(self, change: ForgetGroup) -> None:
+            raise StorageError("not today")
+
+    owner.changes.coordinate_groups(Refusal())
+    waiting.meanwhile = owner.changes.serve
 
     with pytest.raises(ChangeRefusedError, match="not today"):
         waiting.ask()
@@ -202,7 +207,7 @@ def test_a_requester_that_is_interrupted_takes_its_request_back(waiting: Waiting
     with pytest.raises(KeyboardInterrupt):
         waiting.ask()
 
-    assert owner.serve_changes() == 0
+    assert owner.changes.serve() == 0
 
 
 # --- for real ------------------------------------------------------------------------------------

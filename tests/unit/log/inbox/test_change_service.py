@@ -23,6 +23,7 @@ from cordwood.log.inbox.store_change import (
     StoreChange,
     render_request,
 )
+from cordwood.log.inbox.topic_change import ForgetGroup
 from cordwood.log.publishing.publication import PublicationId
 from cordwood.log.store.store import Store
 from cordwood.quantities import TimestampMs
@@ -103,7 +104,7 @@ def test_staged_batches_of_several_tasks_are_published_in_their_order(
     second = stage(fs, ("orders", 0, b"4"))
     request_id = submit(fs, publish(0, first, second))
 
-    assert store.serve_changes() == 1
+    assert store.changes.serve() == 1
 
     answer = answer_to(fs, request_id)
     assert answer.outcome == "done"
@@ -114,10 +115,10 @@ def test_staged_batches_of_several_tasks_are_published_in_their_order(
 
 def test_what_was_published_before_is_skipped(fs: SimulatedFileSystem, store: Store) -> None:
     submit(fs, publish(5, stage(fs, ("orders", 0, b"1"))))
-    store.serve_changes()
+    store.changes.serve()
     request_id = submit(fs, publish(5, stage(fs, ("orders", 0, b"1"))))
 
-    store.serve_changes()
+    store.changes.serve()
 
     assert answer_to(fs, request_id).outcome == "skipped"
     assert values(store) == [b"1"]
@@ -129,7 +130,7 @@ def test_a_topic_that_is_missing_is_created_where_that_was_asked_for(
     file = stage(fs, ("audit", 2, b"1"), ("orders", 0, b"2"))
     submit(fs, publish(0, file, topics={"audit": 3, "orders": 7}))
 
-    store.serve_changes()
+    store.changes.serve()
 
     assert store.topic("audit").partition_count == 3
     assert store.topic("orders").partition_count == 2
@@ -144,7 +145,7 @@ def test_a_request_that_an_owner_died_over_is_answered_by_the_next(
     left = fs.kill()
 
     again = open_store(left)
-    again.serve_changes()
+    again.changes.serve()
 
     assert answer_to(left, request_id).outcome == "done"
     assert values(again) == [b"1"]
@@ -158,11 +159,11 @@ def test_an_owner_that_died_before_its_answer_has_published_once(
     fs.watch = lambda _operation, path: (
         left.append(fs.kill()) if path.endswith(".answer.tmp") and not left else None
     )
-    store.serve_changes()
+    store.changes.serve()
     fs.watch = None
 
     again = open_store(left[0])
-    again.serve_changes()
+    again.changes.serve()
 
     assert answer_to(left[0], request_id).outcome == "skipped"
     assert values(again) == [b"1"]
@@ -172,7 +173,7 @@ def test_a_request_that_was_withdrawn_is_not_made(fs: SimulatedFileSystem, store
     request_id = submit(fs, publish(0, stage(fs, ("orders", 0, b"1"))))
 
     assert ChangeInbox(fs, DATA).withdraw(request_id)
-    store.serve_changes()
+    store.changes.serve()
 
     assert values(store) == []
     assert not ChangeInbox(fs, DATA).withdraw(request_id)
@@ -186,7 +187,7 @@ def test_a_store_that_is_closing_leaves_requests_to_the_next_owner(
 
     assert store.changes.serve() == 0
     again = open_store(fs)
-    again.serve_changes()
+    again.changes.serve()
 
     assert answer_to(fs, request_id).outcome == "done"
     assert values(again) == [b"1"]
@@ -204,7 +205,7 @@ def test_a_malformed_request_is_answered_and_does_no_harm(
     request_id = new_request_id()
     put(fs, f"{request_id}.request", content)
 
-    assert store.serve_changes() == 1
+    assert store.changes.serve() == 1
 
     answer = answer_to(fs, request_id)
     assert answer.outcome == "refused"
@@ -218,7 +219,7 @@ def test_one_bad_request_does_not_keep_others_waiting(
     put(fs, f"{'0' * 32}.request", b"nonsense")
     good = submit(fs, publish(0, stage(fs, ("orders", 0, b"1"))))
 
-    assert store.serve_changes() == 2
+    assert store.changes.serve() == 2
 
     assert answer_to(fs, good).outcome == "done"
 
@@ -236,13 +237,13 @@ def test_batches_for_what_is_not_there_are_refused_as_a_whole(
 ) -> None:
     request_id = submit(fs, publish(0, stage(fs, ("orders", 0, b"good"), *batches)))
 
-    store.serve_changes()
+    store.changes.serve()
 
     answer = answer_to(fs, request_id)
     assert answer.outcome == "refused"
     assert reason in answer.reason
     assert values(store) == []
-    assert store.last_published("etl") is None
+    assert store.publisher.last_of("etl") is None
 
 
 def test_a_staged_file_that_is_missing_or_torn_is_refused(
@@ -256,7 +257,7 @@ def test_a_staged_file_that_is_missing_or_torn_is_refused(
     file.close()
     requests = [submit(fs, publish(0, file)) for file in (missing, torn)]
 
-    store.serve_changes()
+    store.changes.serve()
 
     assert [answer_to(fs, request).outcome for request in requests] == ["refused", "refused"]
     assert values(store) == []
@@ -267,7 +268,7 @@ def test_a_request_that_nobody_waits_for_any_more_is_refused(
 ) -> None:
     request_id = submit(fs, publish(0, stage(fs, ("orders", 0, b"1"))), in_ms=-1)
 
-    store.serve_changes()
+    store.changes.serve()
 
     assert "deadline" in answer_to(fs, request_id).reason
     assert values(store) == []
@@ -283,7 +284,7 @@ def test_names_that_are_not_of_the_inbox_are_left_alone(
     put(fs, "x.request", content)
     put(fs, f"{'A' * 32}.request", content)
 
-    assert store.serve_changes() == 0
+    assert store.changes.serve() == 0
     store.changes.sweep()
 
     assert len(names(fs)) == 3
@@ -296,23 +297,48 @@ def test_offsets_of_a_group_are_committed(fs: SimulatedFileSystem, store: Store)
     offsets = {("orders", 0): (7, "at seven"), ("orders", 1): (9, "")}
     request_id = submit(fs, CommitGroup(group="billing", offsets=offsets))
 
-    store.serve_changes()
+    store.changes.serve()
 
     assert answer_to(fs, request_id).outcome == "done"
     assert store.group("billing").committed() == {("orders", 0): 7, ("orders", 1): 9}
 
 
-def test_whoever_coordinates_groups_may_commit_in_its_own_way(
+class NotedGroupChanges:
+    """A coordinator that only notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.commits: list[CommitGroup] = []
+
+    def commit(self, change: CommitGroup) -> None:
+        self.commits.append(change)
+
+    def forget(self, change: ForgetGroup) -> None:
+        raise AssertionError(change)
+
+
+def test_a_coordinator_of_groups_commits_in_its_own_way(
     fs: SimulatedFileSystem, store: Store
 ) -> None:
-    taken: list[CommitGroup] = []
-    store.changes.commit_group = taken.append
+    coordinator = NotedGroupChanges()
+    store.changes.coordinate_groups(coordinator)
     submit(fs, CommitGroup(group="billing", offsets={("orders", 0): (7, "")}))
 
-    store.serve_changes()
+    store.changes.serve()
 
-    assert [change.group for change in taken] == ["billing"]
+    assert [change.group for change in coordinator.commits] == ["billing"]
     assert store.groups() == []
+
+
+def test_without_a_coordinator_groups_are_changed_directly_again(
+    fs: SimulatedFileSystem, store: Store
+) -> None:
+    store.changes.coordinate_groups(NotedGroupChanges())
+    store.changes.coordinate_groups(None)
+    submit(fs, CommitGroup(group="billing", offsets={("orders", 0): (7, "")}))
+
+    store.changes.serve()
+
+    assert store.groups() == ["billing"]
 
 
 # --- the housekeeping ----------------------------------------------------------------------------

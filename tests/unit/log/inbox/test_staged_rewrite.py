@@ -86,7 +86,7 @@ def ask(
     contents: Sequence[tuple[int, bytes]] = ((0, b"".join(KEPT)),),
 ) -> ChangeAnswer:
     request_id = leave(fs, change, contents)
-    store.serve_changes()
+    store.changes.serve()
     answer = ChangeInbox(fs, DATA).take_answer(request_id)
     assert answer is not None
     return answer
@@ -232,7 +232,7 @@ def test_a_topic_made_anew_is_another(fs: SimulatedFileSystem, store: Store) -> 
     store.delete_topic("state")
     store.create_topic("state", config=CONFIG)
 
-    assert "made anew" in ask(fs, store, change).reason
+    assert "created again" in ask(fs, store, change).reason
 
 
 @pytest.mark.parametrize("is_power_cut", [False, True])

@@ -96,7 +96,7 @@ RESTORE: dict[str, object] = {
         ("snapshot", {"path": "/" + "x" * 5000}, "at most 4096"),
         ("restore", {**RESTORE, "to_timestamp_ms": -1}, "-1"),
         ("restore", {**RESTORE, "new_name": ".."}, "not a request"),
-        ("restore", {**RESTORE, "config": {"retention.ms": None}}, "go back to"),
+        ("restore", {**RESTORE, "config": {"retention.ms": None}}, "no previous value"),
         ("restore", {**RESTORE, "url": "x" * 10_000}, "at most 8192"),
         ("format-the-disk", {}, "none of"),
     ],
@@ -227,7 +227,7 @@ def test_a_topic_is_restored_beside_itself(path: Path, tmp_path: Path) -> None:
         (CompactTopic(topic="none", topic_id=TOPIC_ID), "no topic named 'none'"),
         (CompactTopic(topic="accounts", topic_id=TOPIC_ID), "created again"),
         (ArchiveTopics(topics=("none",)), "no topic named 'none'"),
-        (ArchiveTopics(topics=("accounts",)), "no archive: set its archive.url"),
+        (ArchiveTopics(topics=("accounts",)), "no archive; set its archive.url"),
         (RestoreTopic(topic="orders", url="file:///nowhere"), "no topic named 'orders'"),
         (RestoreTopic(topic="orders", url="nowhere"), "archive.url"),
     ],
@@ -357,7 +357,7 @@ def test_a_long_change_that_was_begun_is_left_to_the_next_owner_by_one_that_clos
     assert not (tmp_path / "copy").exists()
 
     with cordwood.open(path) as again:
-        again.serve_changes()
+        again.changes.serve()
 
         answer = inbox.take_answer(request_id)
     assert answer is not None
@@ -399,7 +399,7 @@ def test_a_change_whose_answer_cannot_be_written_is_not_made_again(
         monkeypatch.setattr(store.changes.inbox, "answer", no_room)
         inbox.submit(request_id, ChangeRequest(change=change, deadline_ms=TimestampMs(2**60)))
 
-        store.serve_changes()
+        store.changes.serve()
 
         assert inbox.waiting() == []
     assert (tmp_path / "copy").exists()
@@ -421,10 +421,10 @@ def test_more_long_changes_than_can_be_under_way_are_refused(
                 )
             store.changes.serve(wait=False)
             refused = [a for a in map(inbox.take_answer, ids) if a is not None]
-        store.serve_changes()
+        store.changes.serve()
         others = [a for a in map(inbox.take_answer, ids) if a is not None]
 
     assert [answer.outcome for answer in refused] == ["refused"]
-    assert "ask again later" in refused[0].reason
+    assert "try again later" in refused[0].reason
     assert [answer.outcome for answer in others] == ["done"] * 16
     assert list(Path(inbox.directory).iterdir()) == []

@@ -21,6 +21,7 @@ from cordwood.errors import (
 from cordwood.log.publishing import publication_ledger
 from cordwood.log.publishing.consistent_ends import whole_ends
 from cordwood.log.publishing.publication import Part, PublicationId
+from cordwood.log.publishing.publication_ledger import Place
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
@@ -110,7 +111,7 @@ def test_a_number_that_is_not_higher_than_the_last_is_not_published_again(
 
     assert again.is_repeated
     assert contents(store)["orders", 0] == [b"1", b"2"]
-    assert store.last_published("etl") == 7
+    assert store.publisher.last_of("etl") == 7
 
 
 def test_numbers_of_applications_have_nothing_to_do_with_each_other(
@@ -122,7 +123,7 @@ def test_numbers_of_applications_have_nothing_to_do_with_each_other(
     other = store.publish("cdc", 0, FIRST)
 
     assert not other.is_repeated
-    assert store.applications() == {"etl": 7, "cdc": 0}
+    assert store.publisher.applications() == {"etl": 7, "cdc": 0}
 
 
 def test_what_was_published_is_known_after_a_restart(fs: SimulatedFileSystem) -> None:
@@ -142,8 +143,8 @@ def test_an_application_that_is_forgotten_may_publish_its_numbers_anew(
     store = store_with_topics(fs)
     store.publish("etl", 3, FIRST)
 
-    assert store.forget_application("etl")
-    assert not store.forget_application("etl")
+    assert store.publisher.forget("etl")
+    assert not store.publisher.forget("etl")
 
     assert not store.publish("etl", 0, FIRST).is_repeated
 
@@ -153,7 +154,7 @@ def test_a_publication_without_records_counts_too(fs: SimulatedFileSystem) -> No
 
     store.publish("etl", 5, {("orders", 0): []})
 
-    assert store.last_published("etl") == 5
+    assert store.publisher.last_of("etl") == 5
     assert contents(store)["orders", 0] == []
 
 
@@ -190,7 +191,7 @@ def test_a_topic_that_is_not_there_is_refused_before_anything_is_written(
         store.publish("etl", 0, {**FIRST, ("nowhere", 0): [(b"a", b"1")]})
 
     assert contents(store)["orders", 0] == []
-    assert store.last_published("etl") is None
+    assert store.publisher.last_of("etl") is None
 
 
 @pytest.mark.parametrize(("application", "number"), [("", 0), ("x" * 1001, 0), ("etl", -1)])
@@ -219,7 +220,7 @@ def test_no_more_applications_are_taken_in_than_can_be_remembered(
     store.publish("one", 0, FIRST)
     store.publish("two", 0, FIRST)
 
-    with pytest.raises(Exception, match="forget_application"):
+    with pytest.raises(Exception, match=r"publisher\.forget"):
         store.publish("three", 0, FIRST)
 
     store.publish("two", 1, FIRST)
@@ -236,7 +237,7 @@ def test_a_record_that_is_too_large_leaves_nothing_of_the_publication(
         store.publish("etl", 1, {**SECOND, ("orders", 1): [(b"a", b"x" * 1000)]})
 
     assert contents(store) == before
-    assert store.last_published("etl") == 0
+    assert store.publisher.last_of("etl") == 0
     log_of(store, "orders", 0).append(b"next")
     assert contents(open_store(fs.crash(Random(1))))["orders", 0] == [b"1", b"2", b"next"]
 
@@ -250,7 +251,7 @@ def test_a_batch_with_a_wrong_checksum_leaves_nothing_of_the_publication(
     parts = [
         Part(
             log=log,
-            place=store.place_of(log),
+            place=Place.of(store.topic(log.topic), log.partition),
             batches=lambda batch=batch: [batch],  # type: ignore[misc]
             size=len(batch),
         )
@@ -413,7 +414,7 @@ def test_a_crash_at_any_step_leaves_all_or_nothing_and_a_replay_leaves_it_once(
         again = open_store(crashed)
         found = contents(again)
         assert found in (before, after)
-        assert again.last_published("etl") == (1 if found == after else 0)
+        assert again.publisher.last_of("etl") == (1 if found == after else 0)
         assert not again.damages()
         outcomes.add(found == after)
         log_of(again, "orders", 1).append(b"between")

@@ -19,7 +19,7 @@ def test_what_was_appended_is_there_after_recovery(tmp_path: Path) -> None:
 
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     with cordwood.open(tmp_path) as again:
-        assert [status.was_clean for status in again.directory_status()] == [False]
+        assert [status.was_clean for status in again.directories.status()] == [False]
         assert [log.end_offset for log in again.topic("orders").partitions] == [5, 5]
 
 
@@ -68,7 +68,7 @@ def test_a_directory_that_was_closed_in_order_is_clean(tmp_path: Path) -> None:
     cordwood.open(tmp_path).close()
 
     with cordwood.open(tmp_path) as store:
-        status = store.directory_status()
+        status = store.directories.status()
 
     assert [(s.was_clean, s.error, s.is_short_of_room) for s in status] == [(True, None, False)]
     assert status[0].free_bytes > 0

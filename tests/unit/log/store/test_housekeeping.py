@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from cordwood.errors import DiskFullError, LogClosedError
+from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.store.housekeeping import Housekeeping
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks
@@ -180,11 +181,11 @@ def test_the_next_run_is_known_only_while_a_thread_runs(clock: ManualClock) -> N
 
 def test_a_store_tells_what_its_housekeeping_does(fs: SimulatedFileSystem) -> None:
     store = open_store(fs)
-    store.add_upkeep("archive", 30.0, lambda: 5)
+    store.housekeeping.add("archive", 30.0, lambda: 5)
 
     store.maintain()
 
-    found = {status.name: status for status in store.upkeep()}
+    found = {status.name: status for status in store.housekeeping.status()}
     assert {"timers", "marks", "disk", "retention", "checkpoint", "producers"} <= set(found)
     assert all(status.runs == 1 for status in found.values())
     assert found["archive"].bytes_reclaimed == 5
@@ -213,7 +214,7 @@ def test_maintain_deletes_what_retention_gives_up_and_counts_it(
 
     assert [segment.verdict for segment in explained.segments] == ["delete", "keep"]
     assert [record.value for record in log.read()] == [b"new"]
-    retention = next(s for s in store.upkeep() if s.name == "retention")
+    retention = next(s for s in store.housekeeping.status() if s.name == "retention")
     assert retention.bytes_reclaimed == size
     assert any(e.name.endswith(".deleted") for e in fs.list("/data/events-0"))
     clock.advance(1000)
@@ -261,7 +262,9 @@ def test_marks_are_synced_once_a_second_at_most_as_the_budget_allows(
 ) -> None:
     store = open_store(fs, clock=clock)
     logs = store.create_topic(TOPIC, partitions=5).partitions
-    tasks = UpkeepTasks(lambda: list(store._directories), clock, free_bytes_min=0)
+    tasks = UpkeepTasks(
+        store.directories, clock, CleanerConfig(), free_bytes_min=0, should_stop=lambda: False
+    )
     tasks.sync_marks()
     for log in logs:
         log.append(b"v")
@@ -310,7 +313,8 @@ def test_appends_are_refused_before_the_disk_is_full_and_taken_again_after(
     fs.capacity_bytes = 1 << 30
     used = fs.capacity_bytes - fs.free_bytes(DATA)
     fs.capacity_bytes = used + 9_000
-    store._tasks.check_room()
+    for directory in store.directories:
+        directory.check_room(10_000)
 
     with pytest.raises(DiskFullError, match=r"log\.dir\.free\.bytes\.min = 10000"):
         log.append(b"refused")
@@ -328,7 +332,8 @@ def test_the_floor_holds_for_all_ways_to_append(
     store.create_topic("disk")
     store.create_topic("os", config={"durability": "os"})
     fs.capacity_bytes = 0
-    store._tasks.check_room()
+    for directory in store.directories:
+        directory.check_room(1)
 
     for topic in ("disk", "os"):
         with pytest.raises(DiskFullError):

@@ -168,7 +168,10 @@ def test_what_was_set_stays_set_though_it_is_the_default(fs: SimulatedFileSystem
 
     store.alter_topic("events", config={"flush.messages": 5, "segment.ms": None})
 
-    assert store.topic_overrides("events") == {"retention.ms": "604800000", "flush.messages": "5"}
+    assert store.registry.overrides("events") == {
+        "retention.ms": "604800000",
+        "flush.messages": "5",
+    }
     store.close()
     again = open_store(fs, defaults={"retention.ms": "1d"})
     assert again.topic("events").config.retention_ms == 604_800_000
@@ -177,27 +180,27 @@ def test_what_was_set_stays_set_though_it_is_the_default(fs: SimulatedFileSystem
 def test_a_topic_can_be_checked_without_being_made(store: Store) -> None:
     store.create_topic("events")
 
-    config = store.check_topic("orders", partitions=3, config={"retention.ms": "1d"})
+    config = store.registry.check_new("orders", partitions=3, config={"retention.ms": "1d"})
 
     assert config.retention_ms == 86_400_000
     assert store.topics() == ["events"]
     with pytest.raises(TopicExistsError):
-        store.check_topic("events")
+        store.registry.check_new("events")
     with pytest.raises(ConfigError):
-        store.check_topic("orders", config={"no.such": "1"})
+        store.registry.check_new("orders", config={"no.such": "1"})
 
 
 def test_a_change_can_be_checked_without_being_made(store: Store) -> None:
     topic = store.create_topic("events", config={"flush.messages": 5})
     before = topic.config
 
-    config = store.check_topic_config("events", {"retention.ms": "1d", "flush.messages": None})
+    config = store.registry.check_config("events", {"retention.ms": "1d", "flush.messages": None})
 
     assert config.retention_ms == 86_400_000
     assert config.flush_messages == TopicConfig().flush_messages
     assert topic.config == before
     with pytest.raises(ConfigError):
-        store.check_topic_config("events", {"segment.bytes": "1"})
+        store.registry.check_config("events", {"segment.bytes": "1"})
 
 
 def test_internal_topics_are_listed_only_when_asked_for(store: Store) -> None:

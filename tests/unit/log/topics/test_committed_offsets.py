@@ -279,7 +279,7 @@ def test_damage_to_the_topic_costs_what_it_hit_and_no_other_group(
 
 
 def test_groups_are_spread_over_the_partitions_of_the_topic_as_kafka_does(store: Store) -> None:
-    topic = store.ensure_offsets_topic(partitions=5)
+    topic = store.offsets_topic.ensure(partitions=5)
     names = [f"group-{number}" for number in range(20)]
 
     for name in names:

@@ -32,7 +32,7 @@ def new_ids(
     fs: SimulatedFileSystem, *known: int, directories: tuple[str, ...] = (DATA,)
 ) -> ProducerIds:
     return ProducerIds(
-        fs, lambda: directories, lambda below: max((k for k in known if k < below), default=-1)
+        fs, directories, lambda below: max((k for k in known if k < below), default=-1)
     )
 
 

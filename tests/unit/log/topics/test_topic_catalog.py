@@ -159,7 +159,7 @@ def test_copies_of_which_none_is_sound_are_an_error_that_says_what_to_do(
 ) -> None:
     replace_file(fs, COPIES[0], b"junk")
 
-    with pytest.raises(StorageError, match="restore one of these files"):
+    with pytest.raises(StorageError, match="Restore one of these files"):
         read_catalog(fs, ["/a", "/b"])
 
 

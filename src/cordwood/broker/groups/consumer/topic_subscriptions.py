@@ -42,11 +42,11 @@ class StoreTopics:
         self._store = store
 
     def find(self, name: str) -> TopicShape | None:
-        topic = self._store.find_topic(name)
+        topic = self._store.registry.find(name)
         return None if topic is None else TopicShape(topic.topic_id, topic.partition_count)
 
     def names(self) -> Collection[str]:
-        return set(self._store.topic_names_by_id().values()) - INTERNAL_TOPICS
+        return set(self._store.registry.names_by_id().values()) - INTERNAL_TOPICS
 
 
 class TopicSubscriptions:

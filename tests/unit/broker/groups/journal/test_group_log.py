@@ -40,7 +40,7 @@ def scheduler() -> ManualScheduler:
 @pytest.fixture
 def writer(store: Store, scheduler: ManualScheduler) -> Iterator[GroupLogWriter]:
     writer = GroupLogWriter(
-        store.committed_offsets, scheduler, lambda: store.ensure_offsets_topic(partitions=3)
+        store.committed_offsets, scheduler, lambda: store.offsets_topic.ensure(partitions=3)
     )
     yield writer
     writer.stop()
@@ -73,7 +73,7 @@ def test_the_topic_is_created_with_the_first_record(
 def test_what_is_queued_goes_in_with_one_append_for_each_partition(
     store: Store, scheduler: ManualScheduler, writer: GroupLogWriter
 ) -> None:
-    topic = store.ensure_offsets_topic(partitions=3)
+    topic = store.offsets_topic.ensure(partitions=3)
     codes: list[ErrorCode] = []
     for number in range(30):
         writer.append(f"g{number % 7}", [record(f"g{number % 7}", number)], codes.append)
@@ -123,7 +123,7 @@ def test_stopping_appends_what_is_queued(
 def test_a_record_that_is_too_large_costs_nobody_else(
     store: Store, scheduler: ManualScheduler, writer: GroupLogWriter
 ) -> None:
-    store.ensure_offsets_topic()
+    store.offsets_topic.ensure()
     answers: dict[str, ErrorCode] = {}
     huge = (record("b", 2)[0], bytes(3_000_000))
     queued: list[GroupRecord] = [record("a", 1), huge, record("c", 3)]
@@ -144,7 +144,7 @@ def test_a_record_that_is_too_large_costs_nobody_else(
 def test_a_disk_that_fails_is_answered_and_changes_nothing(
     store: Store, scheduler: ManualScheduler, writer: GroupLogWriter
 ) -> None:
-    store.ensure_offsets_topic().partitions[0].close()
+    store.offsets_topic.ensure().partitions[0].close()
     codes: list[ErrorCode] = []
 
     writer.start()

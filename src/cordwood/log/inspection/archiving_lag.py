@@ -1,4 +1,4 @@
-"""How far an archive lags behind its log: alike for the log's writer and for a reader."""
+"""How far an archive lags behind its log. The same for the log's writer and for readers."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from cordwood.quantities import Offset
 def archive_row(
     status: ArchiveStatus, view: LogView, archived_up_to: Offset | None
 ) -> dict[str, Any]:
-    """The archive of one partition as plain values. `lag_*` is what only the local disk has."""
+    """The archive of one partition as plain values. `lag_*` counts what only the disk has."""
     end = max(archived_up_to or 0, view.start)
     behind = [
         segment

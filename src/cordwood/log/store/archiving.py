@@ -1,0 +1,72 @@
+"""The archives of one store: copying to them, their state, and restoring topics from them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from cordwood.errors import ConfigError, StorageError
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.archived_segments import ArchiveStatus
+from cordwood.log.rules.work_progress import WorkProgress
+from cordwood.log.store.archive_port import ArchivableStore, Archives
+from cordwood.log.store.housekeeping import Housekeeping
+from cordwood.log.topics.topic import Topic
+
+ARCHIVE_S: Final = 30.0  # as Kafka's remote.log.manager.task.interval.ms
+
+
+class Archiving:
+    """Archives, applied to one store. Any thread may use it."""
+
+    def __init__(self, archives: Archives | None, store: ArchivableStore) -> None:
+        """Without `archives`, every use but `status` raises `ConfigError`."""
+        self._archives = archives
+        self._store = store
+
+    def register(self, housekeeping: Housekeeping) -> None:
+        if self._archives is not None:
+            housekeeping.add("archive", ARCHIVE_S, self.run_due, takes_long=True)
+
+    def run_due(self) -> None:
+        """One pass over all topics. Raises the first failure after all were tried."""
+        for status in self.run_now(None):
+            if status.last_error is not None:
+                raise StorageError(f"{status.topic}-{status.partition}: {status.last_error}")
+
+    def run_now(self, topics: Sequence[str] | None) -> list[ArchiveStatus]:
+        self._required().run(self._store, topics)
+        return self.status()
+
+    def status(self) -> list[ArchiveStatus]:
+        return [] if self._archives is None else self._archives.status(self._store)
+
+    def restore(
+        self,
+        name: str,
+        url: str,
+        *,
+        to_timestamp_ms: int | None,
+        topic_id: UUID | None,
+        new_name: str | None,
+        config: Mapping[str, object] | None,
+        progress: WorkProgress | None,
+    ) -> Topic[PartitionLog]:
+        return self._required().restore(
+            self._store,
+            name,
+            url,
+            to_timestamp_ms=to_timestamp_ms,
+            topic_id=topic_id,
+            new_name=new_name,
+            config=config,
+            progress=progress or WorkProgress(),
+        )
+
+    def close(self) -> None:
+        if self._archives is not None:
+            self._archives.close()
+
+    def _required(self) -> Archives:
+        if self._archives is None:
+            raise ConfigError("archive.url", "", "this store was opened without archives")
+        return self._archives

@@ -1,0 +1,175 @@
+"""The topics that a read-only store finds in its data directories, looked up again on demand."""
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
+
+from cordwood.errors import StorageError, UnknownTopicError
+from cordwood.format.file_names import partition_directory_name
+from cordwood.format.partition_metadata import ZERO_TOPIC_ID
+from cordwood.log.beside.read_only_log import ReadOnlyLog
+from cordwood.log.reading.archived_segments import ArchivePlace
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.topics.directory_listing import FoundPartition, find_partitions
+from cordwood.log.topics.log_directory import Checkpoints, read_checkpoints
+from cordwood.log.topics.partition_opener import ArchiveFinder
+from cordwood.log.topics.topic import Topic, visible_names
+from cordwood.log.topics.topic_catalog import DELETING, CatalogReader, TopicEntry
+from cordwood.quantities import Offset
+from cordwood.storage.files import FileSystem
+from cordwood.storage.handle_cache import HandleCache
+
+logger = logging.getLogger(__name__)
+
+
+class ObservedTopics:
+    """Topics that another process may change at any moment. Any thread may use it.
+
+    A topic stays open until a look finds that it was deleted or created again.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        fs: FileSystem,
+        defaults: TopicConfig,
+        find_archive: ArchiveFinder | None,
+        wants: Callable[[str, int], bool] | None,
+    ) -> None:
+        self._paths = paths
+        self._fs = fs
+        self._defaults = defaults
+        self._find_archive = find_archive
+        self._wants = wants
+        self._handles = HandleCache()
+        self._catalog = CatalogReader(fs, paths)
+        self._topics: dict[str, Topic[ReadOnlyLog]] = {}
+        for path in paths:
+            if not fs.exists(path):
+                raise StorageError(f"there is no data directory {path}")
+        self.look()
+
+    def names(self, *, include_internal: bool = False) -> list[str]:
+        """The names of all topics, in order, as they are now."""
+        self.look()
+        return visible_names(self._topics, include_internal=include_internal)
+
+    def get(self, name: str) -> Topic[ReadOnlyLog]:
+        """The topic of that name. Raises `UnknownTopicError`."""
+        topic = self.find(name)
+        if topic is None:
+            raise UnknownTopicError(name)
+        return topic
+
+    def find(self, name: str) -> Topic[ReadOnlyLog] | None:
+        """The topic of that name, or None. Looks again if it is not known."""
+        if name not in self._topics:
+            self.look()
+        return self._topics.get(name)
+
+    def overrides(self, name: str) -> dict[str, str]:
+        """The keys that were set for a topic, as text; empty without a catalog of ours."""
+        self.get(name)
+        entry = self._entries().get(name)
+        return {} if entry is None else dict(entry.config)
+
+    def newest_config(self, name: str) -> TopicConfig:
+        """The configuration of a topic now: it may have changed since it was opened here."""
+        self.get(name)
+        return self._config_of(self._entries().get(name))
+
+    def cleaned_up_to(self, log: ReadOnlyLog) -> Offset | None:
+        """How far the owner has compacted a log."""
+        home = os.path.dirname(log.directory)
+        return read_checkpoints(self._fs, home).cleaned.get((log.topic, log.partition))
+
+    def close(self) -> None:
+        for topic in self._topics.values():
+            for log in topic.partitions:
+                log.close()
+
+    # --- looking -----------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Find new topics and partitions, and drop topics that no longer exist."""
+        entries = self._entries()
+        logs: dict[str, dict[int, ReadOnlyLog]] = {}
+        ids: dict[str, UUID] = {}
+        for path in self._paths:
+            checkpoints = read_checkpoints(self._fs, path)
+            for found in find_partitions(self._fs, path, wants=self._wants).live:
+                entry = entries.get(found.topic)
+                if entries and (entry is None or entry.state == DELETING):
+                    continue
+                ids[found.topic] = found.topic_id or ids.get(found.topic) or ZERO_TOPIC_ID
+                known = self._topics.get(found.topic)
+                if known is not None and known.topic_id != ids[found.topic]:
+                    known = None
+                if known is not None and known.has_partition(found.number):
+                    continue
+                log = self._open_log(path, found, entry, checkpoints)
+                if log is not None and known is not None:
+                    known.add_log(found.number, log)
+                elif log is not None:
+                    logs.setdefault(found.topic, {})[found.number] = log
+        for name in [n for n in self._topics if n not in ids]:
+            del self._topics[name]
+        for name, partitions in logs.items():
+            entry = entries.get(name)
+            self._topics[name] = Topic(
+                name,
+                entry.topic_id if entry is not None else ids[name],
+                self._config_of(entry),
+                partitions,
+                partition_count=entry.partitions if entry is not None else max(partitions) + 1,
+            )
+
+    def _entries(self) -> Mapping[str, TopicEntry]:
+        try:
+            catalog = self._catalog.read()
+        except StorageError as error:
+            logger.warning("reading without the topic catalog: %s", error)
+            return {}
+        return {} if catalog is None else catalog.topics
+
+    def _config_of(self, entry: TopicEntry | None) -> TopicConfig:
+        return TopicConfig.parse({} if entry is None else entry.config, defaults=self._defaults)
+
+    def _open_log(
+        self,
+        path: str,
+        found: FoundPartition,
+        entry: TopicEntry | None,
+        checkpoints: Checkpoints,
+    ) -> ReadOnlyLog | None:
+        """None if the files are missing: the partition is being created or was just deleted."""
+        place = (found.topic, found.number)
+        config = self._config_of(entry)
+        allows_gaps = entry is None or config.is_compacted or place in checkpoints.cleaned
+        directory = os.path.join(path, partition_directory_name(*place))
+        try:
+            log = ReadOnlyLog(
+                self._fs,
+                directory,
+                found.topic,
+                found.number,
+                handles=self._handles,
+                log_start=checkpoints.log_starts.get(place),
+                allows_gaps=allows_gaps,
+            )
+        except FileNotFoundError:
+            return None
+        if self._find_archive is not None and entry is not None:
+            archive_place = ArchivePlace(
+                topic=found.topic,
+                topic_id=entry.topic_id,
+                partition=found.number,
+                directory=directory,
+                config=config,
+                allows_gaps=allows_gaps,
+                owner=None,
+            )
+            log.attach_archive(self._find_archive(archive_place))
+        return log

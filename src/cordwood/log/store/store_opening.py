@@ -1,0 +1,221 @@
+"""Opening the topics of a store: finish what a crash left half done, then open every log.
+
+    1  remove directories of deleted partitions
+    2  remove what is left of topics in state `deleting`
+    3  adopt partitions that the catalog does not know, as in a directory that Kafka wrote
+    4  make what is missing of topics in state `creating`
+    5  open all logs, several at a time; each recovers itself
+    6  cut off publications that were not finished
+
+A partition that cannot be read stays offline and does not stop the others.
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, partition_directory_name
+from cordwood.format.partition_metadata import new_topic_id
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.publishing.publication_ledger import (
+    Place,
+    Publications,
+    read_publications,
+    write_publications,
+)
+from cordwood.log.topics.data_directories import DataDirectories
+from cordwood.log.topics.directory_listing import FoundPartition, find_partitions
+from cordwood.log.topics.log_directory import LogDirectory, PartitionName
+from cordwood.log.topics.offsets_topic import OFFSETS_CONFIG
+from cordwood.log.topics.partition_opener import PartitionOpener
+from cordwood.log.topics.topic import Topic
+from cordwood.log.topics.topic_catalog import (
+    CREATING,
+    DELETING,
+    LIVE,
+    CatalogKeeper,
+    TopicEntry,
+)
+from cordwood.storage.files import FileSystem
+
+logger = logging.getLogger(__name__)
+
+# The files do not say how long their owner wanted to keep them, so nothing is deleted until
+# someone configures it.
+_ADOPTED_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class _Home(NamedTuple):
+    """Where a partition was found."""
+
+    directory: LogDirectory
+    found: FoundPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedTopics:
+    """The result: every topic of the catalog, and the ledger without the cuts that were made."""
+
+    topics: Mapping[str, Topic[PartitionLog]]
+    publications: Publications
+
+
+class StoreOpening:
+    """Opens the topics of one store. Runs once, before anyone uses the store."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directories: DataDirectories,
+        catalog: CatalogKeeper,
+        opener: PartitionOpener,
+        *,
+        threads: int,
+    ) -> None:
+        self._fs = fs
+        self._directories = directories
+        self._catalog = catalog
+        self._opener = opener
+        self._threads = threads
+        self._publications = read_publications(fs, directories.paths)
+        self._homes: dict[PartitionName, _Home] = {}
+
+    def run(self) -> OpenedTopics:
+        self._find_partitions()
+        self._finish_deletions()
+        self._adopt()
+        self._finish_creations()
+        self._open_logs()
+        self._drop_unpublished()
+        for directory in self._directories:
+            directory.save_found_log_starts()
+        return OpenedTopics(topics=self._topics(), publications=self._publications)
+
+    def _find_partitions(self) -> None:
+        for directory in self._directories:
+            found = find_partitions(self._fs, directory.path)
+            for leftover in found.deleted:
+                self._fs.remove_tree(os.path.join(directory.path, leftover))
+            for partition in found.live:
+                self._homes[partition.topic, partition.number] = _Home(directory, partition)
+
+    # --- unfinished changes ------------------------------------------------------------------
+
+    def _finish_deletions(self) -> None:
+        for entry in self._in_state(DELETING):
+            for name in [name for name in self._homes if name[0] == entry.name]:
+                directory = self._homes.pop(name).directory
+                path = os.path.join(directory.path, partition_directory_name(*name))
+                self._fs.remove_tree(path)
+                self._fs.sync_directory(directory.path)
+            self._catalog.remove(entry.name)
+
+    def _adopt(self) -> None:
+        unknown = sorted({topic for topic, _ in self._homes} - set(self._catalog.topics))
+        catalog = self._catalog.catalog
+        for topic in unknown:
+            homes = {number: home for (name, number), home in self._homes.items() if name == topic}
+            ids = [h.found.topic_id for h in homes.values() if h.found.topic_id is not None]
+            partitions = max(homes) + 1
+            logger.info("adopting topic %s, partitions: %d", topic, partitions)
+            catalog = catalog.put(
+                TopicEntry(
+                    name=topic,
+                    topic_id=ids[0] if ids else new_topic_id(),
+                    partitions=partitions,
+                    config=OFFSETS_CONFIG if topic == CONSUMER_OFFSETS_TOPIC else _ADOPTED_CONFIG,
+                )
+            )
+        if unknown:
+            self._catalog.save(catalog)
+
+    def _finish_creations(self) -> None:
+        for entry in self._in_state(CREATING):
+            for number in range(entry.partitions):
+                if (entry.name, number) not in self._homes:
+                    directory = self._opener.make_directory(entry, number)
+                    made = FoundPartition(topic=entry.name, number=number, topic_id=entry.topic_id)
+                    self._homes[entry.name, number] = _Home(directory, made)
+            self._catalog.put(entry.with_state(LIVE))
+        for (topic, number), (directory, found) in self._homes.items():
+            if found.topic_id is None:
+                self._opener.write_metadata(directory, self._catalog.topics[topic], number)
+
+    def _in_state(self, state: str) -> list[TopicEntry]:
+        return [entry for entry in self._catalog.topics.values() if entry.state == state]
+
+    # --- logs --------------------------------------------------------------------------------
+
+    def _open_logs(self) -> None:
+        """Several at a time: after a crash each log may have much to read again."""
+        names = sorted(self._homes)
+        threads = min(self._threads, max(len(names), 1))
+        if threads <= 1:
+            for name in names:
+                self._open_log(name)
+            return
+        with ThreadPoolExecutor(threads, thread_name_prefix="cordwood-open") as pool:
+            for _ in pool.map(self._open_log, names):
+                pass  # a failure of any of them is raised here
+
+    def _open_log(self, name: PartitionName) -> None:
+        directory = self._homes[name].directory
+        entry = self._catalog.topics[name[0]]
+        held_from = self._publications.cuts.get(Place.of(entry, name[1]))
+        try:
+            self._opener.open(directory, entry, name[1], held_from=held_from)
+        except OSError as error:
+            _take_offline(directory, name, error)
+
+    def _drop_unpublished(self) -> None:
+        """Cut off the records of unfinished publications, which nobody has seen.
+
+        A log that cannot be cut goes offline. The cut of an offline log stays in the ledger.
+        """
+        cuts = self._publications.cuts
+        if not cuts:
+            return
+        for directory in self._directories:
+            for name, log in list(directory.logs.items()):
+                if Place.of(self._catalog.topics[name[0]], name[1]) not in cuts:
+                    continue
+                try:
+                    log.drop_held()
+                except OSError as error:
+                    _take_offline(directory, name, error)
+                    directory.logs.pop(name).close()
+        done = [place for place in cuts if self._is_cut(place)]
+        if done:
+            self._publications = self._publications.without_cuts(done)
+            write_publications(self._fs, self._directories.paths, self._publications)
+
+    def _is_cut(self, place: Place) -> bool:
+        """Whether the log is open, and so was cut, or its topic no longer exists."""
+        entry = self._catalog.topics.get(place.topic)
+        if entry is None or entry.topic_id != place.topic_id:
+            return True
+        return any((place.topic, place.partition) in d.logs for d in self._directories)
+
+    def _topics(self) -> dict[str, Topic[PartitionLog]]:
+        logs: dict[str, dict[int, PartitionLog]] = {name: {} for name in self._catalog.topics}
+        for log in self._directories.logs():
+            logs[log.topic][log.partition] = log
+        return {
+            name: Topic(
+                name,
+                entry.topic_id,
+                self._opener.config_of(entry),
+                logs[name],
+                partition_count=entry.partitions,
+                offline=self._directories.why_offline,
+            )
+            for name, entry in self._catalog.topics.items()
+        }
+
+
+def _take_offline(directory: LogDirectory, name: PartitionName, error: OSError) -> None:
+    logger.error("%s-%d is offline: %s", *name, error)
+    directory.offline[name] = error

@@ -1,0 +1,163 @@
+"""The data directories of a store, locked by this process: their logs, their state, their end."""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+
+from cordwood.clock import Clock
+from cordwood.errors import StorageError
+from cordwood.format.meta_properties import MetaProperties
+from cordwood.format.partition_metadata import encode_topic_id
+from cordwood.log.partition.durable_log import FlushQueue
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.topics.log_directory import DirectoryStatus, LogDirectory, PartitionName
+from cordwood.quantities import NO_PRODUCER_ID
+from cordwood.storage.files import FileSystem
+from cordwood.storage.flusher import Flusher
+from cordwood.storage.recovery import Damage
+
+logger = logging.getLogger(__name__)
+
+
+class DataDirectories:
+    """The usable directories in the order given, and why the others are not usable.
+
+    Opening takes the lock of each. A directory that fails stays offline if there are others.
+    """
+
+    def __init__(
+        self, paths: Sequence[str], *, fs: FileSystem, clock: Clock, flusher: FlushQueue | None
+    ) -> None:
+        """Without a `flusher`, each directory gets a flusher thread of its own."""
+        self._flushers: list[Flusher] = []
+        self._unusable: dict[str, OSError] = {}
+        self._directories: list[LogDirectory] = []
+        absolute = list(dict.fromkeys(os.path.abspath(path) for path in paths))
+        try:
+            for path in absolute:
+                directory = LogDirectory(fs, path, clock, flusher or self._new_flusher(path))
+                self._open(directory, is_only=len(absolute) == 1)
+        except BaseException:
+            self._release()
+            raise
+        if not self._directories:
+            raise StorageError(f"no data directory can be used: {self._unusable}")
+
+    def _new_flusher(self, path: str) -> Flusher:
+        flusher = Flusher(path)
+        self._flushers.append(flusher)
+        return flusher
+
+    def _open(self, directory: LogDirectory, *, is_only: bool) -> None:
+        meta = self.meta if self._directories else None
+        try:
+            directory.open(None if meta is None else meta.cluster_id)
+        except OSError as error:
+            if is_only:
+                raise
+            logger.error("data directory %s is offline: %s", directory.path, error)
+            self._unusable[directory.path] = error
+        else:
+            self._directories.append(directory)
+
+    def __iter__(self) -> Iterator[LogDirectory]:
+        return iter(self._directories)
+
+    # --- facts -------------------------------------------------------------------------------
+
+    @property
+    def paths(self) -> list[str]:
+        return [directory.path for directory in self._directories]
+
+    @property
+    def meta(self) -> MetaProperties | None:
+        """The `meta.properties` of the first directory."""
+        return self._directories[0].meta
+
+    @property
+    def cluster_id(self) -> str:
+        return (self.meta.cluster_id or "") if self.meta is not None else ""
+
+    @property
+    def writer_id(self) -> str:
+        """Identifies this store to archives. A copy or a restored store has another one."""
+        if self.meta is None or self.meta.directory_id is None:
+            return self.cluster_id
+        return encode_topic_id(self.meta.directory_id)
+
+    def status(self) -> list[DirectoryStatus]:
+        """The state of every directory that was given, including the unusable ones."""
+        unusable = [DirectoryStatus.unusable(path, e) for path, e in self._unusable.items()]
+        return [directory.status() for directory in self._directories] + unusable
+
+    def partition_sizes(self) -> dict[str, dict[PartitionName, int]]:
+        """The size in bytes of every partition, by directory path."""
+        return {
+            directory.path: {
+                name: log.local_view.segments.size for name, log in list(directory.logs.items())
+            }
+            for directory in self._directories
+        }
+
+    def logs(self) -> list[PartitionLog]:
+        """All open logs."""
+        return [log for d in self._directories for log in list(d.logs.values())]
+
+    def damages(self) -> list[Damage]:
+        """Acknowledged bytes that recovery could not read."""
+        return [damage for log in self.logs() for damage in log.damages]
+
+    def largest_producer_id(self, below: int) -> int:
+        """The largest producer id below `below` that any log has records of; -1 for none."""
+        known = (log.largest_producer_id(below=below) for log in self.logs())
+        return max(known, default=NO_PRODUCER_ID)
+
+    def why_offline(self, topic: str, number: int) -> str:
+        """The reason why a partition of a known topic is not open."""
+        for directory in self._directories:
+            error = directory.offline.get((topic, number))
+            if error is not None:
+                return f"{directory.path} cannot be read: {error}"
+        if self._unusable:
+            return ", ".join(f"{path} cannot be used: {e}" for path, e in self._unusable.items())
+        return "its directory is missing"
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Sync all logs, mark the directories clean if all went well, and release them.
+
+        A failure does not stop the others; the first one is raised at the end.
+        """
+        failure: OSError | None = None
+        for directory in self._directories:
+            try:
+                _close(directory)
+            except OSError as error:
+                failure = failure or error
+        self._release()
+        if failure is not None:
+            raise failure
+
+    def abandon(self) -> None:
+        """Release everything without syncing or marking anything clean, as a crash would."""
+        for log in self.logs():
+            log.abandon()
+        self._release()
+
+    def _release(self) -> None:
+        for directory in self._directories:
+            directory.release()
+        for flusher in self._flushers:
+            flusher.stop()
+
+
+def _close(directory: LogDirectory) -> None:
+    try:
+        logs = list(directory.logs.values())
+        for log in logs:
+            log.close()
+        is_clean = not directory.offline and all(log.failure is None for log in logs)
+        directory.close(is_clean=is_clean)
+    finally:
+        directory.release()

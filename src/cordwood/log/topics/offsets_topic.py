@@ -1,0 +1,37 @@
+"""The internal topic that keeps the committed offsets of groups, as Kafka's brokers name it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.topics.topic import Topic
+from cordwood.log.topics.topic_registry import TopicRegistry
+from cordwood.quantities import MIB
+
+OFFSETS_CONFIG: Final = {
+    "cleanup.policy": "compact",
+    "compression.type": "producer",
+    "segment.bytes": str(100 * MIB),
+}
+
+
+class OffsetsTopic:
+    """The offsets topic of a store that is open for writing. Any thread may use it."""
+
+    def __init__(self, registry: TopicRegistry) -> None:
+        self._registry = registry
+
+    def find(self) -> Topic[PartitionLog] | None:
+        return self._registry.find(CONSUMER_OFFSETS_TOPIC)
+
+    def ensure(
+        self, *, partitions: int = 1, config: Mapping[str, object] | None = None
+    ) -> Topic[PartitionLog]:
+        """The topic. If it does not exist, it is created with these settings."""
+        with self._registry.changing:
+            return self.find() or self._registry.create(
+                CONSUMER_OFFSETS_TOPIC,
+                partitions=partitions,
+                config={**OFFSETS_CONFIG, **(config or {})},
+            )
