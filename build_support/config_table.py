@@ -106,7 +106,7 @@ def metrics_table() -> str:
     """Every metric a broker can have: an empty one has them all, without samples."""
     from cordwood.broker.observing.metrics import BrokerMetrics
     from cordwood.broker.observing.observed_broker import ObservedBroker
-    from cordwood.broker.observing.request_metrics import RequestMetrics
+    from cordwood.broker.net.request_metrics import RequestMetrics
 
     with tempfile.TemporaryDirectory() as directory:
         store = StoreConfig(log_dirs=(directory,)).open(TopicConfig())
