@@ -104,9 +104,9 @@ def topic_default_table() -> str:
 
 def metrics_table() -> str:
     """Every metric of a broker; an empty broker has them all, without samples."""
+    from cordwood.broker.net.request_metrics import RequestMetrics
     from cordwood.broker.observing.metrics import BrokerMetrics
     from cordwood.broker.observing.observed_broker import ObservedBroker
-    from cordwood.broker.observing.request_metrics import RequestMetrics
 
     with tempfile.TemporaryDirectory() as directory:
         store = StoreConfig(log_dirs=(directory,)).open(TopicConfig())

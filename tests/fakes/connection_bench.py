@@ -7,13 +7,14 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from cordwood.broker.handlers.api_versions import unsupported_version_response
-from cordwood.broker.net.answer import Answer
-from cordwood.broker.net.client_connection import ClientConnection
-from cordwood.broker.net.dispatch import Dispatcher
+from cordwood.broker.net.answer import Answer, Connection, begin_answer
+from cordwood.broker.net.client_connection import ClientConnection, ConnectionHost
+from cordwood.broker.net.connection_registry import ConnectionRegistry
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
-from cordwood.broker.observing.request_metrics import RequestMetrics
+from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.net.request_router import RequestRouter
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields, encode_request
 
@@ -37,13 +38,12 @@ class HeldAnswers:
         self.left: list[Answer] = []
         self.error: Exception | None = None
 
-    def handle(self, answer: Answer, body: memoryview) -> None:
+    def start(self, connection: Connection, data: memoryview, begin: int, end: int) -> None:
+        answer, _ = begin_answer(connection, data, begin, end)
         if self.error is not None:
             raise self.error
         self.started.append(answer)
-
-    def disconnected(self, answer: Answer) -> None:
-        self.left.append(answer)
+        answer.when_dropped = lambda: self.left.append(answer)
 
 
 class ConnectionBench:
@@ -56,20 +56,27 @@ class ConnectionBench:
     def __init__(self, *, memory: int = 1 << 20, frame_bytes_max: int = 1 << 20) -> None:
         self.control, self.data = EventLoop("control"), EventLoop("data")
         self.memory = MemoryBudget(memory)
-        self.dispatcher = Dispatcher(
+        metrics = RequestMetrics()
+        self.router = RequestRouter(
             control=self.control,
             data=self.data,
             workers=InlineExecutor(),
-            memory=self.memory,
-            metrics=RequestMetrics(),
-            frame_bytes_max=frame_bytes_max,
+            metrics=metrics,
             unsupported_version=unsupported_version_response,
+        )
+        self.registry = ConnectionRegistry([self.control, self.data])
+        host = ConnectionHost(
+            router=self.router,
+            registry=self.registry,
+            memory=self.memory,
+            metrics=metrics,
+            frame_bytes_max=frame_bytes_max,
         )
         self.produces, self.fetches = HeldAnswers(), HeldAnswers()
         self.deferred: list[Deferred] = []
-        self.dispatcher.add_frame_handler(ApiKey.PRODUCE, self.produces)
-        self.dispatcher.add_frame_handler(ApiKey.FETCH, self.fetches)
-        self.dispatcher.add_routes(
+        self.router.add_frame_handler(ApiKey.PRODUCE, self.produces)
+        self.router.add_frame_handler(ApiKey.FETCH, self.fetches)
+        self.router.add_routes(
             [
                 Route(api=ApiKey.FIND_COORDINATOR, handler=self._defer, runs_on=RunsOn.CONTROL),
                 Route(api=ApiKey.METADATA, handler=lambda *_: {}, runs_on=RunsOn.CONTROL),
@@ -79,8 +86,8 @@ class ConnectionBench:
         ours.setblocking(False)
         self.client.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
-        self.connection = ClientConnection(ours, "here", self.control, self.dispatcher)
-        self.dispatcher.connected(self.connection)
+        self.connection = ClientConnection(ours, "here", self.control, host)
+        self.registry.add(self.connection)
         self.connection.attach()
         self._received = bytearray()
 

@@ -189,7 +189,7 @@ def test_a_port_that_is_taken_is_refused_and_leaves_nothing_behind(tmp_path: Pat
     with socket.create_server(("127.0.0.1", 0)) as taken:
         broker = cordwood.Broker(tmp_path, port=taken.getsockname()[1])
 
-        with pytest.raises(ConfigError, match="cannot be listened on"):
+        with pytest.raises(ConfigError, match="cannot listen on it"):
             broker.start()
 
     cordwood.open(tmp_path).close()

@@ -76,7 +76,7 @@ def test_a_large_request_waits_for_memory_and_is_served_when_there_is_some() -> 
     with cordwood.Broker(topics=["t"], config=limits) as broker:
         hog = RawClient(broker.bootstrap_servers)
         hog.send_bytes(struct.pack(">i", 2 * MIB) + bytes(MIB))
-        memory = broker._running()._dispatcher.memory
+        memory = broker._running()._host.memory
         await_true(lambda: memory.lent == 2 * MIB)
         with RawClient(broker.bootstrap_servers) as client:
             client.send(ApiKey.PRODUCE, 9, produce_body(9, [("t", 0, large)]))
@@ -89,10 +89,10 @@ def test_a_large_request_waits_for_memory_and_is_served_when_there_is_some() -> 
 
 
 def test_a_large_request_that_stops_arriving_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cordwood.broker.server._SWEEP_S_MAX", 0.05)
+    monkeypatch.setattr("cordwood.broker.net.connection_registry._SWEEP_S_MAX", 0.05)
     with cordwood.Broker(topics=["t"]) as broker:
         server = broker._running()
-        memory = server._dispatcher.memory
+        memory = server._host.memory
         with (
             RawClient(broker.bootstrap_servers) as stalled,
             RawClient(broker.bootstrap_servers) as waiting,
@@ -102,8 +102,9 @@ def test_a_large_request_that_stops_arriving_is_given_up(monkeypatch: pytest.Mon
             await_true(lambda: memory.lent == MIB and server.fetches.waiting_count == 1)
 
             def is_given_up() -> bool:
-                for connection in server._dispatcher.all_connections():
-                    connection.last_active_s -= 40  # as if so many seconds had passed
+                for loop in (server._control, server._data):
+                    for connection in server._connections.in_loop(loop):
+                        connection.last_active_s -= 40  # as if so many seconds had passed
                 return memory.lent == 0
 
             await_true(is_given_up)

@@ -1,15 +1,13 @@
 """The broker: a store, served over Kafka's protocol.
 
-    control loop   accepts, keeps groups, answers whatever is in memory; never touches the disk
+    control loop   accepts clients, keeps groups, answers from memory; never touches the disk
     data loop      produce and fetch; their connections live here
     workers        requests that wait for the disk
 
-So a slow disk or a hot partition delays those who produce and fetch, and no one's heartbeat.
+So a slow disk or a busy partition delays produce and fetch requests, but no heartbeat.
 """
 
-import contextlib
 import logging
-import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
@@ -18,16 +16,19 @@ from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.handlers.api_versions import unsupported_version_response
 from cordwood.broker.net.acceptor import Acceptor
-from cordwood.broker.net.dispatch import Dispatcher
+from cordwood.broker.net.client_connection import ConnectionHost
+from cordwood.broker.net.connection_registry import ConnectionRegistry
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.memory_budget import MemoryBudget
+from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.net.request_router import RequestRouter
 from cordwood.broker.observing.observed_broker import ObservedBroker
-from cordwood.broker.observing.request_metrics import RequestMetrics
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.fetch_handler import FetchHandler
 from cordwood.broker.records.fetch_sessions import FetchSessions
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.broker.records.produce_lanes import ProduceLanes
 from cordwood.broker.services import Services
@@ -40,10 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_DRAIN_CHECK_S: Final = 0.01
-_SWEEP_S_MAX: Final = 10.0
-_ARCHIVE_READERS: Final = 4  # segments that are brought from archives side by side
-_FRAME_STALL_S: Final = 30.0  # a frame that stops arriving half-way holds memory others wait for
+_ARCHIVE_READERS: Final = 4  # segments that are read from archives at the same time
 
 
 class BrokerServer:
@@ -59,7 +57,7 @@ class BrokerServer:
         self._workers = ThreadPoolExecutor(
             config.num_io_threads, thread_name_prefix="cordwood-worker"
         )
-        # Not the workers: a slow archive would hold up who creates a topic or looks for a time.
+        # Not the workers: a slow archive would delay the creation of topics and lookups by time.
         self._archive_readers = ThreadPoolExecutor(
             _ARCHIVE_READERS, thread_name_prefix="cordwood-archive"
         )
@@ -67,21 +65,40 @@ class BrokerServer:
         self._endpoint: HttpEndpoint | None = None
         self._is_started = False
         self._is_stopped = False
-        self._dispatcher = Dispatcher(
+        self._router = RequestRouter(
             control=self._control,
             data=self._data,
             workers=self._workers,
+            metrics=self.metrics,
+            unsupported_version=unsupported_version_response,
+        )
+        self._connections = ConnectionRegistry([self._control, self._data])
+        self._host = ConnectionHost(
+            router=self._router,
+            registry=self._connections,
             memory=MemoryBudget(config.queued_max_request_bytes),
             metrics=self.metrics,
             frame_bytes_max=config.socket_request_max_bytes,
-            unsupported_version=unsupported_version_response,
         )
-        self._acceptor = Acceptor(config, self._control, self._dispatcher)
-        self._table = table = PartitionTable(store)
-        watch = LogWatch(self._data)
+        self._acceptor = Acceptor(config, self._control, self._host)
+        self._table = PartitionTable(store)
         self._syncs = DiskSyncs(self._data)
-        lanes = ProduceLanes(table, watch, self._syncs, self._data, self._clock, self.metrics)
-        self._dispatcher.set_quick_handler(lanes)
+        self._route_records(LogWatch(self._data))
+
+    def _route_records(self, watch: LogWatch) -> None:
+        table, syncs, config = self._table, self._syncs, self.config
+        pending = PendingProduces(self._data, watch)
+        lanes = ProduceLanes(
+            table=table,
+            watch=watch,
+            syncs=syncs,
+            pending=pending,
+            loop=self._data,
+            clock=self._clock,
+        )
+        self._router.add_frame_handler(
+            ApiKey.PRODUCE, ProduceHandler(table=table, syncs=syncs, pending=pending, lanes=lanes)
+        )
         self.fetches = FetchHandler(
             table=table,
             watch=watch,
@@ -92,10 +109,7 @@ class BrokerServer:
             ),
             bytes_max=config.fetch_max_bytes,
         )
-        self._dispatcher.add_frame_handler(
-            ApiKey.PRODUCE, ProduceHandler(table, watch, self._syncs, self._data, lanes)
-        )
-        self._dispatcher.add_frame_handler(ApiKey.FETCH, self.fetches)
+        self._router.add_frame_handler(ApiKey.FETCH, self.fetches)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -103,13 +117,7 @@ class BrokerServer:
         """Listen. On return the address is known and clients are answered."""
         assert not self._is_started
         host, port = self._acceptor.listen()
-        identity = ClusterIdentity(
-            node_id=self.config.node_id,
-            cluster_id=self.store.cluster_id,
-            host=self.config.advertised_host or _reachable(host),
-            port=self.config.advertised_port or port,
-            rack=self.config.broker_rack,
-        )
+        identity = ClusterIdentity.of_broker(self.config, self.store.cluster_id, (host, port))
         self.services = Services(
             store=self.store,
             table=self._table,
@@ -119,12 +127,12 @@ class BrokerServer:
             workers=self._workers,
             clock=self._clock,
         )
-        self._dispatcher.add_routes(self.services.routes())
-        missing = set(API_CATALOG) - self._dispatcher.served_apis
+        self._router.add_routes(self.services.routes())
+        missing = set(API_CATALOG) - self._router.served_apis
         assert not missing, f"advertised and not served: {missing}"
         self._is_started = True
         for loop in (self._control, self._data):
-            self._sweep_later(loop)
+            self._connections.sweep(loop, self.config.connections_max_idle_ms / 1000)
             loop.start()
         self.services.start()
         self._control.call_soon(self._acceptor.start)
@@ -133,7 +141,7 @@ class BrokerServer:
         logger.info("listening on %s:%d", host, port)
 
     def _open_endpoint(self, identity: ClusterIdentity) -> "HttpEndpoint":
-        # Not at the top: few brokers have one, and all would wait for its imports.
+        # Not at the top: its imports would delay the start of every broker, and few have one.
         from cordwood.broker.observing.http_endpoint import open_endpoint
 
         return open_endpoint(
@@ -151,7 +159,7 @@ class BrokerServer:
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
-        """Where metrics and health are served; None where they are not."""
+        """Where metrics and health are served; None if they are not."""
         return None if self._endpoint is None else self._endpoint.address
 
     @property
@@ -160,7 +168,7 @@ class BrokerServer:
         return self._acceptor.address
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """Finish the requests under way, at most `timeout_s`, then let go. Safe to repeat."""
+        """Finish the requests under way, for at most `timeout_s`, then stop. Safe to repeat."""
         if self._is_stopped:
             return
         self._is_stopped = True
@@ -182,27 +190,27 @@ class BrokerServer:
 
     def _stop_serving(self, timeout_s: float) -> None:
         self._control.call_soon(self._acceptor.stop)
-        self._dispatcher.is_stopping = True
+        self._router.is_stopping = True
         self._data.call_soon(self.fetches.finish_all)
         self._control.call_soon(self.services.release_waiting)
         for loop in (self._control, self._data):
-            drained = threading.Event()
-            self._await_idle(loop, drained)
-            if not drained.wait(timeout_s):
-                logger.warning("requests were still under way after %.1f s", timeout_s)
+            if not self._connections.drain(loop).wait(timeout_s):
+                logger.warning(
+                    "%s: requests are still under way after %.1f s", loop.name, timeout_s
+                )
         self.services.stop()
         for loop in (self._control, self._data):
-            loop.call_soon(lambda loop=loop: self._close_all(loop))  # type: ignore[misc]
+            self._connections.close_all(loop)
             loop.stop()
 
     def abandon(self) -> None:
         """Drop everything as a crash would: nothing is finished, synced or marked. For tests."""
         self._is_stopped = True
-        self._dispatcher.is_stopping = True
+        self._router.is_stopping = True
         if self._is_started:
             self._control.call_soon(self._acceptor.stop)
             for loop in (self._control, self._data):
-                loop.call_soon(lambda loop=loop: self._close_all(loop))  # type: ignore[misc]
+                self._connections.close_all(loop)
                 loop.stop()
             self.services.stop()
         if self._endpoint is not None:
@@ -211,45 +219,15 @@ class BrokerServer:
         self._workers.shutdown(wait=False, cancel_futures=True)
         self._archive_readers.shutdown(wait=False, cancel_futures=True)
 
-    # --- connections -------------------------------------------------------------------------
-
-    def _await_idle(self, loop: EventLoop, drained: threading.Event) -> None:
-        """Set `drained` once no connection of `loop` has a request or an answer under way."""
-
-        def look() -> None:
-            if all(connection.is_idle for connection in self._dispatcher.connections(loop)):
-                drained.set()
-            else:
-                loop.call_later(_DRAIN_CHECK_S, look)
-
-        loop.call_soon(look)
-
-    def _close_all(self, loop: EventLoop) -> None:
-        for connection in self._dispatcher.connections(loop):
-            connection.close("")
-
-    def _sweep_later(self, loop: EventLoop) -> None:
-        idle_s = self.config.connections_max_idle_ms / 1000
-
-        def sweep() -> None:
-            now_s = loop.now_s()
-            for connection in self._dispatcher.connections(loop):
-                quiet_s = now_s - connection.last_active_s
-                if quiet_s >= _FRAME_STALL_S and connection.is_receiving:
-                    connection.close(f"a request stopped arriving {quiet_s:.0f} s ago")
-                elif quiet_s >= idle_s and not connection.is_owed:
-                    connection.close("")
-            loop.call_later(min(idle_s / 4, _SWEEP_S_MAX), sweep)
-
-        loop.call_soon(sweep)
+    # --- state -------------------------------------------------------------------------------
 
     @property
     def connection_count(self) -> int:
-        return self._dispatcher.connection_count
+        return self._connections.count
 
     @property
     def loop_turns(self) -> tuple[int, int]:
-        """How often the loops have turned: two numbers that move while they live."""
+        """How often each loop has turned: two numbers that grow while the loops are alive."""
         return self._control.turns, self._data.turns
 
     def is_responsive(self, timeout_s: float) -> bool:
@@ -260,12 +238,3 @@ class BrokerServer:
             if not answered.wait(timeout_s):
                 return False
         return True
-
-
-def _reachable(host: str) -> str:
-    """A name under which other machines find this one, where it listens on all addresses."""
-    if host not in {"0.0.0.0", "::"}:
-        return host
-    with contextlib.suppress(OSError):
-        return socket.getfqdn()
-    return "localhost"

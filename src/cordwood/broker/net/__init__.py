@@ -1,1 +1,1 @@
-"""Sockets and frames: event loops, connections, dispatch, answers, limits."""
+"""Sockets and frames: event loops, connections, the request router, answers, limits."""

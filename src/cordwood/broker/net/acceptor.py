@@ -1,29 +1,27 @@
-"""Taking in clients: the listening socket, and how many connections there may be."""
+"""Accepts clients: the listening socket, and the limits on the number of connections."""
 
 import logging
 import socket
-from collections import Counter
 from typing import Final
 
 from cordwood.broker.config.broker_config import BrokerConfig
-from cordwood.broker.net.client_connection import ClientConnection
-from cordwood.broker.net.dispatch import Dispatcher
+from cordwood.broker.net.client_connection import ClientConnection, ConnectionHost
 from cordwood.broker.net.event_loop import READABLE, EventLoop
 from cordwood.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-_ACCEPT_ONCE: Final = 64  # then those already here have their turn
+_ACCEPT_ONCE: Final = 64  # then the connected clients have their turn
 _OUT_OF_FILES_PAUSE_S: Final = 0.5
 
 
 class Acceptor:
     """Belongs to the control loop, except for `listen`."""
 
-    def __init__(self, config: BrokerConfig, loop: EventLoop, dispatcher: Dispatcher) -> None:
+    def __init__(self, config: BrokerConfig, loop: EventLoop, host: ConnectionHost) -> None:
         self._config = config
         self._loop = loop
-        self._dispatcher = dispatcher
+        self._host = host
         self._socket: socket.socket | None = None
         self._address = (config.host, config.port)
 
@@ -32,7 +30,7 @@ class Acceptor:
         return self._address
 
     def listen(self) -> tuple[str, int]:
-        """Bind and listen; return the address that came of it."""
+        """Bind and listen; return the address, with the port that the system chose."""
         config = self._config
         try:
             found = socket.getaddrinfo(
@@ -41,7 +39,7 @@ class Acceptor:
             family, kind, number, _, address = found[0]
             listening = socket.socket(family, kind, number)
         except OSError as error:
-            raise ConfigError("host", config.host, f"cannot be listened on: {error}") from error
+            raise ConfigError("host", config.host, f"cannot listen on it: {error}") from error
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if config.socket_receive_buffer_bytes is not None:
@@ -53,7 +51,7 @@ class Acceptor:
         except OSError as error:
             listening.close()
             raise ConfigError(
-                "port", config.port, f"cannot be listened on at {config.host}: {error}"
+                "port", config.port, f"cannot listen on it at {config.host}: {error}"
             ) from error
         listening.setblocking(False)
         self._socket = listening
@@ -85,24 +83,24 @@ class Acceptor:
             self._admit(connected, str(peer[0]))
 
     def _pause(self, error: OSError) -> None:
-        """No file handles left: who waits to be accepted waits on, we do not spin."""
-        logger.error("connections cannot be accepted: %s", error)
+        """No file handles are left: clients wait in the backlog, and we do not spin."""
+        logger.error("cannot accept connections for %.1f s: %s", _OUT_OF_FILES_PAUSE_S, error)
         assert self._socket is not None
         self._loop.unregister(self._socket.fileno())
         self._loop.call_later(_OUT_OF_FILES_PAUSE_S, self.start)
 
     def _admit(self, connected: socket.socket, host: str) -> None:
         config = self._config
-        if self._dispatcher.connection_count >= config.max_connections:
-            logger.warning("%s: refused, there are max.connections already", host)
-            self._refuse(connected)
+        registry = self._host.registry
+        if registry.count >= config.max_connections:
+            self._refuse(connected, host, "max.connections", config.max_connections)
             return
-        if config.max_connections_per_ip < config.max_connections:
-            counts = Counter(c.client_host for c in self._dispatcher.all_connections())
-            if counts[host] >= config.max_connections_per_ip:
-                logger.warning("%s: refused, it has max.connections.per.ip already", host)
-                self._refuse(connected)
-                return
+        if (
+            config.max_connections_per_ip < config.max_connections
+            and registry.count_from(host) >= config.max_connections_per_ip
+        ):
+            self._refuse(connected, host, "max.connections.per.ip", config.max_connections_per_ip)
+            return
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -110,11 +108,12 @@ class Acceptor:
             connected.setsockopt(
                 socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes
             )
-        connection = ClientConnection(connected, host, self._loop, self._dispatcher)
-        self._dispatcher.connected(connection)
-        self._dispatcher.metrics.accepted()
+        connection = ClientConnection(connected, host, self._loop, self._host)
+        registry.add(connection)
+        self._host.metrics.accepted()
         connection.attach()
 
-    def _refuse(self, connected: socket.socket) -> None:
+    def _refuse(self, connected: socket.socket, host: str, key: str, limit: int) -> None:
+        logger.warning("%s: connection refused: %s = %d is reached", host, key, limit)
         connected.close()
-        self._dispatcher.metrics.refused()
+        self._host.metrics.refused()

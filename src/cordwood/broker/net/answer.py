@@ -1,51 +1,65 @@
-"""The answer to one request, on its way back to the connection the request came from."""
+"""The answer to one request, from the header of the request until the answer is sent."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import Final, Protocol
 
+from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.outbox import Piece
-from cordwood.protocol.request_header import RequestHeader
+from cordwood.errors import UnsupportedFormatError
+from cordwood.protocol.api_catalog import API_CATALOG
+from cordwood.protocol.request_header import (
+    RequestHeader,
+    decode_request_header,
+    skip_header_tags,
+)
 
-if TYPE_CHECKING:
-    from cordwood.broker.net.client_connection import ClientConnection
+_IS_FLEXIBLE: Final[Mapping[tuple[int, int], bool]] = {
+    (api.key, version): api.is_flexible(version)
+    for api in API_CATALOG.values()
+    for version in range(api.min_version, api.max_version + 1)
+}
+
+
+class Connection(Protocol):
+    """A client's connection as request handlers see it. Belongs to the thread of its loop.
+
+    `answers` are those that were not sent yet, in the order of their requests.
+    """
+
+    loop: EventLoop
+    client_host: str
+    answers: deque["Answer"]
+
+    def send_ready(self) -> None:
+        """Send the answers at the head of the queue that are ready."""
+        ...
+
+    def close(self, reason: str) -> None: ...
 
 
 class Answer:
-    """One place in a connection's queue: answers leave in the order the requests came.
+    """One place in a connection's queue: answers leave in the order of their requests.
 
-    `give` and `abandon` may be called from any thread, once.
+    A new answer takes the next place, so it is made in the connection's loop. `give` and
+    `abandon` may be called from any thread, once.
     """
 
-    __slots__ = (
-        "allows_next",
-        "body_at",
-        "connection",
-        "header",
-        "is_ready",
-        "pieces",
-        "started_s",
-    )
+    __slots__ = ("connection", "header", "is_ready", "pieces", "started_s", "when_dropped")
 
-    def __init__(
-        self,
-        connection: "ClientConnection",
-        header: RequestHeader,
-        body_at: int,
-        *,
-        allows_next: bool,
-    ) -> None:
+    def __init__(self, connection: Connection, header: RequestHeader) -> None:
         self.connection = connection
         self.header = header
-        self.body_at = body_at  # where in the frame the tags of the header, or the body, begin
         self.started_s = perf_counter()
         self.is_ready = False
         self.pieces: Sequence[Piece] = ()
-        # Whether requests of its kind that follow may be started before it is answered.
-        self.allows_next = allows_next
+        # Called when the connection closes before the answer was sent.
+        self.when_dropped: Callable[[], None] | None = None
+        connection.answers.append(self)
 
     def give(self, pieces: Sequence[Piece]) -> None:
-        """Send `pieces`, when all before it were sent. No pieces: the client wants no answer."""
+        """Send `pieces` after all earlier answers. No pieces: the client expects no answer."""
         loop = self.connection.loop
         if loop.is_current:
             self.give_here(pieces)
@@ -53,12 +67,29 @@ class Answer:
             loop.call_soon(lambda: self.give_here(pieces))
 
     def give_here(self, pieces: Sequence[Piece]) -> None:
-        """As `give`, by a caller that runs in the connection's loop."""
+        """As `give`, for a caller that runs in the connection's loop."""
         self.pieces = pieces
         self.is_ready = True
-        self.connection.answered(self)
+        self.connection.send_ready()
 
     def abandon(self, reason: str) -> None:
         """There will be no answer: close the connection."""
         connection = self.connection
         connection.loop.call_soon(lambda: connection.close(reason))
+
+
+def begin_answer(
+    connection: Connection, data: memoryview, begin: int, end: int
+) -> tuple[Answer, memoryview]:
+    """The answer that the frame ``data[begin:end]`` will get, and the body of the request.
+
+    Raises `FormatError` for a header that cannot be read or a version that is not served.
+    """
+    frame = data[begin:end]
+    header, at = decode_request_header(frame)
+    is_flexible = _IS_FLEXIBLE.get((header.api_key, header.api_version))
+    if is_flexible is None:
+        what = f"version {header.api_version} of API {header.api_key}"
+        raise UnsupportedFormatError("request", what)
+    answer = Answer(connection, header)
+    return answer, frame[skip_header_tags(frame, at) if is_flexible else at :]

@@ -1,8 +1,8 @@
 """What a connection still has to send: bytes, and ranges of files.
 
-A large range never passes through us: the kernel sends it from the file. A small one, such as the
-one record that a consumer at the end of a log has waited for, is read and sent in one call with
-the bytes around it: that costs less than three calls do.
+The kernel sends a large range straight from the file. A small range, such as the one record that
+a consumer at the end of a log waited for, is read and sent in one call with the bytes around it:
+that costs less than three calls.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Final
 
 from cordwood.log.reading.file_range import FileRange
 
-_SEND_ONCE_BYTES: Final = 4 * 1024 * 1024  # then others have their turn
+_SEND_ONCE_BYTES: Final = 4 * 1024 * 1024  # then other connections have their turn
 _JOINED_BYTES_MAX: Final = 16 * 1024
 _MORE: Final = getattr(socket, "MSG_MORE", 0)  # the rest of the frame follows at once
 
@@ -20,25 +20,22 @@ Piece = bytes | FileRange
 
 
 class Outbox:
-    """Pieces in the order they go out. Belongs to the thread of its connection."""
+    """Pieces in the order they are sent. Belongs to the thread of its connection.
 
-    __slots__ = ("_file_sent", "_pieces", "_socket")
+    The connection adds pieces to the end of `pieces`; `send` takes them from the front.
+    """
+
+    __slots__ = ("_file_sent", "_socket", "pieces")
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self._pieces: deque[bytes | memoryview | FileRange] = deque()
-        self._file_sent = 0  # of the first piece, where that is a file's
-
-    def __bool__(self) -> bool:
-        return bool(self._pieces)
-
-    def add(self, piece: Piece) -> None:
-        self._pieces.append(piece)
+        self.pieces: deque[bytes | memoryview | FileRange] = deque()
+        self._file_sent = 0  # of the first piece, if that is a range of a file
 
     def send(self) -> int:
-        """Send what the socket takes now; return how many bytes. Raises `OSError`."""
+        """Send as much as the socket takes now; return how many bytes. Raises `OSError`."""
         sent = 0
-        pieces = self._pieces
+        pieces = self.pieces
         if len(pieces) > 1 and not self._file_sent:
             self._join_small()
         while pieces and sent < _SEND_ONCE_BYTES:
@@ -58,8 +55,8 @@ class Outbox:
         return sent
 
     def _join_small(self) -> None:
-        """Make one piece of the first ones, as far as they are small together."""
-        pieces = self._pieces
+        """Join the first pieces into one, as long as they are small together."""
+        pieces = self.pieces
         size = count = 0
         for piece in pieces:
             size += piece.length if isinstance(piece, FileRange) else len(piece)
@@ -67,7 +64,12 @@ class Outbox:
                 break
             count += 1
         if count > 1:
-            joined = b"".join([_content(pieces.popleft()) for _ in range(count)])
+            joined = b"".join(
+                [
+                    piece if isinstance(piece, bytes) else _content(piece)
+                    for piece in [pieces.popleft() for _ in range(count)]
+                ]
+            )
             pieces.appendleft(joined)
 
     def _send_file(self, piece: FileRange) -> int:
@@ -82,7 +84,7 @@ class Outbox:
             raise _ends_short(left)
         self._file_sent += count
         if count == left:
-            self._pieces.popleft()
+            self.pieces.popleft()
             self._file_sent = 0
         return count
 
@@ -97,5 +99,5 @@ def _content(piece: bytes | memoryview | FileRange) -> bytes | memoryview:
 
 
 def _ends_short(missing: int) -> OSError:
-    """Promised bytes are gone from the file, and the client was told of them already."""
+    """Bytes that the answer already announced are missing from the file."""
     return OSError(f"a segment file ends {missing} bytes short")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cordwood.broker.config.broker_config import BrokerConfig
-from cordwood.broker.observing.request_metrics import RequestMetrics
+from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.log.store.store import Store
 
 

@@ -1,8 +1,9 @@
 """Waiting for the disk without holding up the data loop.
 
-The loop begins each sync and takes note of its end. In between the kernel is at it, where it
-offers that (`storage.kernel_syncs`), or a thread that does nothing but wait. While it lasts the
-loop receives and writes what the next sync will serve: that is the group commit.
+The loop begins each sync and notes its end. In between the kernel does the work by itself, if it
+can (`storage.kernel_syncs`), or a thread waits for it. Meanwhile the loop receives and writes the
+records that the next sync will serve: that is the group commit. The log itself announces the end
+of a sync, to its watcher (`log_watch`).
 """
 
 import itertools
@@ -20,7 +21,7 @@ _THREADS: Final = 4  # logs that are synced side by side: what a solid-state dis
 
 
 class DiskSyncs:
-    """Belongs to the data loop. A log is synced once at a time; asked meanwhile, once more."""
+    """Belongs to the data loop. A log has one sync at a time; requests meanwhile cause one more."""
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
@@ -32,20 +33,16 @@ class DiskSyncs:
         self._in_kernel: dict[int, PartitionLog] = {}
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: list[Thread] = []
-        self._when_finished: Callable[[PartitionLog], None] | None = None
-
-    def when_finished(self, function: Callable[[PartitionLog], None]) -> None:
-        """Have `function` called after each sync, before anyone is told of it."""
-        self._when_finished = function
 
     def is_under_way(self, log: PartitionLog) -> bool:
         return log in self._under_way
 
     def request(self, log: PartitionLog) -> None:
-        """Have all that was appended to `log` synced; those who watch it are told."""
+        """Sync everything that was appended to `log`. Its watcher is called afterwards."""
         if log in self._under_way:
             self._again.add(log)
             return
+        self._again.discard(log)
         sync = log.begin_sync()
         if sync is None:
             log.request_sync()
@@ -66,7 +63,7 @@ class DiskSyncs:
             self._kernel.close()
             self._kernel = None
         for sync in self._under_way.values():
-            sync.finish(sync.wait())  # the loop ended before it could say so
+            sync.finish(sync.wait())  # the loop ended before it noted the end
         self._under_way.clear()
 
     # --- by the kernel -----------------------------------------------------------------------
@@ -116,9 +113,12 @@ class DiskSyncs:
         if sync is None:
             return  # finished by `stop`
         sync.finish(error)
-        if self._when_finished is not None:
-            self._when_finished(log)  # what it appends has the disk busy while we answer
         if log in self._again:
+            # After the watcher's waiters: a group that waited for this sync joins the next one.
+            self._loop.call_soon(lambda: self._sync_again(log))
+
+    def _sync_again(self, log: PartitionLog) -> None:
+        if log in self._again and log not in self._under_way:
             self._again.discard(log)
             if not log.is_closed and log.durable_offset < log.end_offset:
                 self.request(log)

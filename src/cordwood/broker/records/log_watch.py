@@ -1,8 +1,8 @@
-"""Who waits for a log to move: produces for the disk, fetches for records.
+"""Waiting for logs: groups for the end of a sync, produces for the disk, fetches for records.
 
-Logs report from any thread, under their locks, and only say that something has moved. What that
-means is found out in the data loop, once per turn, however often a log reported: that is what
-makes one sync answer fifty producers.
+A log calls its watcher from any thread, with its locks held, when its high watermark moves, a sync
+ends or the log closes. That is the only announcement. What it means is found out in the data loop,
+once per turn however often a log reported: so one sync answers fifty producers.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from cordwood.quantities import Offset
 class PromiseWaiter(Protocol):
     """A produce whose records are appended and not yet as durable as they have to be."""
 
-    def promise_kept(self, log: PartitionLog) -> None: ...
+    def promise_settled(self, log: PartitionLog) -> None: ...
 
 
 class ProgressWaiter(Protocol):
@@ -27,20 +27,21 @@ class ProgressWaiter(Protocol):
 
 
 class _Watch:
-    """Those who wait for one log."""
+    """Everything that waits for one log."""
 
-    __slots__ = ("fetches", "log", "promises", "reported")
+    __slots__ = ("append_held", "fetches", "log", "promises", "reported")
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
         self.reported = False
+        self.append_held: Callable[[], None] | None = None
         # In the order of the offsets they wait for, which is the order they were appended in.
         self.promises: deque[tuple[Offset, PromiseWaiter]] = deque()
         self.fetches: dict[ProgressWaiter, None] = {}
 
 
 class LogWatch:
-    """All waiting of the data loop. Belongs to that loop, except for what logs report."""
+    """All waiting in the data loop. Belongs to that loop, except for the reports of logs."""
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
@@ -48,10 +49,17 @@ class LogWatch:
         self._moved: deque[_Watch] = deque()
         self._is_scheduled = False
 
+    def await_sync(self, log: PartitionLog, append_held: Callable[[], None]) -> None:
+        """Call `append_held` at the next report of `log`, before any other waiter.
+
+        So the next sync begins before the requests of the last one are answered.
+        """
+        self._watch(log).append_held = append_held
+
     def await_promise(self, log: PartitionLog, end: Offset, waiter: PromiseWaiter) -> None:
         """Tell `waiter` when [.., end) of `log` is durable, or never will be."""
         self._watch(log).promises.append((end, waiter))
-        # It may have happened between the look and the entry; then nobody would tell us.
+        # It may have become durable before the waiter was entered; then no report follows.
         if log.has_promised(end) or log.failure is not None or log.is_closed:
             self._report(self._watches[log])
 
@@ -64,10 +72,6 @@ class LogWatch:
         if watch is not None:
             watch.fetches.pop(waiter, None)
 
-    @property
-    def waiting_promises(self) -> int:
-        return sum(len(watch.promises) for watch in list(self._watches.values()))
-
     def _watch(self, log: PartitionLog) -> _Watch:
         watch = self._watches.get(log)
         if watch is None:
@@ -77,13 +81,13 @@ class LogWatch:
 
     def _reporter(self, watch: _Watch) -> Callable[[], None]:
         def report() -> None:
-            if watch.promises or watch.fetches:
+            if watch.promises or watch.fetches or watch.append_held is not None:
                 self._report(watch)
 
         return report
 
     def _report(self, watch: _Watch) -> None:
-        """Any thread. A report that is still to be looked at stands for this one too."""
+        """Any thread. Reports that come before the loop has looked are one."""
         if watch.reported:
             return
         watch.reported = True
@@ -98,15 +102,18 @@ class LogWatch:
         for _ in range(len(moved)):
             watch = moved.popleft()
             watch.reported = False
-            self._keep_promises(watch)
+            append_held, watch.append_held = watch.append_held, None
+            if append_held is not None:
+                append_held()
+            self._settle_promises(watch)
             for waiter in list(watch.fetches):
                 waiter.log_moved(watch.log)
             if watch.log.is_closed:
                 self._watches.pop(watch.log, None)
 
-    def _keep_promises(self, watch: _Watch) -> None:
+    def _settle_promises(self, watch: _Watch) -> None:
         log, promises = watch.log, watch.promises
         is_over = log.failure is not None or log.is_closed
         while promises and (is_over or log.has_promised(promises[0][0])):
             _, waiter = promises.popleft()
-            waiter.promise_kept(log)
+            waiter.promise_settled(log)

@@ -1,24 +1,26 @@
-"""Produce: append what clients send, and answer when it is as durable as they asked for.
+"""Produce: append the records of clients, and answer when they are as durable as requested.
 
-    acks = 0    never an answer; what goes wrong closes the connection
+    acks = 0    never an answer; an error closes the connection
     acks = 1    when the kernel has the records
-    acks = all  when the records have the topic's durability: see `DurableLog.has_promised`
+    acks = all  when the records have the topic's durability: see `PartitionLog.has_promised`
 
-A batch is checked and written from the buffer it was received into. Nothing here waits: a
-request whose records are not durable yet is put aside, and a sync answers all it served.
+Most requests take the short way, through `produce_lanes`. The long way, here, takes requests for
+several partitions and everything unusual or wrong, and says what is wrong. Before it appends to a
+log, the group that waits in that log's lane is appended: the order of requests is kept.
+
+A batch is checked and written from the buffer it was received into. Nothing here waits: requests
+whose records are not durable yet become `PendingProduces`, which a sync answers.
 """
 
 import logging
-from collections import deque
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from cordwood.broker.error_codes import error_code, error_message
-from cordwood.broker.net.answer import Answer
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.answer import Answer, Connection, begin_answer
 from cordwood.broker.records.disk_syncs import DiskSyncs
-from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_lanes import ProduceLanes
 from cordwood.errors import CordwoodError, InvalidRecordError
 from cordwood.format.batch_header import CODEC_MASK, HEADER_SIZE
@@ -36,66 +38,46 @@ _ACKS_ALL: Final = -1
 _ACKS: Final = frozenset({0, 1, _ACKS_ALL})
 _FIRST_WITH_ZSTD: Final = 7
 _ATTRIBUTES_AT: Final = 22  # their lower byte, in a batch
-_TIMEOUT_CHECK_S: Final = 0.25
-# Kafka lets its own admin tools write to internal topics, and nobody else.
+# Kafka lets its own admin tools write to internal topics, and no other client.
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 
 
-class _Placed(NamedTuple):
-    """Where the records of a part went: which part, and the offset behind them."""
+class _RequestReply:
+    """The answer to one request: a part for each partition, in the order of the request."""
 
-    part: int
-    end: Offset
+    __slots__ = ("_answer", "_part_of", "_parts", "ends")
 
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._parts: list[ProducedPart] = []
+        self._part_of: dict[PartitionLog, int] = {}
+        self.ends: dict[PartitionLog, Offset] = {}  # of the records appended to each log
 
-class _Waiting:
-    """A produce that is appended and waits for the disk."""
+    def add(self, part: ProducedPart) -> None:
+        self._parts.append(part)
 
-    __slots__ = ("answer", "deadline_s", "left", "parts", "places", "unkept")
-
-    def __init__(
-        self,
-        answer: Answer,
-        parts: list[ProducedPart],
-        places: dict[PartitionLog, _Placed],
-        unkept: list[PartitionLog],
-    ) -> None:
-        self.answer = answer
-        self.parts = parts
-        self.places = places
-        self.unkept = unkept
-        self.left = len(unkept)
-        self.deadline_s = 0.0
+    def note_appended(self, log: PartitionLog, end: Offset) -> None:
+        """The next part is about records in `log` before `end`."""
+        self._part_of[log] = len(self._parts)
+        self.ends[log] = end
 
     @property
-    def is_over(self) -> bool:
-        return self.left <= 0
+    def failed_part(self) -> ProducedPart | None:
+        return next((part for part in self._parts if part.error_code), None)
 
-    def promise_kept(self, log: PartitionLog) -> None:
-        if self.is_over:
-            return
-        if log.failure is not None or log.is_closed:
-            self._fail(log)
-        self.left -= 1
-        if self.left == 0:
-            _respond(self.answer, self.parts)
+    def refuse(self, code: ErrorCode, log: PartitionLog | None = None) -> None:
+        parts = self._parts
+        indexes = range(len(parts)) if log is None else [self._part_of[log]]
+        for index in indexes:
+            part = parts[index]
+            if log is not None or not part.error_code:
+                parts[index] = ProducedPart(part.topic, part.partition, code)
 
-    def _fail(self, log: PartitionLog) -> None:
-        """The records of `log` were written and will never be promised."""
-        code = ErrorCode.kafka_storage_error if log.failure else ErrorCode.not_leader_or_follower
-        index = self.places[log].part
-        part = self.parts[index]
-        self.parts[index] = ProducedPart(part.topic, part.partition, code)
-
-    def time_out(self) -> None:
-        self.left = 0
-        timed_out = [
-            part
-            if part.error_code
-            else ProducedPart(part.topic, part.partition, ErrorCode.request_timed_out)
-            for part in self.parts
-        ]
-        _respond(self.answer, timed_out)
+    def send(self) -> None:
+        header = self._answer.header
+        self._answer.give(
+            [encode_produce_response(header.api_version, header.correlation_id, self._parts)]
+        )
 
 
 class ProduceHandler:
@@ -103,55 +85,47 @@ class ProduceHandler:
 
     def __init__(
         self,
+        *,
         table: PartitionTable,
-        watch: LogWatch,
         syncs: DiskSyncs,
-        loop: EventLoop,
+        pending: PendingProduces,
         lanes: ProduceLanes,
     ) -> None:
         self._table = table
         self._syncs = syncs
+        self._pending = pending
         self._lanes = lanes
-        self._watch = watch
-        self._loop = loop
-        self._waiting: deque[_Waiting] = deque()
-        self._is_checking = False
 
-    def handle(self, answer: Answer, body: memoryview) -> None:
+    def start(self, connection: Connection, data: memoryview, begin: int, end: int) -> None:
+        """Handle the request in ``data[begin:end]``, the short way if that is possible."""
+        if not self._lanes.take(connection, data, begin, end):
+            answer, body = begin_answer(connection, data, begin, end)
+            self._take(answer, body)
+
+    def _take(self, answer: Answer, body: memoryview) -> None:
+        """The long way."""
         request = decode_produce_request(answer.header.api_version, body)
-        if request.acks not in _ACKS:
-            _refuse(answer, request.parts, ErrorCode.invalid_required_acks)
+        reply = _RequestReply(answer)
+        code = _refusal_of_all(request.acks, request.transactional_id)
+        if code is not None:
+            for produced in request.parts:
+                reply.add(ProducedPart(produced.topic, produced.partition, code))
+            reply.send()
             return
-        if request.transactional_id is not None:
-            _refuse(answer, request.parts, ErrorCode.transactional_id_authorization_failed)
-            return
-        appended: dict[PartitionLog, _Placed] = {}
-        parts = [
-            self._append(answer, produced, index, appended)
-            for index, produced in enumerate(request.parts)
-        ]
-        unkept = [log for log, placed in appended.items() if not log.has_promised(placed.end)]
-        for log in unkept:
-            self._syncs.request(log)  # whatever the acks: it lets readers see the records
+        for produced in request.parts:
+            reply.add(self._append(produced, answer, reply))
+        unkept = [(log, end) for log, end in reply.ends.items() if not log.has_promised(end)]
+        for log, _ in unkept:
+            self._syncs.request(log)  # with any acks: readers see the records after it
         if request.acks == 0:
-            _finish_unacknowledged(answer, parts)
+            _finish_unacknowledged(answer, reply.failed_part)
         elif request.acks == _ACKS_ALL and unkept:
-            self._await(_Waiting(answer, parts, appended, unkept), request.timeout_ms)
+            self._pending.add(reply, unkept, request.timeout_ms)
         else:
-            _respond(answer, parts)
-
-    def disconnected(self, answer: Answer) -> None:
-        """The records stay; there is nobody to tell."""
-        for waiting in self._waiting:
-            if waiting.answer is answer:
-                waiting.left = 0
+            reply.send()
 
     def _append(
-        self,
-        answer: Answer,
-        produced: ProducedRecords,
-        index: int,
-        appended: dict[PartitionLog, "_Placed"],
+        self, produced: ProducedRecords, answer: Answer, reply: _RequestReply
     ) -> ProducedPart:
         topic, partition, records = produced
         header = answer.header
@@ -167,44 +141,25 @@ class ProduceHandler:
             placed = log.append_batch(records, wait=False)
         except (CordwoodError, OSError) as error:
             return _refused(topic, partition, error)
-        appended[log] = _Placed(index, Offset(placed.last_offset + 1))
+        reply.note_appended(log, Offset(placed.last_offset + 1))
         return ProducedPart(
             topic,
             partition,
-            0,
-            placed.base_offset,
-            placed.timestamp_ms if log.config.is_log_append_time else -1,
-            log.known_start_offset,
+            base_offset=placed.base_offset,
+            log_append_time_ms=placed.timestamp_ms if log.config.is_log_append_time else -1,
+            log_start_offset=log.known_start_offset,
         )
 
-    def _await(self, waiting: _Waiting, timeout_ms: int) -> None:
-        waiting.deadline_s = self._loop.now_s() + max(timeout_ms, 0) / 1000
-        self._waiting.append(waiting)
-        for log in waiting.unkept:
-            self._watch.await_promise(log, waiting.places[log].end, waiting)
-        if not self._is_checking:
-            self._is_checking = True
-            self._loop.call_later(_TIMEOUT_CHECK_S, self._check_timeouts)
 
-    def _check_timeouts(self) -> None:
-        """Now and then: requests are in the order they came, their deadlines nearly so."""
-        now_s = self._loop.now_s()
-        kept = deque(waiting for waiting in self._waiting if not waiting.is_over)
-        for waiting in kept:
-            if waiting.deadline_s <= now_s:
-                waiting.time_out()
-        self._waiting = deque(waiting for waiting in kept if not waiting.is_over)
-        self._is_checking = bool(self._waiting)
-        if self._is_checking:
-            self._loop.call_later(_TIMEOUT_CHECK_S, self._check_timeouts)
+def _refusal_of_all(acks: int, transactional_id: str | None) -> ErrorCode | None:
+    if acks not in _ACKS:
+        return ErrorCode.invalid_required_acks
+    if transactional_id is not None:
+        return ErrorCode.transactional_id_authorization_failed
+    return None
 
 
-def _refuse(answer: Answer, parts: list[ProducedRecords], code: ErrorCode) -> None:
-    _respond(answer, [ProducedPart(part.topic, part.partition, code) for part in parts])
-
-
-def _finish_unacknowledged(answer: Answer, parts: list[ProducedPart]) -> None:
-    failed = next((part for part in parts if part.error_code), None)
+def _finish_unacknowledged(answer: Answer, failed: ProducedPart | None) -> None:
     if failed is None:
         answer.give(())
         return
@@ -223,18 +178,12 @@ def _unknown(topic: str | UUID) -> ErrorCode:
 
 
 def _refused(topic: str | UUID, partition: int, error: Exception) -> ProducedPart:
-    record_errors = error.record_errors if isinstance(error, InvalidRecordError) else ()
     if isinstance(error, OSError):
         logger.error("an append to %s-%d failed: %s", topic, partition, error)
     return ProducedPart(
         topic,
         partition,
         error_code(error),
-        record_errors=record_errors,
+        record_errors=error.record_errors if isinstance(error, InvalidRecordError) else (),
         error_message=error_message(error),
     )
-
-
-def _respond(answer: Answer, parts: list[ProducedPart]) -> None:
-    header = answer.header
-    answer.give([encode_produce_response(header.api_version, header.correlation_id, parts)])

@@ -1,34 +1,33 @@
-"""Small produce requests, taken together: one write and one sync for all that came in a turn.
+"""The short way of a produce: small requests are appended together, one write and one sync for all.
 
-A request for one partition that is as most are is looked over where it was received, in two
-compiled passes, and its batch copied behind the others of its log. When every socket had its
-turn, each log's group is appended at once, unless the log is being synced and all of the group
-needs the next sync: then it goes on growing until that begins. With fifty producers waiting for
-the disk, that is one write and one sync for dozens of records. A large batch is not copied: it is
-appended by itself, from where it was received. Everything else takes the long way, through
-`handlers.produce`, which makes a log's group go first: order is kept.
+A lane collects the batches for one log. A batch was checked where it was received, in two compiled
+passes, and is copied behind the other batches of the lane. When every ready socket has had its
+turn, the group is appended. If the log is being synced and the whole group needs the next sync,
+the group goes on growing until this sync ends. With fifty producers waiting for the disk, that is
+one write and one sync for dozens of records.
+
+A large batch is not copied: it is appended by itself, from where it was received.
 """
 
 import logging
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Final
 from uuid import UUID
 
 from cordwood.broker.error_codes import error_code, error_message
-from cordwood.broker.net.answer import Answer
-from cordwood.broker.net.client_connection import ClientConnection
-from cordwood.broker.net.dispatch import RequestObserver
+from cordwood.broker.net.answer import Answer, Connection
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.clock import Clock
 from cordwood.errors import InvalidRecordError, StorageError
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.partition.batch_group import BatchGroup
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.append_checks import BatchGate
+from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.produce_request import FIRST_WITH_TOPIC_ID
 from cordwood.protocol.produce_response import ProducedPart, SoleResponse, encode_produce_response
@@ -38,16 +37,15 @@ from cordwood.quantities import Offset, TimestampMs
 
 logger = logging.getLogger(__name__)
 
-_PRODUCE: Final = 0
+_PRODUCE: Final = int(ApiKey.PRODUCE)
 _ACKS_ALL: Final = -1
 _GROUP_BYTES_MAX: Final = 1024 * 1024  # larger groups gain nothing and wait longer
 _LARGE_BATCH: Final = 96 * 1024  # from here on a copy costs more than a write of its own
-_LANES_MAX: Final = 4096  # names that are remembered; then all are forgotten
-_TIMEOUT_CHECK_S: Final = 0.25
+_LANES_MAX: Final = 4096  # topics that are remembered; beyond that all idle ones are forgotten
 
 
 class _Lane:
-    """What waits to be appended to one log."""
+    """The batches that wait to be appended to one log, and the requests they came with."""
 
     __slots__ = (
         "gate",
@@ -71,88 +69,103 @@ class _Lane:
 
     def clear(self) -> None:
         self.group = BatchGroup()
-        self.requests: list[tuple[Answer, int]] = []  # who is to be answered, and the acks
+        self.requests: list[tuple[Answer, int]] = []  # each with its acks
         self.timeout_ms = 0
-        self.is_patient = True  # nobody is to be answered before a sync
+        self.is_patient = True  # no request is to be answered before a sync
 
-    def response_of(self, version: int) -> SoleResponse:
-        response = self.responses.get(version)
-        if response is None:
-            response = SoleResponse(version, self.topic_of(version), self.log.partition)
-            self.responses[version] = response
+    def accept(self, produced: Sequence[tuple[Answer, Offset]]) -> None:
+        """Answer requests with the base offsets of their batches.
+
+        Consecutive answers to one connection leave in one `send`, because each may have to wake
+        the client.
+        """
+        log_start = self.log.known_start_offset
+        responses = self.responses
+        connection = produced[0][0].connection
+        for answer, base_offset in produced:
+            if answer.connection is not connection:
+                connection.send_ready()
+                connection = answer.connection
+            header = answer.header
+            response = responses.get(header.api_version) or self._response_of(header.api_version)
+            answer.pieces = (response.encode(header.correlation_id, base_offset, log_start),)
+            answer.is_ready = True
+        connection.send_ready()
+
+    def refuse(self, answer: Answer, code: ErrorCode, error: Exception | None = None) -> None:
+        header = answer.header
+        part = ProducedPart(
+            self._topic_of(header.api_version),
+            self.log.partition,
+            code,
+            record_errors=error.record_errors if isinstance(error, InvalidRecordError) else (),
+            error_message=None if error is None else error_message(error),
+        )
+        answer.give([encode_produce_response(header.api_version, header.correlation_id, [part])])
+
+    def _response_of(self, version: int) -> SoleResponse:
+        response = SoleResponse(version, self._topic_of(version), self.log.partition)
+        self.responses[version] = response
         return response
 
-    def topic_of(self, version: int) -> str | UUID:
+    def _topic_of(self, version: int) -> str | UUID:
         """What the topic is called in a response of that version."""
         return self.topic_id if version >= FIRST_WITH_TOPIC_ID else self.log.topic
 
 
-class _SharedSync:
-    """Requests whose records are written and wait for one sync."""
+class _GroupReply:
+    """The answers to requests of one lane that wait for the same sync."""
 
-    __slots__ = ("deadline_s", "is_over", "lane", "metrics", "waiting")
+    __slots__ = ("_code", "_lane", "_produced")
 
-    def __init__(
-        self,
-        lane: _Lane,
-        waiting: list[tuple[Answer, Offset]],
-        deadline_s: float,
-        metrics: RequestObserver,
-    ) -> None:
-        self.metrics = metrics
-        self.lane = lane
-        self.waiting = waiting
-        self.deadline_s = deadline_s
-        self.is_over = False
+    def __init__(self, lane: _Lane, produced: list[tuple[Answer, Offset]]) -> None:
+        self._lane = lane
+        self._produced = produced
+        self._code = ErrorCode.none
 
-    def promise_kept(self, log: PartitionLog) -> None:
-        if self.is_over:
+    def refuse(self, code: ErrorCode, log: PartitionLog | None = None) -> None:
+        self._code = code
+
+    def send(self) -> None:
+        if self._code is ErrorCode.none:
+            self._lane.accept(self._produced)
             return
-        if log.failure is not None:
-            self.refuse(ErrorCode.kafka_storage_error)
-        elif log.is_closed:
-            self.refuse(ErrorCode.not_leader_or_follower)
-        else:
-            self.is_over = True
-            _accept_all(self.lane, self.waiting, self.metrics)
-
-    def refuse(self, code: ErrorCode) -> None:
-        self.is_over = True
-        for answer, _ in self.waiting:
-            _refuse(self.lane, answer, code)
+        for answer, _ in self._produced:
+            self._lane.refuse(answer, self._code)
 
 
 class ProduceLanes:
-    """Runs in the data loop."""
+    """All lanes. Runs in the data loop."""
 
     def __init__(
         self,
+        *,
         table: PartitionTable,
         watch: LogWatch,
         syncs: DiskSyncs,
+        pending: PendingProduces,
         loop: EventLoop,
         clock: Clock,
-        metrics: RequestObserver,
     ) -> None:
         self._table = table
-        self._metrics = metrics
         self._watch = watch
         self._syncs = syncs
+        self._pending = pending
         self._loop = loop
         self._clock = clock
-        # By name and by id, as requests have them; the lane of a log is the same in both.
+        # By name and by id, as requests have them; a log has the same lane in both.
         self._lanes: dict[tuple[bytes, int], _Lane] = {}
         self._lanes_by_id: dict[tuple[bytes, int], _Lane] = {}
         self._by_log: dict[PartitionLog, _Lane] = {}
-        self._waiting: list[_SharedSync] = []
-        self._is_checking = False
-        self._looked_at_clock_in = -1  # the turn of the loop in which it was
+        self._clock_turn = -1  # the turn of the loop in which `_now_ms` was read
         self._now_ms = TimestampMs(0)
-        syncs.when_finished(self.append_waiting)
 
-    def take(self, connection: ClientConnection, data: memoryview, start: int, end: int) -> bool:
-        """Whether the frame ``data[start:end]`` was taken and will be answered."""
-        sole = find_sole_produce(data, start, end)
+    def take(self, connection: Connection, data: memoryview, begin: int, end: int) -> bool:
+        """Whether the produce in ``data[begin:end]`` was taken, and will be answered.
+
+        If not, nothing was done: it is for several partitions, or unusual, or wrong.
+        """
+        sole = find_sole_produce(data, begin, end)
         if sole is None:
             return False
         version, correlation_id, acks, timeout_ms, name_at, name_end, partition, at, stop = sole
@@ -165,8 +178,8 @@ class ProduceLanes:
         if lane.gate.config is not lane.log.config:
             lane.gate = BatchGate(lane.log.config)
         turns = self._loop.turns
-        if turns != self._looked_at_clock_in:
-            self._looked_at_clock_in, self._now_ms = turns, self._clock.now_ms()
+        if turns != self._clock_turn:
+            self._clock_turn, self._now_ms = turns, self._clock.now_ms()
         survey = lane.gate.survey(records, self._now_ms)
         if survey is None:
             return False
@@ -183,29 +196,27 @@ class ProduceLanes:
             lane.group = BatchGroup.alone(records, survey)
         else:
             group.add(records, survey)
-        header = RequestHeader(_PRODUCE, version, correlation_id, None)
-        answer = Answer(connection, header, 0, allows_next=True)
-        connection.expect(answer)
+        answer = Answer(connection, RequestHeader(_PRODUCE, version, correlation_id, None))
         lane.requests.append((answer, acks))
         if acks != _ACKS_ALL:
             lane.is_patient = False
         if timeout_ms > lane.timeout_ms:  # noqa: PLR1730 (max() would be a call)
             lane.timeout_ms = timeout_ms
         if is_large:
-            self._append(lane)  # at once: what comes next is received where it lies
+            self._append(lane)  # now: the buffer it lies in is used for the next receive
         elif not lane.is_scheduled:
             lane.is_scheduled = True
             self._loop.call_soon(lambda: self._append_in_turn(lane))
         return True
 
     def append_waiting(self, log: PartitionLog) -> None:
-        """What came for `log` before goes in before what comes now."""
+        """Append the group of `log`, so that a batch on the long way comes after it."""
         lane = self._by_log.get(log)
         if lane is not None and lane.requests:
             self._append(lane)
 
     def _lane(self, name: bytes, partition: int, *, is_id: bool) -> _Lane | None:
-        """The lane of a log that is open; None where the long way has something to say."""
+        """The lane of an open log; None if the long way has to find out what is wrong."""
         lanes = self._lanes_by_id if is_id else self._lanes
         key = (name, partition)
         lane = lanes.get(key)
@@ -239,8 +250,16 @@ class ProduceLanes:
         lane.is_scheduled = False
         if not lane.requests:
             return
-        if lane.is_patient and self._syncs.is_under_way(lane.log):
-            return  # all of it needs the next sync, which begins when this one ends
+        log = lane.log
+        if (
+            lane.is_patient
+            and self._syncs.is_under_way(log)
+            and log.failure is None
+            and not log.is_closed
+        ):
+            # The whole group needs the next sync, which begins when this one ends.
+            self._watch.await_sync(log, lambda: self._append_in_turn(lane))
+            return
         self._append(lane)
 
     def _append(self, lane: _Lane) -> None:
@@ -249,19 +268,23 @@ class ProduceLanes:
         results: Sequence[Offset | Exception]
         try:
             results = log.append_group(lane.group)
-        except Exception as error:  # our own fault: nobody is left waiting, nothing comes twice
+        except Exception as error:  # a bug of ours: every client gets an answer all the same
             logger.exception("%s: an append failed", log.name)
             results = [error] * len(requests)
         lane.clear()
-        end = log.end_offset  # of all of it; what was stored before lies below
+        end = log.end_offset  # behind all of them; batches that were stored before lie below
         is_promised = log.has_promised(end)
         if not is_promised:
-            self._syncs.request(log)  # whatever the acks: it lets readers see the records
+            self._syncs.request(log)  # with any acks: readers see the records after it
         accepted: list[tuple[Answer, Offset]] = []
         waiting: list[tuple[Answer, Offset]] = []
         for (answer, acks), result in zip(requests, results, strict=True):
             if isinstance(result, Exception):
-                _refuse(lane, answer, error_code(result), result, is_silent=acks == 0)
+                code = error_code(result)
+                if acks == 0:
+                    answer.abandon(f"produce without acks to {log.name} failed: {code.name}")
+                else:
+                    lane.refuse(answer, code, result)
             elif acks == 0:
                 answer.give_here(())
             elif acks == 1 or is_promised:
@@ -269,87 +292,6 @@ class ProduceLanes:
             else:
                 waiting.append((answer, result))
         if accepted:
-            _accept_all(lane, accepted, self._metrics)
+            lane.accept(accepted)
         if waiting:
-            deadline_s = self._loop.now_s() + timeout_ms / 1000
-            self._await(_SharedSync(lane, waiting, deadline_s, self._metrics), end)
-
-    def _await(self, sync: _SharedSync, end: Offset) -> None:
-        self._waiting.append(sync)
-        self._watch.await_promise(sync.lane.log, end, sync)
-        if not self._is_checking:
-            self._is_checking = True
-            self._loop.call_later(_TIMEOUT_CHECK_S, self._check_timeouts)
-
-    def _check_timeouts(self) -> None:
-        now_s = self._loop.now_s()
-        for sync in self._waiting:
-            if not sync.is_over and sync.deadline_s <= now_s:
-                sync.refuse(ErrorCode.request_timed_out)
-        self._waiting = [sync for sync in self._waiting if not sync.is_over]
-        self._is_checking = bool(self._waiting)
-        if self._is_checking:
-            self._loop.call_later(_TIMEOUT_CHECK_S, self._check_timeouts)
-
-
-def _accept_all(
-    lane: _Lane, accepted: list[tuple[Answer, Offset]], metrics: RequestObserver
-) -> None:
-    log_start = lane.log.known_start_offset
-    responses = lane.responses
-    now_s = perf_counter()
-    latencies_s: list[float] = []
-    pipelined: list[tuple[Answer, bytes]] = []  # of one connection, one behind the other
-    last = len(accepted) - 1
-    for index, (answer, base_offset) in enumerate(accepted):
-        header = answer.header
-        response = responses.get(header.api_version) or lane.response_of(header.api_version)
-        frame = response.encode(header.correlation_id, base_offset, log_start)
-        connection = answer.connection
-        if index < last and accepted[index + 1][0].connection is connection:
-            pipelined.append((answer, frame))
-        elif pipelined:
-            pipelined.append((answer, frame))
-            _send_pipelined(connection, pipelined, now_s, latencies_s)
-            pipelined = []
-        elif connection.send_alone(answer, frame):
-            latencies_s.append(now_s - answer.started_s)
-        else:
-            answer.give_here((frame,))
-    metrics.observe_all(_PRODUCE, latencies_s)
-
-
-def _send_pipelined(
-    connection: ClientConnection,
-    answered: list[tuple[Answer, bytes]],
-    now_s: float,
-    latencies_s: list[float],
-) -> None:
-    answers = [answer for answer, _ in answered]
-    if connection.send_together(answers, b"".join([frame for _, frame in answered])):
-        latencies_s.extend([now_s - answer.started_s for answer in answers])
-        return
-    for answer, frame in answered:
-        answer.give_here((frame,))
-
-
-def _refuse(
-    lane: _Lane,
-    answer: Answer,
-    code: ErrorCode,
-    error: Exception | None = None,
-    *,
-    is_silent: bool = False,
-) -> None:
-    log, header = lane.log, answer.header
-    if is_silent:
-        answer.abandon(f"produce without acks to {log.name} failed: {code.name}")
-        return
-    part = ProducedPart(
-        lane.topic_of(header.api_version),
-        log.partition,
-        code,
-        record_errors=error.record_errors if isinstance(error, InvalidRecordError) else (),
-        error_message=None if error is None else error_message(error),
-    )
-    answer.give([encode_produce_response(header.api_version, header.correlation_id, [part])])
+            self._pending.add(_GroupReply(lane, waiting), ((log, end),), timeout_ms)

@@ -100,8 +100,22 @@ def test_after_the_first_produce_or_fetch_the_connection_lives_in_the_data_loop(
     assert before is bench.control
     assert bench.connection.loop is bench.data
     assert bench.receive() == [1, 2, 3]
-    assert bench.dispatcher.connections(bench.data) == [bench.connection]
-    assert bench.dispatcher.connections(bench.control) == []
+    assert bench.registry.in_loop(bench.data) == [bench.connection]
+    assert bench.registry.in_loop(bench.control) == []
+
+
+def test_a_connection_that_stopped_listening_moves_to_the_data_loop_and_listens_again(
+    bench: ConnectionBench,
+) -> None:
+    pipelined = b"".join([frame(FETCH, 2), frame(METADATA, 3) * 15_000])
+    bench.send(frame(COORDINATOR, 1), pipelined)
+
+    bench.deferred[0].resolve({})
+    bench.turn()
+    bench.answer(bench.fetches.started[0])
+
+    assert bench.connection.loop is bench.data
+    assert bench.receive() == [1, 2, *[3] * 15_000]
 
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 13, 17])
@@ -257,7 +271,7 @@ def test_handlers_are_told_of_clients_that_leave(bench: ConnectionBench) -> None
 
     assert not bench.is_open
     assert ids(bench.produces.left) == [1, 2]
-    assert bench.dispatcher.connection_count == 0
+    assert bench.registry.count == 0
 
 
 def test_an_answer_that_comes_after_the_end_is_dropped(bench: ConnectionBench) -> None:
@@ -288,7 +302,7 @@ def test_a_broker_that_stops_starts_nothing_new_and_finishes_what_it_began(
 ) -> None:
     bench.send(frame(FETCH, 1), frame(FETCH, 2))
 
-    bench.dispatcher.is_stopping = True
+    bench.router.is_stopping = True
     bench.answer(bench.fetches.started[0])
     bench.send(frame(METADATA, 3))
 

@@ -37,7 +37,7 @@ class Line:
             return
 
     def send_all(self) -> None:
-        while self.outbox:
+        while self.outbox.pieces:
             self.outbox.send()
             self.receive()
 
@@ -62,11 +62,11 @@ def file_range(path: Path, content: bytes, position: int, length: int) -> FileRa
 def test_pieces_go_out_in_the_order_they_came(line: Line, tmp_path: Path) -> None:
     content = bytes(range(256)) * 2000
 
-    line.outbox.add(b"head")
-    line.outbox.add(file_range(tmp_path / "a", content, 100, 300_000))
-    line.outbox.add(b"middle")
-    line.outbox.add(file_range(tmp_path / "b", content, 0, 10))
-    line.outbox.add(b"tail")
+    line.outbox.pieces.append(b"head")
+    line.outbox.pieces.append(file_range(tmp_path / "a", content, 100, 300_000))
+    line.outbox.pieces.append(b"middle")
+    line.outbox.pieces.append(file_range(tmp_path / "b", content, 0, 10))
+    line.outbox.pieces.append(b"tail")
     line.send_all()
 
     expected = b"head" + content[100:300_100] + b"middle" + content[:10] + b"tail"
@@ -75,32 +75,32 @@ def test_pieces_go_out_in_the_order_they_came(line: Line, tmp_path: Path) -> Non
 
 def test_what_the_socket_does_not_take_stays_and_goes_on_where_it_was_left(line: Line) -> None:
     large = bytes(range(256)) * 10_000
-    line.outbox.add(large)
+    line.outbox.pieces.append(large)
 
     first = line.outbox.send()
 
     assert 0 < first < len(large)
     assert line.outbox.send() == 0
-    assert line.outbox
+    assert line.outbox.pieces
     line.send_all()
     assert bytes(line.received) == large
-    assert not line.outbox
+    assert not line.outbox.pieces
 
 
-def test_an_empty_outbox_is_false_and_sends_nothing(line: Line) -> None:
-    assert not line.outbox
+def test_an_empty_outbox_sends_nothing(line: Line) -> None:
+    assert not line.outbox.pieces
     assert line.outbox.send() == 0
 
 
 def test_a_file_that_ends_before_it_should_is_an_error(line: Line, tmp_path: Path) -> None:
-    line.outbox.add(file_range(tmp_path / "short", b"x" * 50, 0, 100))
+    line.outbox.pieces.append(file_range(tmp_path / "short", b"x" * 50, 0, 100))
 
     with pytest.raises(OSError, match="50 bytes short"):
         line.send_all()
 
 
 def test_a_file_that_was_deleted_is_sent_all_the_same(line: Line, tmp_path: Path) -> None:
-    line.outbox.add(file_range(tmp_path / "gone", b"still here", 6, 4))
+    line.outbox.pieces.append(file_range(tmp_path / "gone", b"still here", 6, 4))
     (tmp_path / "gone").unlink()
 
     line.send_all()
@@ -109,7 +109,7 @@ def test_a_file_that_was_deleted_is_sent_all_the_same(line: Line, tmp_path: Path
 
 
 def test_a_broken_connection_is_an_error(line: Line) -> None:
-    line.outbox.add(b"x")
+    line.outbox.pieces.append(b"x")
     line.theirs.close()
 
     with pytest.raises(OSError, match="Broken pipe"):
@@ -121,10 +121,10 @@ def test_a_small_file_goes_out_in_one_call_with_what_is_around_it(
 ) -> None:
     sends = mock.Mock(side_effect=line.ours.send)
     outbox = Outbox(mock.Mock(wraps=line.ours, send=sends))
-    outbox.add(b"head ")
-    outbox.add(file_range(tmp_path / "a", b"a small record", 2, 5))
-    outbox.add(b" tail")
-    outbox.add(file_range(tmp_path / "b", bytes(100_000), 0, 100_000))
+    outbox.pieces.append(b"head ")
+    outbox.pieces.append(file_range(tmp_path / "a", b"a small record", 2, 5))
+    outbox.pieces.append(b" tail")
+    outbox.pieces.append(file_range(tmp_path / "b", bytes(100_000), 0, 100_000))
 
     outbox.send()
     line.receive()
@@ -136,8 +136,8 @@ def test_a_small_file_goes_out_in_one_call_with_what_is_around_it(
 def test_a_small_file_that_ends_before_it_should_is_an_error_too(
     line: Line, tmp_path: Path
 ) -> None:
-    line.outbox.add(b"head")
-    line.outbox.add(file_range(tmp_path / "short", b"x" * 50, 0, 100))
+    line.outbox.pieces.append(b"head")
+    line.outbox.pieces.append(file_range(tmp_path / "short", b"x" * 50, 0, 100))
 
     with pytest.raises(OSError, match="50 bytes short"):
         line.send_all()

@@ -13,9 +13,9 @@ import pytest
 
 import cordwood
 from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.observing.http_endpoint import HttpEndpoint, Page, open_endpoint
 from cordwood.broker.observing.observed_broker import ObservedBroker
-from cordwood.broker.observing.request_metrics import RequestMetrics
 from cordwood.log.store.store import Store
 
 

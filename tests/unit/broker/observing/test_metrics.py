@@ -8,9 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import cordwood
 from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.observing.metrics import BrokerMetrics
 from cordwood.broker.observing.observed_broker import GroupFacts, ObservedBroker, groups_of
-from cordwood.broker.observing.request_metrics import RequestMetrics
 from cordwood.log.store.store import Store
 
 Labels = dict[str, str]

@@ -1,5 +1,6 @@
 """Waiting fetches: nothing that moves is missed; an archive is asked once for what many want."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -28,11 +29,24 @@ from wire.record_requests import Wanted, fetch_body
 LONG_MS = 3_600_000
 
 
+class FakeConnection:
+    """A client that nothing is sent to."""
+
+    client_host = "here"
+
+    def __init__(self, loop: EventLoop) -> None:
+        self.loop = loop
+        self.answers: deque[Answer] = deque()
+
+    def send_ready(self) -> None: ...
+    def close(self, reason: str) -> None: ...
+
+
 class KeptAnswer(Answer):
     """An answer that stays where the test finds it."""
 
-    def __init__(self) -> None:
-        super().__init__(None, RequestHeader(ApiKey.FETCH, 11, 1, None), 0, allows_next=False)  # type: ignore[arg-type]
+    def __init__(self, loop: EventLoop) -> None:
+        super().__init__(FakeConnection(loop), RequestHeader(ApiKey.FETCH, 11, 1, None))
 
     def give(self, pieces: Any) -> None:
         assert not self.is_ready
@@ -71,7 +85,7 @@ class Bench:
         )
 
     def fetch(self, topic: str, offset: int, *, max_wait_ms: int = LONG_MS) -> KeptAnswer:
-        answer = KeptAnswer()
+        answer = KeptAnswer(self.loop)
         body = fetch_body(11, [Wanted(topic=topic, offset=offset)], max_wait_ms=max_wait_ms)
         self.handler.handle(answer, memoryview(body))
         return answer

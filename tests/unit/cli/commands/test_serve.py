@@ -157,6 +157,6 @@ def test_a_port_in_use_is_told_in_one_line_with_exit_code_2(tmp_path: Path) -> N
         said = served.process.stderr.read()
 
     assert code == 2
-    assert said.startswith(f"cordwood: port = {taken}: cannot be listened on at 127.0.0.1")
+    assert said.startswith(f"cordwood: port = {taken}: cannot listen on it at 127.0.0.1")
     assert said.count("\n") == 1
     cordwood.open(tmp_path / "data").close()

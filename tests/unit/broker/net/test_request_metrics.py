@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from cordwood.broker.observing.request_metrics import RequestMetrics
+from cordwood.broker.net.request_metrics import RequestMetrics
 
 PRODUCE, FETCH = 0, 1
 

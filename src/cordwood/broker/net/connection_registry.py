@@ -1,0 +1,103 @@
+"""All open connections, by the loop they live in: counting, draining, closing idle ones."""
+
+import threading
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from cordwood.broker.net.event_loop import EventLoop
+
+_DRAIN_CHECK_S: Final = 0.01
+_SWEEP_S_MAX: Final = 10.0
+_FRAME_STALL_S: Final = 30.0  # a frame that stops arriving holds memory that others wait for
+
+
+class OpenConnection(Protocol):
+    """A connection as the registry sees it, in the thread of the connection's loop."""
+
+    loop: EventLoop
+    client_host: str
+    last_active_s: float
+
+    @property
+    def is_idle(self) -> bool: ...
+    @property
+    def is_owed(self) -> bool: ...
+    @property
+    def is_receiving(self) -> bool: ...
+    def close(self, reason: str) -> None: ...
+
+
+class ConnectionRegistry:
+    """Each loop's own thread adds and removes its connections; any thread may count them."""
+
+    def __init__(self, loops: Iterable[EventLoop]) -> None:
+        self._connections: dict[EventLoop, set[OpenConnection]] = {loop: set() for loop in loops}
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self._connections.values()))
+
+    def count_from(self, client_host: str) -> int:
+        """How many connections a host has. Any thread."""
+        return sum(
+            connection.client_host == client_host
+            for connections in self._connections.values()
+            for connection in connections.copy()
+        )
+
+    def in_loop(self, loop: EventLoop) -> list[OpenConnection]:
+        """The connections that live in `loop`. Only for the loop's own thread."""
+        return list(self._connections[loop])
+
+    def add(self, connection: OpenConnection) -> None:
+        self._connections[connection.loop].add(connection)
+
+    def move(self, connection: OpenConnection, target: EventLoop) -> None:
+        """The connection leaves its loop, in that loop's thread, for `target`."""
+        self._connections[connection.loop].discard(connection)
+        target.call_soon(lambda: self._connections[target].add(connection))
+
+    def remove(self, connection: OpenConnection) -> None:
+        self._connections[connection.loop].discard(connection)
+
+    # --- any thread --------------------------------------------------------------------------
+
+    def drain(self, loop: EventLoop) -> threading.Event:
+        """An event that is set once no connection of `loop` has a request or answer under way."""
+        drained = threading.Event()
+
+        def look() -> None:
+            if all(connection.is_idle for connection in self._connections[loop]):
+                drained.set()
+            else:
+                loop.call_later(_DRAIN_CHECK_S, look)
+
+        loop.call_soon(look)
+        return drained
+
+    def close_all(self, loop: EventLoop) -> None:
+        """Close every connection of `loop`, soon."""
+
+        def close() -> None:
+            for connection in self.in_loop(loop):
+                connection.close("")
+
+        loop.call_soon(close)
+
+    def sweep(self, loop: EventLoop, idle_s: float) -> None:
+        """From now on close connections of `loop` that are idle or stop in the middle of a frame.
+
+        A connection is idle after `idle_s` without bytes, unless we owe it an answer.
+        """
+
+        def look() -> None:
+            now_s = loop.now_s()
+            for connection in self.in_loop(loop):
+                quiet_s = now_s - connection.last_active_s
+                if quiet_s >= _FRAME_STALL_S and connection.is_receiving:
+                    connection.close(f"a request stopped arriving {quiet_s:.0f} s ago")
+                elif quiet_s >= idle_s and not connection.is_owed:
+                    connection.close("")
+            loop.call_later(min(idle_s / 4, _SWEEP_S_MAX), look)
+
+        loop.call_soon(look)

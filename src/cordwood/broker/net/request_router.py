@@ -1,0 +1,156 @@
+"""Routes each frame once, by its API key, to the handler and the thread that serve it.
+
+    produce, fetch       on the data loop, straight from the received bytes
+    control handlers     on the control loop; they never touch the disk
+    worker handlers      on a pool of threads; they may block
+
+A request that cannot be read closes its own connection and affects no other.
+"""
+
+import logging
+import struct
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from typing import Final, Protocol
+
+from cordwood.broker.net.answer import Answer, Connection, begin_answer
+from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.messages import Fields, decode_request, encode_response
+from cordwood.protocol.request_header import decode_request_header
+
+logger = logging.getLogger(__name__)
+
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+_KEY_AND_VERSION: Final = struct.Struct(">hh")
+_HEADER_BYTES_MIN: Final = 10
+
+
+class FrameHandler(Protocol):
+    """Produce or fetch: reads the frame where it was received, answers now or later."""
+
+    def start(self, connection: Connection, data: memoryview, begin: int, end: int) -> None: ...
+
+
+class UnsupportedVersionAnswer(Protocol):
+    """The answer to an ApiVersions request in a version that is not served."""
+
+    def __call__(self, correlation_id: int) -> bytes: ...
+
+
+class RequestRouter:
+    """The table of all handlers. Connections call it from the threads of their loops."""
+
+    def __init__(
+        self,
+        *,
+        control: EventLoop,
+        data: EventLoop,
+        workers: Executor,
+        metrics: RequestMetrics,
+        unsupported_version: UnsupportedVersionAnswer,
+    ) -> None:
+        self.is_stopping = False  # no request is started any more
+        self.data_loop = data
+        self._control = control
+        self._workers = workers
+        self._metrics = metrics
+        self._unsupported_version = unsupported_version
+        self._routes: dict[int, Route] = {}
+        self._frame_handlers: dict[int, FrameHandler] = {}
+
+    def add_routes(self, routes: Iterable[Route]) -> None:
+        for route in routes:
+            assert route.api not in self._routes, route
+            self._routes[route.api] = route
+
+    def add_frame_handler(self, api: ApiKey, handler: FrameHandler) -> None:
+        self._frame_handlers[api] = handler
+
+    @property
+    def served_apis(self) -> set[int]:
+        return {*self._routes, *self._frame_handlers}
+
+    def start(self, connection: Connection, data: memoryview, begin: int, end: int) -> bool:
+        """Start the request in ``data[begin:end]``.
+
+        False: nothing was done, because the connection must move to the data loop first.
+        """
+        if end - begin < _HEADER_BYTES_MIN:
+            raise TruncatedInputError("request header", needed=_HEADER_BYTES_MIN, got=end - begin)
+        api_key, api_version = _KEY_AND_VERSION.unpack_from(data, begin)
+        handler = self._frame_handlers.get(api_key)
+        if handler is not None:
+            if connection.loop is not self.data_loop:
+                return False
+            handler.start(connection, data, begin, end)
+            return True
+        if api_key == _API_VERSIONS and not API_CATALOG[api_key].serves(api_version):
+            self._answer_unsupported(connection, data[begin:end])
+            return True
+        route = self._routes.get(api_key)
+        if route is None:
+            raise UnsupportedFormatError("request", f"API {api_key}")
+        answer, body = begin_answer(connection, data, begin, end)
+        self._run_route(route, answer, body)
+        return True
+
+    def _answer_unsupported(self, connection: Connection, frame: memoryview) -> None:
+        header, _ = decode_request_header(frame)
+        answer = Answer(connection, header)
+        answer.give([self._unsupported_version(header.correlation_id)])
+
+    def _run_route(self, route: Route, answer: Answer, body: memoryview) -> None:
+        header = answer.header
+        fields = decode_request(header.api_key, header.api_version, body)
+        context = RequestContext(header=header, client_host=answer.connection.client_host)
+        if route.runs_on is RunsOn.WORKER:
+            self._workers.submit(self._run_handler, route, answer, context, fields)
+        elif answer.connection.loop is self._control:
+            self._run_handler(route, answer, context, fields)
+        else:
+            self._control.call_soon(lambda: self._run_handler(route, answer, context, fields))
+
+    def _run_handler(
+        self, route: Route, answer: Answer, context: RequestContext, fields: Fields
+    ) -> None:
+        try:
+            result = route.handler(context, fields)
+        except FormatError as error:
+            answer.abandon(str(error))
+            return
+        except Exception:
+            self._failed(answer)
+            return
+        if isinstance(result, Deferred):
+            result.when_done(lambda response, error: self._respond(answer, response, error))
+        else:
+            self._respond(answer, result, None)
+
+    def _respond(
+        self, answer: Answer, response: Response | None, error: BaseException | None
+    ) -> None:
+        header = answer.header
+        try:
+            if error is not None:
+                raise error
+            assert response is not None
+            if response.get("error_code"):
+                self._metrics.failed(header.api_key, int(response["error_code"]))
+            frame = encode_response(
+                header.api_key, header.api_version, header.correlation_id, response
+            )
+        except Exception:
+            self._failed(answer)
+            return
+        answer.give([frame])
+
+    def _failed(self, answer: Answer) -> None:
+        """A bug of ours: log it, and close the connection instead of leaving the client waiting."""
+        header = answer.header
+        name = API_CATALOG[header.api_key].name
+        logger.exception("%s version %d failed", name, header.api_version)
+        answer.abandon(f"{name} failed")

@@ -1,0 +1,201 @@
+"""What the answer to a fetch would hold now. A plan reads nothing but a few batch headers.
+
+Limits are Kafka's: partitions are served in the order of the request; the answer holds about
+`max_bytes`, a partition `partition_max_bytes`; the first batch of the answer is sent whole however
+large it is, so that every consumer makes progress.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from cordwood.broker.error_codes import error_code
+from cordwood.broker.records.archive_reads import ArchivedPlace, ArchivedRange
+from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.errors import CordwoodError, OffsetOutOfRangeError
+from cordwood.format.compression import Codec
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.file_range import FileRange, read_range
+from cordwood.log.reading.log_source import LogView
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.fetch_request import FetchPartition
+from cordwood.protocol.fetch_response import FetchedPart
+from cordwood.quantities import LeaderEpoch, Offset
+
+logger = logging.getLogger(__name__)
+
+_FIRST_WITH_ZSTD: Final = 10
+
+
+class FetchPlan:
+    """The parts of an answer, in the order of the request and within its limits.
+
+    parts      what each partition answers
+    logs       the logs that were found, and in
+    marks      their high watermarks when they were looked at
+    archived   places in archives that have to be read before all records are here
+    size       bytes of records in `parts`
+    is_urgent  the answer holds an error or a diverging epoch, and must not wait
+    """
+
+    __slots__ = (
+        "_bytes_left",
+        "_bytes_max",
+        "_found",
+        "_is_committed",
+        "_table",
+        "_version",
+        "archived",
+        "is_urgent",
+        "logs",
+        "marks",
+        "parts",
+        "size",
+    )
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        *,
+        version: int,
+        is_committed: bool,
+        bytes_max: int,
+        found: Mapping[ArchivedPlace, ArchivedRange],
+    ) -> None:
+        self.parts: list[FetchedPart] = []
+        self.logs: list[PartitionLog] = []
+        self.marks: list[Offset] = []
+        self.archived: list[ArchivedPlace] = []
+        self.size = 0
+        self.is_urgent = False
+        self._table = table
+        self._version = version
+        self._is_committed = is_committed
+        self._found = found  # what was read from archives before
+        self._bytes_max = self._bytes_left = bytes_max
+
+    def add(self, part: FetchPartition) -> None:
+        """Plan the next partition of the request."""
+        try:
+            log = self._table.log(part.topic, part.partition)
+        except CordwoodError as error:
+            self._add_error(part, error_code(error))
+            return
+        if log is None:
+            self._add_error(part, self._unknown(part))
+            return
+        self.logs.append(log)
+        try:
+            view = log.view()  # includes the archive, and may fail
+            self.marks.append(view.high_watermark)
+            refused = self._refusal(log, part)
+            if refused is None:
+                self._add_records(log, view, part)
+            else:
+                self._add_error(part, refused)
+        except OffsetOutOfRangeError as error:
+            self._add_error(part, error_code(error))
+        except (CordwoodError, OSError) as error:
+            logger.error("%s: a fetch at offset %d failed: %s", log.name, part.offset, error)
+            self._add_error(part, error_code(error))
+
+    def _add_error(self, part: FetchPartition, code: ErrorCode) -> None:
+        self.is_urgent = True
+        self.parts.append(FetchedPart(part.topic, part.partition, code))
+
+    def _unknown(self, part: FetchPartition) -> ErrorCode:
+        if isinstance(part.topic, str) or self._table.topic(part.topic) is not None:
+            return ErrorCode.unknown_topic_or_partition
+        return ErrorCode.unknown_topic_id
+
+    def _refusal(self, log: PartitionLog, part: FetchPartition) -> ErrorCode | None:
+        if part.leader_epoch >= 0:
+            latest = log.leader_epochs.latest
+            current = 0 if latest is None else latest.epoch
+            if part.leader_epoch < current:
+                return ErrorCode.fenced_leader_epoch
+            if part.leader_epoch > current:
+                return ErrorCode.unknown_leader_epoch
+        if self._version < _FIRST_WITH_ZSTD and log.config.codec is Codec.ZSTD:
+            return ErrorCode.unsupported_compression_type
+        return None
+
+    def _add_records(self, log: PartitionLog, view: LogView, part: FetchPartition) -> None:
+        stable = log.last_stable_offset if self._is_committed else None
+        diverging = _diverging(log, part)
+        records = None
+        if diverging is None:
+            records = self._range(log, view, part, stable)
+        else:
+            self.is_urgent = True
+        aborted = None
+        if stable is not None:
+            aborted = _aborted(log, part.offset, stable) if records else ()
+        view = log.view()  # once more: its marks must not lie behind the records
+        self.parts.append(
+            FetchedPart(
+                topic=part.topic,
+                partition=part.partition,
+                high_watermark=view.high_watermark,
+                last_stable_offset=view.high_watermark if stable is None else stable,
+                log_start_offset=view.start,
+                aborted=aborted,
+                diverging=diverging,
+                size=0 if records is None else records.length,
+                records=records,
+            )
+        )
+
+    def _range(
+        self, log: PartitionLog, view: LogView, part: FetchPartition, stable: Offset | None
+    ) -> FileRange | None:
+        """The records to send, none at or behind `stable`. Raises `OffsetOutOfRangeError`."""
+        offset = part.offset
+        if not view.start <= offset <= max(view.high_watermark, log.end_offset):
+            raise OffsetOutOfRangeError(Offset(offset), start=view.start, end=view.high_watermark)
+        if offset >= view.high_watermark:
+            return None
+        limit = min(part.max_bytes, self._bytes_left)
+        if limit <= 0 and self.size:
+            return None
+        segment = view.segments[max(view.segments.floor(Offset(offset)), 0)]
+        if segment.is_archived:
+            found = self._archived_range(log, part)
+        else:
+            found = read_range(
+                log.source,
+                offset,
+                max_bytes=max(limit, 0),
+                min_one_batch=not self.size,
+                stop=stable,
+            )
+        if found is not None:
+            self.size += found.length
+            self._bytes_left -= found.length
+        return found
+
+    def _archived_range(self, log: PartitionLog, part: FetchPartition) -> FileRange | None:
+        place = ArchivedPlace(log, part.offset, min(part.max_bytes, self._bytes_max))
+        if place not in self._found:
+            self.archived.append(place)
+            return None
+        found = self._found[place]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def _aborted(log: PartitionLog, start: int, stop: Offset) -> list[tuple[int, Offset]]:
+    """Producer id and first offset of each aborted transaction with records in the range."""
+    found = log.source.aborted_transactions(Offset(start), stop)
+    return [(transaction.producer_id, transaction.first_offset) for transaction in found]
+
+
+def _diverging(log: PartitionLog, part: FetchPartition) -> tuple[int, int] | None:
+    """The last epoch and offset that the client and we share, if its last epoch is not ours."""
+    if part.last_fetched_epoch < 0:
+        return None
+    end = log.leader_epochs.end_offset_for(LeaderEpoch(part.last_fetched_epoch), log.end_offset)
+    if end.epoch < part.last_fetched_epoch or end.end_offset < part.offset:
+        return end.epoch, end.end_offset
+    return None
