@@ -1,4 +1,4 @@
-"""Archives for a reader, loaded when a topic turns out to have one: most have none."""
+"""Archives for a reader, loaded only if a topic has one."""
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ArchivesOnDemand:
-    """Implements `Archives`, by those of the library."""
+    """Implements `Archives` with the library's `StoreArchives`."""
 
     def __init__(self, fs: FileSystem, clock: Clock) -> None:
         self._fs = fs
