@@ -170,7 +170,7 @@ def test_without_java_a_job_says_what_to_install(
     [
         (("compact", "--at", "localhost:9092"), "Spark reads the files"),
         (("compact", "--if-due", "--force"), "exclude each other"),
-        (("replay", TOPIC), "give either --to-topic or --table"),
+        (("replay", TOPIC), "pass either --to-topic or --table"),
         (("export", TOPIC, "--table", "t", "--format", "orc"), "parquet, delta, iceberg"),
         (("export", TOPIC, "--table", "t", "--format", "iceberg"), "warehouse"),
         (("stats", TOPIC, "--conf", "nothing"), "must be key=value"),

@@ -1,5 +1,5 @@
-"""Commands. They parse, call one function of a room below, and render what it says.
+"""The command line. A command parses, calls one function of a lower room, and prints the result.
 
-Data goes to standard output, trouble to standard error. Nothing heavy is imported before a
-command needs it: `cordwood --help` answers at once.
+Data goes to standard output, messages to standard error. Commands import heavy modules only when
+they run, so `cordwood --help` answers at once.
 """

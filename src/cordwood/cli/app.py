@@ -1,11 +1,4 @@
-"""The command `cordwood`: its options, its commands, and how it fails.
-
-exit code   meaning
-0           done
-1           it could not be done: the message says why
-2           the command line or a setting is wrong
-130, 143    ended by a second interrupt or termination, without a clean stop
-"""
+"""The command `cordwood`: its options and its commands."""
 
 import io
 import logging
@@ -18,104 +11,108 @@ import typer
 
 from cordwood import __version__
 from cordwood.cli.command_tree import CommandPlace, group_on_demand
-from cordwood.cli.light_option_types import skip_conversion
-from cordwood.errors import ConfigError, CordwoodError
+from cordwood.cli.failures import error_text, exit_code
+from cordwood.cli.plain_parameters import skip_conversion
+from cordwood.errors import CordwoodError
 
-# A command: its name, the module and the function or `typer.Typer`, the first line of its help.
+# Name, module and function (or `typer.Typer`), first paragraph of the help.
 COMMANDS: Final = tuple(
     CommandPlace(name=name, place=f"cordwood.cli.{place}", help=text)
     for name, place, text in (
         ("serve", "commands.serve:serve", "Serve a data directory to Kafka clients."),
-        ("config", "commands.config_show:config_app", "Look at the configuration."),
+        ("config", "commands.config_show:config_app", "Show the configuration."),
         (
             "topics",
             "commands.topics:topics_app",
-            "Topics: list, create, describe, alter, trim, delete.",
+            "List, create, describe, alter, trim and delete topics.",
         ),
         (
             "produce",
             "commands.produce:produce",
-            "Append lines to a topic: values, key:value, or JSON.",
+            "Append lines to a topic as records: values, key:value pairs, or JSON.",
         ),
         (
             "consume",
             "commands.consume:consume",
-            "Show the records of a topic, the value of each on a line.",
+            "Print the records of a topic, one value per line.",
         ),
         (
             "find",
             "commands.find:find",
-            "Show the newest record of a key. Exit code 1 where there is none.",
+            "Print the newest record of a key. Exit code 1 if there is none.",
         ),
-        ("groups", "commands.groups:groups_app", "Consumer groups: list, describe, reset, delete."),
+        (
+            "groups",
+            "commands.groups:groups_app",
+            "List, describe, reset and delete consumer groups.",
+        ),
         (
             "segments",
             "commands.segments:segments",
-            "Show the segments of a topic: offsets, bytes, times, state, and why each will go.",
+            "Show the segments of a topic: offsets, bytes, times, state, and when each expires.",
         ),
         (
             "stats",
             "commands.stats:stats",
-            "Count what is in a topic: sizes, rates, keys, duplicates, what compaction would save.",
+            "Show statistics of a topic: sizes, rates, keys, duplicates, compaction savings.",
         ),
         (
             "dump",
             "dump.dump_command:dump",
-            "Show what is in the files of a log, and how far each is sound. "
-            "Exit code 1 for damage.",
+            "Print the contents of log files and check them. Exit code 1 if one is damaged.",
         ),
         (
             "verify",
             "commands.verify:verify",
-            "Check a whole store: every checksum, record, index and checkpoint. "
-            "Exit code 1 for damage.",
+            "Check every checksum, record, index and checkpoint of a store. "
+            "Exit code 1 if something is damaged.",
         ),
         (
             "retention",
             "commands.retention:retention_app",
-            "Retention: what is deleted, when, and why.",
+            "Explain what retention deletes, when, and why.",
         ),
         (
             "compact",
             "commands.compact:compact",
-            "Compact a topic now: of each key the newest record stays.",
+            "Compact a topic now, keeping only the newest record of each key.",
         ),
         (
             "roll",
             "commands.roll:roll",
-            "Seal the active segments of a topic now, so that new records go into new ones.",
+            "Seal the active segments of a topic now; new records go into new segments.",
         ),
         (
             "archive",
             "commands.archive:archive",
-            "Copy what is due of the topics into their archives now, and show how far each is.",
+            "Archive all segments that are due now, and show the progress of each partition.",
         ),
         (
             "restore",
             "commands.restore:restore",
-            "Bring topics back from their archive: whole, or up to a point in time.",
+            "Restore topics from an archive, completely or up to a point in time.",
         ),
         (
             "snapshot",
             "commands.snapshot:snapshot",
-            "Copy the store, as it is now, to a new directory that is a store of its own.",
+            "Copy the store, as it is now, to a new directory.",
         ),
         (
             "spark",
-            "spark.spark_jobs:spark_app",
-            "Jobs on Spark: compact, export, materialize, ingest, replay, verify, stats.",
+            "spark.spark_command:spark_app",
+            "Run Spark jobs: compact, export, materialize, ingest, replay, verify, stats.",
         ),
         (
             "bench",
             "bench.bench_command:bench",
-            "Measure appending and reading here: records/s, MB/s and latency, "
-            "beside the bare disk's.",
+            "Measure how fast this machine or broker appends and reads, compared with the bare "
+            "disk.",
         ),
         (
             "doctor",
             "doctor.doctor_command:doctor",
-            "Look for what is wrong or missing here, and say how to mend it. "
-            "Exit code 1 on a problem.",
+            "Look for problems with the installation, the machine, a store or a broker, and say "
+            "how to fix them. Exit code 1 if there is a problem.",
         ),
     )
 )
@@ -143,18 +140,18 @@ def cordwood(
         bool,
         typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """A segmented commit log that speaks Kafka's protocol."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """What the installed command and ``python -m cordwood`` run. Ends in SystemExit."""
+    """Run the command line; always ends in SystemExit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = given[: given.index("--")] if "--" in given else given
     is_debugging = "--debug" in options
     if is_debugging:
-        given.remove("--debug")  # it may stand anywhere
+        given.remove("--debug")  # it may be anywhere on the line
     _prepare_output()
     try:
         command = typer.main.get_command(app)
@@ -163,20 +160,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (CordwoodError, OSError) as error:
         if is_debugging:
             raise
-        from cordwood.cli.error_text import error_text
-
         typer.secho(f"cordwood: {error_text(error)}", err=True, fg="red")
-        sys.exit(2 if isinstance(error, ConfigError) else 1)
+        sys.exit(exit_code(error))
 
 
 def _prepare_output() -> None:
-    """Whatever is to be said can be said; of reports that nobody has set up, only errors are."""
-    if sys.stdout is None or sys.stderr is None:  # closed by who started us
+    """Make every text printable, and log errors only unless logging is configured."""
+    if sys.stdout is None or sys.stderr is None:  # closed by the process that started us
         nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  until the process ends
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal may know few characters
+            stream.reconfigure(errors="backslashreplace")  # a terminal may lack characters
     if logging.lastResort is not None:
         logging.lastResort.setLevel(logging.ERROR)
         logging.lastResort.setFormatter(logging.Formatter("cordwood: %(message)s"))

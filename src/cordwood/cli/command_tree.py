@@ -1,45 +1,57 @@
-"""A group of commands whose modules are imported when one of them is run.
+"""A group of commands whose modules are imported only when one of them runs.
 
-Listing them takes a name and a line each, so that ``cordwood --help`` and any single command pay
-for what they use. A test holds each line equal to the first of the command's own help.
+The list of commands needs just a name and a line of help for each, so ``cordwood --help`` imports
+no command. A test compares each line with the first paragraph of the command's own help.
 """
 
 import importlib
 import sys
 from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import typer
 from typer.core import TyperGroup
 
-from cordwood.cli.closed_output import let_go_of_stdout
-from cordwood.cli.light_option_types import skip_conversion
+from cordwood.cli.plain_parameters import skip_conversion
+from cordwood.cli.terminal import discard_stdout
+
+# Commands are click's. Newer versions of Typer bring a click of their own, older ones use the
+# package, so there is no one type to name.
+ClickCommand = Any
+
+
+class HelpFormatter(Protocol):
+    """The part of click's formatter that lists commands."""
+
+    def section(self, name: str) -> AbstractContextManager[None]: ...
+    def write_dl(self, rows: Sequence[tuple[str, str]]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPlace:
-    """A command by where it is: `place` is ``module:name`` of a function or of a `typer.Typer`."""
+    """Where a command is: `place` is ``module:name`` of a function or a `typer.Typer`."""
 
     name: str
     place: str
     help: str
 
-    def load(self) -> Any:
-        """The command, as Typer makes it."""
+    def load(self) -> ClickCommand:
+        """Import the command and let Typer build it."""
         module, _, attribute = self.place.partition(":")
         found = getattr(importlib.import_module(module), attribute)
-        # Made within another one, so that help is as plain here as for the whole tree.
+        # Built inside another app, so that its help has the same plain style as the whole tree.
         within = typer.Typer(
             rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False
         )
-        within.callback()(_nothing)
+        within.callback()(_no_options)
         if isinstance(found, typer.Typer):
             within.add_typer(found, name=self.name)
         else:
             within.command(self.name)(found)
-        made: Any = typer.main.get_command(within)
-        command = made.commands[self.name]
+        built: ClickCommand = typer.main.get_command(within)
+        command = built.commands[self.name]
         below = getattr(command, "commands", {})
         for each in (command, *below.values()):
             skip_conversion(each)
@@ -50,93 +62,93 @@ class CommandPlace:
         return command
 
 
-def _nothing() -> None:
-    """It has no options of its own."""
+def _no_options() -> None:
+    """The app around a command has no options."""
 
 
-def _first_paragraph(command: Any) -> str:
+def _first_paragraph(command: ClickCommand) -> str:
     return " ".join((command.help or "").split("\n\n")[0].split())
 
 
-def _write_commands(formatter: Any, rows: list[tuple[str, str]]) -> None:
-    """The list of commands in the help, nothing of it cut short."""
+def _write_commands(formatter: HelpFormatter, rows: list[tuple[str, str]]) -> None:
+    """List the commands in the help, without cutting their lines short."""
     if rows:
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
 
-class CommandsOnDemand(MutableMapping[str, Any]):
-    """Commands by name, in the order they were listed; made when they are asked for."""
+class CommandsOnDemand(MutableMapping[str, ClickCommand]):
+    """Commands by name, in the order of `places`; each is loaded on first access."""
 
     def __init__(self, places: Sequence[CommandPlace]) -> None:
         self._places = {place.name: place for place in places}
-        self._made: dict[str, Any] = {}
+        self._loaded: dict[str, ClickCommand] = {}
 
     def help_of(self, name: str) -> str | None:
-        """The line about a command, where that is known without making it."""
+        """The line of help for a command; None if it has no place in the list."""
         place = self._places.get(name)
         return None if place is None else place.help
 
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = self._places[name].load()
-        return self._made[name]
+    def __getitem__(self, name: str) -> ClickCommand:
+        if name not in self._loaded:
+            self._loaded[name] = self._places[name].load()
+        return self._loaded[name]
 
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._made[name] = command
+    def __setitem__(self, name: str, command: ClickCommand) -> None:
+        self._loaded[name] = command
 
     def __delitem__(self, name: str) -> None:
         if name not in self:
             raise KeyError(name)
         self._places.pop(name, None)
-        self._made.pop(name, None)
+        self._loaded.pop(name, None)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._places or name in self._made
+        return name in self._places or name in self._loaded
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._places, **self._made})
+        return iter({**self._places, **self._loaded})
 
     def __len__(self) -> int:
-        return len({**self._places, **self._made})
+        return len({**self._places, **self._loaded})
 
 
 def group_on_demand(places: Sequence[CommandPlace]) -> type[TyperGroup]:
-    """A class of groups that have these commands, besides those that are registered with them."""
+    """A class of groups that have the commands of `places` besides those registered with them."""
 
     class GroupOnDemand(TyperGroup):
         def __init__(self, **settings: Any) -> None:
             registered = settings.pop("commands", None) or {}
             super().__init__(**settings)
-            self.commands: Any = CommandsOnDemand(places)
+            self.commands: ClickCommand = CommandsOnDemand(places)
             self.commands.update(registered)
 
-        def list_commands(self, ctx: Any) -> list[str]:
-            return list(self.commands)  # as they were listed, and none of them made
+        def list_commands(self, ctx: object) -> list[str]:
+            return list(self.commands)  # in the order of the list, without loading any
 
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            """Also by the singular of its name, as other tools have it: ``cordwood topic list``."""
+        def get_command(self, ctx: object, cmd_name: str) -> ClickCommand:
+            """Find a command by its name or its singular: ``cordwood topic list`` works too."""
             plural = f"{cmd_name}s"
             is_singular = cmd_name not in self.commands and plural in self.commands
             return self.commands.get(plural if is_singular else cmd_name)
 
-        def format_commands(self, ctx: Any, formatter: Any) -> None:
-            """For the list in the help no command is made."""
+        def format_commands(self, ctx: object, formatter: HelpFormatter) -> None:
+            """List the commands without loading any."""
             rows = [
                 (name, self.commands.help_of(name) or _first_paragraph(self.commands[name]))
                 for name in self.list_commands(ctx)
             ]
             _write_commands(formatter, rows)
 
-        def invoke(self, ctx: Any) -> Any:
-            """Run the command. That nobody reads on, as behind ``| head``, is no failure."""
+        def invoke(self, ctx: Any) -> object:
+            """Run the command. A closed standard output, as with ``| head``, is no failure."""
             try:
                 try:
                     return super().invoke(ctx)
                 finally:
                     sys.stdout.flush()
             except BrokenPipeError:
-                let_go_of_stdout()
+                discard_stdout()
                 return None
 
     return GroupOnDemand

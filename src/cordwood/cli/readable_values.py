@@ -1,8 +1,9 @@
-"""Numbers and bytes as people read them. Programs get them as they are, by ``--json``."""
+"""Numbers, times and bytes as people read them. Programs get raw values, by ``--json``."""
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from cordwood.quantities import GIB, KIB, MIB
 
@@ -19,8 +20,13 @@ _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e\u00a1-\ud7ff\ue000-\U0010ffff]")
 _NAMED_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def shown(value: Any) -> str:
-    """Any value of a table's cell."""
+def counted(count: int, noun: str) -> str:
+    """``1 record``, ``2,000 records``"""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def shown(value: object) -> str:
+    """Any value, for the cell of a table."""
     if value is None:
         return NOTHING
     if isinstance(value, bool):
@@ -28,6 +34,11 @@ def shown(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value)) or NOTHING
     return str(value)
+
+
+def shown_config(config: Mapping[str, str]) -> str:
+    """``key=value, key=value``"""
+    return ", ".join(f"{key}={value}" for key, value in sorted(config.items())) or NOTHING
 
 
 def shown_bytes(size: int | None) -> str:
@@ -56,14 +67,14 @@ def shown_duration(duration_ms: int | None) -> str:
 
 
 def shown_time(timestamp_ms: int | None) -> str:
-    """``2026-11-16 09:30:00.250+01:00``, in the time zone of whoever looks."""
+    """``2026-11-16 09:30:00.250+01:00``, in the local time zone."""
     if timestamp_ms is None or timestamp_ms < 0:
         return NOTHING
     return iso_time(timestamp_ms).replace("T", " ")
 
 
 def iso_time(timestamp_ms: int) -> str:
-    """As ISO 8601 writes it, to the millisecond; a time no calendar has stays a number."""
+    """ISO 8601, to the millisecond; ``@`` and the number for a time outside the calendar."""
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
         return moment.isoformat(timespec="milliseconds")
@@ -72,7 +83,7 @@ def iso_time(timestamp_ms: int) -> str:
 
 
 def printable(data: bytes | None) -> str:
-    """Bytes for a terminal: UTF-8 as it is, and anything that could steer the terminal escaped."""
+    """Bytes for a terminal: UTF-8 as it is, with control characters escaped."""
     if data is None:
         return ""
     try:

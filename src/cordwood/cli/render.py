@@ -1,6 +1,6 @@
-"""How results look: a table for people, JSON for programs, plain columns for pipes.
+"""Output: a table for people, JSON for programs, plain columns for pipes.
 
-Rich is imported here and nowhere else, and only for a terminal.
+Rich is imported only here, and only for a terminal.
 """
 
 import json
@@ -14,13 +14,19 @@ from cordwood.cli.readable_values import shown
 
 Advance = Callable[[int], None]
 ShowWork = Callable[[int, int | None], None]
+Row = dict[str, Any]  # the facts about one thing, by name: what JSON shows of it
+ReadRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a table: which value of a row, and how people read it. JSON has it raw."""
+    """A column of a table: its heading, which field of a row it shows, and how.
+
+    `field` is the name of the column unless given. JSON shows the raw values of all fields.
+    """
 
     name: str
+    field: str | None = None
     show: Callable[[Any], str] = shown
     is_number: bool = False
 
@@ -28,36 +34,35 @@ class Column:
 _TEXT_WIDTH_MIN: Final = 12
 
 Columns = Sequence[str | Column]
-Row = Mapping[str, Any]
 
 
 class Output(Protocol):
-    """Where a command puts its rows."""
+    """Where a command prints its rows."""
 
-    def table(self, columns: Columns, rows: Sequence[Row]) -> None:
-        """Show `columns` of the rows; JSON has everything that is in them."""
+    def table(self, columns: Columns, rows: Sequence[ReadRow]) -> None:
+        """Print `columns` of the rows; JSON prints all fields."""
         ...
 
-    def facts(self, columns: Columns, row: Row) -> None:
-        """Show `columns` of one thing, a line for each; JSON has everything that is in it."""
+    def facts(self, columns: Columns, row: ReadRow) -> None:
+        """Print `columns` of one row, each on its own line; JSON prints all fields."""
         ...
 
 
 class JsonOutput:
-    """One JSON object per line, for each row."""
+    """Prints each row as one JSON object on one line."""
 
-    def table(self, columns: Columns, rows: Sequence[Row]) -> None:
+    def table(self, columns: Columns, rows: Sequence[ReadRow]) -> None:
         for row in rows:
             self.facts(columns, row)
 
-    def facts(self, columns: Columns, row: Row) -> None:
+    def facts(self, columns: Columns, row: ReadRow) -> None:
         sys.stdout.write(json.dumps(dict(row), default=str) + "\n")
 
 
 class PlainOutput:
-    """Columns in line, nothing cut off or coloured."""
+    """Prints aligned columns, without colours and without cutting anything off."""
 
-    def table(self, columns: Columns, rows: Sequence[Row]) -> None:
+    def table(self, columns: Columns, rows: Sequence[ReadRow]) -> None:
         chosen = _columns(columns)
         lines = [[column.name for column in chosen], *(_cells(chosen, row) for row in rows)]
         widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
@@ -68,7 +73,7 @@ class PlainOutput:
             )
             sys.stdout.write("  ".join(aligned).rstrip() + "\n")
 
-    def facts(self, columns: Columns, row: Row) -> None:
+    def facts(self, columns: Columns, row: ReadRow) -> None:
         chosen = _columns(columns)
         width = max(len(column.name) for column in chosen)
         for column, cell in zip(chosen, _cells(chosen, row), strict=True):
@@ -76,9 +81,9 @@ class PlainOutput:
 
 
 class PrettyOutput:
-    """A table as wide as the terminal; where that is too narrow for one, a block for each row."""
+    """Prints a table as wide as the terminal, or one block per row if that is too narrow."""
 
-    def table(self, columns: Columns, rows: Sequence[Row]) -> None:
+    def table(self, columns: Columns, rows: Sequence[ReadRow]) -> None:
         from rich.box import SIMPLE_HEAD
         from rich.console import Console
         from rich.table import Table
@@ -95,7 +100,7 @@ class PrettyOutput:
             box=SIMPLE_HEAD,
             pad_edge=False,
             show_edge=False,
-            padding=(0, 1, 0, 0),  # and the box has another blank: two between columns
+            padding=(0, 1, 0, 0),  # the box adds another blank: two between columns
             header_style="bold cyan",
         )
         for column in chosen:
@@ -107,7 +112,7 @@ class PrettyOutput:
             table.add_row(*map(Text, line))  # never as markup
         console.print(table)
 
-    def facts(self, columns: Columns, row: Row) -> None:
+    def facts(self, columns: Columns, row: ReadRow) -> None:
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
@@ -122,7 +127,7 @@ class PrettyOutput:
 
 
 def _least_width(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> int:
-    """How wide a table must be for numbers to stay whole and texts to be readable."""
+    """The width at which numbers stay on one line and texts are readable."""
     widths = []
     for index, column in enumerate(columns):
         natural = max(len(column.name), *(len(line[index]) for line in lines))
@@ -135,12 +140,12 @@ def _columns(columns: Columns) -> list[Column]:
     return [Column(name=column) if isinstance(column, str) else column for column in columns]
 
 
-def _cells(columns: Sequence[Column], row: Row) -> list[str]:
-    return [column.show(row[column.name]) for column in columns]
+def _cells(columns: Sequence[Column], row: ReadRow) -> list[str]:
+    return [column.show(row[column.field or column.name]) for column in columns]
 
 
 def output_for(*, as_json: bool) -> Output:
-    """JSON where it is asked for; else what suits the standard output."""
+    """JSON if requested; else a table for a terminal, plain columns for a pipe."""
     if as_json:
         return JsonOutput()
     return PrettyOutput() if sys.stdout.isatty() else PlainOutput()
@@ -148,10 +153,10 @@ def output_for(*, as_json: bool) -> Output:
 
 @contextmanager
 def progress_bar(label: str, *, total: int | None, unit: str = "bytes") -> Iterator[Advance]:
-    """A bar on standard error while the block runs, where that is a terminal.
+    """Show a progress bar on standard error while the block runs, if that is a terminal.
 
     Yields `advance(count)`. `unit` is what is counted; bytes are shown as MB and MB/s. Without
-    a `total` the bar says how much was done, not how much is left.
+    a `total` the bar shows how much is done, not how much is left.
     """
     if not sys.stderr.isatty():
         yield lambda count: None
@@ -178,9 +183,9 @@ def progress_bar(label: str, *, total: int | None, unit: str = "bytes") -> Itera
 
 @contextmanager
 def work_bar(label: str) -> Iterator[ShowWork]:
-    """As `progress_bar`, for work that someone else does: yields `show(done, total)`, of bytes.
+    """Like `progress_bar`, for work in another process: yields `show(done, total)`, in bytes.
 
-    Nothing is shown before the first call: most work is over by then.
+    Nothing is shown before the first call, because most work is done by then.
     """
     if not sys.stderr.isatty():
         yield lambda done, total: None

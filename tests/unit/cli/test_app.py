@@ -91,7 +91,7 @@ def test_keys_without_effect_are_named_on_the_side(
 
     assert run("config", "show", "--changed", "--config", "server.properties") == 0
 
-    expected = "num.network.threads (from server.properties) is accepted and has no effect\n"
+    expected = "num.network.threads (from server.properties) is accepted but has no effect\n"
     assert capsys.readouterr().err == expected
 
 
@@ -177,7 +177,7 @@ def test_a_closed_standard_output_is_no_failure() -> None:
 def test_an_empty_answer_is_explained_to_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("config", "show", "no.such.key") == 0
 
-    assert capsys.readouterr().err == "none of the keys contains 'no.such.key'\n"
+    assert capsys.readouterr().err == "no key contains 'no.such.key'\n"
 
 
 def test_groups_of_commands_list_them_with_the_whole_of_their_first_paragraph(
@@ -186,7 +186,7 @@ def test_groups_of_commands_list_them_with_the_whole_of_their_first_paragraph(
     assert run("topics", "--help") == 0
 
     text = " ".join(capsys.readouterr().out.split())
-    assert "Create topics. A data directory that is not there yet is created too." in text
+    assert "Create topics. A data directory that does not exist is created too." in text
     assert "..." not in text.partition("Commands:")[2]
 
 
@@ -196,5 +196,5 @@ def test_an_address_is_not_taken_for_a_directory_to_serve(
 ) -> None:
     assert run("serve", option, "localhost:9092") == 2
 
-    assert "is an address: a directory is served on --port" in capsys.readouterr().err
+    assert "must be a directory, not an address" in capsys.readouterr().err
     assert list(workplace.iterdir()) == []

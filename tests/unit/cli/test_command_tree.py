@@ -12,7 +12,7 @@ import typer
 import cordwood
 from cordwood.cli.app import COMMANDS
 from cordwood.cli.command_tree import CommandPlace
-from cordwood.cli.light_option_types import skip_conversion
+from cordwood.cli.plain_parameters import skip_conversion
 from fakes.command_line import CommandLine
 
 HEAVY = (
@@ -87,7 +87,7 @@ def test_help_loads_no_command() -> None:
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    known = ("app", "closed_output", "command_tree", "light_option_types")
+    known = ("app", "command_tree", "failures", "plain_parameters", "terminal")
     assert sorted(eval(done.stderr)) == [f"cordwood.cli.{name}" for name in known]
 
 

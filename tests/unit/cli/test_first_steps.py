@@ -13,8 +13,8 @@ def test_an_empty_store_says_how_to_go_on(on_target: CommandLine) -> None:
     topics = on_target.ok("topics", "list")
     groups = on_target.ok("groups", "list")
 
-    assert topics.err == "there are no topics yet: `cordwood topics create NAME` makes one\n"
-    assert groups.err == "no group has committed anything yet\n"
+    assert topics.err == "no topics yet; create one with `cordwood topics create NAME`\n"
+    assert groups.err == "no group has committed offsets yet\n"
 
 
 def test_programs_are_told_nothing_of_what_is_not_there(on_target: CommandLine) -> None:

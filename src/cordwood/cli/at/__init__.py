@@ -1,1 +1,1 @@
-"""What ``--at`` names, a directory or a broker, behind one interface."""
+"""The target of ``--at``, a directory or a broker, behind one interface."""

@@ -1,4 +1,4 @@
-"""Archives for a reader, loaded when the first topic with an archive is opened."""
+"""Archives for a reader, loaded only if a topic has one."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""What commands ask of a target, be it a directory or a broker: the questions and the answers.
+"""The interface of a target, a directory or a broker, and the facts it returns.
 
-Both kinds of target give the same answers to the same questions. Where one cannot know, the
-answer is None: who is in a group is known to a broker alone.
+Both kinds of target return the same facts. A fact that a target cannot know is None; for example,
+only a broker knows the members of a group.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ Place = tuple[str, int]  # topic and partition
 
 
 class Extent(NamedTuple):
-    """Offsets [start, end) of a partition that can be read."""
+    """The readable offsets of a partition, [start, end)."""
 
     start: int
     end: int
@@ -24,7 +24,7 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """A partition. Offsets and size are None for one that cannot be read; `problem` says why."""
+    """A partition. If it cannot be read, offsets and size are None and `problem` says why."""
 
     partition: int
     start_offset: int | None
@@ -34,7 +34,7 @@ class PartitionFacts:
 
     @property
     def record_count(self) -> int | None:
-        """At most so many records: compaction leaves gaps."""
+        """An upper bound: compaction leaves gaps."""
         if self.start_offset is None or self.end_offset is None:
             return None
         return self.end_offset - self.start_offset
@@ -42,7 +42,7 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigFact:
-    """The value of a key, and where it is from: topic, broker or default."""
+    """The value of a key, and its source: topic, broker or default."""
 
     value: str
     source: str
@@ -58,7 +58,7 @@ class TopicFacts:
 
     @property
     def overrides(self) -> dict[str, str]:
-        """What was set for the topic itself."""
+        """The keys set for the topic itself."""
         return {key: fact.value for key, fact in self.config.items() if fact.source == "topic"}
 
 
@@ -72,7 +72,7 @@ class MemberFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedFacts:
-    """Where a group is in a partition. The log's offsets are None where the topic is gone."""
+    """The committed offset of a group. The log's offsets are None if the topic is deleted."""
 
     topic: str
     partition: int
@@ -88,7 +88,7 @@ class CommittedFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """A group. Kind, state, assignor and members are None where only its offsets are known."""
+    """A group. Kind, state, assignor and members are None if only its offsets are known."""
 
     name: str
     kind: str | None
@@ -103,7 +103,7 @@ class GroupFacts:
 
 
 class AppendedTo(NamedTuple):
-    """Offsets [first_offset, next_offset) of a partition that records were given."""
+    """The offsets that appended records got, [first_offset, next_offset)."""
 
     partition: int
     first_offset: int
@@ -119,29 +119,29 @@ class TopicReader(Protocol):
     def partitions(self) -> Sequence[int]: ...
 
     def refresh(self) -> None:
-        """Look again which partitions there are; `UnknownTopicError` if the topic has gone."""
+        """Update the list of partitions; `UnknownTopicError` if the topic was deleted."""
         ...
 
     def extents(self) -> dict[int, Extent]:
-        """What can be read now."""
+        """The readable offsets of each partition, now."""
         ...
 
     def offsets_at(self, timestamp_ms: int) -> dict[int, int]:
-        """The first offset that is not older, for each partition; its end where none is."""
+        """For each partition the first offset not older than the time, or its end."""
         ...
 
     def chunks(self, partition: int, start: int, stop: int) -> Iterator[RecordChunk]:
-        """The records in [start, stop). Raises `OffsetOutOfRangeError` for what is not there."""
+        """The records in [start, stop). `OffsetOutOfRangeError` if some do not exist."""
         ...
 
     def chunks_of_key(
         self, partition: int, start: int, stop: int, key: bytes
     ) -> Iterator[RecordChunk]:
-        """As `chunks`, the records of one key alone."""
+        """Like `chunks`, only records of one key."""
         ...
 
     def news(self, positions: Mapping[int, int], timeout_s: float) -> list[RecordChunk]:
-        """What there is behind these positions; nothing when nothing came in time."""
+        """New records from `positions` on; empty if none arrive within the timeout."""
         ...
 
     def newest(self, partition: int, key: bytes) -> Record | None:
@@ -150,26 +150,26 @@ class TopicReader(Protocol):
 
 
 class Appender(Protocol):
-    """Appends to one topic. What `append` returned for has the topic's durability."""
+    """Appends to one topic. When `append` returns, the records have the topic's durability."""
 
     @property
     def partition_count(self) -> int: ...
 
     def append(self, records: list[Any], partition: int | None) -> list[AppendedTo]:
-        """Append `Record`s or (key, value) pairs, to where their keys put them by default."""
+        """Append `Record`s or (key, value) pairs; without a partition, keys choose it."""
         ...
 
     def idle(self) -> None:
-        """Nothing is appended right now: see to others, if there is anything to see to."""
+        """Called while there is nothing to append: serve other requests, keep connections."""
         ...
 
     def close(self) -> None:
-        """Let go. Safe to repeat."""
+        """Release resources. Safe to repeat."""
         ...
 
 
 class Backend(Protocol):
-    """A target that was opened. For one thread."""
+    """An opened target. For one thread."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -186,7 +186,7 @@ class Backend(Protocol):
     def topics(self, *, include_internal: bool) -> list[TopicFacts]: ...
     def topic(self, name: str) -> TopicFacts: ...
     def create_topic(self, name: str, *, partitions: int | None, config: Mapping[str, str]) -> int:
-        """Create a topic; return how many partitions it has."""
+        """Create a topic; return its number of partitions."""
         ...
 
     def alter_topic(
@@ -194,7 +194,7 @@ class Backend(Protocol):
     ) -> None: ...
     def delete_topic(self, name: str) -> None: ...
     def trim_topic(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
-        """Delete records before these offsets; return where each partition then starts."""
+        """Delete records before these offsets; return the new start of each partition."""
         ...
 
     # records
@@ -204,7 +204,7 @@ class Backend(Protocol):
     # groups
     def groups(self) -> list[GroupFacts]: ...
     def group(self, name: str) -> GroupFacts | None:
-        """A group; None where there is none of that name."""
+        """A group; None if there is no group of that name."""
         ...
 
     def commit(self, group: str, offsets: Mapping[Place, int]) -> None: ...

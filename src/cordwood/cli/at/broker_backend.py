@@ -1,4 +1,4 @@
-"""A broker by its address, asked over Kafka's protocol."""
+"""A broker as a target, over Kafka's protocol."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ class BrokerReader:
         yield RecordChunk(partition, [], stop)
 
     def newest(self, partition: int, key: bytes) -> Record | None:
-        """All of the partition is read: a broker has no way to ask for a key."""
+        """Reads the whole partition: a broker cannot search for a key."""
         extent = self.extents()[partition]
         newest: Record | None = None
         for chunk in self.chunks_of_key(partition, extent.start, extent.end, key):
@@ -98,13 +98,13 @@ class BrokerAppender:
         return [AppendedTo(*part) for part in ranges]
 
     def idle(self) -> None:
-        """Say something now and then: brokers close connections that are silent for minutes."""
+        """Send a request now and then: brokers close idle connections after some minutes."""
         if time.monotonic() - self._heard_s > _SILENCE_S:
             self._cluster.describe([])
             self._heard_s = time.monotonic()
 
     def close(self) -> None:
-        """The connections belong to the backend."""
+        """Nothing to close: the backend owns the connections."""
 
 
 class BrokerBackend:
@@ -168,7 +168,7 @@ class BrokerBackend:
                     start_offset=extents[number].start if number in extents else None,
                     end_offset=extents[number].end if number in extents else None,
                     size_bytes=sizes.get((topic.name, number)),
-                    problem=None if number in extents else "it has no leader",
+                    problem=None if number in extents else "no leader",
                 )
                 for number in topic.partitions
             ),
@@ -242,7 +242,7 @@ class BrokerBackend:
         )
 
     def _extents(self, places: Mapping[Place, object]) -> dict[Place, Extent]:
-        """Of the partitions that are there and have a leader."""
+        """The extents of the partitions that exist and have a leader."""
         found: dict[Place, Extent] = {}
         names = {topic for topic, _ in places}
         for name, topic in (self.cluster.describe(sorted(names)) if names else {}).items():

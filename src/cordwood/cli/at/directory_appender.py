@@ -1,4 +1,4 @@
-"""Appending to a topic by the files of its store: as their owner, or through whoever that is."""
+"""Appends to a topic of a data directory: as the owner of the store, or through its owner."""
 
 import itertools
 import os
@@ -29,9 +29,9 @@ _FILE_NAME: Final = "records.batches"
 
 
 def open_owned(paths: Sequence[str], defaults: TopicConfig) -> Store | None:
-    """The store, held by us from here on; None where someone else holds it.
+    """Open the store as its owner; None if another process owns it.
 
-    Without its housekeeping: what is deleted, and when, is for whoever runs the store to say.
+    Housekeeping is off: a short command must not decide what is deleted, and when.
     """
     try:
         return open_writer(list(paths), defaults=defaults, has_housekeeping=False)
@@ -40,7 +40,7 @@ def open_owned(paths: Sequence[str], defaults: TopicConfig) -> Store | None:
 
 
 class OwnerAppender:
-    """Appends to a store that this process holds. Others who ask for changes are served."""
+    """Appends to a store that this process owns, and serves change requests of others."""
 
     def __init__(self, store: Store, topic: str) -> None:
         self._store = store
@@ -57,16 +57,16 @@ class OwnerAppender:
 
     def idle(self) -> None:
         if self._store.changes.inbox.has_requests():
-            self._store.changes.serve(wait=False)  # what takes long goes on beside us
+            self._store.changes.serve(wait=False)  # long changes continue in the background
 
     def close(self) -> None:
         self._store.close()
 
 
 class InboxAppender:
-    """Appends to a store that another process holds: batches are staged, and it takes them in.
+    """Appends to a store that another process owns: stages batches, which the owner publishes.
 
-    The records of one call become visible all at once.
+    The records of one call become visible together.
     """
 
     def __init__(self, paths: Sequence[str], topic: Topic[ReadOnlyLog]) -> None:
@@ -75,7 +75,7 @@ class InboxAppender:
         self._clock = SystemClock()
         self._fs = RealFileSystem()
         self._turn = itertools.count()
-        # As a producer sends them: that they get the time of the append is the owner's to add.
+        # As a producer sends them: the owner sets the append time.
         self._style = replace(batch_style(topic.config), is_log_append_time=False)
 
     @property
@@ -105,7 +105,7 @@ class InboxAppender:
     def _split(self, records: list[Any], partition: int | None) -> dict[int, list[Any]]:
         count = self._topic.partition_count
         if partition is not None:
-            self._topic.partition(partition)  # raises where there is none
+            self._topic.partition(partition)  # raises if there is no such partition
             return {partition: records}
         lists, _ = kernels.split_by_key(records, Record, count, next(self._turn) % count)
         return {number: part for number, part in enumerate(lists) if part}
@@ -125,7 +125,7 @@ class InboxAppender:
         return StagedBatches(staging_id=staging_id, name=_FILE_NAME, size=size)
 
     def idle(self) -> None:
-        """Nothing: the store is not ours."""
+        """Nothing to do: another process owns the store."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""

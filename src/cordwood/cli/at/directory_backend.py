@@ -1,7 +1,7 @@
-"""A store by its files: read without a lock, changed by whoever owns it.
+"""A data directory as a target: read without a lock, changed through its owner.
 
-Reading works beside a live writer, and on a directory that Kafka wrote. A change is made by this
-process where nobody holds the store, else by its owner, who finds the request in the inbox.
+Reading works next to a live writer, and on a directory that Kafka wrote. If no process owns the
+store, this process makes a change itself; otherwise it sends a request to the owner's inbox.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ class DirectoryBackend:
             self._opened.popitem()[1].close()
 
     def _store(self, topic: str | None = None) -> ReadOnlyStore:
-        """The store, opened for reading: all of it, or one topic, which is quicker."""
+        """Open the store for reading: all topics, or only one, which is faster."""
         known = self._opened.get(topic)
         if known is None:
             fs, clock = RealFileSystem(), SystemClock()
@@ -89,7 +89,7 @@ class DirectoryBackend:
         ]
 
     def topic(self, name: str) -> TopicFacts:
-        """With the defaults that `cordwood serve` would give it here."""
+        """A topic, with the defaults that `cordwood serve` would give it."""
         if self._defaults is None:
             self._defaults = _configured_defaults()
             self.close()
@@ -160,7 +160,7 @@ class DirectoryBackend:
         from cordwood.cli.at.owner_changes import refused
         from cordwood.library import request_change
 
-        self.close()  # what was read before the change says nothing about what is there after it
+        self.close()  # facts read before the change are outdated after it
         try:
             return request_change(self._paths[0], change, data_dirs=self._paths[1:])
         except ChangeRefusedError as error:
@@ -174,7 +174,7 @@ class DirectoryBackend:
     def appender(self, topic: str) -> Appender:
         from cordwood.cli.at.directory_appender import InboxAppender, OwnerAppender, open_owned
 
-        described = self._store(topic).topic(topic)  # before anything is locked
+        described = self._store(topic).topic(topic)  # fails before anything is locked
         owned = open_owned(self._paths, _configured_defaults())
         if owned is None:
             return InboxAppender(self._paths, described)
@@ -232,7 +232,7 @@ def _partition(topic: Topic[ReadOnlyLog], number: int) -> PartitionFacts:
             start_offset=None,
             end_offset=None,
             size_bytes=None,
-            problem="its files are not in these directories",
+            problem="its files are missing from the data directories",
         )
     view = topic.partition(number).view()
     return PartitionFacts(

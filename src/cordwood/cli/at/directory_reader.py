@@ -1,4 +1,4 @@
-"""Reading a topic from its files, beside whoever writes them."""
+"""Reads a topic from its files, next to any writer."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +18,13 @@ from cordwood.remote.record_chunk import RecordChunk, records_of_key
 _PAUSE_S_MIN: Final = 0.001
 _PAUSE_S_MAX: Final = 0.05
 _PAUSE_GROWTH: Final = 1.5
-# Each partition that is read keeps a buffer of up to 2 MiB. Where there are more of them than
-# this, each starts anew with a small one for every chunk.
+# Each partition keeps a read buffer of up to 2 MiB. With more partitions than this, every chunk
+# starts with a small buffer of its own.
 _BUFFERS_MAX: Final = 16
 
 
 class DirectoryReader:
-    """Implements `TopicReader` over a store that was opened for reading."""
+    """Implements `TopicReader` over a read-only store."""
 
     def __init__(
         self, store: ReadOnlyStore, topic: str, partitions: Sequence[int] | None = None
@@ -34,7 +34,7 @@ class DirectoryReader:
         self._topic = store.topic(topic)
         self._chosen = None if partitions is None else list(partitions)
         for number in self._chosen or ():
-            self._topic.partition(number)  # raises where there is none
+            self._topic.partition(number)  # raises if there is no such partition
 
     @property
     def partitions(self) -> Sequence[int]:
@@ -46,7 +46,7 @@ class DirectoryReader:
         self._store.topics()
         current = self._store.topic(self.topic)
         if current.topic_id != self._topic.topic_id:
-            raise LogError(f"topic {self.topic!r} was deleted and created again meanwhile")
+            raise LogError(f"topic {self.topic!r} was deleted and created again")
         self._topic = current
 
     def _log(self, partition: int) -> ReadOnlyLog:
@@ -93,7 +93,7 @@ class DirectoryReader:
         return self._log(partition).find(key)
 
     def news(self, positions: Mapping[int, int], timeout_s: float) -> list[RecordChunk]:
-        """By looking again and again, ever less often: no lock, no message."""
+        """Poll the files, with growing pauses: there is no notification without a lock."""
         deadline_s = time.monotonic() + timeout_s
         pause_s = _PAUSE_S_MIN
         while True:
@@ -120,7 +120,7 @@ def _chunk(partition: int, run: RecordRun) -> RecordChunk:
 
 
 def _first_chunk(log: LogReader, partition: int, start: int, stop: int) -> RecordChunk:
-    """What the first look brings, and no more than that in memory; nothing: up to the end."""
+    """The first chunk of [start, stop); an empty one ending at `stop` if there are no records."""
     for run in read_runs(log.source, start, stop):
         return _chunk(partition, run)
     return RecordChunk(partition, [], stop)

@@ -1,7 +1,7 @@
-"""Changes made by whoever owns a store: this process where nobody does, else through its inbox.
+"""Changes of a store through its owner: this process if there is none, else by the inbox.
 
-Work that takes long shows how far it is. Interrupted, it ends where it is ours; an owner goes on
-with what it has begun.
+Long work shows its progress. An interrupt ends the work of this process; another owner continues
+what it has begun.
 """
 
 import re
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from cordwood.cli.failures import EXIT_INTERRUPTED
 from cordwood.cli.render import work_bar
+from cordwood.cli.terminal import say
 from cordwood.errors import ChangeRefusedError, CordwoodError, LogError
 from cordwood.remote.refusals import config_error
 
@@ -18,13 +20,12 @@ if TYPE_CHECKING:
     from cordwood.log.inbox.store_change import ChangeAnswer, StoreChange
 
 _NAMED_ERROR: Final = re.compile(r"[A-Za-z]+(?:Error|Exception): (.*)", re.DOTALL)
-_INTERRUPTED: Final = 130
 
 
 def ask_owner(paths: Sequence[str], change: "StoreChange", *, label: str) -> "ChangeAnswer":
-    """Have the store in `paths` changed; `label` says what is done while that takes time.
+    """Request a change of the store in `paths`; `label` names the work while it takes time.
 
-    A refusal is raised as what it is: `ConfigError` where a setting is wrong, else `LogError`.
+    A refusal is raised as `ConfigError` if a setting is wrong, else as `LogError`.
     """
     from cordwood.library import request_change
     from cordwood.settings import load_settings
@@ -42,14 +43,12 @@ def ask_owner(paths: Sequence[str], change: "StoreChange", *, label: str) -> "Ch
     except ChangeRefusedError as error:
         raise refused(error) from error
     except KeyboardInterrupt:
-        typer.secho(
-            "cordwood: interrupted; whoever owns the store goes on with what it has begun", err=True
-        )
-        raise typer.Exit(_INTERRUPTED) from None
+        say("cordwood: interrupted; if another process owns the store, it continues the work")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def refused(error: ChangeRefusedError) -> CordwoodError:
-    """What the owner of a store refused something with."""
+    """The error with which the owner refused a change."""
     named = _NAMED_ERROR.fullmatch(error.reason)
     reason = error.reason if named is None else named[1]
     return config_error(reason) or LogError(reason)

@@ -1,34 +1,22 @@
-"""What a command works on: ``--at ./data`` is a directory, ``--at localhost:9092`` a broker.
+"""The target of a command: ``--at ./data`` is a directory, ``--at localhost:9092`` a broker.
 
-    ./data  /srv/data  data            a data directory; several, joined by commas, of one store
-    localhost:9092  [::1]:9092  :9092  a broker; several of one cluster, joined by commas
-    nothing                            CORDWOOD_AT, else ./data where that is a directory
+    ./data  /srv/data  data            a data directory; commas join several of one store
+    localhost:9092  [::1]:9092  :9092  a broker; commas join several of one cluster
+    not given                          CORDWOOD_AT, else ./data if it is a directory
 
-What is there as a directory is taken as one, and so is what has a slash in it.
+A text that names an existing directory, or contains a slash, is a directory.
 """
 
 import os
 import re
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
-import typer
-
-from cordwood.cli.usage_error import UsageError
+from cordwood.cli.failures import UsageError
 from cordwood.errors import ConfigError
 
 AT_VARIABLE: Final = "CORDWOOD_AT"
 DEFAULT_DIRECTORY: Final = "data"
-
-AtOption = Annotated[
-    str | None,
-    typer.Option(
-        "--at",
-        metavar="TARGET",
-        envvar=AT_VARIABLE,
-        help="A data directory (./data) or a broker (localhost:9092); else ./data.",
-    ),
-]
 
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]*):([0-9]{1,5})")
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -37,7 +25,7 @@ _PORT_MAX: Final = 65_535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryTarget:
-    """A store by its files. `paths` are its data directories, the first one first."""
+    """A store, by its files. `paths` are its data directories in order."""
 
     paths: tuple[str, ...]
 
@@ -47,7 +35,7 @@ class DirectoryTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerTarget:
-    """A broker by its address; `addresses` are tried in their order."""
+    """A broker, by its address. `addresses` are tried in order."""
 
     addresses: tuple[tuple[str, int], ...]
 
@@ -63,15 +51,15 @@ def shown_address(host: str, port: int) -> str:
 
 
 def parse_target(text: str | None, *, may_be_new: bool = False) -> Target:
-    """The target that ``--at`` names; `ConfigError` for what is none.
+    """The target that ``--at`` names; `ConfigError` if `text` names none.
 
-    With `may_be_new` a directory need not be there yet.
+    With `may_be_new` a directory need not exist yet.
     """
     if text is None or not text.strip():
         return _default_target(may_be_new=may_be_new)
     given = text.strip()
     if _URL.match(given):
-        raise ConfigError("--at", given, "is a URL: a directory or host:port is needed")
+        raise ConfigError("--at", given, "must be a directory or host:port, not a URL")
     if os.path.isdir(given):
         return DirectoryTarget(paths=(given,))
     parts = [part.strip() for part in given.split(",") if part.strip()]
@@ -85,8 +73,8 @@ def _default_target(*, may_be_new: bool) -> DirectoryTarget:
     if may_be_new or os.path.isdir(DEFAULT_DIRECTORY):
         return DirectoryTarget(paths=(DEFAULT_DIRECTORY,))
     raise UsageError(
-        f"which data? There is no ./{DEFAULT_DIRECTORY} here: give a directory (--at ./data) or a "
-        f"broker (--at localhost:9092), or set {AT_VARIABLE}"
+        f"no target: ./{DEFAULT_DIRECTORY} does not exist; pass a directory (--at ./data) "
+        f"or a broker (--at localhost:9092), or set {AT_VARIABLE}"
     )
 
 
@@ -98,7 +86,7 @@ def _parse_address(text: str) -> tuple[str, int] | None:
         return None
     port = int(found[2])
     if not 0 < port <= _PORT_MAX:
-        raise ConfigError("--at", text, f"must have a port from 1 to {_PORT_MAX}")
+        raise ConfigError("--at", text, f"port must be 1 to {_PORT_MAX}")
     return found[1].strip("[]") or "127.0.0.1", port
 
 
@@ -112,11 +100,13 @@ def _directories(given: str, parts: list[str], *, may_be_new: bool) -> Directory
             raise ConfigError(
                 "--at",
                 given,
-                f"there is no directory {part}, and a broker is given as host:port",
+                f"directory {part} does not exist; a broker is written as host:port",
             )
         if _looks_like_host(part):
             raise ConfigError(
-                "--at", given, f"is it a broker, {part}:9092, or a directory, ./{part}?"
+                "--at",
+                given,
+                f"ambiguous: write {part}:9092 for a broker or ./{part} for a directory",
             )
     return DirectoryTarget(paths=tuple(parts))
 

@@ -1,1 +1,1 @@
-"""``cordwood bench``: a quick measurement on the user's own disk or broker."""
+"""``cordwood bench``: a quick measurement on the user's disk or broker."""

@@ -1,28 +1,30 @@
-"""``cordwood bench``: a short measurement of this machine, or of a broker, through Cordwood."""
+"""``cordwood bench``: a short measurement of this machine or of a broker."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cordwood.cli.at.target import AtOption, BrokerTarget, DirectoryTarget, parse_target
-from cordwood.cli.readable_values import NOTHING, shown_count
-from cordwood.cli.render import Column, output_for, progress_bar
+from cordwood.cli.at.target import BrokerTarget, DirectoryTarget, parse_target
+from cordwood.cli.failures import EXIT_INTERRUPTED
+from cordwood.cli.options import AtOption, JsonOption
+from cordwood.cli.readable_values import NOTHING, counted, shown_count
+from cordwood.cli.render import Column, Row, output_for, progress_bar
+from cordwood.cli.terminal import say
 from cordwood.quantities import GIB, MIB
 
 if TYPE_CHECKING:
     from cordwood.cli.at.target import Target
-    from cordwood.cli.bench.bench_load import Load, Measured
-    from cordwood.cli.bench.bench_place import BenchPlace
+    from cordwood.cli.bench.load import Load, Measured, Step
+    from cordwood.cli.bench.place import Append, BenchPlace, Pair
 
 _BATCH_BYTES: Final = 64 * 1024
 _BATCH_RECORDS_MAX: Final = 10_000
 _BYTES_MAX: Final = 1 * GIB
-_ROOM_SHARE: Final = 4  # at most a quarter of what is free
-_INTERRUPTED: Final = 130
+_ROOM_SHARE: Final = 4  # at most a quarter of the free space
 
 
 class DurabilityChoice(StrEnum):
@@ -50,13 +52,13 @@ def bench(
     *,
     at: AtOption = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", "-s", min=0.1, max=600.0, help="At most, for each row.")
+        float, typer.Option("--seconds", "-s", min=0.1, max=600.0, help="Time limit for each row.")
     ] = 3.0,
     records: Annotated[
-        int | None, typer.Option("--records", "-n", min=1, help="At most, for each row.")
+        int | None, typer.Option("--records", "-n", min=1, help="Record limit for each row.")
     ] = None,
     size: Annotated[
-        int, typer.Option("--size", min=1, max=MIB // 2, help="Bytes of a record's value.")
+        int, typer.Option("--size", min=1, max=MIB // 2, help="Size of a value in bytes.")
     ] = 100,
     threads: Annotated[
         int,
@@ -66,35 +68,35 @@ def bench(
             "-t",
             min=1,
             max=256,
-            help="Appending side by side; on a broker, each by a connection of its own.",
+            help="Threads that append; on a broker, each has its own connection.",
         ),
     ] = 1,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, max=1000, help="Of the topic.")
+        int, typer.Option("--partitions", "-p", min=1, max=1000, help="Partitions of the topic.")
     ] = 1,
     durability: Annotated[
         DurabilityChoice | None,
-        typer.Option("--durability", help="When appends are acknowledged; else as by default."),
+        typer.Option("--durability", help="When appends are acknowledged. Default: the target's."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per row.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Measure appending and reading here: records/s, MB/s and latency, beside the bare disk's.
+    """Measure how fast this machine or broker appends and reads, compared with the bare disk.
 
-    On a directory a store of its own is made in it, on a broker a topic of its own, and removed
-    again at the end: your topics are not touched. At most 1 GiB is written for each row.
+    The command creates a temporary store in the directory, or a temporary topic on the broker, and
+    removes it at the end. Your topics are not touched. It writes at most 1 GiB for each row.
 
-    What is measured: the disk alone (a write and an fdatasync of one record at a time, which is
-    the limit for one thread that waits for each), appending one record per call, appending
-    batches of 64 KiB, and reading all of it back, checked and parsed, then as Python objects too.
-    Reading comes from the page cache.
+    It measures the disk alone (a write and an fdatasync for each record, the limit for one thread
+    that waits for each record), appending one record per call, appending batches of 64 KiB, and
+    reading everything back: checked and parsed, then also as Python objects. Reads come from the
+    page cache.
 
     \b
     Examples:
       cordwood bench --at /srv/data --threads 16
       cordwood bench --at localhost:9092 --size 1000 --seconds 10
     """
-    from cordwood.cli.bench.bench_load import Limits, Load
-    from cordwood.cli.interruption import Interruption
+    from cordwood.cli.bench.load import Limits, Load
+    from cordwood.cli.signals import Interruption
 
     target = _target(at)
     files = _files_of(target)
@@ -106,8 +108,8 @@ def bench(
             rows = list(_rows(load, place, files, size=size, threads=threads))
             shown_durability = place.durability
     except KeyboardInterrupt:
-        typer.secho("cordwood: interrupted; what was made for it is removed", err=True)
-        raise typer.Exit(_INTERRUPTED) from None
+        say("cordwood: interrupted; temporary data was removed")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     facts = {
         "target": str(target),
         "durability": shown_durability,
@@ -117,23 +119,22 @@ def bench(
     }
     output_for(as_json=as_json).table(_COLUMNS, [_row(row, facts) for row in rows])
     if not as_json:
-        typer.secho(
-            f"{target}: durability {shown_durability}, {threads} thread{'s' * (threads > 1)}, "
-            f"{partitions} partition{'s' * (partitions > 1)}, values of {size} bytes",
-            err=True,
+        say(
+            f"{target}: durability {shown_durability}, {counted(threads, 'thread')}, "
+            f"{counted(partitions, 'partition')}, values of {counted(size, 'byte')}"
         )
 
 
 def _target(at: str | None) -> "Target":
-    """What is named, else ./data, else where we are: any directory will do."""
+    """The target given, else ./data, else the current directory: any directory will do."""
     if (at is None or not at.strip()) and not os.path.isdir("data"):
         return DirectoryTarget(paths=(".",))
     return parse_target(at)
 
 
 def _files_of(target: "Target") -> str | None:
-    """The directory whose disk is measured beside; None for a broker on another machine."""
-    from cordwood.cli.at.local_files import local_files_of
+    """The directory whose disk is measured for comparison; None for a remote broker."""
+    from cordwood.cli.at.access import local_files_of
 
     found = local_files_of(target) if isinstance(target, BrokerTarget) else target
     return None if found is None else found.paths[0]
@@ -148,7 +149,7 @@ def _bytes_max(files: str | None) -> int:
 
 @contextmanager
 def _place(target: "Target", partitions: int, config: dict[str, str]) -> "Iterator[BenchPlace]":
-    from cordwood.cli.bench.bench_place import broker_place, directory_place
+    from cordwood.cli.bench.place import broker_place, directory_place
 
     if isinstance(target, BrokerTarget):
         with broker_place(target, partitions=partitions, config=config) as place:
@@ -161,14 +162,14 @@ def _place(target: "Target", partitions: int, config: dict[str, str]) -> "Iterat
 def _rows(
     load: "Load", place: "BenchPlace", files: str | None, *, size: int, threads: int
 ) -> "Iterator[Measured]":
-    from cordwood.cli.bench.disk_baseline import BareDisk
+    from cordwood.cli.disk_probe import BareDisk
 
     value = os.urandom(size)
     if files is not None and os.access(files, os.W_OK):
         with BareDisk(files, value) as disk:
             yield load.run("disk: write + fdatasync", [disk.append])
     appenders = [place.appender() for _ in range(threads)]
-    one = [(None, value)]
+    one: list[Pair] = [(None, value)]
     yield load.run("append one by one", [_appending(append, one) for append in appenders])
     count = min(max(_BATCH_BYTES // size, 1), _BATCH_RECORDS_MAX)
     batch = one * count
@@ -178,7 +179,7 @@ def _rows(
     yield load.run("read as objects", [_reading(place, as_objects=True)], has_latency=False)
 
 
-def _appending(append: Any, records: list[Any]) -> Any:
+def _appending(append: "Append", records: "list[Pair]") -> "Step":
     def step() -> int:
         append(records)
         return len(records)
@@ -186,7 +187,7 @@ def _appending(append: Any, records: list[Any]) -> Any:
     return step
 
 
-def _reading(place: "BenchPlace", *, as_objects: bool) -> Any:
+def _reading(place: "BenchPlace", *, as_objects: bool) -> "Step":
     runs = place.runs()
 
     def step() -> int:
@@ -198,7 +199,7 @@ def _reading(place: "BenchPlace", *, as_objects: bool) -> Any:
     return step
 
 
-def _row(measured: "Measured", facts: dict[str, Any]) -> dict[str, Any]:
+def _row(measured: "Measured", facts: Row) -> Row:
     return {
         "what": measured.what,
         "records": measured.records,

@@ -1,13 +1,19 @@
-"""``cordwood compact``: keeping the newest record of each key, now; or what that would do."""
+"""``cordwood compact``: compacts a topic now, or shows what compaction would do."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cordwood.cli.at.target import AtOption
-from cordwood.cli.completion_names import PartitionsOption, TopicArgument
+from cordwood.cli.options import (
+    AtOption,
+    DryRunOption,
+    JsonOption,
+    PartitionsOption,
+    TopicArgument,
+)
 from cordwood.cli.readable_values import shown_bytes, shown_count
-from cordwood.cli.render import Column, output_for
+from cordwood.cli.render import Column, Row, output_for
+from cordwood.cli.terminal import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,19 +23,19 @@ if TYPE_CHECKING:
 _RESULT_COLUMNS: Final = (
     Column(name="partition", is_number=True),
     "outcome",
-    Column(name="before", show=shown_bytes, is_number=True),
-    Column(name="after", show=shown_bytes, is_number=True),
-    Column(name="removed", show=shown_count, is_number=True),
+    Column(name="before", field="bytes_before", show=shown_bytes, is_number=True),
+    Column(name="after", field="bytes_after", show=shown_bytes, is_number=True),
+    Column(name="removed", field="records_removed", show=shown_count, is_number=True),
     Column(name="seconds", is_number=True),
     "reason",
 )
 _PLAN_COLUMNS: Final = (
     Column(name="partition", is_number=True),
-    Column(name="due"),
-    Column(name="dirty", show=lambda ratio: f"{ratio:.0%}", is_number=True),
-    Column(name="to read", show=shown_bytes, is_number=True),
-    Column(name="to save", show=shown_bytes, is_number=True),
-    Column(name="to remove", show=shown_count, is_number=True),
+    Column(name="due", field="is_due"),
+    Column(name="dirty", field="dirty_ratio", show=lambda ratio: f"{ratio:.0%}", is_number=True),
+    Column(name="to read", field="bytes_read", show=shown_bytes, is_number=True),
+    Column(name="to save", field="bytes_saved", show=shown_bytes, is_number=True),
+    Column(name="to remove", field="records_removed", show=shown_count, is_number=True),
     "reason",
 )
 
@@ -43,25 +49,23 @@ def compact(
         bool,
         typer.Option(
             "--force/--due-only",
-            help="All of it, active segments too, which are sealed first; or only what is due.",
+            help="Compact everything, after sealing active segments; or only what is due.",
         ),
     ] = True,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Compact a topic now: of each key the newest record stays.
+    """Compact a topic now, keeping only the newest record of each key.
 
-    Whoever owns the store does it, beside reading and writing. A dry run reads what a run would
-    read, and says what it would save. Exit code 1 where a partition failed.
+    The owner of the store compacts; reading and writing continue meanwhile. A dry run reads the
+    same data and shows what a run would save. Exit code 1 if a partition failed.
 
     \b
     Examples:
       cordwood compact accounts --dry-run
       cordwood compact accounts --due-only
     """
-    from cordwood.cli.at.opened_files import open_files
+    from cordwood.cli.at.access import open_files
     from cordwood.cli.at.owner_changes import ask_owner
     from cordwood.errors import LogError
     from cordwood.log.inbox.upkeep_change import CompactTopic
@@ -73,13 +77,13 @@ def compact(
         if not found.config.is_compacted:
             policy = ",".join(found.config.cleanup_policy)
             raise LogError(
-                f"topic {topic} is not compacted, its cleanup.policy is {policy}: set it with "
-                f"cordwood topics alter {topic} --config cleanup.policy=compact"
+                f"topic {topic} is not compacted, its cleanup.policy is {policy}; change it with "
+                f"`cordwood topics alter {topic} --config cleanup.policy=compact`"
             )
         if dry_run:
             rows = _forecast_rows(store, topic, partition, force=force)
-            _show_plans(rows, as_json=as_json)
-            typer.secho("nothing was compacted: leave out --dry-run to do so", err=True)
+            output_for(as_json=as_json).table(_PLAN_COLUMNS, rows)
+            say("dry run: nothing was compacted")
             return
         paths = store.data_dirs
     change = CompactTopic(
@@ -90,15 +94,17 @@ def compact(
     )
     answer = ask_owner(paths, change, label=f"compacting {topic}")
     rows = [{"topic": topic, **row} for row in answer.facts["partitions"]]
-    _show_results(rows, as_json=as_json)
+    is_all_done = all(row["outcome"] == "done" for row in rows)
+    columns = _RESULT_COLUMNS[:-1] if is_all_done else _RESULT_COLUMNS
+    output_for(as_json=as_json).table(columns, rows)
     if any(row["outcome"] == "failed" for row in rows):
         raise typer.Exit(1)
 
 
 def _forecast_rows(
     store: "ReadOnlyStore", topic: str, partitions: "Sequence[int] | None", *, force: bool
-) -> list[dict[str, Any]]:
-    """For each partition the plan, and what following it would save."""
+) -> list[Row]:
+    """The plan of each partition, and what it would save."""
     from cordwood.cli.render import progress_bar
 
     plans = [
@@ -130,45 +136,3 @@ def _forecast_rows(
                 }
             )
     return rows
-
-
-def _show_plans(rows: list[dict[str, Any]], *, as_json: bool) -> None:
-    output = output_for(as_json=as_json)
-    if as_json:
-        output.table((), rows)
-        return
-    output.table(
-        _PLAN_COLUMNS,
-        [
-            {
-                "partition": row["partition"],
-                "due": row["is_due"],
-                "dirty": row["dirty_ratio"],
-                "to read": row["bytes_read"],
-                "to save": row["bytes_saved"],
-                "to remove": row["records_removed"],
-                "reason": row["reason"],
-            }
-            for row in rows
-        ],
-    )
-
-
-def _show_results(rows: list[dict[str, Any]], *, as_json: bool) -> None:
-    output = output_for(as_json=as_json)
-    if as_json:
-        output.table((), rows)
-        return
-    is_plain = all(row["outcome"] == "done" for row in rows)
-    output.table(
-        _RESULT_COLUMNS[:-1] if is_plain else _RESULT_COLUMNS,
-        [
-            {
-                **row,
-                "before": row["bytes_before"],
-                "after": row["bytes_after"],
-                "removed": row["records_removed"],
-            }
-            for row in rows
-        ],
-    )

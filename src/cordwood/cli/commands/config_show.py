@@ -1,60 +1,48 @@
-"""``cordwood config show``: every key, its value, and where that came from."""
+"""``cordwood config show``: every key, its value, and where the value came from."""
 
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cordwood.cli.config_flags import complete_setting
+from cordwood.cli.options import ConfigFileOption, JsonOption, SetOption
+from cordwood.cli.render import Row, output_for
+from cordwood.cli.terminal import say
 
-config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from cordwood.settings import Settings
+
+config_app = typer.Typer(help="Show the configuration.", no_args_is_help=True)
 
 _COLUMNS: Final = ("key", "value", "source")
 
 
 @config_app.callback()
 def config() -> None:
-    """Look at the configuration."""
+    """Show the configuration."""
 
 
 @config_app.command("show")
 def show(
     pattern: Annotated[
-        str, typer.Argument(help="Only keys that contain this, as in: retention")
+        str, typer.Argument(help="Only keys that contain this text, for example: retention")
     ] = "",
     *,
-    config_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="A .toml or .properties file; else CORDWOOD_CONFIG or cordwood.toml.",
-        ),
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            autocompletion=complete_setting,
-            help="key=value, as for `cordwood serve`.",
-        ),
-    ] = None,
+    config_file: ConfigFileOption = None,
+    assignments: SetOption = None,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Only keys that are not at their default.")
+        bool, typer.Option("--changed", help="Only keys whose value is not the default.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Everything about each key, as JSON.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show the configuration `cordwood serve` would start with, and where each value is from.
+    """Show the configuration `cordwood serve` would start with, and where each value came from.
+
+    With --json each key comes with its type, default, environment variable and description.
 
     \b
     Examples:
       cordwood config show --changed
       cordwood config show retention --config server.properties
     """
-    from cordwood.cli.render import output_for
     from cordwood.settings import DEFAULT_SOURCE, flag_assignments, load_settings
 
     settings = load_settings(file=config_file, flags=list(flag_assignments(assignments or [])))
@@ -65,14 +53,13 @@ def show(
     ]
     output_for(as_json=as_json).table(_COLUMNS, rows)
     if pattern and not rows and not as_json:
-        among = "keys that were set" if changed else "keys"
-        typer.secho(f"none of the {among} contains {pattern!r}", err=True)
+        say(f"no {'changed ' if changed else ''}key contains {pattern!r}")
     for name, _, source in settings.without_effect:
-        typer.secho(f"{name} (from {source}) is accepted and has no effect", err=True)
+        say(f"{name} (from {source}) is accepted but has no effect")
 
 
-def setting_rows(settings: Any) -> list[dict[str, Any]]:
-    """A row per key: what it is, what it is for, how else it can be set."""
+def setting_rows(settings: "Settings") -> list[Row]:
+    """A row for each key."""
     from cordwood.settings import variable_name
 
     return [

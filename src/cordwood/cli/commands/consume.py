@@ -1,4 +1,4 @@
-"""``cordwood consume``: the records of a topic, those that are there and those that come."""
+"""``cordwood consume``: prints the records of a topic, existing and new ones."""
 
 import re
 import sys
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cordwood.cli.at.target import AtOption, parse_target
-from cordwood.cli.closed_output import let_go_of_stdout
-from cordwood.cli.completion_names import PartitionsOption, TopicArgument, complete_group
-from cordwood.cli.interruption import Interruption
+from cordwood.cli.at.target import parse_target
+from cordwood.cli.completion import complete_group
+from cordwood.cli.failures import EXIT_INTERRUPTED, UsageError
+from cordwood.cli.options import AtOption, JsonOption, PartitionsOption, TopicArgument
+from cordwood.cli.readable_values import counted
 from cordwood.cli.records.record_format import FORMAT_HELP
+from cordwood.cli.signals import Interruption
+from cordwood.cli.terminal import discard_stdout, warn
 
 if TYPE_CHECKING:
     from cordwood.cli.at.backend import Backend, Extent, TopicReader
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from cordwood.cli.records.record_stream import Row, StreamedRows
 
 _COMMIT_S: Final = 5.0
-_INTERRUPTED: Final = 130
 
 
 def consume(
@@ -32,21 +34,21 @@ def consume(
         typer.Option(
             "--from",
             metavar="POSITION",
-            help="beginning, end, an offset, -10 (records before the end), -10m, or a time; "
-            "else the beginning, and with --follow the end.",
+            help="Start at: beginning, end, an offset, -10 (records before the end), -10m (ago), "
+            "or a time. Default: beginning; with --follow: end.",
         ),
     ] = None,
     end: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="POSITION", help="Stop before this offset or time; else at the end."
+            "--to", metavar="POSITION", help="Stop before this offset or time. Default: end."
         ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("-n", "--count", min=0, help="Stop after so many records.")
+        int | None, typer.Option("-n", "--count", min=0, help="Stop after this many records.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for new records, until interrupted.")
+        bool, typer.Option("--follow", "-f", help="Wait for new records until interrupted.")
     ] = False,
     group: Annotated[
         str | None,
@@ -54,7 +56,7 @@ def consume(
             "--group",
             "-g",
             autocompletion=complete_group,
-            help="Begin where this group stopped, and commit how far it came.",
+            help="Start at the offsets this group committed, and commit its progress.",
         ),
     ] = None,
     partition: PartitionsOption = None,
@@ -64,31 +66,29 @@ def consume(
     separator: Annotated[
         str | None,
         typer.Option(
-            "--key-separator", "-K", metavar="TEXT", help="Key and value with this between."
+            "--key-separator", "-K", metavar="TEXT", help="Print key and value with TEXT between."
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object for each record, one per line.")
-    ] = False,
+    as_json: JsonOption = False,
     grep: Annotated[
         str | None,
-        typer.Option("--grep", metavar="REGEX", help="Only where key or value matches."),
+        typer.Option("--grep", metavar="REGEX", help="Only records whose key or value matches."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="Only records of this key.")
+        str | None, typer.Option("--key", metavar="KEY", help="Only records with this key.")
     ] = None,
     null_as: Annotated[
-        str, typer.Option("--null-as", metavar="TEXT", help="What stands for no key or value.")
+        str, typer.Option("--null-as", metavar="TEXT", help="Print TEXT for a null key or value.")
     ] = "",
 ) -> None:
-    """Show the records of a topic, the value of each on a line.
+    """Print the records of a topic, one value per line.
 
-    Several partitions are merged by time; with --follow they come as they arrive. What is asked
-    for and not there any more is told on standard error.
+    Records of several partitions are merged by time; with --follow they are printed as they
+    arrive. Requested records that no longer exist are reported on stderr.
 
-    With --group the group must have no members: partitions are not shared with others, and what
-    was shown is committed every few seconds and at the end. --from is then for partitions for
-    which the group has committed nothing.
+    With --group the command reads all partitions itself, so the group must have no members.
+    Offsets of printed records are committed every few seconds and at the end. --from then applies
+    only to partitions without a committed offset.
 
     \b
     Examples:
@@ -96,7 +96,7 @@ def consume(
       cordwood consume orders -n 5 --format '%p:%o %k %v\\n'
       cordwood consume orders --follow --grep paid --json
     """
-    from cordwood.cli.at.opened_backend import open_backend
+    from cordwood.cli.at.access import open_backend
 
     formatter = _formatter(topic, record_format, separator, null_as, as_json=as_json)
     matches = _matcher(grep)
@@ -121,18 +121,17 @@ def consume(
                 _print_all(stream, printer, progress, interruption)
         except KeyboardInterrupt:
             _commit(progress)
-            raise typer.Exit(0 if follow else _INTERRUPTED) from None
+            raise typer.Exit(0 if follow else EXIT_INTERRUPTED) from None
         except BrokenPipeError:
-            let_go_of_stdout()
+            discard_stdout()
         _commit(progress)
 
 
 def _check_options(*, end: str | None, follow: bool, group: str | None) -> None:
-    from cordwood.cli.usage_error import UsageError
     from cordwood.errors import ConfigError
 
     if follow and end is not None:
-        raise UsageError("--follow never ends by itself: leave out --to, or use -n")
+        raise UsageError("--follow and --to exclude each other; use -n to stop after some records")
     if group == "":
         raise ConfigError("--group", group, "must not be empty")
 
@@ -141,7 +140,6 @@ def _formatter(
     topic: str, text: str | None, separator: str | None, null_as: str, *, as_json: bool
 ) -> "Formatter":
     from cordwood.cli.records.record_format import json_formatter, record_formatter
-    from cordwood.cli.usage_error import UsageError
 
     if sum((text is not None, separator is not None, as_json)) > 1:
         raise UsageError("--format, --key-separator and --json exclude each other")
@@ -165,7 +163,7 @@ def _matcher(grep: str | None) -> "re.Pattern[bytes] | None":
     try:
         return re.compile(grep.encode())
     except re.error as error:
-        raise ConfigError("--grep", grep, f"is no regular expression: {error}") from error
+        raise ConfigError("--grep", grep, f"is not a regular expression: {error}") from error
 
 
 def _stream(
@@ -184,12 +182,10 @@ def _stream(
 
     now_ms = SystemClock().now_ms()
     extents = reader.extents()
-    starts = resolve_position(
-        reader, parse_position(begin, "--from", now_ms=now_ms), extents, _warn
-    )
+    starts = resolve_position(reader, parse_position(begin, "--from", now_ms=now_ms), extents, warn)
     if progress is not None:
         starts |= progress.starts(extents)
-    stream = RecordStream(reader, starts, _warn, key=key)
+    stream = RecordStream(reader, starts, warn, key=key)
     if follow:
         return stream.follow(chooses_partitions=is_choice)
     stops = {number: extent.end for number, extent in extents.items()}
@@ -223,7 +219,7 @@ def _commit(progress: "_GroupProgress | None") -> None:
 
 
 class _Printer:
-    """Writes what matches to standard output, up to so many records."""
+    """Writes matching records to standard output, at most `count` of them."""
 
     def __init__(
         self, formatter: "Formatter", matches: "re.Pattern[bytes] | None", count: int | None
@@ -237,7 +233,7 @@ class _Printer:
         return self._left is not None and self._left <= 0
 
     def show(self, found: "StreamedRows") -> Mapping[int, int]:
-        """Write the rows; return where reading goes on behind those that were looked at."""
+        """Write the rows; return the next position of each partition after those consumed."""
         from cordwood.cli.records.record_stream import positions_behind
 
         rows = found.rows
@@ -267,7 +263,7 @@ class _Printer:
 
 
 class _GroupProgress:
-    """Where a group begins, and how far it came: committed now and then, behind what was shown."""
+    """The offsets of a group: where it starts, and commits after records were printed."""
 
     def __init__(self, backend: "Backend", group: str, topic: str) -> None:
         self._backend = backend
@@ -278,7 +274,7 @@ class _GroupProgress:
         self._committed_s = time.monotonic()
 
     def starts(self, extents: "Mapping[int, Extent]") -> dict[int, int]:
-        """Where the group stopped, for the partitions it has committed."""
+        """The committed offset of each partition that has one."""
         from cordwood.cli.records.record_stream import within_extents
         from cordwood.errors import LogError
 
@@ -287,18 +283,18 @@ class _GroupProgress:
             return {}
         if facts.members:
             raise LogError(
-                f"group {self._group} has {len(facts.members)} members, which would be disturbed: "
-                "stop them, or read with another group"
+                f"group {self._group} has {counted(len(facts.members), 'active member')}; "
+                "stop its members, or use another group"
             )
         self._committed = {
             place.partition: place.offset
             for place in facts.committed
             if place.topic == self._topic and place.partition in extents
         }
-        return within_extents(self._topic, self._committed, extents, _warn)
+        return within_extents(self._topic, self._committed, extents, warn)
 
     def note(self, positions: Mapping[int, int]) -> None:
-        """This far was shown."""
+        """Records before `positions` were printed; commit them if some time has passed."""
         self._positions |= positions
         if time.monotonic() - self._committed_s > _COMMIT_S:
             self.commit()
@@ -309,7 +305,3 @@ class _GroupProgress:
             self._backend.commit(self._group, {(self._topic, n): o for n, o in changed.items()})
             self._committed |= changed
         self._committed_s = time.monotonic()
-
-
-def _warn(text: str) -> None:
-    typer.secho(f"cordwood: {text}", err=True, fg="yellow")

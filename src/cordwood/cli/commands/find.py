@@ -1,4 +1,4 @@
-"""``cordwood find``: the newest record of a key, or all of them."""
+"""``cordwood find``: prints the newest record of a key, or all its records."""
 
 import sys
 from collections.abc import Iterator
@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.at.target import AtOption, parse_target
-from cordwood.cli.completion_names import TopicArgument, partitions_option
+from cordwood.cli.at.target import parse_target
+from cordwood.cli.failures import UsageError
+from cordwood.cli.options import AtOption, JsonOption, PartitionsOption, TopicArgument
 from cordwood.cli.records.record_format import FORMAT_HELP
+from cordwood.cli.terminal import say, warn
 
 if TYPE_CHECKING:
     from cordwood.cli.at.backend import TopicReader
@@ -19,32 +21,32 @@ if TYPE_CHECKING:
 
 def find(
     topic: TopicArgument,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="As text, or 0x and hex digits.")],
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help="Key, as text or as 0x and hex digits.")
+    ],
     *,
     at: AtOption = None,
     history: Annotated[
-        bool, typer.Option("--history", help="Every record of the key, oldest first.")
+        bool, typer.Option("--history", help="Print every record of the key, oldest first.")
     ] = False,
-    partition: Annotated[list[int] | None, partitions_option("Only look here; repeatable.")] = None,
+    partition: PartitionsOption = None,
     record_format: Annotated[
         str | None, typer.Option("--format", metavar="FORMAT", help=FORMAT_HELP)
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object for each record, one per line.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show the newest record of a key. Exit code 1 where there is none.
+    """Print the newest record of a key. Exit code 1 if there is none.
 
-    The partition that the key hashes to is looked through first, and the others only if it is
-    not there. Topics with key.index=true are asked through their indexes, others are read. A
-    broker on this machine is asked through its files.
+    The partition that the key hashes to is searched first, the others only if the key is not
+    there. Topics with key.index=true are searched by their key indexes, others are read
+    completely. If the broker is on this machine, its files are searched.
 
     \b
     Examples:
       cordwood find accounts user:42
       cordwood find accounts user:42 --history --json
     """
-    from cordwood.cli.at.opened_backend import open_backend
+    from cordwood.cli.at.access import open_backend
 
     wanted = _parse_key(key)
     formatter = _formatter(topic, record_format, as_json=as_json)
@@ -56,13 +58,13 @@ def find(
             found += 1
         sys.stdout.buffer.flush()
     if not found:
-        typer.secho(f"cordwood: no record of {topic} has the key {key}", err=True)
+        say(f"cordwood: topic {topic} has no record with key {key}")
         raise typer.Exit(1)
 
 
 def _nearest(target: "Target") -> "Target":
-    """The files of a broker where they are at hand: it cannot be asked for a key, they can."""
-    from cordwood.cli.at.local_files import local_files_of
+    """The files of a broker if they are on this machine: a broker cannot search for a key."""
+    from cordwood.cli.at.access import local_files_of
     from cordwood.cli.at.target import BrokerTarget
 
     return (local_files_of(target) or target) if isinstance(target, BrokerTarget) else target
@@ -76,12 +78,11 @@ def _parse_key(text: str) -> bytes:
     try:
         return bytes.fromhex(text[2:])
     except ValueError as error:
-        raise ConfigError("KEY", text, f"must have hex digits behind 0x: {error}") from error
+        raise ConfigError("KEY", text, f"must be 0x and hex digits: {error}") from error
 
 
 def _formatter(topic: str, text: str | None, *, as_json: bool) -> "Formatter":
     from cordwood.cli.records.record_format import json_formatter, record_formatter
-    from cordwood.cli.usage_error import UsageError
 
     if as_json and text is not None:
         raise UsageError("--format and --json exclude each other")
@@ -95,7 +96,7 @@ def _formatter(topic: str, text: str | None, *, as_json: bool) -> "Formatter":
 
 
 def _newest(reader: "TopicReader", key: bytes) -> "Iterator[tuple[int, Record]]":
-    """At most one."""
+    """The newest record of the key, if there is one."""
     for number in _nearest_first(reader, key):
         record = reader.newest(number, key)
         if record is not None:
@@ -104,13 +105,13 @@ def _newest(reader: "TopicReader", key: bytes) -> "Iterator[tuple[int, Record]]"
 
 
 def _history(reader: "TopicReader", key: bytes) -> "Iterator[tuple[int, Record]]":
-    """All of them: where partitions were added, a key may have been in others before."""
+    """All records of the key, in all partitions: it may have moved when partitions were added."""
     from cordwood.cli.records.record_stream import RecordStream
 
     extents = reader.extents()
     starts = {number: extent.start for number, extent in extents.items()}
     stops = {number: extent.end for number, extent in extents.items()}
-    for found in RecordStream(reader, starts, _warn, key=key).until(stops):
+    for found in RecordStream(reader, starts, warn, key=key).until(stops):
         yield from found.rows
 
 
@@ -120,7 +121,3 @@ def _nearest_first(reader: "TopicReader", key: bytes) -> list[int]:
     numbers = list(reader.partitions)
     first = partition_for(key, max(numbers) + 1) if numbers else 0
     return sorted(numbers, key=lambda number: (number != first, number))
-
-
-def _warn(text: str) -> None:
-    typer.secho(f"cordwood: {text}", err=True, fg="yellow")

@@ -1,24 +1,24 @@
-"""``cordwood groups``: consumer groups, how far they are behind, and moving them."""
+"""``cordwood groups``: lists, describes, resets and deletes consumer groups."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cordwood.cli.at.target import AtOption, parse_target
-from cordwood.cli.completion_names import GroupArgument, GroupsArgument, complete_topic
-from cordwood.cli.readable_values import shown_count
-from cordwood.cli.render import Column, output_for
+from cordwood.cli.at.target import parse_target
+from cordwood.cli.completion import complete_topic
+from cordwood.cli.options import AtOption, GroupArgument, GroupsArgument, JsonOption, YesOption
+from cordwood.cli.readable_values import counted, shown_count
+from cordwood.cli.render import Column, Row, output_for
+from cordwood.cli.terminal import require_confirmation, say, warn
 
 if TYPE_CHECKING:
     from cordwood.cli.at.backend import Backend, GroupFacts, Place
     from cordwood.cli.records.log_position import LogPosition
 
 groups_app = typer.Typer(
-    help="Consumer groups: list, describe, reset, delete.", no_args_is_help=True
+    help="List, describe, reset and delete consumer groups.", no_args_is_help=True
 )
-
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 _LIST_COLUMNS: Final = (
     "group",
@@ -48,11 +48,11 @@ _RESET_COLUMNS: Final = (
 
 @groups_app.callback()
 def groups() -> None:
-    """Consumer groups: list, describe, reset, delete."""
+    """List, describe, reset and delete consumer groups."""
 
 
 def _opened(at: str | None) -> "Backend":
-    from cordwood.cli.at.opened_backend import open_backend
+    from cordwood.cli.at.access import open_backend
 
     return open_backend(parse_target(at))
 
@@ -62,7 +62,9 @@ def _opened(at: str | None) -> "Backend":
 
 @groups_app.command("list")
 def list_groups(*, at: AtOption = None, as_json: JsonOption = False) -> None:
-    """List the groups: state and members where a broker is asked, topics, and how far behind.
+    """List the groups with their topics and lag.
+
+    State and members are known only to a broker, not from a data directory.
 
     \b
     Examples:
@@ -83,14 +85,14 @@ def list_groups(*, at: AtOption = None, as_json: JsonOption = False) -> None:
     ]
     output_for(as_json=as_json).table(_LIST_COLUMNS, rows)
     if not rows and not as_json:
-        typer.secho("no group has committed anything yet", err=True)
+        say("no group has committed offsets yet")
 
 
 @groups_app.command("describe")
 def describe_group(
     group: GroupArgument, *, at: AtOption = None, as_json: JsonOption = False
 ) -> None:
-    """Describe a group: what it committed, how far behind it is, and who is in it.
+    """Describe a group: committed offsets, lag, and members.
 
     \b
     Examples:
@@ -99,7 +101,7 @@ def describe_group(
     """
     with _opened(at) as backend:
         facts = _known(backend, group)
-    row = {
+    row: Row = {
         "group": facts.name,
         "state": facts.state,
         "type": facts.kind,
@@ -118,7 +120,7 @@ def describe_group(
     ]
     output = output_for(as_json=as_json)
     if as_json:
-        known: dict[str, Any] = {"members": None if facts.members is None else members}
+        known: Row = {"members": None if facts.members is None else members}
         output.facts((), row | {"partitions": places} | known)
         return
     output.facts(_GROUP_COLUMNS, row)
@@ -134,16 +136,16 @@ def _known(backend: "Backend", name: str) -> "GroupFacts":
 
     facts = backend.group(name)
     if facts is None:
-        raise LogError(f"no group named {name!r} has committed anything")
+        raise LogError(f"unknown group {name!r}: it has no members and no committed offsets")
     return facts
 
 
-def _place_rows(facts: "GroupFacts") -> list[dict[str, Any]]:
-    """What was committed, and what members read who have not committed yet."""
+def _place_rows(facts: "GroupFacts") -> list[Row]:
+    """Partitions with a committed offset, and those that members read without one yet."""
     readers = {
         place: member.client_id for member in facts.members or () for place in member.partitions
     }
-    rows: dict[Place, dict[str, Any]] = {
+    rows: dict[Place, Row] = {
         place: {
             "topic": place[0],
             "partition": place[1],
@@ -183,7 +185,7 @@ def reset_group(
         typer.Option(
             "--to",
             metavar="POSITION",
-            help="earliest, latest, an offset, -10 (records before the end), -1h, or a time.",
+            help="earliest, latest, an offset, -10 (records before the end), -1h (ago), or a time.",
         ),
     ],
     at: AtOption = None,
@@ -193,17 +195,17 @@ def reset_group(
             "--topic",
             metavar="TOPIC[:PARTITION]",
             autocompletion=complete_topic,
-            help="Only this; repeatable. Else everything the group has committed.",
+            help="Only this topic or partition; repeatable. Default: all committed offsets.",
         ),
     ] = None,
     execute: Annotated[
-        bool, typer.Option("--execute/--dry-run", help="Do it, or only show it (the default).")
+        bool, typer.Option("--execute/--dry-run", help="Commit the new offsets, or only show them.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Move a group to another place. Without --execute it only shows where to.
+    """Move a group to another position. Without --execute, only show the new offsets.
 
-    Nobody may be in the group meanwhile.
+    The group must have no members.
 
     \b
     Examples:
@@ -228,13 +230,13 @@ def reset_group(
             backend.commit(group, offsets)
     output_for(as_json=as_json).table(_RESET_COLUMNS, rows)
     if not execute:
-        typer.secho("nothing was changed: add --execute to do so", err=True)
+        say("dry run: nothing was changed; add --execute to commit the new offsets")
 
 
 def _reset_places(
     backend: "Backend", group: str, texts: list[str] | None, committed: "Mapping[Place, object]"
 ) -> dict[str, list[int] | None]:
-    """The partitions to move, by topic; None stands for all of a topic."""
+    """The partitions to move, by topic; None means all partitions of the topic."""
     from cordwood.errors import LogError
 
     if texts:
@@ -246,7 +248,7 @@ def _reset_places(
             found[topic] = [*(found.get(topic) or []), number]
     if not found:
         raise LogError(
-            f"group {group!r} has committed nothing that could be moved: name topics with --topic"
+            f"group {group!r} has no committed offsets to move; name topics with --topic"
         )
     return found
 
@@ -272,12 +274,12 @@ def _parse_places(texts: list[str]) -> dict[str, list[int] | None]:
 
 def _plan(
     backend: "Backend", topic: str, partitions: list[int] | None, position: "LogPosition"
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     from cordwood.cli.records.record_stream import resolve_position
 
     reader = backend.reader(topic, partitions)
     extents = reader.extents()
-    offsets = resolve_position(reader, position, extents, _warn)
+    offsets = resolve_position(reader, position, extents, warn)
     return [
         {
             "topic": topic,
@@ -295,8 +297,8 @@ def _check_empty(facts: "GroupFacts | None") -> None:
     if facts is not None and facts.members:
         clients = ", ".join(sorted({member.client_id for member in facts.members}))
         raise LogError(
-            f"group {facts.name} has {len(facts.members)} members ({clients}): "
-            "stop them first, nothing was changed"
+            f"group {facts.name} has {counted(len(facts.members), 'active member')} ({clients}); "
+            "stop its members first; nothing was changed"
         )
 
 
@@ -305,30 +307,25 @@ def delete_groups(
     group: GroupsArgument,
     *,
     at: AtOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete groups: what they committed is forgotten, their topics stay.
+    """Delete groups and their committed offsets; topics and records stay.
 
     \b
     Examples:
       cordwood groups delete billing
     """
-    from cordwood.cli.confirmation import require_assent
-
     with _opened(at) as backend:
-        found = [_known(backend, name) for name in group]  # all are there, or none is deleted
+        found = [_known(backend, name) for name in group]  # all exist, or none is deleted
         for facts in found:
             _check_empty(facts)
             places = len(facts.committed)
-            question = f"delete group {facts.name}, which is at {places} places?"
-            require_assent(question, is_given=yes)
+            offsets = counted(places, "committed offset")
+            question = f"delete group {facts.name} with {offsets}?"
+            require_confirmation(question, is_given=yes)
             backend.delete_group(facts.name)
             if as_json:
                 output_for(as_json=True).facts((), {"group": facts.name, "partitions": places})
             else:
-                typer.secho(f"deleted group {facts.name}", err=True)
-
-
-def _warn(text: str) -> None:
-    typer.secho(f"cordwood: {text}", err=True, fg="yellow")
+                say(f"deleted group {facts.name}")

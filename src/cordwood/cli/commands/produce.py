@@ -1,20 +1,25 @@
-"""``cordwood produce``: lines become records of a topic."""
+"""``cordwood produce``: appends lines to a topic as records."""
 
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from cordwood.cli.at.target import AtOption, parse_target
-from cordwood.cli.completion_names import TopicArgument, complete_partition
+from cordwood.cli.at.target import parse_target
+from cordwood.cli.completion import complete_partition
+from cordwood.cli.failures import EXIT_INTERRUPTED, UsageError
+from cordwood.cli.options import AtOption, TopicArgument
+from cordwood.cli.readable_values import counted
+from cordwood.cli.terminal import say
 
 if TYPE_CHECKING:
     from cordwood.cli.at.backend import AppendedTo, Appender
     from cordwood.cli.records.line_records import Destinations, LineParser
+    from cordwood.cli.render import Advance, Row
     from cordwood.format.record import Header
 
 _PARTITIONS_SHOWN: Final = 5
@@ -25,7 +30,10 @@ def produce(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", exists=True, dir_okay=False, help="Lines; else standard input."
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="File with one record per line. Default: standard input.",
         ),
     ] = None,
     *,
@@ -36,20 +44,22 @@ def produce(
             "--key-separator",
             "-K",
             metavar="TEXT",
-            help="Lines are key and value with this between, as in key:value.",
+            help="Each line is a key, TEXT and a value, as in key:value.",
         ),
     ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help="Lines are objects: value, key, headers, timestamp, partition; "
+            help="Each line is a JSON object with value, key, headers, timestamp, partition; "
             "value_base64 and key_base64 for bytes.",
         ),
     ] = False,
     headers: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="On each record; repeatable."),
+        typer.Option(
+            "--header", "-H", metavar="NAME=VALUE", help="Add a header to each record; repeatable."
+        ),
     ] = None,
     partition: Annotated[
         int | None,
@@ -58,7 +68,7 @@ def produce(
             "-p",
             min=0,
             autocompletion=complete_partition,
-            help="All records go here; else by their keys.",
+            help="Append to this partition. Default: chosen by key.",
         ),
     ] = None,
     timestamp: Annotated[
@@ -66,23 +76,24 @@ def produce(
         typer.Option(
             "--timestamp",
             metavar="TIME",
-            help="Of each record: 2026-11-16T09:30, -10m, or ms since 1970; else now.",
+            help="Timestamp of each record: 2026-11-16T09:30, -10m (ago), or ms since 1970. "
+            "Default: now.",
         ),
     ] = None,
     null_as: Annotated[
         str | None,
-        typer.Option("--null-as", metavar="TEXT", help="A value or key of this text is none."),
+        typer.Option("--null-as", metavar="TEXT", help="A key or value equal to TEXT is null."),
     ] = None,
     summary_as_json: Annotated[
-        bool, typer.Option("--json-summary", help="Say what was appended as a JSON object.")
+        bool, typer.Option("--json-summary", help="Print a summary as a JSON object.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing of success.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")] = False,
 ) -> None:
-    """Append lines to a topic: values, key:value, or JSON.
+    """Append lines to a topic as records: values, key:value pairs, or JSON.
 
-    Records are appended many at a time, and at once where lines come slowly. The command ends
-    when all of them have the durability of the topic. A record without a partition goes to the
-    one its key hashes to, as with every Kafka client.
+    Lines are appended in large batches; lines that arrive slowly are appended at once. When the
+    command ends, all records have the durability of the topic. A record without a partition goes
+    to the partition its key hashes to, as with Kafka's own clients.
 
     \b
     Examples:
@@ -90,7 +101,7 @@ def produce(
       cordwood produce accounts changes.txt --key-separator :
       cordwood produce orders orders.jsonl --json --header source=import
     """
-    from cordwood.cli.at.opened_backend import open_backend
+    from cordwood.cli.at.access import open_backend
     from cordwood.cli.records.line_records import parse_header
 
     parser = _parser(
@@ -108,7 +119,7 @@ def produce(
             _append_all(appender, parser, file, produced)
         except KeyboardInterrupt:
             produced.say(as_json=summary_as_json, quiet=quiet)
-            raise typer.Exit(130) from None
+            raise typer.Exit(EXIT_INTERRUPTED) from None
         finally:
             appender.close()
     produced.say(as_json=summary_as_json, quiet=quiet)
@@ -125,7 +136,6 @@ def _parser(
 ) -> "LineParser":
     from cordwood.cli.records.line_records import JsonLines, TextLines
     from cordwood.cli.records.log_position import parse_time_ms
-    from cordwood.cli.usage_error import UsageError
     from cordwood.clock import SystemClock
     from cordwood.errors import ConfigError
 
@@ -137,8 +147,7 @@ def _parser(
     if as_json:
         if separator is not None or null_as is not None:
             raise UsageError(
-                "--json says itself what is a key and what is none: "
-                "leave out --key-separator and --null-as"
+                "--json excludes --key-separator and --null-as: JSON names the key and has null"
             )
         return JsonLines(headers=headers, timestamp_ms=timestamp_ms, partition=partition)
     if separator == "":
@@ -172,7 +181,8 @@ def _append_all(
                 try:
                     destinations = parser.parse(block)
                 except CordwoodError as error:
-                    error.add_note(f"{produced.count} records of earlier lines were appended")
+                    count = counted(produced.count, "record")
+                    error.add_note(f"{count} appended before")
                     raise
                 try:
                     produced.append(appender, destinations)
@@ -180,13 +190,13 @@ def _append_all(
                     last = block.first_number + len(block.lines) - 1
                     error.add_note(
                         f"while appending lines {block.first_number} to {last}; "
-                        f"{produced.count} records were appended"
+                        f"{counted(produced.count, 'record')} appended before"
                     )
                     raise
 
 
 @contextmanager
-def _no_bar() -> "Iterator[Any]":
+def _no_bar() -> "Iterator[Advance]":
     yield lambda count: None
 
 
@@ -194,7 +204,7 @@ def _no_bar() -> "Iterator[Any]":
 def _input(file: Path | None) -> Iterator[BinaryIO]:
     if file is None:
         if sys.stdin.isatty() and sys.stderr.isatty():
-            typer.secho("a record per line; Ctrl-D ends", err=True, dim=True)
+            say("one record per line; Ctrl-D ends")
         yield sys.stdin.buffer
         return
     with open(file, "rb", buffering=0) as stream:
@@ -202,7 +212,7 @@ def _input(file: Path | None) -> Iterator[BinaryIO]:
 
 
 class _Produced:
-    """What was appended so far: how many records, and where they are."""
+    """What was appended so far: the number of records and their offsets."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -222,7 +232,7 @@ class _Produced:
         self.count += count
 
     def say(self, *, as_json: bool, quiet: bool) -> None:
-        """To people on standard error, to programs on standard output."""
+        """Print the summary: text on standard error, JSON on standard output."""
         if as_json:
             from cordwood.cli.render import JsonOutput
 
@@ -232,9 +242,9 @@ class _Produced:
             places = [f"{n}: {first} to {end - 1}" for n, (first, end, _) in shown]
             more = ["..."] if len(self._parts) > len(shown) else []
             where = f" (partition: offsets {', '.join(places + more)})" if places else ""
-            typer.secho(f"appended {self.count:,} records to {self.topic}{where}", err=True)
+            say(f"appended {counted(self.count, 'record')} to {self.topic}{where}")
 
-    def _summary(self) -> dict[str, Any]:
+    def _summary(self) -> "Row":
         return {
             "topic": self.topic,
             "records": self.count,

@@ -1,38 +1,37 @@
-"""``cordwood restore``: topics from their archive, whole or as they were at a time."""
+"""``cordwood restore``: restores topics from an archive, completely or up to a time."""
 
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cordwood.cli.at.target import AtOption, parse_target
-from cordwood.cli.config_flags import ConfigOption, parse_config
+from cordwood.cli.at.target import parse_target
+from cordwood.cli.failures import UsageError
+from cordwood.cli.options import AtOption, ConfigOption, DryRunOption, JsonOption, parse_config
 from cordwood.cli.readable_values import shown_bytes, shown_count
-from cordwood.cli.render import Column, output_for
-from cordwood.cli.usage_error import UsageError
+from cordwood.cli.render import Column, Row, output_for
+from cordwood.cli.terminal import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from cordwood.cli.render import Columns
 
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 _COLUMNS: Final = (
     "topic",
     Column(name="partition", is_number=True),
-    Column(name="start", is_number=True),
-    Column(name="end", is_number=True),
+    Column(name="start", field="start_offset", is_number=True),
+    Column(name="end", field="end_offset", is_number=True),
     Column(name="records", show=shown_count, is_number=True),
     Column(name="segments", is_number=True),
 )
 _RESTORED_COLUMNS: Final = (*_COLUMNS, Column(name="bytes", show=shown_bytes, is_number=True))
 _PLANNED_COLUMNS: Final = (
     *_COLUMNS,
-    Column(name="left out", show=shown_count, is_number=True),
-    Column(name="fetched", show=shown_bytes, is_number=True),
+    Column(name="left out", field="left_out", show=shown_count, is_number=True),
+    Column(name="to fetch", field="fetched_bytes", show=shown_bytes, is_number=True),
 )
 
 
@@ -41,7 +40,7 @@ def restore(
         list[str],
         typer.Argument(
             metavar="ARCHIVE|TOPIC",
-            help="The archive's URL or directory, and topics of it: all where none is named.",
+            help="URL or directory of the archive, then topics. Default: all topics in it.",
         ),
     ],
     *,
@@ -51,24 +50,22 @@ def restore(
         typer.Option(
             "--to",
             metavar="TIME",
-            help="As it was then: 2026-11-16T09:30, -2h; else all that is archived.",
+            help="Restore up to this time: 2026-11-16T09:30, -2h (ago). Default: everything.",
         ),
     ] = None,
     new_name: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="Under another name.")
+        str | None, typer.Option("--as", metavar="NAME", help="Restore the topic under this name.")
     ] = None,
     config: ConfigOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would come back, and restore nothing.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Bring topics back from their archive: whole, or up to a point in time.
+    """Restore topics from an archive, completely or up to a point in time.
 
-    Without an archive, a topic that is still there says by its archive.url where its own is; it
-    comes back beside itself, under another name. With a time, each partition ends before its
-    first batch that holds a newer record, and the topic has no archive.url until it is given
-    one. A topic that is there is never written over.
+    Without an archive, name one existing topic: it is restored from its own archive.url under
+    another name (--as). With --to, each partition ends before the first batch with a newer
+    record, and the restored topic has no archive.url until you set one. Existing topics are never
+    overwritten.
 
     \b
     Examples:
@@ -76,7 +73,7 @@ def restore(
       cordwood restore file:///srv/archive orders --to 2026-11-16T09:30
       cordwood restore orders --to -2h --as orders-before --dry-run
     """
-    from cordwood.cli.at.local_files import files_of
+    from cordwood.cli.at.access import files_of
     from cordwood.cli.records.log_position import parse_time_ms
     from cordwood.clock import SystemClock
     from cordwood.format.file_names import check_topic_name
@@ -90,10 +87,10 @@ def restore(
         url = _archive_of(at, topics, new_name)
     chosen, plans = _planned(url, topics, to_ms)
     if new_name is not None and len(chosen) != 1:
-        raise UsageError(f"--as names one topic, and these are {len(chosen)}: name one")
+        raise UsageError(f"--as renames one topic, but {len(chosen)} are restored; name one topic")
     if dry_run:
-        _show(_PLANNED_COLUMNS, plans, as_json=as_json)
-        typer.secho("nothing was restored: leave out --dry-run to do so", err=True)
+        output_for(as_json=as_json).table(_PLANNED_COLUMNS, plans)
+        say("dry run: nothing was restored")
         return
     files = files_of(parse_target(at, may_be_new=True))
     _check_free(files.paths, [new_name or topic for topic in chosen])
@@ -104,44 +101,24 @@ def restore(
             files.paths, topic, url, to_ms=to_ms, new_name=new_name, config=overrides
         )
     ]
-    _show(_RESTORED_COLUMNS, rows, as_json=as_json)
-
-
-def _show(columns: "Columns", rows: list[dict[str, Any]], *, as_json: bool) -> None:
-    output = output_for(as_json=as_json)
-    if as_json:
-        output.table((), rows)
-        return
-    output.table(
-        columns,
-        [
-            {
-                **row,
-                "start": row["start_offset"],
-                "end": row["end_offset"],
-                "left out": row.get("left_out"),
-                "fetched": row.get("fetched_bytes"),
-            }
-            for row in rows
-        ],
-    )
+    output_for(as_json=as_json).table(_RESTORED_COLUMNS, rows)
 
 
 # --- which archive -----------------------------------------------------------------------------
 
 
 def _split(what: "Sequence[str]") -> tuple[str | None, list[str]]:
-    """The archive, where one is given, and the topics."""
+    """The URL of the archive, or None, and the names of the topics."""
     urls = [_as_url(text) for text in what]
     given = [url for url in urls if url is not None]
     if len(given) > 1:
-        raise UsageError(f"one archive at a time, and these are {len(given)}: {', '.join(given)}")
+        raise UsageError(f"restore from one archive at a time, not {', '.join(given)}")
     topics = [text for text, url in zip(what, urls, strict=True) if url is None]
     return (given[0] if given else None), list(dict.fromkeys(topics))
 
 
 def _as_url(text: str) -> str | None:
-    """The URL of an archive; None for what can only be a topic."""
+    """The URL of an archive; None if `text` is the name of a topic."""
     if _URL.match(text):
         return text
     if os.sep in text or os.path.isdir(text):
@@ -150,42 +127,40 @@ def _as_url(text: str) -> str | None:
 
 
 def _archive_of(at: str | None, topics: "Sequence[str]", new_name: str | None) -> str:
-    """Where a topic of this store is archived."""
-    from cordwood.cli.at.opened_files import open_files
+    """The archive.url of a topic of this store."""
+    from cordwood.cli.at.access import open_files
     from cordwood.errors import LogError
 
     if len(topics) != 1:
-        raise UsageError("which archive? Give its URL before the topics, or one topic alone")
+        raise UsageError("no archive given; pass its URL before the topics, or a single topic")
     [name] = topics
     with open_files(at, [name]) as store:
         url = store.topic(name).config.archive_url
     if url is None:
-        raise LogError(f"topic {name} has no archive.url: give the URL of the archive")
+        raise LogError(f"topic {name} has no archive.url; pass the URL of the archive")
     if new_name is None or new_name == name:
-        raise UsageError(f"topic {name} is there: give --as another name, or delete it first")
+        raise UsageError(f"topic {name} exists; pass another name with --as, or delete it first")
     return url
 
 
-# --- doing it ----------------------------------------------------------------------------------
+# --- planning and restoring --------------------------------------------------------------------
 
 
-def _planned(
-    url: str, topics: "Sequence[str]", to_ms: int | None
-) -> tuple[list[str], list[dict[str, Any]]]:
-    """The topics of the archive, and what would come back of each."""
+def _planned(url: str, topics: "Sequence[str]", to_ms: int | None) -> tuple[list[str], list[Row]]:
+    """The topics to restore, and what would be restored of each partition."""
     from cordwood.archive.object_store import shown_url
     from cordwood.archive.opened_archive import open_archive
     from cordwood.errors import LogError
 
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     with open_archive(url) as archive:
         there = archive.topics()
         for topic in topics:
             if topic not in there:
                 known = ", ".join(there) or "none"
-                raise LogError(f"no topic {topic} in {shown_url(url)}; there are: {known}")
+                raise LogError(f"no topic {topic} in {shown_url(url)}; topics in it: {known}")
         if not there:
-            raise LogError(f"there are no topics in {shown_url(url)}: is it an archive?")
+            raise LogError(f"no topics in {shown_url(url)}; check that it is an archive")
         chosen = list(topics) or there
         for topic in chosen:
             for part in archive.explain_restore(topic, to_timestamp_ms=to_ms):
@@ -205,7 +180,7 @@ def _planned(
 
 
 def _check_free(paths: "Sequence[str]", names: "Sequence[str]") -> None:
-    """None of the topics is there; else `LogError`, before any is restored."""
+    """Raise `LogError` if one of the topics exists, before any is restored."""
     from cordwood.clock import SystemClock
     from cordwood.errors import LogError
     from cordwood.log.rules.topic_config import TopicConfig
@@ -224,7 +199,7 @@ def _check_free(paths: "Sequence[str]", names: "Sequence[str]") -> None:
         there = store.topics(include_internal=True)
     if there:
         raise LogError(
-            f"topic {there[0]} is there already: delete it first, or give --as another name"
+            f"topic {there[0]} already exists; delete it first, or pass another name with --as"
         )
 
 
@@ -236,7 +211,7 @@ def _restored(
     to_ms: int | None,
     new_name: str | None,
     config: dict[str, str],
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     from cordwood.cli.at.owner_changes import ask_owner
     from cordwood.log.inbox.upkeep_change import RestoreTopic
 

@@ -1,19 +1,20 @@
-"""``cordwood retention``: what retention deletes, when, and why."""
+"""``cordwood retention``: explains what retention deletes, when, and why."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from cordwood.cli.at.target import AtOption
-from cordwood.cli.completion_names import PartitionsOption, TopicArgument
-from cordwood.cli.readable_values import NOTHING, shown_bytes, shown_duration, shown_time
-from cordwood.cli.render import Column, output_for
+from cordwood.cli.options import AtOption, JsonOption, PartitionsOption, TopicArgument
+from cordwood.cli.readable_values import NOTHING, counted, shown_bytes, shown_duration, shown_time
+from cordwood.cli.render import Column, Row, output_for
 
 if TYPE_CHECKING:
     from cordwood.log.rules.retention import RetentionPlan, SegmentDecision
 
-retention_app = typer.Typer(help="Retention: what is deleted, when, and why.", no_args_is_help=True)
+retention_app = typer.Typer(
+    help="Explain what retention deletes, when, and why.", no_args_is_help=True
+)
 
 _SEGMENT_COLUMNS: Final = (
     Column(name="partition", is_number=True),
@@ -21,7 +22,7 @@ _SEGMENT_COLUMNS: Final = (
     Column(name="next_offset", is_number=True),
     Column(name="bytes", show=shown_bytes, is_number=True),
     "verdict",
-    "goes",
+    "expires",
     "reason",
 )
 _TERMINAL_COLUMNS: Final = tuple(
@@ -32,16 +33,16 @@ _TERMINAL_COLUMNS: Final = tuple(
 _TOTAL_COLUMNS: Final = (
     Column(name="partition", is_number=True),
     Column(name="bytes", show=shown_bytes, is_number=True),
-    Column(name="freed now", show=shown_bytes, is_number=True),
-    Column(name="freed later", show=shown_bytes, is_number=True),
-    "next",
-    Column(name="start then", is_number=True),
+    Column(name="freed now", field="bytes_freed_now", show=shown_bytes, is_number=True),
+    Column(name="freed later", field="bytes_freed_later", show=shown_bytes, is_number=True),
+    Column(name="next expiry"),
+    Column(name="new start", field="start_offset_then", is_number=True),
 )
 
 
 @retention_app.callback()
 def retention() -> None:
-    """Retention: what is deleted, when, and why."""
+    """Explain what retention deletes, when, and why."""
 
 
 @retention_app.command("explain")
@@ -50,27 +51,25 @@ def explain_retention(
     *,
     at: AtOption = None,
     partition: PartitionsOption = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object per partition and line.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show what retention would do to a topic now: the plan that runs, segment by segment.
+    """Show what retention would do to a topic now, segment by segment. Nothing is deleted.
 
-    For each segment the verdict, and why it goes now, or what will make it go and when; for each
-    partition what that frees now, and what age will free later. Nothing is deleted. In a pipe
-    and with --json the reasons are given in full.
+    The first table shows for each segment the verdict, and when and by which rule it expires. The
+    second shows for each partition how much is freed now and how much expires by age later. In a
+    pipe and with --json the reasons are given in full.
 
     \b
     Examples:
       cordwood retention explain orders
       cordwood retention explain orders -p 0 --json
     """
-    from cordwood.cli.at.opened_files import open_files
+    from cordwood.cli.at.access import open_files
 
     with open_files(at, [topic]) as store:
         found = store.topic(topic)
         for number in partition or ():
-            found.partition(number)  # or it is an error
+            found.partition(number)  # raises if there is no such partition
         starts = {log.partition: int(log.view().start) for log in found.partitions}
         plans = [
             plan
@@ -87,8 +86,8 @@ def explain_retention(
 # --- values ------------------------------------------------------------------------------------
 
 
-def plan_row(plan: "RetentionPlan", start_offset: int) -> dict[str, Any]:
-    """A plan as plain values; `freed` counts what is on the local disk."""
+def plan_row(plan: "RetentionPlan", start_offset: int) -> Row:
+    """A plan as plain values; "freed" counts bytes on the local disk."""
     from cordwood.log.rules.retention import Verdict
 
     dated = [
@@ -112,7 +111,7 @@ def plan_row(plan: "RetentionPlan", start_offset: int) -> dict[str, Any]:
     }
 
 
-def _segment_row(segment: "SegmentDecision") -> dict[str, Any]:
+def _segment_row(segment: "SegmentDecision") -> Row:
     return {
         "base_offset": segment.base_offset,
         "next_offset": segment.next_offset,
@@ -132,14 +131,14 @@ def _segment_row(segment: "SegmentDecision") -> dict[str, Any]:
 # --- for people --------------------------------------------------------------------------------
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
-    """At a terminal what fits a line; in a pipe the reasons in full."""
+def _show(rows: list[Row]) -> None:
+    """A terminal gets the columns that fit a line, a pipe the full reasons."""
     output = output_for(as_json=False)
     segments = [
         {
             **segment,
             "partition": row["partition"],
-            "goes": _goes(segment, row["now_ms"]),
+            "expires": _expiry(segment, row["now_ms"]),
         }
         for row in rows
         for segment in row["segments"]
@@ -149,21 +148,12 @@ def _show(rows: list[dict[str, Any]]) -> None:
     typer.echo()
     output.table(
         _TOTAL_COLUMNS,
-        [
-            {
-                **row,
-                "freed now": row["bytes_freed_now"],
-                "freed later": row["bytes_freed_later"],
-                "next": _moment(row["next_expires_ms"], row["now_ms"]),
-                "start then": row["start_offset_then"],
-            }
-            for row in rows
-        ],
+        [{**row, "next expiry": _moment(row["next_expires_ms"], row["now_ms"])} for row in rows],
     )
 
 
-def _goes(segment: dict[str, Any], now_ms: int) -> str:
-    """When and by which rule; of a segment that is kept, everything that could make it go."""
+def _expiry(segment: Row, now_ms: int) -> str:
+    """When a segment expires and by which rule; for a kept segment, every rule that could apply."""
     if segment["verdict"] != "keep":
         due_ms = segment["local_expires_ms"] or segment["expires_ms"]
         since = "" if due_ms is None else f", due {shown_duration(now_ms - due_ms)} ago"
@@ -174,8 +164,7 @@ def _goes(segment: dict[str, Any], now_ms: int) -> str:
     if segment["after_bytes"] is not None:
         ways.append(f"after {shown_bytes(segment['after_bytes'])} more")
     if segment["after_segments"] is not None:
-        count = segment["after_segments"]
-        ways.append(f"after {count} more segment{'' if count == 1 else 's'}")
+        ways.append(f"after {counted(segment['after_segments'], 'more segment')}")
     local_ms = segment["local_expires_ms"]
     if local_ms is not None and local_ms != segment["expires_ms"]:
         ways.append(f"local copy {_moment(local_ms, now_ms)}")
@@ -183,11 +172,11 @@ def _goes(segment: dict[str, Any], now_ms: int) -> str:
 
 
 def _moment(expires_ms: int | None, now_ms: int) -> str:
-    """``in 3.0 h (09:30:00)``, with the date where that is another day's."""
+    """``in 3.0 h (09:30:00)``, with the date if it is another day."""
     if expires_ms is None:
         return NOTHING
     if expires_ms <= now_ms:
-        return "as soon as it may"
+        return "as soon as allowed"
     moment = shown_time(expires_ms)[:19]
     if moment[:10] == shown_time(now_ms)[:10]:
         moment = moment[11:]

@@ -3,18 +3,19 @@
      0  |.....|.....|=====|==|=####
         2026-11-15 09:30     10:30
 
-All partitions share the axis. Where segments share a character, as those do that are short or
-hold late records, the newer one is seen.
+All partitions share one time axis. If two segments fall on the same character, because they are
+short or hold late records, the newer one is drawn.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import typer
 
 from cordwood.cli.readable_values import shown_time
+from cordwood.cli.render import Row
 
-LEGEND: Final = "| new segment  . archived  - compacted  = sealed  # active  x goes now"
+LEGEND: Final = "| new segment  . archived  - compacted  = sealed  # active  x expires now"
 
 _COLUMNS_MIN: Final = 20
 _COLUMNS_MAX: Final = 160
@@ -32,13 +33,13 @@ _LOOKS: Final = {
     "sealed": _Look("=", "cyan"),
     "active": _Look("#", "green"),
 }
-_LEAVING: Final = _Look("x", "red")
+_EXPIRED: Final = _Look("x", "red")
 
 
 class Timeline:
-    """An axis over the times of all `rows`, `columns` characters wide with its labels."""
+    """A time axis over all `rows`, `columns` characters wide with its labels."""
 
-    def __init__(self, rows: Sequence[Mapping[str, Any]], *, columns: int) -> None:
+    def __init__(self, rows: Sequence[Row], *, columns: int) -> None:
         self._rows = [row for row in rows if row["last_timestamp_ms"] is not None]
         starts = [_first_ms(row) for row in self._rows]
         self.has_times = bool(self._rows)
@@ -67,7 +68,7 @@ class Timeline:
         return f"{partition:>{self._label}}{' ' * _MARGIN}{text.rstrip()}"
 
     def axis(self) -> str:
-        """The first and the last time, below the ends of the lines."""
+        """The first and the last time, at the two ends of the axis."""
         first, last = shown_time(self._start_ms)[:19], shown_time(self._end_ms)[:19]
         if last[:10] == first[:10]:
             last = last[11:]
@@ -79,12 +80,12 @@ class Timeline:
         return min((time_ms - self._start_ms) * self._width // span_ms, self._width - 1)
 
 
-def _first_ms(row: Mapping[str, Any]) -> int:
-    """Of what is drawn: the first record may be newer than the rest, or have no time."""
+def _first_ms(row: Row) -> int:
+    """Where the drawing starts: the first record may be newer than the rest, or have no time."""
     first: int | None = row["first_timestamp_ms"]
     last: int = row["last_timestamp_ms"]
     return last if first is None else min(first, last)
 
 
-def _look(row: Mapping[str, Any]) -> _Look:
-    return _LEAVING if row["verdict"] == "delete" else _LOOKS[row["state"]]
+def _look(row: Row) -> _Look:
+    return _EXPIRED if row["verdict"] == "delete" else _LOOKS[row["state"]]

@@ -1,18 +1,17 @@
-"""``cordwood segments``: the segments of a topic, how old they are, and why each will go."""
+"""``cordwood segments``: shows the segments of a topic, and when each expires."""
 
 import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from cordwood.cli.at.target import AtOption
 from cordwood.cli.commands.segment_timeline import LEGEND, Timeline
-from cordwood.cli.completion_names import PartitionsOption, TopicArgument
+from cordwood.cli.options import AtOption, JsonOption, PartitionsOption, TopicArgument
 from cordwood.cli.readable_values import NOTHING, shown_bytes, shown_duration, shown_time
-from cordwood.cli.render import Column, output_for
+from cordwood.cli.render import Column, Row, output_for
 
 if TYPE_CHECKING:
     from cordwood.log.beside.read_only_log import ReadOnlyLog
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from cordwood.log.topics.topic import Topic
     from cordwood.quantities import TimestampMs
 
-_LOOKS: Final = 5  # at a log whose segments are taken away under our hands
-_WIDE: Final = 100  # columns of a terminal that has room for everything
+_TRIES: Final = 5  # while segments are deleted or compacted at the same time
+_WIDE: Final = 100  # columns of a terminal that fits the whole table
 
 
 def segments(
@@ -30,21 +29,21 @@ def segments(
     *,
     at: AtOption = None,
     partition: PartitionsOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show the segments of a topic: offsets, bytes, times, state, and why each will go.
+    """Show the segments of a topic: offsets, bytes, times, state, and when each expires.
 
-    Archived segments are among them. "goes" says when retention deletes a segment and by which
-    rule; --json and "cordwood retention explain" say it at length. "<=" stands before a number of
-    records that is only bounded: compaction may have removed some. Below the table, a line for
-    each partition shows its segments over time.
+    The list includes archived segments. "expires" shows when retention deletes a segment and by
+    which rule; --json and "cordwood retention explain" give the full reason. "<=" marks a number of
+    records that is an upper bound, because compaction may have removed some. Below the table, a
+    line for each partition shows its segments over time.
 
     \b
     Examples:
       cordwood segments orders
       cordwood segments orders -p 0 --json
     """
-    from cordwood.cli.at.opened_files import open_files
+    from cordwood.cli.at.access import open_files
     from cordwood.clock import SystemClock
 
     now_ms = SystemClock().now_ms()
@@ -62,12 +61,12 @@ def segments(
     _show(rows, now_ms)
 
 
-# --- what there is ----------------------------------------------------------------------------
+# --- values -----------------------------------------------------------------------------------
 
 
 def segment_rows(
     topic: "Topic[ReadOnlyLog]", log: "ReadOnlyLog", now_ms: "TimestampMs"
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """A row for each segment of a log, oldest first."""
     infos = _infos(log)
     plan = log.upkeep.plan_retention(topic.config, now_ms)
@@ -75,7 +74,7 @@ def segment_rows(
     cleaned = _cleaned_up_to(log) if topic.config.is_compacted else None
     archived = log.archived_up_to
     allows_gaps = log.source.allows_gaps
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for info in infos:
         is_clean = cleaned is not None and info.next_offset <= cleaned
         state = "compacted" if info.state == "sealed" and is_clean else info.state
@@ -92,7 +91,7 @@ def segment_rows(
                 "last_timestamp_ms": info.last_timestamp_ms,
                 "state": state,
                 "has_archived_copy": archived is not None and info.next_offset <= archived,
-                **_fate(decisions.get(info.base_offset)),
+                **_retention_fields(decisions.get(info.base_offset)),
                 "path": info.path,
             }
         )
@@ -100,8 +99,8 @@ def segment_rows(
 
 
 def _infos(log: "ReadOnlyLog") -> "list[SegmentInfo]":
-    """Retention and compaction go on meanwhile: then look again."""
-    for _ in range(_LOOKS):
+    """The segments; tries again if retention or compaction removed one meanwhile."""
+    for _ in range(_TRIES):
         try:
             return log.segments()
         except FileNotFoundError:
@@ -117,8 +116,8 @@ def _cleaned_up_to(log: "ReadOnlyLog") -> int | None:
     return checkpoints.cleaned.get((log.topic, log.partition))
 
 
-def _fate(decision: "SegmentDecision | None") -> dict[str, Any]:
-    """What retention does with a segment; nothing is known of one that came meanwhile."""
+def _retention_fields(decision: "SegmentDecision | None") -> Row:
+    """What retention does with a segment; all None for a segment newer than the plan."""
     return {
         "verdict": None if decision is None else str(decision.verdict),
         "rule": None if decision is None or decision.rule is None else str(decision.rule),
@@ -130,8 +129,8 @@ def _fate(decision: "SegmentDecision | None") -> dict[str, Any]:
 # --- for people -------------------------------------------------------------------------------
 
 
-def _show(rows: Sequence[dict[str, Any]], now_ms: int) -> None:
-    """A table and a timeline; a narrow terminal gets what it has room for."""
+def _show(rows: Sequence[Row], now_ms: int) -> None:
+    """Print a table and a timeline; a narrow terminal gets fewer columns."""
     width = shutil.get_terminal_size().columns
     is_narrow = sys.stdout.isatty() and width < _WIDE
     columns: list[str | Column] = [
@@ -143,10 +142,10 @@ def _show(rows: Sequence[dict[str, Any]], now_ms: int) -> None:
         "first",
         "last",
         "state",
-        "goes",
+        "expires",
     ]
     if is_narrow:
-        del columns[2]  # where the next one begins
+        del columns[2]  # it is the base offset of the next segment
     show_time = _short_times(rows, now_ms) if sys.stdout.isatty() else shown_time
     shown = [_shown_row(row, show_time, now_ms) for row in rows]
     output_for(as_json=False).table(columns, shown)
@@ -160,9 +159,7 @@ def _show(rows: Sequence[dict[str, Any]], now_ms: int) -> None:
     typer.echo(LEGEND)
 
 
-def _shown_row(
-    row: dict[str, Any], show_time: Callable[[int | None], str], now_ms: int
-) -> dict[str, Any]:
+def _shown_row(row: Row, show_time: Callable[[int | None], str], now_ms: int) -> Row:
     return {
         "p": row["partition"],
         "partition": row["partition"],
@@ -173,17 +170,17 @@ def _shown_row(
         "first": show_time(row["first_timestamp_ms"]),
         "last": show_time(row["last_timestamp_ms"]),
         "state": _shown_state(row),
-        "goes": _goes(row, now_ms),
+        "expires": _expiry(row, now_ms),
     }
 
 
-def _shown_state(row: dict[str, Any]) -> str:
+def _shown_state(row: Row) -> str:
     has_both = row["has_archived_copy"] and row["state"] != "archived"
     return f"{row['state']}, copied" if has_both else str(row["state"])
 
 
-def _goes(row: dict[str, Any], now_ms: int) -> str:
-    """In a few words: when, and by which rule."""
+def _expiry(row: Row, now_ms: int) -> str:
+    """In a few words: when the segment expires, and by which rule."""
     if row["verdict"] is None:
         return NOTHING
     if row["verdict"] != "keep":
@@ -192,15 +189,15 @@ def _goes(row: dict[str, Any], now_ms: int) -> str:
     ways: list[str] = []
     if row["expires_ms"] is not None:
         left_ms = row["expires_ms"] - now_ms
-        ways.append(f"in {shown_duration(left_ms)}" if left_ms > 0 else "behind older ones")
+        ways.append(f"in {shown_duration(left_ms)}" if left_ms > 0 else "after older ones")
     for key, rule in (("(retention.bytes)", "size"), ("(retention.segments)", "count")):
         if key in row["reason"]:
             ways.append(rule)
     return " or ".join(ways) or "never"
 
 
-def _short_times(rows: Sequence[dict[str, Any]], now_ms: int) -> Callable[[int | None], str]:
-    """As short as they can be: without the date, or without the year and seconds."""
+def _short_times(rows: Sequence[Row], now_ms: int) -> Callable[[int | None], str]:
+    """A short form for all times: without the date, or without the year and the seconds."""
     times = [
         time
         for row in rows

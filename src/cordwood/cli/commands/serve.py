@@ -1,7 +1,8 @@
-"""``cordwood serve``: a broker in the foreground, until it is told to stop.
+"""``cordwood serve``: runs a broker in the foreground until a signal stops it.
 
-The first SIGTERM or SIGINT stops in order: no new requests, those under way are answered, all is
-synced and marked clean, exit code 0. A second one ends at once; the next start then recovers.
+The first SIGTERM or SIGINT stops it cleanly: it accepts no new requests, answers those in
+progress, syncs everything, marks the store clean and ends with exit code 0. A second signal ends
+it at once; the next start then recovers.
 """
 
 import gc
@@ -9,15 +10,14 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from cordwood.cli.at.target import DirectoryTarget, parse_target
-from cordwood.cli.completion_names import completion_of
-from cordwood.cli.config_flags import complete_setting
-from cordwood.cli.stop_signals import StopSignals
+from cordwood.cli.completion import completion_of
+from cordwood.cli.options import ConfigFileOption, SetOption
+from cordwood.cli.signals import StopSignals
 from cordwood.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_GARBAGE_OBJECTS: Final = 20_000  # more than those of a hundred connections with requests
+_GARBAGE_OBJECTS: Final = 20_000  # more than a hundred connections with requests have
 _SWITCH_INTERVAL_S: Final = 0.0005
 
 
@@ -38,66 +38,51 @@ def serve(
             "--dir",
             "--at",
             metavar="DIR",
-            help="A data directory, made where it is missing; several spread the partitions; "
-            "else ./data. [log.dirs]",
+            help="Data directory, created if missing; with several, partitions are spread over "
+            "them. Default: ./data. [log.dirs]",
         ),
     ] = None,
     host: Annotated[
-        str | None, typer.Option(help="The address to listen on; else 127.0.0.1. [host]")
+        str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1. [host]")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="The port to listen on, 0 for any; else 9092. [port]")
+        int | None, typer.Option(help="Port to listen on, 0 for any. Default: 9092. [port]")
     ] = None,
     advertised_host: Annotated[
         str | None,
-        typer.Option(help="The host clients are told; else the one above. [advertised.host]"),
+        typer.Option(help="Host that clients connect to. Default: --host. [advertised.host]"),
     ] = None,
     advertised_port: Annotated[
         int | None,
-        typer.Option(help="The port clients are told; else the one above. [advertised.port]"),
+        typer.Option(help="Port that clients connect to. Default: --port. [advertised.port]"),
     ] = None,
     durability: Annotated[
         str | None,
         typer.Option(
             autocompletion=completion_of("disk", "os"),
-            help="When appends are acknowledged: disk (the default) or os. [log.durability]",
+            help="When appends are acknowledged: disk (default) or os. [log.durability]",
         ),
     ] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
-            help="Serve /metrics, /healthz and /readyz here; else not at all. [metrics.port]"
+            help="Port for /metrics, /healthz and /readyz. Default: not served. [metrics.port]"
         ),
     ] = None,
-    config_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="A .toml or .properties file; else CORDWOOD_CONFIG or cordwood.toml.",
-        ),
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            autocompletion=complete_setting,
-            help="key=value for any key of `cordwood config show`; repeatable.",
-        ),
-    ] = None,
+    config_file: ConfigFileOption = None,
+    assignments: SetOption = None,
     log_format: Annotated[
         str | None,
         typer.Option(
             autocompletion=completion_of("text", "json"),
-            help="Reports as text or json. [logger.format]",
+            help="Log format: text or json. [logger.format]",
         ),
     ] = None,
     log_level: Annotated[
         str | None,
         typer.Option(
             autocompletion=completion_of("debug", "info", "warning", "error"),
-            help="debug, info, warning or error. [logger.level]",
+            help="Log level: debug, info, warning or error. [logger.level]",
         ),
     ] = None,
 ) -> None:
@@ -129,12 +114,16 @@ def serve(
 
 
 def _data_directories(texts: Sequence[str] | None) -> list[str] | None:
-    """The directories that were named; an address is none."""
+    """The directories given; `ConfigError` for an address."""
     found: list[str] = []
     for text in texts or ():
         target = parse_target(text, may_be_new=True)
         if not isinstance(target, DirectoryTarget):
-            raise ConfigError("--dir", text, "is an address: a directory is served on --port")
+            raise ConfigError(
+                "--dir",
+                text,
+                "must be a directory, not an address; --host and --port set the address",
+            )
         found += target.paths
     return found or None
 
@@ -149,7 +138,7 @@ def _flags(texts: Sequence[str], given: dict[str, tuple[str, object | None]]) ->
 
 
 def run_broker(settings: "Settings") -> None:
-    """Serve until a signal comes; returns once everything is closed in order."""
+    """Serve until a signal comes; return after everything is closed."""
     from cordwood.broker.observing.log_output import configure_logging
     from cordwood.broker.server import BrokerServer
 
@@ -157,7 +146,7 @@ def run_broker(settings: "Settings") -> None:
     stop = StopSignals()
     stop.install()
     for name, _, source in settings.without_effect:
-        logger.warning("%s (from %s) is accepted and has no effect", name, source)
+        logger.warning("%s (from %s) is accepted but has no effect", name, source)
     started_s = time.monotonic()
     _raise_open_files_limit()
     store = settings.store.open(settings.topic_defaults)
@@ -171,19 +160,18 @@ def run_broker(settings: "Settings") -> None:
     finally:
         server.stop()
     logger.info(
-        "stopped in order after %.1f s",
+        "stopped cleanly after %.1f s",
         time.monotonic() - started_s,
         extra={"facts": {"event": "stopped"}},
     )
 
 
 def _settle() -> None:
-    """The process is ours alone: keep short what holds up every request.
+    """Tune the interpreter for short pauses; the process runs nothing but the broker.
 
-    What is loaded now stays loaded, so the garbage collector need not walk through it again. Nor
-    need it look at every few hundred requests that are under way: they are freed when they are
-    answered, and it only finds what refers to itself. And a thread that works in the background
-    lets the loops have their turn sooner.
+    Loaded modules stay loaded, so the garbage collector need not walk through them again. Requests
+    are freed without it once they are answered; it only finds reference cycles, so it may run
+    rarely. A short switch interval lets the event loops interrupt background threads sooner.
     """
     gc.collect()
     gc.freeze()
@@ -221,12 +209,12 @@ def _report_start(server: "BrokerServer", settings: "Settings", took_s: float) -
     )
     if settings.topic_defaults.durability == "os":
         logger.warning(
-            "durability is os: what was acknowledged last may be lost with the machine's power"
+            "durability is os: the last acknowledged records may be lost in a power failure"
         )
 
 
 def _raise_open_files_limit() -> None:
-    """As many files as the system lets us have: partitions, segments and clients need them."""
+    """Raise the soft limit to the hard one: partitions, segments and clients need open files."""
     try:
         import resource
 
@@ -234,4 +222,4 @@ def _raise_open_files_limit() -> None:
         if soft < hard:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (ImportError, ValueError, OSError) as error:
-        logger.debug("the limit of open files stays as it is: %s", error)
+        logger.debug("cannot raise the limit of open files: %s", error)

@@ -1,11 +1,12 @@
-"""``cordwood snapshot``: a copy of a store while it goes on."""
+"""``cordwood snapshot``: copies a store that is in use."""
 
 import os
 from typing import Annotated, Final
 
 import typer
 
-from cordwood.cli.at.target import AtOption, parse_target
+from cordwood.cli.at.target import parse_target
+from cordwood.cli.options import AtOption, JsonOption
 from cordwood.cli.readable_values import shown_bytes
 from cordwood.cli.render import Column, output_for
 
@@ -18,22 +19,25 @@ _COLUMNS: Final = (
 
 
 def snapshot(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A directory that is not there yet.")],
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="New directory; it must not exist yet.")
+    ],
     *,
     at: AtOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Copy the store, as it is now, to a new directory that is a store of its own.
+    """Copy the store, as it is now, to a new directory.
 
-    Whoever writes goes on meanwhile. Sealed segments are shared with the copy where the file
-    system can do that, so it takes little time and room. The archive is not part of it.
+    The copy is a complete store. Writers continue meanwhile. Sealed segments are hard links if
+    the file system supports them, so a snapshot takes little time and space. Archived segments
+    are not copied.
 
     \b
     Examples:
       cordwood snapshot ./backup
       cordwood snapshot /mnt/backups/monday --at localhost:9092
     """
-    from cordwood.cli.at.local_files import files_of
+    from cordwood.cli.at.access import files_of
     from cordwood.cli.at.owner_changes import ask_owner
     from cordwood.errors import ConfigError
     from cordwood.log.inbox.upkeep_change import SnapshotStore
@@ -41,8 +45,8 @@ def snapshot(
     paths = files_of(parse_target(at)).paths
     target = os.path.abspath(path)
     if os.path.lexists(target):
-        raise ConfigError("PATH", path, "is there already: give a directory that is not")
+        raise ConfigError("PATH", path, "already exists; choose a new directory")
     if not os.path.isdir(os.path.dirname(target)):
-        raise ConfigError("PATH", path, f"there is no directory {os.path.dirname(target)}")
+        raise ConfigError("PATH", path, f"directory {os.path.dirname(target)} does not exist")
     answer = ask_owner(paths, SnapshotStore(path=target), label=f"copying to {path}")
     output_for(as_json=as_json).facts(_COLUMNS, answer.facts)

@@ -1,14 +1,14 @@
-"""``cordwood stats``: what is in a topic, counted over all of its records."""
+"""``cordwood stats``: statistics over all records of a topic."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from cordwood.cli.at.target import AtOption
-from cordwood.cli.completion_names import PartitionsOption, TopicArgument
-from cordwood.cli.readable_values import NOTHING, shown_bytes, shown_count, shown_time
-from cordwood.cli.render import Column, output_for, progress_bar
+from cordwood.cli.options import AtOption, JsonOption, PartitionsOption, TopicArgument
+from cordwood.cli.readable_values import NOTHING, counted, shown_bytes, shown_count, shown_time
+from cordwood.cli.render import Column, Row, output_for, progress_bar
+from cordwood.cli.terminal import warn
 
 if TYPE_CHECKING:
     from cordwood.log.inspection.log_statistics import LogStatistics, SizeFigures
@@ -53,24 +53,22 @@ def stats(
     *,
     at: AtOption = None,
     partition: PartitionsOption = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object for each partition, and for all.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Count what is in a topic: sizes, rates, keys, duplicates, what compaction would save.
+    """Show statistics of a topic: sizes, rates, keys, duplicates, compaction savings.
 
-    Everything that can be read is read, archived segments too, and nothing is changed. Keys are
-    counted exactly up to a million in a partition; beyond that a share of them is, chosen by
-    hash, and figures begin with "about". What compaction would save is the records that have a
-    newer one with the same key, wherever they lie. Rates are over the time between the oldest
-    and the newest record.
+    The command reads all records, including archived segments, and changes nothing. Keys are
+    counted exactly up to a million per partition; above that, from a sample chosen by hash, and
+    figures begin with "about". Compaction would save every record that has a newer record with
+    the same key. Rates are over the time between the oldest and the newest record. --json prints
+    an object for each partition, then one for the topic.
 
     \b
     Examples:
       cordwood stats orders
       cordwood stats orders --json
     """
-    from cordwood.cli.at.opened_files import open_files
+    from cordwood.cli.at.access import open_files
     from cordwood.log.compaction.key_sample import KeySample
     from cordwood.log.inspection.log_statistics import LogStatistics, survey_log
 
@@ -84,7 +82,7 @@ def stats(
             else [described.partition(number) for number in dict.fromkeys(partition)]
         )
         size = sum(log.size_bytes for log in logs)
-        with progress_bar(f"counting {topic}", total=size) as advance:
+        with progress_bar(f"reading {topic}", total=size) as advance:
             for log in logs:
                 sample = KeySample()
                 found[log.partition] = one = survey_log(log, sample, advance)
@@ -108,22 +106,21 @@ def _show(
         if len(found) > 1:
             typer.echo()
             output.table(_PARTITION_COLUMNS, [_shown(row) for row in rows])
-    _warn(total.unreadable)
+    _warn_unreadable(total.unreadable)
 
 
-def _warn(unreadable: Sequence[str]) -> None:
-    for text in unreadable[:_TROUBLE_MAX]:
-        typer.secho(f"cordwood: not counted: {text}", err=True, fg="yellow")
-    if len(unreadable) > _TROUBLE_MAX:
-        more = len(unreadable) - _TROUBLE_MAX
-        typer.secho(f"cordwood: and {more} more; see cordwood verify", err=True, fg="yellow")
+def _warn_unreadable(reasons: Sequence[str]) -> None:
+    for text in reasons[:_TROUBLE_MAX]:
+        warn(f"not counted: {text}")
+    if len(reasons) > _TROUBLE_MAX:
+        warn(f"and {len(reasons) - _TROUBLE_MAX} more; run `cordwood verify`")
 
 
 # --- figures ----------------------------------------------------------------------------------
 
 
-def figures(found: "LogStatistics") -> dict[str, Any]:
-    """Everything there is to say, as JSON has it."""
+def figures(found: "LogStatistics") -> Row:
+    """All statistics, as JSON shows them."""
     span_ms = _span_ms(found)
     keyed = found.key_sizes.count
     share = found.superseded_share
@@ -165,7 +162,7 @@ def _ratio(count: float, of: float) -> float | None:
     return round(count / of, 4) if of else None
 
 
-def _size_figures(sizes: "SizeFigures") -> dict[str, Any]:
+def _size_figures(sizes: "SizeFigures") -> Row:
     average = sizes.average
     return {
         "total": sizes.bytes,
@@ -178,7 +175,7 @@ def _size_figures(sizes: "SizeFigures") -> dict[str, Any]:
 # --- words ------------------------------------------------------------------------------------
 
 
-def _in_words(topic: str, partitions: int, found: "LogStatistics") -> dict[str, Any]:
+def _in_words(topic: str, partitions: int, found: "LogStatistics") -> Row:
     facts = figures(found)
     return {
         "topic": topic,
@@ -198,37 +195,38 @@ def _in_words(topic: str, partitions: int, found: "LogStatistics") -> dict[str, 
     }
 
 
-def _records_in_words(facts: dict[str, Any]) -> str:
+def _records_in_words(facts: Row) -> str:
     keyless = facts["keyless"]
-    return f"{facts['records']:,}" + (f", {keyless:,} of them without a key" if keyless else "")
+    return f"{facts['records']:,}" + (f", {keyless:,} without a key" if keyless else "")
 
 
-def _batches_in_words(facts: dict[str, Any]) -> str:
+def _batches_in_words(facts: Row) -> str:
     if not facts["batches"]:
         return "0"
     size = shown_bytes(round(facts["batch_bytes_average"]))
     records = facts["batch_records_average"] or 0
     control = facts["control_batches"]
-    markers = f", {control:,} of them transaction markers" if control else ""
-    return f"{facts['batches']:,} of {size} and {records:,.1f} records on average{markers}"
+    markers = f", including {counted(control, 'transaction marker')}" if control else ""
+    return f"{facts['batches']:,}, average {size} and {records:,.1f} records{markers}"
 
 
-def _compression_in_words(found: "LogStatistics", facts: dict[str, Any]) -> str:
+def _compression_in_words(found: "LogStatistics", facts: Row) -> str:
     if not found.compressed_batches:
         return "none"
     share = found.compressed_batches / found.batches
     of = "" if share == 1 else f"; {_shown_share(share)} of batches are compressed"
-    return f"{facts['compression_ratio']:.2f} : 1, {shown_bytes(facts['raw_bytes'])} without{of}"
+    raw = shown_bytes(facts["raw_bytes"])
+    return f"{facts['compression_ratio']:.2f} : 1, {raw} uncompressed{of}"
 
 
-def _times_in_words(facts: dict[str, Any]) -> str:
+def _times_in_words(facts: Row) -> str:
     first, last = facts["first_timestamp_ms"], facts["last_timestamp_ms"]
     if first is None:
         return NOTHING
     return f"{shown_time(first)[:19]} to {shown_time(last)[:19]}"
 
 
-def _rate_in_words(facts: dict[str, Any]) -> str:
+def _rate_in_words(facts: Row) -> str:
     if facts["records_per_second"] is None:
         return NOTHING
     size = shown_bytes(round(facts["bytes_per_second"]))
@@ -239,48 +237,47 @@ def _short_number(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
-def _size_in_words(sizes: dict[str, Any]) -> str:
+def _size_in_words(sizes: Row) -> str:
     if sizes["average"] is None:
         return NOTHING
-    average = f"{sizes['average']:,.1f} B on average"
-    return f"{average}, {sizes['min']:,} to {sizes['max']:,} B"
+    return f"average {sizes['average']:,.1f} B, {sizes['min']:,} to {sizes['max']:,} B"
 
 
-def _about(facts: dict[str, Any]) -> str:
+def _about(facts: Row) -> str:
     return "about " if facts["keys_sampled_one_in"] > 1 else ""
 
 
-def _keys_in_words(facts: dict[str, Any]) -> str:
+def _keys_in_words(facts: Row) -> str:
     one_in = facts["keys_sampled_one_in"]
-    sampled = f" (one in {one_in:,} was counted)" if one_in > 1 else ""
+    sampled = f" (from a sample of one in {one_in:,})" if one_in > 1 else ""
     return f"{_about(facts)}{facts['keys']:,}{sampled}"
 
 
-def _duplicates_in_words(facts: dict[str, Any]) -> str:
+def _duplicates_in_words(facts: Row) -> str:
     if facts["duplicate_ratio"] is None:
         return NOTHING
     share = _shown_share(facts["duplicate_ratio"])
-    return f"{_about(facts)}{share} of records with a key repeat one"
+    return f"{_about(facts)}{share} of records with a key repeat an earlier key"
 
 
-def _tombstones_in_words(facts: dict[str, Any]) -> str:
+def _tombstones_in_words(facts: Row) -> str:
     deleted = facts["deleted_keys"]
     return f"{facts['tombstones']:,}" + (
-        f"; {_about(facts)}{deleted:,} keys are deleted" if deleted else ""
+        f"; {_about(facts)}{counted(deleted, 'deleted key')}" if deleted else ""
     )
 
 
-def _compaction_in_words(facts: dict[str, Any]) -> str:
+def _compaction_in_words(facts: Row) -> str:
     if facts["compaction_saves_ratio"] is None:
         return NOTHING
     return (
-        f"would save {_about(facts)}{facts['compaction_saves_records']:,} records, "
+        f"would save {_about(facts)}{counted(facts['compaction_saves_records'], 'record')}, "
         f"about {shown_bytes(facts['compaction_saves_bytes'])} "
         f"({_shown_share(facts['compaction_saves_ratio'])})"
     )
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _shown(row: Row) -> Row:
     rate = row["records_per_second"]
     return {
         "partition": row["partition"],

@@ -1,32 +1,40 @@
-"""``cordwood topics``: list, create, change, empty and delete topics."""
+"""``cordwood topics``: lists, creates, describes, alters, trims and deletes topics."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cordwood.cli.at.target import AtOption, parse_target
-from cordwood.cli.completion_names import PartitionsOption, TopicArgument, TopicsArgument
-from cordwood.cli.config_flags import ConfigOption, parse_config, shown_config
-from cordwood.cli.readable_values import shown_bytes, shown_count
-from cordwood.cli.render import Column, output_for
+from cordwood.cli.at.target import parse_target
+from cordwood.cli.failures import UsageError
+from cordwood.cli.options import (
+    AtOption,
+    ConfigOption,
+    DryRunOption,
+    JsonOption,
+    PartitionsOption,
+    TopicArgument,
+    TopicsArgument,
+    YesOption,
+    parse_config,
+)
+from cordwood.cli.readable_values import counted, shown_bytes, shown_config, shown_count
+from cordwood.cli.render import Column, Row, output_for
+from cordwood.cli.terminal import require_confirmation, say
 
 if TYPE_CHECKING:
     from cordwood.cli.at.backend import Backend, PartitionFacts, TopicFacts
 
 topics_app = typer.Typer(
-    help="Topics: list, create, describe, alter, trim, delete.", no_args_is_help=True
+    help="List, create, describe, alter, trim and delete topics.", no_args_is_help=True
 )
-
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 _LIST_COLUMNS: Final = (
     "topic",
     Column(name="partitions", is_number=True),
     Column(name="records", show=shown_count, is_number=True),
     Column(name="bytes", show=shown_bytes, is_number=True),
-    Column(name="config", show=lambda config: shown_config(config.items())),
+    Column(name="config", show=shown_config),
 )
 _TOPIC_COLUMNS: Final = (
     "topic",
@@ -36,7 +44,7 @@ _TOPIC_COLUMNS: Final = (
     Column(name="bytes", show=shown_bytes),
     "durability",
     "cleanup_policy",
-    Column(name="config", show=lambda config: shown_config(config.items())),
+    Column(name="config", show=shown_config),
 )
 _PARTITION_COLUMNS: Final = (
     Column(name="partition", is_number=True),
@@ -57,11 +65,11 @@ _TRIM_COLUMNS: Final = (
 
 @topics_app.callback()
 def topics() -> None:
-    """Topics: list, create, describe, alter, trim, delete."""
+    """List, create, describe, alter, trim and delete topics."""
 
 
 def _opened(at: str | None, *, may_be_new: bool = False) -> "Backend":
-    from cordwood.cli.at.opened_backend import open_backend
+    from cordwood.cli.at.access import open_backend
 
     return open_backend(parse_target(at, may_be_new=may_be_new))
 
@@ -74,11 +82,11 @@ def list_topics(
     *,
     at: AtOption = None,
     include_internal: Annotated[
-        bool, typer.Option("--all", help="Those that are kept for groups and transactions too.")
+        bool, typer.Option("--all", help="Include internal topics.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the topics: partitions, records, bytes, and what was set for each.
+    """List the topics: partitions, records, bytes, and configuration.
 
     \b
     Examples:
@@ -89,7 +97,7 @@ def list_topics(
         found = backend.topics(include_internal=include_internal)
     output_for(as_json=as_json).table(_LIST_COLUMNS, [_topic_row(topic) for topic in found])
     if not found and not as_json:
-        _say("there are no topics yet: `cordwood topics create NAME` makes one")
+        say("no topics yet; create one with `cordwood topics create NAME`")
 
 
 @topics_app.command("describe")
@@ -98,11 +106,11 @@ def describe_topic(
     *,
     at: AtOption = None,
     all_keys: Annotated[
-        bool, typer.Option("--config", "-c", help="Every configuration key and where it is from.")
+        bool, typer.Option("--config", "-c", help="Show every configuration key and its source.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe a topic: partitions, offsets, bytes, durability, what was set for it.
+    """Describe a topic: partitions, offsets, bytes, durability, configuration.
 
     \b
     Examples:
@@ -119,7 +127,7 @@ def describe_topic(
         for key, fact in sorted(facts.config.items())
     ]
     if as_json:
-        extra: dict[str, Any] = {"partitions": partitions}
+        extra: Row = {"partitions": partitions}
         output.facts((), row | extra | ({"all_config": settings} if all_keys else {}))
         return
     output.facts(_TOPIC_COLUMNS, row)
@@ -131,7 +139,7 @@ def describe_topic(
         output.table(_CONFIG_COLUMNS, settings)
 
 
-def _topic_row(topic: "TopicFacts") -> dict[str, Any]:
+def _topic_row(topic: "TopicFacts") -> Row:
     policy = topic.config.get("cleanup.policy")
     durability = topic.config.get("durability")
     return {
@@ -147,7 +155,7 @@ def _topic_row(topic: "TopicFacts") -> dict[str, Any]:
     }
 
 
-def _partition_row(partition: "PartitionFacts") -> dict[str, Any]:
+def _partition_row(partition: "PartitionFacts") -> Row:
     return {
         "partition": partition.partition,
         "start_offset": partition.start_offset,
@@ -163,20 +171,22 @@ def _partition_row(partition: "PartitionFacts") -> dict[str, Any]:
 
 @topics_app.command("create")
 def create_topics(
-    topic: Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or several names.")],
+    topic: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of the new topics.")],
     *,
     at: AtOption = None,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="How many; else 1, or as the broker says."),
+        typer.Option(
+            "--partitions", "-p", min=1, help="Number of partitions. Default: 1, or the broker's."
+        ),
     ] = None,
     config: ConfigOption = None,
     if_missing: Annotated[
-        bool, typer.Option("--if-not-exists", help="Leave a topic that is there as it is.")
+        bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Create topics. A data directory that is not there yet is created too.
+    """Create topics. A data directory that does not exist is created too.
 
     \b
     Examples:
@@ -194,11 +204,11 @@ def create_topics(
                 if not if_missing:
                     raise
                 row = {"topic": name, "is_created": False}
-                _tell(f"topic {name} is there already", row, as_json=as_json)
+                _report(f"topic {name} already exists", row, as_json=as_json)
                 continue
             row = {"topic": name, "is_created": True, "partitions": count}
-            text = f"created topic {name} with {count} partition{'s' if count > 1 else ''}"
-            _tell(text, row, as_json=as_json)
+            text = f"created topic {name} with {counted(count, 'partition')}"
+            _report(text, row, as_json=as_json)
 
 
 @topics_app.command("alter")
@@ -207,45 +217,49 @@ def alter_topic(
     *,
     at: AtOption = None,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Have so many: never fewer.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, help="New number of partitions; it can only grow."
+        ),
     ] = None,
     config: ConfigOption = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", "-u", metavar="KEY", help="Back to the default; repeatable."),
+        typer.Option(
+            "--unset", "-u", metavar="KEY", help="Reset a key to its default; repeatable."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set keys of a topic, take them back to the default, or add partitions.
+    """Set or reset configuration keys of a topic, or add partitions.
 
     \b
     Examples:
       cordwood topics alter orders -c retention.ms=7d -c segment.bytes=64MiB
       cordwood topics alter orders --unset retention.ms --partitions 6
     """
-    from cordwood.cli.usage_error import UsageError
     from cordwood.errors import ConfigError
 
     changes: dict[str, str | None] = {**parse_config(config)}
     for key in unset or ():
         if key in changes:
-            raise ConfigError("--unset", key, "is given to --config too")
+            raise ConfigError("--unset", key, "is also given to --config")
         changes[key] = None
     if not changes and partitions is None:
-        raise UsageError("nothing to change: give --config, --unset or --partitions")
+        raise UsageError("nothing to change; pass --config, --unset or --partitions")
     with _opened(at) as backend:
         now = len(backend.topic(topic).partitions)
         if partitions is not None and partitions < now:
             raise ConfigError(
-                "--partitions", partitions, f"topic {topic} has {now}: they can only become more"
+                "--partitions", partitions, f"topic {topic} has {now}; the number can only grow"
             )
         grows = partitions is not None and partitions > now
         backend.alter_topic(topic, partitions=partitions if grows else None, config=changes)
     count = partitions if grows else now
     row = {"topic": topic, "partitions": count, "config": changes}
-    _tell(f"altered topic {topic}", row, as_json=as_json)
+    _report(f"altered topic {topic}", row, as_json=as_json)
     if grows:
-        _say("keys may go to other partitions from here on")
+        say("new records may go to other partitions than earlier ones with the same key")
 
 
 @topics_app.command("delete")
@@ -263,20 +277,18 @@ def delete_topics(
       cordwood topics delete orders
       cordwood topics delete orders payments --yes
     """
-    from cordwood.cli.confirmation import require_assent
-
     with _opened(at) as backend:
-        facts = [backend.topic(name) for name in topic]  # all are there, or nothing is deleted
+        facts = [backend.topic(name) for name in topic]  # all exist, or none is deleted
         for found in facts:
             row = _topic_row(found)
-            require_assent(
-                f"delete topic {found.name} with {row['records']:,} records "
+            require_confirmation(
+                f"delete topic {found.name} with {counted(row['records'], 'record')} "
                 f"({shown_bytes(row['bytes'])})?",
                 is_given=yes,
             )
             backend.delete_topic(found.name)
             deleted = {key: row[key] for key in ("topic", "id", "partitions", "records", "bytes")}
-            _tell(f"deleted topic {found.name}", deleted, as_json=as_json)
+            _report(f"deleted topic {found.name}", deleted, as_json=as_json)
 
 
 @topics_app.command("trim")
@@ -288,14 +300,12 @@ def trim_topic(
         typer.Option(
             "--before",
             metavar="POSITION",
-            help="An offset, a time, -7d, or end: what lies before goes.",
+            help="Delete records before this offset or time: 4200, -7d (ago), 2026-11-16, end.",
         ),
     ],
     at: AtOption = None,
     partition: PartitionsOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -306,7 +316,6 @@ def trim_topic(
       cordwood topics trim orders --before -7d --dry-run
       cordwood topics trim orders --before 4200 --partition 0 --yes
     """
-    from cordwood.cli.confirmation import require_assent
     from cordwood.cli.records.log_position import parse_position
     from cordwood.cli.records.record_stream import resolve_position
     from cordwood.clock import SystemClock
@@ -315,7 +324,7 @@ def trim_topic(
     with _opened(at) as backend:
         reader = backend.reader(topic, partition)
         extents = reader.extents()
-        offsets = resolve_position(reader, position, extents, _say)
+        offsets = resolve_position(reader, position, extents, say)
         rows = [
             {
                 "topic": topic,
@@ -328,31 +337,27 @@ def trim_topic(
         ]
         count = sum(offset - extents[number].start for number, offset in offsets.items())
         if count and not dry_run:
-            question = f"delete {count:,} records of topic {topic}?"
-            require_assent(question, is_given=yes)
+            question = f"delete {counted(count, 'record')} of topic {topic}?"
+            require_confirmation(question, is_given=yes)
             _note_starts(rows, backend.trim_topic(topic, _moved(offsets, rows)))
     output_for(as_json=as_json).table(_TRIM_COLUMNS, rows)
     if dry_run:
-        _say("nothing was deleted: leave out --dry-run to do so")
+        say("dry run: nothing was deleted")
 
 
-def _moved(offsets: Mapping[int, int], rows: list[dict[str, Any]]) -> dict[int, int]:
+def _moved(offsets: Mapping[int, int], rows: list[Row]) -> dict[int, int]:
     return {row["partition"]: offsets[row["partition"]] for row in rows if row["deleted"]}
 
 
-def _note_starts(rows: list[dict[str, Any]], starts: Mapping[int, int]) -> None:
+def _note_starts(rows: list[Row], starts: Mapping[int, int]) -> None:
     for row in rows:
         row["start_offset"] = starts.get(row["partition"], row["start_offset"])
         row["deleted"] = row["start_offset"] - row["was"]
 
 
-def _tell(text: str, row: Mapping[str, Any], *, as_json: bool) -> None:
-    """What was done: a line for people, an object for programs."""
+def _report(text: str, row: Row, *, as_json: bool) -> None:
+    """Report what was done: a line for people, or a JSON object."""
     if as_json:
         output_for(as_json=True).facts((), row)
     else:
-        _say(text)
-
-
-def _say(text: str) -> None:
-    typer.secho(text, err=True)
+        say(text)

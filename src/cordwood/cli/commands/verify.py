@@ -1,18 +1,19 @@
-"""``cordwood verify``: everything in a store, or in some topics of it, held against its rules."""
+"""``cordwood verify``: checks a whole store, or some topics of it."""
 
 import os
 import time
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cordwood.cli.at.target import AtOption
-from cordwood.cli.completion_names import complete_topic
-from cordwood.cli.readable_values import shown_bytes, shown_count
-from cordwood.cli.render import Column, output_for, progress_bar
+from cordwood.cli.completion import complete_topic
+from cordwood.cli.options import AtOption, JsonOption
+from cordwood.cli.readable_values import counted, shown_bytes, shown_count
+from cordwood.cli.render import Column, Row, output_for, progress_bar
+from cordwood.cli.terminal import say
 
 if TYPE_CHECKING:
-    from cordwood.cli.commands.parallel_verification import Verified
+    from cordwood.cli.commands.verification_run import Verified
     from cordwood.log.inspection.segment_check import SegmentProblem
 
 _JOBS_MAX: Final = 64
@@ -34,7 +35,7 @@ def verify(
         typer.Argument(
             metavar="TOPIC",
             autocompletion=complete_topic,
-            help="Only these; else all, those kept for groups and transactions too.",
+            help="Topic names. Default: all topics, including internal ones.",
             show_default=False,
         ),
     ] = None,
@@ -47,29 +48,29 @@ def verify(
             "-j",
             min=1,
             max=_JOBS_MAX,
-            help="So many segments at a time; else one for each processor.",
+            help="Segments to check in parallel. Default: one per processor.",
             show_default=False,
         ),
     ] = None,
     archived: Annotated[
-        bool, typer.Option("--archived", help="Archived segments too: they are fetched for it.")
+        bool, typer.Option("--archived", help="Also download and check archived segments.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object for each problem, and a summary.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Check a whole store: every checksum, record, index and checkpoint. Exit code 1 for damage.
+    """Check every checksum, record, index and checkpoint of a store. Exit code 1 if something is
+    damaged.
 
-    Works beside a live writer: what is written, deleted or compacted meanwhile is no problem.
-    Nothing is changed. "cordwood dump FILE" shows what is left of a damaged file.
+    The store may be in use: data written, deleted or compacted meanwhile is not reported as
+    damage. Nothing is changed. --json prints an object for each problem, then a summary.
+    "cordwood dump FILE" shows what is left of a damaged file.
 
     \b
     Examples:
       cordwood verify
       cordwood verify orders payments --jobs 4 --json
     """
-    from cordwood.cli.at.opened_files import open_files
-    from cordwood.cli.commands.parallel_verification import StoreVerification
+    from cordwood.cli.at.access import open_files
+    from cordwood.cli.commands.verification_run import StoreVerification
 
     started_s = time.monotonic()
     with open_files(at, topic or ()) as store:
@@ -89,13 +90,14 @@ def verify(
         speed = f"{summary['seconds']:.2f} s, {summary['mb_per_second']:,.0f} MB/s"
         output.facts(_COLUMNS, {**summary, "time": speed})
         if verified.archived_left:
-            _say(f"{verified.archived_left:,} archived segments were not looked at: add --archived")
+            left = counted(verified.archived_left, "archived segment")
+            say(f"{left} not checked; add --archived to check them")
     if verified.problems:
         raise typer.Exit(1)
 
 
-def problem_row(problem: "SegmentProblem") -> dict[str, Any]:
-    """A problem as JSON has it."""
+def problem_row(problem: "SegmentProblem") -> Row:
+    """A problem as JSON shows it."""
     return {
         "kind": "problem",
         "file": problem.file,
@@ -116,7 +118,7 @@ def problem_line(problem: "SegmentProblem") -> str:
     return ": ".join(filter(None, (problem.file, ", ".join(place), problem.reason)))
 
 
-def _summary(verified: "Verified", seconds: float) -> dict[str, Any]:
+def _summary(verified: "Verified", seconds: float) -> Row:
     return {
         "result": "damaged" if verified.problems else "sound",
         "problems": len(verified.problems),
@@ -130,7 +132,3 @@ def _summary(verified: "Verified", seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "mb_per_second": round(verified.bytes / _MB / max(seconds, 1e-9), 1),
     }
-
-
-def _say(text: str) -> None:
-    typer.secho(text, err=True)

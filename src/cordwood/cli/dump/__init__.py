@@ -1,1 +1,1 @@
-"""``cordwood dump``: the files of a log, printed."""
+"""``cordwood dump``: prints and checks the files of a log."""

@@ -1,4 +1,4 @@
-"""``cordwood dump``: what is in the files of a log, and how far they are sound."""
+"""``cordwood dump``: prints the contents of log files and checks them."""
 
 import json
 import sys
@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cordwood.cli.closed_output import let_go_of_stdout
-from cordwood.cli.completion_names import completion_of
+from cordwood.cli.completion import completion_of
+from cordwood.cli.options import JsonOption
+from cordwood.cli.terminal import discard_stdout
 
 if TYPE_CHECKING:
-    from cordwood.cli.dump.dump_kinds import DumpPlan
-    from cordwood.cli.dump.dump_lines import DumpOptions
+    from cordwood.cli.dump.file_kinds import DumpPlan
+    from cordwood.cli.dump.lines import DumpOptions
 
 _GROUPS: Final = "groups"
 
 
 def _complete_kind(incomplete: str) -> list[str]:
-    from cordwood.cli.dump.dump_kinds import KINDS
+    from cordwood.cli.dump.file_kinds import KINDS
 
     return completion_of(*KINDS)(incomplete)
 
@@ -25,31 +26,35 @@ def _complete_kind(incomplete: str) -> list[str]:
 def dump(
     file: Annotated[
         list[str],
-        typer.Argument(metavar="FILE", help="Files of a log, wherever they were copied to."),
+        typer.Argument(metavar="FILE", help="Files of a log; they may be copies."),
     ],
     *,
     records: Annotated[
-        bool, typer.Option("--records", "-r", help="The records of each batch too, by size.")
+        bool,
+        typer.Option(
+            "--records", "-r", help="Show the records of each batch: offset, time, sizes."
+        ),
     ] = False,
     values: Annotated[
-        bool, typer.Option("--values", "-v", help="Their keys, values and headers as well.")
+        bool, typer.Option("--values", "-v", help="Show keys, values and headers of records.")
     ] = False,
     decode: Annotated[
         str | None,
         typer.Option(
             "--decode",
             metavar="groups",
-            help="Tell what the records of __consumer_offsets say.",
+            help="Decode the records of __consumer_offsets.",
             autocompletion=completion_of(_GROUPS),
         ),
     ] = None,
     start: Annotated[
-        int, typer.Option("--from", metavar="OFFSET", min=0, help="Show nothing before it.")
+        int,
+        typer.Option("--from", metavar="OFFSET", min=0, help="Show nothing before this offset."),
     ] = 0,
     count: Annotated[
         int | None,
         typer.Option(
-            "-n", "--count", min=1, help="Show so many batches, records or entries of a file."
+            "-n", "--count", min=1, help="Show at most this many batches, records or entries."
         ),
     ] = None,
     kind: Annotated[
@@ -57,20 +62,20 @@ def dump(
         typer.Option(
             "--as",
             metavar="KIND",
-            help="What a file is where its name does not say it: log, index, timeindex, txnindex, "
+            help="Kind of the files, if their names do not tell: log, index, timeindex, txnindex, "
             "keyindex, snapshot, checkpoint, epochs, metadata, properties, high-watermark.",
             autocompletion=_complete_kind,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show what is in the files of a log, and how far each is sound. Exit code 1 for damage.
+    """Print the contents of log files and check them. Exit code 1 if one is damaged.
 
-    Segments (.log), their indexes (.index, .timeindex, .txnindex, .keyindex), producer snapshots
-    (.snapshot), checkpoints, partition.metadata, meta.properties and high-watermark; ours and
-    Kafka's. Each file is read by itself, and nothing is changed. Batches behind damage are shown
-    too. A torn end, which an interrupted write leaves and a start repairs, is told, and is no
-    damage.
+    Reads segments (.log), their indexes (.index, .timeindex, .txnindex, .keyindex), producer
+    snapshots (.snapshot), checkpoints, partition.metadata, meta.properties and high-watermark,
+    written by Cordwood or Kafka. Each file is read on its own; nothing is changed. Batches after
+    damaged bytes are shown too. A torn end, which an interrupted write leaves, is reported but is
+    not damage: the next start repairs it.
 
     \b
     Examples:
@@ -78,8 +83,8 @@ def dump(
       cordwood dump --values --from 4200 -n 3 data/orders-0/*.log
       cordwood dump --records --decode groups data/__consumer_offsets-*/*.log
     """
-    from cordwood.cli.dump.dump_kinds import plan_dump
-    from cordwood.cli.dump.dump_lines import DumpOptions
+    from cordwood.cli.dump.file_kinds import plan_dump
+    from cordwood.cli.dump.lines import DumpOptions
     from cordwood.errors import ConfigError
 
     if decode not in (None, _GROUPS):
@@ -96,15 +101,15 @@ def dump(
         sound = [_dump_one(plan, options, as_json=as_json) for plan in plans]
         sys.stdout.flush()
     except BrokenPipeError:
-        let_go_of_stdout()
+        discard_stdout()
         return
     if not all(sound):
         raise typer.Exit(1)
 
 
 def _dump_one(plan: "DumpPlan", options: "DumpOptions", *, as_json: bool) -> bool:
-    """Show one file; whether it is what it should be."""
-    from cordwood.cli.dump.dump_lines import Soundness
+    """Print one file; return whether it is sound."""
+    from cordwood.cli.dump.lines import Soundness
     from cordwood.storage.files import RealFileSystem
 
     write = sys.stdout.write

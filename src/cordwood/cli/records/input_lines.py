@@ -1,4 +1,4 @@
-"""Lines of a file or of standard input, many at a time, and at once where they come slowly."""
+"""Lines of a file or of standard input: in large blocks, or at once if they arrive slowly."""
 
 import io
 import os
@@ -18,16 +18,16 @@ _IDLE_S: Final = 0.25
 
 
 class LineBlock(NamedTuple):
-    """Some lines without their ends; `first_number` counts from 1."""
+    """Lines without their line ends; `first_number` counts from 1."""
 
     first_number: int
     lines: list[bytes]
 
 
 class InputLines:
-    """Reads a stream of lines. Memory is bounded by a block, or by one line.
+    """Reads lines from a stream. Memory is bounded by one block, or by one long line.
 
-    `idle` is called now and then while nothing comes, `advance` with the bytes that came.
+    `idle` is called repeatedly while no input arrives, `advance` with the bytes read.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class InputLines:
         self._idle = idle
         self._advance = advance
         self._fd = _waitable(stream)
-        self._parts: list[bytes] = []  # of a line that has not ended yet
+        self._parts: list[bytes] = []  # of a line that is not complete yet
         self._parts_size = 0
         self._number = 1
 
     def blocks(self) -> Iterator[LineBlock]:
-        """Lines as they come: up to a block of them, fewer when nothing more is there to read."""
+        """Lines in blocks; a block is smaller if no more input is available."""
         held: list[bytes] = []
         held_size = 0
         while True:
@@ -75,7 +75,7 @@ class InputLines:
 
     def _read(self) -> bytes:
         if self._fd is not None:
-            return os.read(self._fd, _READ_BYTES)  # what there is, without waiting for more
+            return os.read(self._fd, _READ_BYTES)  # what is available, without waiting for more
         return self._stream.read(_READ_BYTES)
 
     def _split(self, data: bytes) -> list[bytes]:
@@ -100,12 +100,12 @@ class InputLines:
             raise LimitExceededError("a line", size=self._parts_size, limit=LINE_BYTES_MAX)
 
     def _last_line(self) -> list[bytes]:
-        """What follows the last newline is a line too."""
+        """The text after the last newline, if there is any."""
         return [b"".join(self._parts).removesuffix(b"\r")] if self._parts else []
 
 
 def _waitable(stream: BinaryIO) -> int | None:
-    """The descriptor, where bytes may be long in coming: a pipe, a terminal, a socket."""
+    """The descriptor of a pipe, terminal or socket, where input may be slow; else None."""
     try:
         fd = stream.fileno()
         return None if stat.S_ISREG(os.fstat(fd).st_mode) else fd

@@ -1,4 +1,4 @@
-"""Lines become records: a value each, ``key:value``, or JSON objects."""
+"""Parses lines into records: values, ``key:value`` pairs, or JSON objects."""
 
 import base64
 import binascii
@@ -12,22 +12,22 @@ from cordwood.errors import InvalidRecordError
 from cordwood.format.record import Header, Record
 from cordwood.quantities import INT32_MAX, INT64_MAX
 
-# What goes to one partition; None: to where the key puts it.
+# Records by partition; None: chosen by key.
 Destinations = dict[int | None, list[Any]]
 
 
 class LineParser(Protocol):
-    """Makes records of lines. `InvalidRecordError` names the line that is none."""
+    """Parses lines into records. `InvalidRecordError` names a line that is not one."""
 
     def parse(self, block: LineBlock) -> Destinations: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextLines:
-    """A value on each line, or a key and a value.
+    """Each line is a value, or a key and a value.
 
-    separator   between key and value: the first one in the line; None: there are no keys
-    null_text   what stands for no value, or no key
+    separator   its first occurrence separates key and value; None: no keys
+    null_text   a key or value equal to this text is null
     """
 
     separator: bytes | None = None
@@ -55,7 +55,7 @@ class TextLines:
             key, separator, value = line.partition(self.separator)
             if not separator:
                 raise InvalidRecordError(
-                    f"line {number} has no {self.separator.decode()!r} between key and value"
+                    f"line {number}: no {self.separator.decode()!r} between key and value"
                 )
             pairs.append((key, value))
         return pairs
@@ -63,11 +63,11 @@ class TextLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonLines:
-    """An object on each line: value, and perhaps key, headers, timestamp, partition.
+    """Each line is an object: a value, and optionally key, headers, timestamp, partition.
 
-    It is what ``cordwood consume --json`` writes. A value that is no text is taken as the JSON that
-    it is. What the command line says goes for lines that do not say it themselves, but for the
-    partition, which it decides.
+    This is what ``cordwood consume --json`` prints. A value that is not a string becomes its JSON
+    text. The timestamp of the command line is the default for lines without one; its headers are
+    added; its partition overrides that of the line.
     """
 
     headers: Sequence[Header] = ()
@@ -82,15 +82,15 @@ class JsonLines:
             try:
                 partition, record = self._record(json.loads(line))
             except (ValueError, TypeError, binascii.Error, RecursionError) as error:
-                raise InvalidRecordError(f"line {number} is no record: {error}") from error
+                raise InvalidRecordError(f"line {number} is not a record: {error}") from error
             found.setdefault(partition, []).append(record)
         return found
 
     def _record(self, fields: object) -> tuple[int | None, Record]:
         if not isinstance(fields, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("not a JSON object")
         if "value" not in fields and "value_base64" not in fields:
-            raise ValueError('it has no "value"; null deletes a key')
+            raise ValueError('no "value"; use null to delete a key')
         timestamp = _number(fields, "timestamp", INT64_MAX)
         partition = _number(fields, "partition", INT32_MAX)
         record = Record(
@@ -106,7 +106,7 @@ def _bytes(fields: dict[str, Any], name: str) -> bytes | None:
     encoded = fields.get(f"{name}_base64")
     if encoded is not None:
         if not isinstance(encoded, str):
-            raise TypeError(f'"{name}_base64" is no text')
+            raise TypeError(f'"{name}_base64" must be a string')
         return base64.b64decode(encoded, validate=True)
     value = fields.get(name)
     if value is None:
@@ -121,7 +121,7 @@ def _number(fields: dict[str, Any], name: str, maximum: int) -> int | None:
     if value is None:
         return None
     if type(value) is not int or not 0 <= value <= maximum:
-        raise ValueError(f'"{name}" is {value!r}, and must be a number from 0 to {maximum}')
+        raise ValueError(f'"{name}" is {value!r}; it must be a number from 0 to {maximum}')
     return value
 
 
@@ -147,6 +147,6 @@ def _headers(value: object) -> list[Header]:
 
 
 def parse_header(text: str) -> Header:
-    """``name=value`` as it is given to ``-H``; without ``=`` there is no value."""
+    """``name=value`` as given to ``-H``; without ``=`` the value is null."""
     name, equals, value = text.partition("=")
     return name, value.encode() if equals else None

@@ -1,13 +1,13 @@
-"""Places in a log as people write them: ``beginning``, ``end``, ``42``, ``-10``, ``-10m``, a time.
+"""Positions in a log as people write them: ``beginning``, ``end``, ``42``, ``-10m``, a time.
 
-beginning, earliest    the first record there is
-end, latest            behind the last
+beginning, earliest    the first record
+end, latest            after the last record
 42                     offset 42
 -10                    10 records before the end
 -10m                   10 minutes ago (ms, s, m, h, d, w)
 @1760000000000         a time in milliseconds since 1970; so is any number of 13 digits or more
-2026-11-16T09:30       a time as in ISO 8601, local where it names no zone
-2026-11-16, 09:30      the start of a day; a time of today
+2026-11-16T09:30       a time in ISO 8601, local if it has no time zone
+2026-11-16, 09:30      the start of a day; a time today
 """
 
 import re
@@ -24,13 +24,13 @@ _AGO: Final = re.compile(r"-([0-9]{1,12})(ms|s|m|min|h|d|w)", re.IGNORECASE)
 _TIME_MS_MIN: Final = 10**12  # as an offset, a trillion records in one partition
 
 _RULE: Final = (
-    "must be beginning, end, an offset (42), records before the end (-10), "
-    "a time ago (-10m), or a time (2026-11-16T09:30, @1760000000000)"
+    "must be beginning, end, an offset (42), a number of records before the end (-10), "
+    "an age (-10m), or a time (2026-11-16T09:30, @1760000000000)"
 )
 
 
 class Edge(Enum):
-    """A place that needs no number."""
+    """A position without a number."""
 
     BEGINNING = "beginning"
     END = "end"
@@ -38,21 +38,21 @@ class Edge(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtOffset:
-    """An offset; of each partition, where there are several."""
+    """An offset, the same in each partition."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeforeEnd:
-    """So many records before the end."""
+    """A number of records before the end."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtTime:
-    """The first record that is not older."""
+    """The first record not older than a time."""
 
     timestamp_ms: int
 
@@ -69,7 +69,7 @@ _WORDS: Final = {
 
 
 def parse_position(text: str, option: str, *, now_ms: int) -> LogPosition:
-    """The place that `text` names; `ConfigError` names the `option` it was given to."""
+    """The position that `text` names; a `ConfigError` names the `option`."""
     given = text.strip()
     if given.lower() in _WORDS:
         return _WORDS[given.lower()]
@@ -84,7 +84,7 @@ def parse_position(text: str, option: str, *, now_ms: int) -> LogPosition:
 
 
 def parse_time_ms(text: str, option: str, *, now_ms: int) -> int:
-    """A time alone: any whole number is milliseconds since 1970."""
+    """The time that `text` names; a whole number is milliseconds since 1970."""
     given = text.strip()
     if _NUMBER.fullmatch(given) and 0 <= int(given) <= INT64_MAX:
         return int(given)
@@ -100,14 +100,14 @@ def _parse_moment(given: str, option: str, now_ms: int) -> int:
     if given.startswith("@"):
         if _NUMBER.fullmatch(given[1:]) and 0 <= int(given[1:]) <= INT64_MAX:
             return int(given[1:])
-        raise ConfigError(option, given, "must have milliseconds since 1970 behind the @")
+        raise ConfigError(option, given, "must be @ and milliseconds since 1970")
     moment = _parse_iso(given)
     if moment is None:
         raise ConfigError(option, given, _RULE)
     try:
         return max(round(moment.timestamp() * 1000), 0)
     except (OverflowError, ValueError, OSError) as error:
-        raise ConfigError(option, given, f"is a time that cannot be: {error}") from error
+        raise ConfigError(option, given, f"is not a valid time: {error}") from error
 
 
 def _parse_iso(given: str) -> datetime | None:

@@ -1,7 +1,7 @@
-r"""Records as text: by a format like kcat's, or as JSON that ``cordwood produce --json`` reads.
+r"""Records as text: in a format like kcat's, or as JSON that ``cordwood produce --json`` reads.
 
-%k  key              %K  its size, -1 for none
-%v  value (also %s)  %S  its size, -1 for none
+%k  key              %K  its size, -1 for null
+%v  value (also %s)  %S  its size, -1 for null
 %t  topic            %p  partition          %o  offset
 %T  timestamp (ms)   %I  the same as ISO 8601
 %h  headers, name=value with commas         %%  a percent sign
@@ -18,7 +18,7 @@ from cordwood.cli.readable_values import iso_time, printable
 from cordwood.errors import ConfigError
 from cordwood.format.record import Record
 
-# A partition and a record of it, to the bytes that are written for it.
+# Turns a partition and a record into the bytes to print.
 Formatter = Callable[[int, Record], bytes]
 _Part = Callable[[int, Record], bytes]
 
@@ -26,15 +26,15 @@ _TOKEN: Final = re.compile(r"%(.)|\\(x[0-9A-Fa-f]{2}|.)|%$|\\$", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 FORMAT_HELP: Final = (
-    r"As in '%k %v %o\n': %k key, %v value, %o offset, %p partition, %t topic, %T time in ms, "
-    r"%I time, %h headers, %K and %S sizes of key and value."
+    r"Output format, for example '%k %v %o\n': %k key, %v value, %o offset, %p partition, "
+    r"%t topic, %T time in ms, %I time, %h headers, %K and %S sizes of key and value."
 )
 
 
 def record_formatter(
     text: str, topic: str, *, null_text: str = "", for_terminal: bool = False
 ) -> Formatter:
-    """What `text` makes of a record. For a terminal, bytes that could steer it are escaped."""
+    """Formats records as `text` says. For a terminal, control characters are escaped."""
     shown = _printable_bytes if for_terminal else bytes
     null = null_text.encode()
     parts: list[bytes | _Part] = []
@@ -53,7 +53,7 @@ def record_formatter(
 
 
 def _joined(parts: list[bytes | _Part]) -> Formatter:
-    """One function for each stretch of text and each token; neighbouring texts are one."""
+    """One function that applies all parts; neighbouring texts are joined first."""
     makers: list[_Part] = []
     texts = b""
     for part in parts:
@@ -102,7 +102,7 @@ def _token(
     }
     if name not in tokens:
         known = ", ".join(f"%{token}" for token in tokens)
-        raise ConfigError("--format", text, f"has %{name}, which is none of {known}")
+        raise ConfigError("--format", text, f"unknown token %{name}; known are {known}")
     return tokens[name]
 
 
@@ -125,9 +125,9 @@ def _printable_bytes(data: bytes) -> bytes:
 
 
 def json_formatter(topic: str) -> Formatter:
-    """A line for each record: ``{"topic": ..., "partition": ..., "offset": ..., ...}``.
+    """Formats each record as one line: ``{"topic": ..., "partition": ..., "offset": ..., ...}``.
 
-    Keys and values are text; what is not UTF-8 is in ``key_base64``, ``value_base64`` instead.
+    Keys and values are text; if they are not UTF-8, ``key_base64`` and ``value_base64`` hold them.
     """
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -138,7 +138,7 @@ def json_formatter(topic: str) -> Formatter:
 
 
 def record_fields(topic: str, partition: int, record: Record) -> dict[str, Any]:
-    """A record as JSON has it."""
+    """The fields of a record in JSON."""
     fields: dict[str, Any] = {
         "topic": topic,
         "partition": partition,
@@ -153,7 +153,7 @@ def record_fields(topic: str, partition: int, record: Record) -> dict[str, Any]:
 
 
 def text_field(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Bytes under their name as text, or under another in base64 where they are none."""
+    """Bytes as text under `name`, or in base64 under ``name_base64`` if they are not UTF-8."""
     if data is None:
         return {name: None}
     try:

@@ -1,7 +1,7 @@
-"""The records of a topic in one stream: what is there, merged by time, or what comes, as it comes.
+"""The records of a topic as one stream: existing records merged by time, or new ones on arrival.
 
-Each partition keeps its own order, whatever the times of its records say. One chunk of each is
-in memory at a time.
+Each partition keeps its own order, whatever the timestamps of its records. One chunk of each
+partition is in memory at a time.
 """
 
 import heapq
@@ -16,7 +16,7 @@ from cordwood.errors import BrokerUnreachableError, OffsetOutOfRangeError
 from cordwood.format.record import Record
 from cordwood.remote.record_chunk import RecordChunk
 
-Row = tuple[int, Record]  # a partition, and a record of it
+Row = tuple[int, Record]  # a partition and one of its records
 Warn = Callable[[str], None]
 
 _ROWS_AT_ONCE: Final = 1000
@@ -28,7 +28,7 @@ _RECONNECT_PAUSE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamedRows:
-    """Records in the order of the stream, and where reading goes on behind them."""
+    """Records in the order of the stream, and the next position of each partition after them."""
 
     rows: list[Row]
     positions: Mapping[int, int]
@@ -37,7 +37,7 @@ class StreamedRows:
 def resolve_position(
     reader: TopicReader, position: LogPosition, extents: Mapping[int, Extent], warn: Warn
 ) -> dict[int, int]:
-    """The offset that a place is, in each partition. One that is not there is said to be moved."""
+    """The offset of a position in each partition. A warning reports an offset out of range."""
     match position:
         case Edge.BEGINNING:
             return {number: extent.start for number, extent in extents.items()}
@@ -62,22 +62,22 @@ def resolve_position(
 def within_extents(
     topic: str, wanted: Mapping[int, int], extents: Mapping[int, Extent], warn: Warn
 ) -> dict[int, int]:
-    """Offsets that can be read from; what has to be another is told, never silently skipped."""
+    """The offsets, moved into the readable range; every move is reported by a warning."""
     found: dict[int, int] = {}
     for number, offset in wanted.items():
         extent = extents[number]
         found[number] = min(max(offset, extent.start), extent.end)
         if offset < extent.start:
-            warn(f"{topic}-{number} starts at {extent.start}: offset {offset} is gone")
+            warn(f"{topic}-{number}: offset {offset} no longer exists, starting at {extent.start}")
         elif offset > extent.end:
-            warn(f"{topic}-{number} ends at {extent.end}: there is no offset {offset} yet")
+            warn(f"{topic}-{number}: offset {offset} does not exist yet, using end {extent.end}")
     return found
 
 
 class RecordStream:
-    """Reads from `starts`, up to `stops` or for ever. For one thread.
+    """Reads from `starts` to given stops, or forever. For one thread.
 
-    `key` leaves out the records of other keys. What is deleted before it could be read is told.
+    With `key`, only records of that key. A warning reports records deleted before they were read.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class RecordStream:
         self._warn = warn
         self._key = key
 
-    # --- what is there -----------------------------------------------------------------------
+    # --- existing records --------------------------------------------------------------------
 
     def until(self, stops: Mapping[int, int]) -> Iterator[StreamedRows]:
-        """Everything before `stops`: one partition as it is, several merged by time."""
+        """All records before `stops`; several partitions are merged by time."""
         parts = {n: (start, stops[n]) for n, start in self._starts.items() if start < stops[n]}
         if len(parts) == 1:
             [(number, extent)] = parts.items()
@@ -122,7 +122,7 @@ class RecordStream:
         yield StreamedRows(rows=rows, positions=positions_behind(rows))
 
     def _timed(self, partition: int, start: int, stop: int) -> Iterator[tuple[int, int, Record]]:
-        """Only the heads are compared, and each partition has one: records never are."""
+        """Sort keys for the merge: time, then partition, so records are never compared."""
         for records, _ in self._chunks(partition, start, stop):
             for record in records:
                 yield record.timestamp_ms or 0, partition, record
@@ -152,13 +152,13 @@ class RecordStream:
         )
         return start
 
-    # --- what comes --------------------------------------------------------------------------
+    # --- new records -------------------------------------------------------------------------
 
     def follow(self, *, chooses_partitions: bool) -> Iterator[StreamedRows]:
-        """Everything there is and everything that comes, for ever, as it arrives.
+        """Existing and new records, forever, in order of arrival.
 
-        Partitions that are added meanwhile are read too, unless some were chosen. Rows may be
-        empty: then nothing came for a moment.
+        Partitions added meanwhile are read too, unless the user chose partitions. Rows are empty
+        if nothing arrived for a moment.
         """
         positions = dict(self._starts)
         looked_s = time.monotonic()
@@ -170,7 +170,7 @@ class RecordStream:
             yield StreamedRows(rows=rows, positions=dict(positions))
 
     def _news(self, positions: dict[int, int]) -> list[Row]:
-        """Moves `positions` behind what it returns."""
+        """New records; moves `positions` past them."""
         rows: list[Row] = []
         try:
             chunks = self._reader.news(positions, _NEWS_S)
@@ -191,7 +191,7 @@ class RecordStream:
         return rows
 
     def _skip_all_deleted(self, positions: dict[int, int]) -> bool:
-        """Whether some were deleted: reading then goes on behind them."""
+        """Move `positions` past deleted records; return whether there were any."""
         deleted = [
             (number, extent.start)
             for number, extent in self._reader.extents().items()
@@ -214,7 +214,7 @@ class RecordStream:
             positions.setdefault(number, extent.start)
 
     def _reconnect(self, error: BrokerUnreachableError) -> None:
-        """A broker that restarts is waited for; one that stays away is an error."""
+        """Wait for a broker that restarts; raise if it stays away."""
         self._warn(f"{error}; trying again")
         deadline_s = time.monotonic() + _RECONNECT_S
         while True:
@@ -228,5 +228,5 @@ class RecordStream:
 
 
 def positions_behind(rows: list[Row]) -> dict[int, int]:
-    """Where reading goes on behind these."""
+    """The next position of each partition after these rows."""
     return {partition: record.offset + 1 for partition, record in rows}

@@ -38,7 +38,7 @@ def test_who_interrupts_is_told_that_an_owner_goes_on(
     ran = cli("roll", "orders")
 
     assert (ran.code, ran.out) == (130, "")
-    assert "goes on with what it has begun" in ran.err
+    assert "it continues the work" in ran.err
 
 
 def test_work_is_shown_on_a_terminal_once_there_is_something_to_show(

@@ -50,13 +50,13 @@ def test_a_target_is_a_directory_or_a_broker(text: str, expected: Target) -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("none", "there is no directory none, and a broker is given as host:port"),
-        ("./none", "there is no directory ./none"),
+        ("none", "directory none does not exist, and a broker is given as host:port"),
+        ("./none", "directory ./none does not exist"),
         ("file", "file is a file, not a data directory"),
-        ("store,none", "there is no directory none"),
-        ("localhost:70000", "must have a port from 1 to 65535"),
-        ("localhost:0", "must have a port from 1 to 65535"),
-        ("s3://bucket/orders", "is a URL"),
+        ("store,none", "directory none does not exist"),
+        ("localhost:70000", "port must be 1 to 65535"),
+        ("localhost:0", "port must be 1 to 65535"),
+        ("s3://bucket/orders", "not a URL"),
     ],
 )
 def test_what_is_neither_is_told(text: str, message: str) -> None:
@@ -65,7 +65,7 @@ def test_what_is_neither_is_told(text: str, message: str) -> None:
 
 
 def test_without_a_target_it_is_data_where_that_is_there(workplace: Path) -> None:
-    with pytest.raises(ConfigError, match=r"There is no \./data here: give a directory"):
+    with pytest.raises(ConfigError, match=r"\./data does not exist; pass a directory"):
         parse_target(None)
 
     (workplace / "data").mkdir()
@@ -76,7 +76,7 @@ def test_without_a_target_it_is_data_where_that_is_there(workplace: Path) -> Non
 def test_a_directory_may_be_new_for_who_creates_it() -> None:
     assert parse_target("./new", may_be_new=True) == directory("./new")
     assert parse_target(None, may_be_new=True) == directory("data")
-    with pytest.raises(ConfigError, match=r"a broker, localhost:9092, or a directory"):
+    with pytest.raises(ConfigError, match=r"localhost:9092 for a broker"):
         parse_target("localhost", may_be_new=True)
 
 
@@ -112,4 +112,4 @@ def test_a_broker_that_does_not_answer_is_told_in_one_line(
     ran = cli(*command, "--at", "127.0.0.1:1")
 
     assert ran.code == 1
-    assert ran.err.startswith("cordwood: no broker answers at 127.0.0.1:1: Connection refused; is")
+    assert ran.err.startswith("cordwood: no broker answers at 127.0.0.1:1: Connection refused; ")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood.cli.bench.bench_load import Limits, Load, quantile
-from cordwood.cli.bench.bench_place import directory_place
+from cordwood.cli.bench.load import Limits, Load, quantile
+from cordwood.cli.bench.place import directory_place
 from cordwood.cli.render import Advance
 from fakes.command_line import CommandLine, CommandTarget
 

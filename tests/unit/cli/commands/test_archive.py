@@ -89,7 +89,7 @@ def test_a_topic_without_an_archive_is_refused(
         assert (ran.code, ran.out) == (1, "")
         assert "topic orders has no archive" in ran.err
         assert "cordwood topics alter orders --config archive.url=URL" in ran.err
-    assert "no topic here has an archive" in on_target("archive").err
+    assert "no topic has an archive" in on_target("archive").err
     assert "no topic named 'none'" in on_target("archive", "none").err
 
 

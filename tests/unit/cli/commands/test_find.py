@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.cli.at.local_files import files_of, local_files_of
+from cordwood.cli.at.access import files_of, local_files_of
 from cordwood.cli.at.target import BrokerTarget, DirectoryTarget, parse_target
 from cordwood.errors import LogError
 from fakes.command_line import CommandLine, CommandTarget
@@ -62,7 +62,7 @@ def test_a_key_that_nobody_has_is_told_with_exit_code_1(
     ran = on_target("find", orders, "nobody", *history)
 
     assert ran.code == 1
-    assert ran.err == "cordwood: no record of orders has the key nobody\n"
+    assert ran.err == "cordwood: topic orders has no record with key nobody\n"
     assert ran.out == ""
 
 
@@ -70,7 +70,7 @@ def test_a_key_that_nobody_has_is_told_with_exit_code_1(
     ("arguments", "code", "message"),
     [
         (["none", "k"], 1, "no topic named 'none'"),
-        (["orders", "0xz"], 2, "KEY = 0xz: must have hex digits"),
+        (["orders", "0xz"], 2, "KEY = 0xz: must be 0x and hex digits"),
         (["orders", "k", "-p", "3"], 1, "partitions 0 to 2, not 3"),
         (["orders", "k", "--json", "--format", "%v"], 2, "exclude each other"),
     ],
@@ -87,7 +87,7 @@ def test_what_cannot_be_looked_for_is_told_in_one_line(
 def test_without_its_files_a_broker_is_read(
     on_target: CommandLine, orders: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cordwood.cli.at.local_files.local_files_of", lambda target: None)
+    monkeypatch.setattr("cordwood.cli.at.access.local_files_of", lambda target: None)
 
     assert on_target.ok("find", orders, "k3", "--format", "%v\\n").lines == ["v2 of 3"]
     history = on_target.ok("find", orders, "k3", "--history", "--format", "%v\\n").lines
@@ -107,8 +107,8 @@ def test_files_that_are_not_here_are_told(
     found = parse_target(target.at)
     if not isinstance(found, BrokerTarget):
         pytest.skip("a directory is here")
-    monkeypatch.setattr("cordwood.cli.at.local_files._cluster_of", lambda path: "another")
+    monkeypatch.setattr("cordwood.cli.at.access._cluster_of", lambda path: "another")
 
     assert local_files_of(found) is None
-    with pytest.raises(LogError, match="run it there with --at DIR"):
+    with pytest.raises(LogError, match="run it on the broker's machine with --at DIR"):
         files_of(found)

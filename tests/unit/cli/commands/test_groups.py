@@ -131,7 +131,7 @@ def test_a_group_is_moved(
 
     planned = on_target.ok("groups", "reset", "billing", "--to", to, *chosen, "--json")
     assert committed(target, "billing") == before
-    assert planned.err == "nothing was changed: add --execute to do so\n"
+    assert planned.err == "dry run: nothing was changed; add --execute to commit the new offsets\n"
 
     done = on_target.ok("groups", "reset", "billing", "--to", to, *chosen, "--execute", "--json")
     assert done.objects == planned.objects
@@ -151,7 +151,7 @@ def test_an_offset_that_is_not_there_is_told_and_the_nearest_taken(
         "groups", "reset", "billing", "--to", "0", "--topic", "orders:0", "--execute"
     )
 
-    assert "orders-0 starts at 2: offset 0 is gone" in ran.err
+    assert "orders-0: offset 0 no longer exists, starting at 2" in ran.err
     assert committed(target, "billing")["orders", 0] == 2
 
 
@@ -180,9 +180,9 @@ def test_a_group_is_deleted_only_with_yes_where_nobody_can_be_asked(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["describe", "none"], 1, "no group named 'none'"),
-        (["delete", "none", "-y"], 1, "no group named 'none'"),
-        (["delete", "billing", "none", "-y"], 1, "no group named 'none'"),
+        (["describe", "none"], 1, "unknown group 'none'"),
+        (["delete", "none", "-y"], 1, "unknown group 'none'"),
+        (["delete", "billing", "none", "-y"], 1, "unknown group 'none'"),
         (["reset", "billing", "--to", "soon"], 2, "--to = soon: must be"),
         (["reset", "billing", "--to", "5", "--topic", "none"], 1, "no topic named 'none'"),
         (["reset", "billing", "--to", "5", "--topic", "orders:x"], 2, "--topic = orders:x"),
@@ -257,7 +257,7 @@ def test_a_group_with_members_is_neither_moved_nor_deleted(
 
     for ran in (moved, deleted):
         assert ran.code == 1
-        assert "group billing has 1 members (till): stop them first" in ran.err
+        assert "group billing has 1 active member (till); stop its members first" in ran.err
 
 
 def test_neither_is_it_by_the_directory_of_its_broker(

@@ -129,7 +129,7 @@ def test_a_topic_that_is_there_is_never_written_over(
     ran = on_target("restore", url)
 
     assert (ran.code, ran.out) == (1, "")
-    assert "topic payments is there already" in ran.err
+    assert "topic payments already exists" in ran.err
     assert values(target, "payments") == [7]
     with target.open_store() as store:
         assert store.topics() == ["payments"]
@@ -143,11 +143,11 @@ def test_what_cannot_be_restored_is_said(
     cases = [
         (["none"], 1, "no topic named 'none'"),
         (["plain"], 1, "topic plain has no archive.url"),
-        (["plain", "orders"], 2, "which archive?"),
-        ([url, "none"], 1, "there are: orders, payments"),
+        (["plain", "orders"], 2, "no archive given"),
+        ([url, "none"], 1, "topics in it: orders, payments"),
         ([url, "file:///elsewhere"], 2, "one archive at a time"),
-        ([(tmp_path / "data").as_uri()], 1, "is it an archive?"),
-        ([url, "--as", "new"], 2, "--as names one topic"),
+        ([(tmp_path / "data").as_uri()], 1, "check that it is an archive"),
+        ([url, "--as", "new"], 2, "--as renames one topic"),
         ([url, "orders", "--as", "a/b"], 1, "cordwood: topic name 'a/b'"),
         ([url, "orders", "--to", "yesterday"], 2, "--to = yesterday"),
         ([url, "orders", "-c", "retention.sm=1"], 2, "retention.sm"),
@@ -172,7 +172,7 @@ def test_a_topic_is_not_restored_over_itself(
     ran = on_target("restore", "orders")
 
     assert ran.code == 2
-    assert "topic orders is there: give --as another name" in ran.err
+    assert "topic orders exists; pass another name with --as" in ran.err
 
 
 def test_a_new_directory_is_made_for_what_comes_back(

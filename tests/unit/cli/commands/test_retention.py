@@ -67,7 +67,7 @@ def test_people_see_when_each_goes_and_what_is_freed(
     lines = on_target.ok("retention", "explain", "orders").lines
 
     assert lines[0].split() == [
-        *("partition", "base_offset", "next_offset", "bytes", "verdict", "goes", "reason")
+        *("partition", "base_offset", "next_offset", "bytes", "verdict", "expires", "reason")
     ]
     assert "now, by age, due 2.5 h ago" in lines[1]
     assert "its newest record is of" in lines[1]
@@ -114,7 +114,7 @@ def test_of_an_archived_topic_local_copies_go_apart(tmp_path: Path, cli: Command
 
     assert [s["verdict"] for s in plan["segments"]] == ["drop local copy"] * 2 + ["keep"]
     assert (plan["start_offset_then"], plan["local_start_offset_then"]) == (0, 20)
-    assert "local copy as soon as it may" in text
+    assert "local copy as soon as allowed" in text
 
 
 def test_a_terminal_gets_no_more_columns_than_it_has_room_for(

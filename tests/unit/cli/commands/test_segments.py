@@ -54,7 +54,7 @@ def test_people_see_a_table_and_a_timeline(on_target: CommandLine, orders: str) 
     lines = on_target.ok("segments", orders).lines
 
     assert lines[0].split() == [
-        "partition", "base", "next", "records", "bytes", "first", "last", "state", "goes",
+        "partition", "base", "next", "records", "bytes", "first", "last", "state", "expires",
     ]  # fmt: skip
     assert lines[1].endswith("sealed  now: count")
     assert "or count" in lines[2]

@@ -51,7 +51,7 @@ def test_what_is_there_is_not_written_over(on_target: CommandLine, tmp_path: Pat
     ran = on_target("snapshot", "copy")
 
     assert (ran.code, ran.out) == (2, "")
-    assert "is there already" in ran.err
+    assert "already exists" in ran.err
     assert [path.name for path in (tmp_path / "copy").iterdir()] == ["precious"]
 
 
@@ -62,5 +62,5 @@ def test_a_copy_cannot_go_to_nowhere_or_into_the_store(
     within = on_target("snapshot", "data/copy")
 
     assert nowhere.code == within.code == 2
-    assert f"there is no directory {tmp_path}/no/such" in nowhere.err
+    assert f"directory {tmp_path}/no/such does not exist" in nowhere.err
     assert "must not lie within" in within.err

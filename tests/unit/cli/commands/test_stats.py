@@ -56,7 +56,7 @@ def test_people_get_words_and_a_table(on_target: CommandLine, orders: str) -> No
     facts = dict(line.split("  ", 1) for line in lines if line and not line.startswith(" "))
     assert facts["records"].strip() == "50"
     assert facts["keys"].strip() == "5"
-    assert facts["duplicates"].strip() == "80.0 % of records with a key repeat one"
+    assert facts["duplicates"].strip() == "80.0 % of records with a key repeat an earlier key"
     assert facts["compaction"].strip().startswith("would save 40 records, about ")
     assert "1.02 records/s" in facts["rate"]
     assert lines[-2].split()[:2] == ["0", "25"]

@@ -117,7 +117,7 @@ def test_a_topic_is_deleted_only_with_yes_where_nobody_can_be_asked(
 
     refused = on_target("topics", "delete", "orders")
     assert refused.code == 2
-    assert "give --yes" in refused.err
+    assert "pass --yes" in refused.err
 
     on_target.ok("topics", "delete", "orders", "--yes")
     assert [row["topic"] for row in on_target.ok("topics", "list", "--json").objects] == [
@@ -142,7 +142,7 @@ def test_at_a_terminal_it_asks(
     is_deleted: bool,
 ) -> None:
     cli.ok("topics", "create", "orders")
-    monkeypatch.setattr("cordwood.cli.confirmation.sys", FakeSystem)
+    monkeypatch.setattr("cordwood.cli.terminal.sys", FakeSystem)
 
     ran = cli("topics", "delete", "orders", stdin=answer.encode())
 
@@ -176,7 +176,7 @@ def test_a_topic_is_trimmed_to_an_offset(on_target: CommandLine, target: Command
         (0, 5, 5),
         (1, 3, 3),
     ]
-    assert "orders-1 ends at 3: there is no offset 5 yet" in trimmed.err
+    assert "orders-1: offset 5 does not exist yet, using end 3" in trimmed.err
     with target.open_store() as store:
         assert [log.start_offset for log in store.topic("orders").partitions] == [5, 3]
 
@@ -214,7 +214,7 @@ def test_a_topic_that_is_there_may_be_left_as_it_is(on_target: CommandLine) -> N
     on_target.ok("topics", "create", "orders")
 
     assert "already exists" in on_target("topics", "create", "orders").err
-    assert "there already" in on_target.ok("topics", "create", "orders", "--if-not-exists").err
+    assert "already exists" in on_target.ok("topics", "create", "orders", "--if-not-exists").err
 
 
 @pytest.mark.parametrize(
@@ -230,10 +230,10 @@ def test_a_topic_that_is_there_may_be_left_as_it_is(on_target: CommandLine) -> N
         (["describe", "none"], 1, "no topic named 'none'"),
         (["alter", "none", "-p", "3"], 1, "no topic named 'none'"),
         (["alter", "orders"], 2, "nothing to change"),
-        (["alter", "orders", "-p", "1"], 2, "they can only become more"),
+        (["alter", "orders", "-p", "1"], 2, "the number can only grow"),
         (["alter", "orders", "-c", "retention.ms=x"], 2, "retention.ms = x"),
         (["alter", "orders", "-u", "retention.sm"], 2, "retention.sm"),
-        (["alter", "orders", "-c", "a=1", "-u", "a"], 2, "is given to --config too"),
+        (["alter", "orders", "-c", "a=1", "-u", "a"], 2, "is also given to --config"),
         (["delete", "none", "-y"], 1, "no topic named 'none'"),
         (["trim", "none", "--before", "3"], 1, "no topic named 'none'"),
         (["trim", "orders", "--before", "soon"], 2, "--before = soon: must be beginning, end"),
@@ -288,7 +288,7 @@ def test_names_are_completed_from_the_catalog(cli: CommandLine, tmp_path: Path) 
     from typer.main import get_command
 
     from cordwood.cli.app import app
-    from cordwood.cli.completion_names import complete_topic
+    from cordwood.cli.completion import complete_topic
 
     cli.ok("topics", "create", "orders", "offers", "payments")
     context = Context(get_command(app))

@@ -120,7 +120,7 @@ def test_a_partition_that_is_not_there_is_a_problem(cli: CommandLine, data: Path
     ran = cli("verify")
 
     assert ran.code == 1
-    assert "wide-1: its files are not in these directories" in ran.lines
+    assert "wide-1: its files are missing from the data directories" in ran.lines
 
 
 def test_a_directory_that_kafka_wrote_is_sound(cli: CommandLine) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 import cordwood
 from cordwood.cli.doctor.disk_check import measure_syncs, sync_finding
-from cordwood.cli.doctor.doctor_report import show_findings
-from cordwood.cli.doctor.health_finding import Finding, Verdict
+from cordwood.cli.doctor.findings import Finding, Verdict, show_findings
 from cordwood.cli.doctor.java_check import check_java, java_version
 from cordwood.cli.doctor.machine_check import clock_finding, open_files_finding
 from cordwood.cli.doctor.software_check import (
@@ -19,7 +18,7 @@ from cordwood.cli.doctor.software_check import (
     is_within,
     parse_requirement,
 )
-from cordwood.cli.doctor.store_condition import leftover_finding, read_contents
+from cordwood.cli.doctor.store_check import leftover_finding, read_contents
 from fakes.command_line import CommandLine, CommandTarget
 
 FIELDS = {"area", "name", "verdict", "value", "advice"}
@@ -47,7 +46,7 @@ class TestTheWhole:
         assert verdicts <= {verdict.value for verdict in Verdict}
         assert ran.code == int("problem" in verdicts)
         named = {found["name"] for found in ran.objects}
-        assert {"Python", "kernels", "Java", "open files", "room", "partitions"} <= named
+        assert {"Python", "kernels", "Java", "open files", "free space", "partitions"} <= named
         assert ("answers" in named) == (target.kind == "broker")
 
     def test_who_holds_a_store_is_named(self, cli: CommandLine, tmp_path: Path) -> None:
@@ -59,7 +58,7 @@ class TestTheWhole:
 
         left = writer(cli("doctor", "--json", "--at", str(path)).objects)
         assert held["value"].startswith("held by this process")
-        assert left["value"] == "nobody; stopped in order"
+        assert left["value"] == "none; stopped cleanly"
 
     def test_a_store_that_was_not_stopped_in_order_is_no_problem(
         self, cli: CommandLine, tmp_path: Path
@@ -71,7 +70,7 @@ class TestTheWhole:
 
         found = writer(cli("doctor", "--json", "--at", str(path)).objects)
 
-        assert (found["verdict"], found["value"]) == ("note", "nobody; not stopped in order")
+        assert (found["verdict"], found["value"]) == ("note", "none; not stopped cleanly")
 
     def test_nothing_is_left_in_the_directory(self, cli: CommandLine, tmp_path: Path) -> None:
         path = tmp_path / "data"
@@ -158,7 +157,7 @@ class TestSoftware:
         [
             ({"pandas": "2.3", "pyspark": "4.3.0"}, Verdict.OK, ""),
             ({"pandas": "3.0", "pyspark": "4.3.0"}, Verdict.PROBLEM, "pandas must be <3"),
-            ({"pandas": "2.3"}, Verdict.NOTE, "pyspark missing"),
+            ({"pandas": "2.3"}, Verdict.NOTE, "missing: pyspark"),
             ({}, Verdict.NOTE, "pip install 'cordwood[spark]'"),
         ],
     )

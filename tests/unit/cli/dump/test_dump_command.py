@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import cordwood
-from cordwood.cli.dump.dump_kinds import KINDS, kind_of, plan_dump
-from cordwood.cli.dump.dump_lines import DumpOptions, Soundness
+from cordwood.cli.dump.file_kinds import KINDS, kind_of, plan_dump
+from cordwood.cli.dump.lines import DumpOptions, Soundness
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
 from cordwood.format.batch_header import CONTROL, TRANSACTIONAL
 from cordwood.format.control_record import ControlType, EndTransactionMarker, encode_marker
@@ -246,7 +246,7 @@ def test_an_empty_log_is_sound(cli: CommandLine, tmp_path: Path) -> None:
     path = tmp_path / f"{FIRST}.log"
     path.write_bytes(b"")
 
-    assert "sound up to position 0, offset 0: the end of the file" in cli.ok("dump", str(path)).out
+    assert "sound up to position 0, offset 0: end of file" in cli.ok("dump", str(path)).out
 
 
 def test_memory_is_bounded_by_batches_and_not_by_the_file(log: Path, tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_an_index_by_another_name_has_relative_offsets(
 
     ran = cli.ok("dump", str(tmp_path / "some.index"))
 
-    assert "offsets count from the segment's first" in ran.lines[1]
+    assert "relative to the base offset" in ran.lines[1]
 
 
 def test_slots_that_kafka_sets_aside_are_no_entries(cli: CommandLine, data: Path) -> None:
@@ -315,8 +315,8 @@ def test_slots_that_kafka_sets_aside_are_no_entries(cli: CommandLine, data: Path
 @pytest.mark.parametrize(
     ("kind", "content", "problem"),
     [
-        ("index", bytes([0, 0, 0, 9, 0, 0, 0, 9] * 2), "entries do not ascend"),
-        ("index", bytes(8) * 3 + b"\x01" * 8, "zeros, and an entry behind them at 24"),
+        ("index", bytes([0, 0, 0, 9, 0, 0, 0, 9] * 2), "entries are not in ascending order"),
+        ("index", bytes(8) * 3 + b"\x01" * 8, "zeros, followed by an entry at 24"),
         ("index", b"\xff" * 8, "relative offset -1 is outside"),
         ("timeindex", b"\xff" * 12, "timestamp -1 is outside"),
         ("txnindex", b"\x00\x07" + bytes(32), "unsupported transaction index version: 7"),
@@ -425,8 +425,8 @@ def test_files_that_kafka_wrote_are_sound(cli: CommandLine) -> None:
     ("arguments", "code", "message"),
     [
         (["gone.log"], 1, "No such file"),
-        (["."], 2, "is a directory: name files, as in ./*.log"),
-        (["notes.txt"], 2, "the name does not say what it is"),
+        (["."], 2, "must be a file, not a directory; for example ./*.log"),
+        (["notes.txt"], 2, "unknown kind of file"),
         (["notes.txt", "--as", "picture"], 2, "must be one of log, index"),
         (["notes.txt", "--decode", "cats"], 2, "--decode = cats: must be groups"),
         (["notes.txt", "-n", "0"], 2, "-n"),

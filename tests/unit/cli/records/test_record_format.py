@@ -42,7 +42,7 @@ def test_what_is_not_there_has_a_text_and_no_size() -> None:
 
 
 def test_an_unknown_token_is_told_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="has %q, which is none of %k, %v"):
+    with pytest.raises(ConfigError, match="unknown token %q; known are %k, %v"):
         record_formatter("%q", "t")
 
 

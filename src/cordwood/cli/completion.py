@@ -1,19 +1,20 @@
-"""Names for the shell to complete: topics, their partitions, groups, values of a choice.
+"""Shell completion: topics, partitions, groups, configuration keys, values of a choice.
 
-They come from what the command line names so far, by `--at` or CORDWOOD_AT. Whatever is wrong with
-it is no reason to disturb someone who is typing: then there is nothing to complete.
+Names come from the target on the command line so far, by `--at` or CORDWOOD_AT. An error is never
+shown to a user who is typing; there is just nothing to complete.
 """
 
 import contextlib
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 if TYPE_CHECKING:
     from cordwood.cli.at.target import BrokerTarget, DirectoryTarget, Target
+    from cordwood.log.rules.config_key import ConfigKey
     from cordwood.remote.remote_cluster import RemoteCluster
 
 _CONNECT_TIMEOUT_S: Final = 0.3
@@ -21,20 +22,20 @@ _ANSWER_TIMEOUT_S: Final = 0.7
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
-    """Topics of the target, without those that are kept for groups and transactions."""
+    """Topics of the target, without internal topics."""
     return _starting(incomplete, sorted(_partition_counts(context)))
 
 
 def complete_partition(context: typer.Context, incomplete: str) -> list[str]:
-    """Partitions of the topic that was named."""
-    # Before an option that still lacks its value, arguments are not yet told apart.
+    """Partitions of the topic on the command line."""
+    # While an option still lacks its value, arguments are not yet assigned to parameters.
     topic = context.params.get("topic") or next(iter(context.args), None)
     count = _partition_counts(context).get(topic, 0) if isinstance(topic, str) else 0
     return _starting(incomplete, [str(number) for number in range(count)])
 
 
 def complete_group(context: typer.Context, incomplete: str) -> list[str]:
-    """Groups that have committed something, or have members."""
+    """Groups that have committed offsets or have members."""
     from cordwood.cli.at.target import DirectoryTarget
     from cordwood.errors import CordwoodError
 
@@ -45,35 +46,32 @@ def complete_group(context: typer.Context, incomplete: str) -> list[str]:
     return _starting(incomplete, sorted(names))
 
 
-def partitions_option(text: str) -> Any:
-    """`--partition`, which may be given several times."""
-    return typer.Option("--partition", "-p", min=0, autocompletion=complete_partition, help=text)
-
-
-TopicArgument = Annotated[
-    str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, help="Its name.")
-]
-TopicsArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="TOPIC", autocompletion=complete_topic, help="One or several names."),
-]
-PartitionsOption = Annotated[list[int] | None, partitions_option("Only this one; repeatable.")]
-GroupArgument = Annotated[
-    str, typer.Argument(metavar="GROUP", autocompletion=complete_group, help="Its name.")
-]
-GroupsArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="GROUP", autocompletion=complete_group, help="One or several names."),
-]
-
-
 def completion_of(*choices: str) -> Callable[[str], list[str]]:
-    """Completes to one of these, for options that are checked elsewhere."""
+    """Completes to one of `choices`; the command itself checks the value."""
 
     def complete(incomplete: str) -> list[str]:
         return _starting(incomplete, choices)
 
     return complete
+
+
+def complete_topic_key(incomplete: str) -> list[str]:
+    """Configuration keys of a topic, each with its ``=``."""
+    from cordwood.log.rules.topic_config import CONFIG_KEYS
+
+    return _assignments_of(CONFIG_KEYS, incomplete)
+
+
+def complete_setting(incomplete: str) -> list[str]:
+    """Keys of `cordwood config show`, each with its ``=``."""
+    from cordwood.settings import SETTING_KEYS
+
+    return _assignments_of(SETTING_KEYS, incomplete)
+
+
+def _assignments_of(keys: "Sequence[ConfigKey]", incomplete: str) -> list[str]:
+    names = sorted(key.name for key in keys if not key.is_internal)
+    return _starting(incomplete, [f"{name}=" for name in names])
 
 
 def _starting(incomplete: str, names: Sequence[str]) -> list[str]:
@@ -87,7 +85,7 @@ def _target(context: typer.Context) -> "Target":
 
 
 def _partition_counts(context: typer.Context) -> dict[str, int]:
-    """The topics of the target and how many partitions each has."""
+    """The topics of the target, each with its number of partitions."""
     from cordwood.cli.at.target import DirectoryTarget
     from cordwood.errors import CordwoodError
     from cordwood.format.file_names import INTERNAL_TOPICS
@@ -100,7 +98,7 @@ def _partition_counts(context: typer.Context) -> dict[str, int]:
     return {name: count for name, count in found.items() if name not in INTERNAL_TOPICS}
 
 
-# --- a directory, by the smallest of its files ---------------------------------------------------
+# --- a directory, by its catalog ----------------------------------------------------------------
 
 
 def _topics_in(target: "DirectoryTarget") -> dict[str, int]:
@@ -114,7 +112,7 @@ def _topics_in(target: "DirectoryTarget") -> dict[str, int]:
 
 
 def _topics_by_names(target: "DirectoryTarget") -> dict[str, int]:
-    """For a directory that Kafka wrote."""
+    """Topics by the names of directories, for a directory that Kafka wrote."""
     from cordwood.log.topics.directory_listing import find_partitions
     from cordwood.storage.files import RealFileSystem
 
@@ -142,7 +140,7 @@ def _groups_in(target: "DirectoryTarget") -> list[str]:
         return store.groups()
 
 
-# --- a broker, if it answers at once -------------------------------------------------------------
+# --- a broker, within short time limits ---------------------------------------------------------
 
 
 def _connected(target: "BrokerTarget") -> "RemoteCluster":

@@ -1,8 +1,8 @@
-"""Text stays text: the values of most options need no library to be understood.
+"""Converts texts and plain numbers of the command line without pydantic.
 
-Recent versions of Typer turn every value into its type by pydantic, which takes longer to import
-than most commands take to run. What it would leave as it is, or what is a plain number within
-its bounds, is taken as it is here; everything else, errors among it, stays with Typer.
+Recent versions of Typer convert every value with pydantic, which takes longer to import than most
+commands take to run. Texts and plain numbers within their bounds are converted here. Typer still
+converts everything else, and reports all errors.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _TEXTS: Final = (str, list[str])
 
 
 def skip_conversion(command: Any) -> None:
-    """For the parameters of a command. Older Typers have nothing to be left out."""
+    """Convert the plain parameters of `command` here. No effect with older versions of Typer."""
     all_of = command.get_params
 
     def get_params(ctx: Any) -> Any:
@@ -32,7 +32,7 @@ def _skip(parameter: Any) -> None:
 
 
 class _PlainFirst:
-    """Does what Typer's own conversion of a parameter does, or leaves it to that."""
+    """Converts a plain value as Typer would; passes any other value to Typer's conversion."""
 
     def __init__(self, descriptor: Any, whole: Callable[[], Any]) -> None:
         self._annotation = descriptor.annotation
@@ -54,13 +54,13 @@ class _PlainFirst:
         return (least is None or number >= least) and (most is None or number <= most)
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     if isinstance(value, str):
         return True
     return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
 
 
-def _is_plain_number(value: Any) -> bool:
+def _is_plain_number(value: object) -> bool:
     if isinstance(value, str):
         return value.isascii() and value.removeprefix("-").isdigit() and len(value) < 19
     return isinstance(value, int) and not isinstance(value, bool)

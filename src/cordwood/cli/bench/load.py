@@ -1,4 +1,4 @@
-"""Load for a short measurement: workers that repeat one step, and what they reached."""
+"""Load for a short measurement: threads that repeat a step, and the rates they reach."""
 
 import threading
 import time
@@ -13,15 +13,15 @@ _TICK_S: Final = 0.05
 _PERCENT: Final = 100
 _MEGABYTE: Final = 1_000_000
 
-# A step appends or reads some records; it returns how many. 0: there is nothing left to do.
+# A step appends or reads some records and returns their number; 0: nothing left to do.
 Step = Callable[[], int]
-# Shows a bar of so many units while it runs.
+# Shows a progress bar with a label and a total while the block runs.
 ShowProgress = Callable[[str, int], AbstractContextManager[Advance]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """A measurement ends when the first of these is reached."""
+    """A measurement ends when it reaches the first of these."""
 
     seconds: float
     records: int | None
@@ -30,7 +30,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a load reached. Times are of single steps, None where they say nothing."""
+    """The result of a measurement. Latencies are of single steps; None if not meaningful."""
 
     what: str
     records: int
@@ -49,7 +49,7 @@ class Measured:
 
 
 def quantile(times_s: Sequence[float], share: float) -> float | None:
-    """The time that `share` of them do not exceed, in ms."""
+    """The time that `share` of the times do not exceed, in ms."""
     if not times_s:
         return None
     ordered = sorted(times_s)
@@ -57,9 +57,9 @@ def quantile(times_s: Sequence[float], share: float) -> float | None:
 
 
 class Load:
-    """Runs steps on threads until a limit is reached. The first error ends it, and is raised.
+    """Runs steps on threads until a limit is reached. The first error ends the run and is raised.
 
-    An interrupt ends it too: workers finish the step they are in.
+    An interrupt ends it too, after the current steps.
     """
 
     def __init__(self, limits: Limits, record_bytes: int, show_progress: ShowProgress) -> None:
@@ -68,7 +68,7 @@ class Load:
         self._show_progress = show_progress
 
     def run(self, what: str, steps: Sequence[Step], *, has_latency: bool = True) -> Measured:
-        """Each step is repeated by a thread of its own."""
+        """Repeat each step on its own thread."""
         stop = threading.Event()
         workers = [_Worker(step, stop, self._share_of(len(steps))) for step in steps]
         begun_s = time.monotonic()
@@ -95,13 +95,13 @@ class Load:
         )
 
     def _share_of(self, count: int) -> int:
-        """How many records a worker handles at most."""
+        """The maximum number of records for each worker."""
         by_bytes = self._limits.bytes // max(self._record_bytes, 1)
         all_of_them = by_bytes if self._limits.records is None else self._limits.records
         return max(min(by_bytes, all_of_them) // count, 1)
 
     def _watch(self, what: str, workers: "Sequence[_Worker]", begun_s: float) -> None:
-        """Wait until the time is up or all are done."""
+        """Wait until the time is up or all workers are done."""
         shown = 0
         with self._show_progress(what, _PERCENT) as advance:
             while any(worker.is_alive() for worker in workers):
@@ -133,7 +133,7 @@ class _Worker(threading.Thread):
         try:
             self._repeat()
         except BaseException as error:
-            self.error = error  # raised by who waits for us
+            self.error = error  # raised by `Load.run`
 
     def _repeat(self) -> None:
         step, times_s = self._step, self.times_s

@@ -1,13 +1,13 @@
-"""Records of a dumped batch, as lines: sizes or contents, markers and groups decoded."""
+"""Dumps the records of a batch: sizes or contents, decoded markers and group records."""
 
 import base64
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 from uuid import UUID
 
-from cordwood.cli.dump.dump_lines import DumpLine, DumpOptions
-from cordwood.cli.readable_values import printable, shown_time
+from cordwood.cli.dump.lines import DumpLine, DumpOptions, Fields
+from cordwood.cli.readable_values import counted, printable, shown_time
 from cordwood.cli.records.record_format import text_field
 from cordwood.errors import FormatError
 from cordwood.format.control_record import ControlType, decode_control_key, decode_marker
@@ -30,13 +30,7 @@ from cordwood.format.groups.group_offsets import (
 from cordwood.format.partition_metadata import encode_topic_id
 from cordwood.format.record import Record
 
-_UNSAID: Final[tuple[Any, ...]] = (
-    None,
-    "",
-    [],
-    {},
-    -1,
-)  # what stands for nothing, as a time or an epoch of -1
+_UNSET: Final[tuple[object, ...]] = (None, "", [], {}, -1)  # -1: no time, no epoch
 _MARKERS: Final = (ControlType.ABORT, ControlType.COMMIT)
 _VALUE_DECODERS: Final = {
     ConsumerGroupRecordType.GROUP_EPOCH: decode_group_epoch,
@@ -50,11 +44,11 @@ _VALUE_DECODERS: Final = {
 def record_lines(
     records: list[Record], options: DumpOptions, *, is_control: bool
 ) -> Iterator[DumpLine]:
-    """A line for each record from `options.start_offset` on."""
+    """A line for each record at or after `options.start_offset`."""
     for record in records:
         if record.offset < options.start_offset:
             continue
-        fields: dict[str, Any] = {
+        fields: Fields = {
             "kind": "record",
             "offset": record.offset,
             "timestamp_ms": record.timestamp_ms,
@@ -83,8 +77,7 @@ def record_lines(
 def _sizes(record: Record) -> str:
     key = "no key" if record.key is None else f"key {len(record.key)} B"
     value = "tombstone" if record.value is None else f"value {len(record.value)} B"
-    count = len(record.headers)
-    headers = f", {count} header{'s' if count > 1 else ''}" if count else ""
+    headers = f", {counted(len(record.headers), 'header')}" if record.headers else ""
     return f"{key}, {value}{headers}"
 
 
@@ -97,11 +90,11 @@ def _contents(record: Record) -> Iterator[str]:
         yield f"{printable(name.encode())}: {printable(value)}"
 
 
-# --- what is inside ---------------------------------------------------------------------------
+# --- decoding ---------------------------------------------------------------------------------
 
 
-def _control(record: Record) -> dict[str, Any]:
-    """The marker of a control record, or why it cannot be told."""
+def _control(record: Record) -> Fields:
+    """The marker in a control record, or why it cannot be decoded."""
     try:
         key = decode_control_key(record.key or b"")
         if key.type not in _MARKERS:
@@ -112,35 +105,32 @@ def _control(record: Record) -> dict[str, Any]:
     return {"type": marker.type.name, "coordinator_epoch": marker.coordinator_epoch}
 
 
-def _group_record(record: Record) -> dict[str, Any]:
-    """What a record of ``__consumer_offsets`` says, or why it cannot be told."""
+def _group_record(record: Record) -> Fields:
+    """The content of a record of ``__consumer_offsets``, or why it cannot be decoded."""
     try:
         return _decoded(record)
     except (FormatError, ValueError) as error:
         return {"undecodable": getattr(error, "reason", None) or str(error)}
 
 
-def _decoded(record: Record) -> dict[str, Any]:
+def _decoded(record: Record) -> Fields:
     key = decode_group_key(record.key or b"")
+    where: Fields
     if isinstance(key, OffsetKey):
-        kind, decode = "offset", decode_offset_value
         where = {"group": key.group, "topic": key.topic, "partition": key.partition}
-    elif isinstance(key, GroupMetadataKey):
-        kind, where = "group", {"group": key.group}
-        return _with_value(kind, where, record.value, decode_group_metadata)
-    else:
-        other = decode_consumer_group_key(record.key or b"")
-        kind, where = other.type.name.lower(), {"group": other.group}
-        if other.detail:
-            where["detail"] = other.detail
-        return _with_value(kind, where, record.value, _VALUE_DECODERS.get(other.type))
-    return _with_value(kind, where, record.value, decode)
+        return _with_value("offset", where, record.value, decode_offset_value)
+    if isinstance(key, GroupMetadataKey):
+        return _with_value("group", {"group": key.group}, record.value, decode_group_metadata)
+    other = decode_consumer_group_key(record.key or b"")
+    where = {"group": other.group} | ({"detail": other.detail} if other.detail else {})
+    decode = _VALUE_DECODERS.get(other.type)
+    return _with_value(other.type.name.lower(), where, record.value, decode)
 
 
 def _with_value(
-    kind: str, where: dict[str, Any], value: bytes | None, decode: Any
-) -> dict[str, Any]:
-    decoded: dict[str, Any] = {"type": kind, **where}
+    kind: str, where: Fields, value: bytes | None, decode: Callable[[bytes], object] | None
+) -> Fields:
+    decoded: Fields = {"type": kind, **where}
     if value is None:
         return decoded | {"deleted": True}
     if decode is None:
@@ -149,8 +139,8 @@ def _with_value(
     return decoded | (content if isinstance(content, dict) else {"value": content})
 
 
-def _plain(value: Any) -> Any:
-    """As JSON can say it."""
+def _plain(value: object) -> object:
+    """A decoded value as JSON can hold it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, UUID):
@@ -160,17 +150,17 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(_plain(key)): _plain(item) for key, item in value.items()}
     if isinstance(value, (set, frozenset)):
-        return sorted(_plain(item) for item in value)
+        return sorted(_plain(item) for item in value)  # type: ignore[type-var]  # names, numbers
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value
 
 
-def _in_words(fields: Mapping[str, Any]) -> str:
-    """``offset: group=g topic=t partition=0``; nothing in it can steer a terminal."""
+def _in_words(fields: Fields) -> str:
+    """``offset: group=g topic=t partition=0``, with control characters escaped."""
     if "undecodable" in fields:
         text = f"cannot be decoded: {fields['undecodable']}"
     else:
-        rest = [f"{k}={v}" for k, v in fields.items() if k != "type" and v not in _UNSAID]
+        rest = [f"{k}={v}" for k, v in fields.items() if k != "type" and v not in _UNSET]
         text = " ".join([f"{fields['type']}{':' if rest else ''}", *rest])
     return printable(text.encode(errors="replace"))

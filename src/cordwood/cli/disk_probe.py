@@ -1,4 +1,4 @@
-"""A file without Cordwood around it: what the disk gives to whoever waits for every sync."""
+"""Synced writes to a bare file, without Cordwood: the speed of the disk itself."""
 
 import contextlib
 import os
@@ -8,9 +8,9 @@ from typing import Self
 
 
 def open_unnamed(directory: str) -> int:
-    """A file that is gone with its descriptor: it has no name, or loses it at once."""
+    """Open a file without a name, which disappears when it is closed."""
     if hasattr(os, "O_TMPFILE"):
-        with contextlib.suppress(OSError):  # not every file system has it
+        with contextlib.suppress(OSError):  # not every file system supports it
             return os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     fd, name = tempfile.mkstemp(prefix=".cordwood-probe-", dir=directory)
     os.unlink(name)
@@ -18,7 +18,7 @@ def open_unnamed(directory: str) -> int:
 
 
 class BareDisk:
-    """Appends the same bytes to a file in `directory` and syncs them. For one thread."""
+    """Appends the same bytes to a file in `directory` and syncs each append. For one thread."""
 
     def __init__(self, directory: str, data: bytes) -> None:
         self._fd = open_unnamed(directory)
@@ -37,12 +37,12 @@ class BareDisk:
         os.close(self._fd)
 
     def append(self) -> int:
-        """Returns once the disk has them; how many appends that were."""
+        """Append and sync once; return the number of appends, 1."""
         os.write(self._fd, self._data)
         self._sync(self._fd)
         return 1
 
     @property
     def modified_s(self) -> float:
-        """When the file was changed last, by the clock of the disk's machine."""
+        """When the file was last changed, by the clock of the machine that holds the disk."""
         return os.fstat(self._fd).st_mtime

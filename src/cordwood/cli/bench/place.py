@@ -1,4 +1,4 @@
-"""Where `cordwood bench` measures: a topic of its own, created first and removed afterwards."""
+"""Where `cordwood bench` measures: a temporary topic."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cordwood.cli.at.target import BrokerTarget
 from cordwood.clock import SystemClock
@@ -20,11 +20,16 @@ from cordwood.remote.remote_consumer import EARLIEST, LATEST, RemoteConsumer
 from cordwood.remote.remote_producer import RemoteProducer
 from cordwood.remote.remote_topics import RemoteTopics
 
+if TYPE_CHECKING:
+    from cordwood.log.partition.partition_log import PartitionLog
+    from cordwood.log.topics.topic import Topic
+
 _PREFIX: Final = "cordwood-bench-"
 _TOPIC: Final = "bench"
-_PASSED_OVER: Final = "remote-log-index-cache"  # neither Kafka nor Cordwood looks for logs in it
+_IGNORED: Final = "remote-log-index-cache"  # neither Kafka nor Cordwood looks for logs in it
 
-Append = Callable[[list[Any]], object]
+Pair = tuple[bytes | None, bytes | None]  # key and value
+Append = Callable[[list[Pair]], object]
 
 
 class BenchPlace(Protocol):
@@ -33,11 +38,11 @@ class BenchPlace(Protocol):
     durability: str
 
     def appender(self) -> Append:
-        """For one thread: appends (key, value) pairs, and returns once they are acknowledged."""
+        """A function for one thread; it returns when the records are acknowledged."""
         ...
 
     def runs(self) -> Iterator[RecordRun]:
-        """All records, each run valid until the next is asked for."""
+        """All records; each run is valid until the next one is requested."""
         ...
 
 
@@ -45,7 +50,7 @@ class BenchPlace(Protocol):
 def directory_place(
     directory: str, *, partitions: int, config: Mapping[str, str]
 ) -> Iterator[BenchPlace]:
-    """A topic of a store of its own below `directory`. Removed again, whatever happens."""
+    """A topic in a temporary store inside `directory`, which is always removed."""
     path, made = _temporary_directory(directory)
     try:
         store = open_writer([path], defaults=TopicConfig(), has_housekeeping=False)
@@ -59,28 +64,28 @@ def directory_place(
 
 
 def _temporary_directory(directory: str) -> tuple[str, str | None]:
-    """Ours, and the directory around it where that was made for it.
+    """The temporary directory, and its parent if that was created too.
 
-    In a data directory it lies where those who own that do not look: what a power cut leaves of
-    it disturbs nobody.
+    In a data directory the parent is one that brokers ignore, so leftovers of a power failure do
+    no harm.
     """
     if not os.path.exists(os.path.join(directory, META_PROPERTIES)):
         return tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=directory), None
-    around = os.path.join(directory, _PASSED_OVER)
+    around = os.path.join(directory, _IGNORED)
     is_new = not os.path.isdir(around)
     os.makedirs(around, exist_ok=True)
     return tempfile.mkdtemp(prefix=_PREFIX, dir=around), around if is_new else None
 
 
 class _DirectoryPlace:
-    def __init__(self, topic: Any) -> None:
+    def __init__(self, topic: "Topic[PartitionLog]") -> None:
         self._topic = topic
         self.durability = str(topic.config.durability)
 
     def appender(self) -> Append:
         topic = self._topic
 
-        def append(records: list[Any]) -> object:
+        def append(records: list[Pair]) -> object:
             if len(records) == 1:
                 return topic.append(records[0][1])
             return topic.append_many(records)
@@ -96,7 +101,7 @@ class _DirectoryPlace:
 def broker_place(
     target: BrokerTarget, *, partitions: int, config: Mapping[str, str]
 ) -> Iterator[BenchPlace]:
-    """A topic of a broker. Deleted again, whatever happens."""
+    """A temporary topic on a broker, which is always deleted."""
     name = f"{_PREFIX}{uuid.uuid4().hex[:12]}"
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(RemoteCluster(target.addresses))
@@ -104,12 +109,12 @@ def broker_place(
         topics.create(name, partitions=partitions, config=config)
         stack.callback(_delete, target, name)
         known = topics.configs([name])[name].get("durability")
-        durability = "as the broker has it" if known is None else known.value
+        durability = "unknown" if known is None else known.value
         yield _BrokerPlace(target.addresses, name, durability, stack)
 
 
 def _delete(target: BrokerTarget, name: str) -> None:
-    """By a connection of its own: the others may have been broken off in the middle."""
+    """Delete over a new connection: the others may have been interrupted in a request."""
     with RemoteCluster(target.addresses) as cluster:
         RemoteTopics(cluster).delete(name)
 

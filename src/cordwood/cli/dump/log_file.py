@@ -1,13 +1,13 @@
-"""A dumped ``.log`` file: its batches, what is in them, and what is wrong with them."""
+"""Dumps a ``.log`` file: its batches, their records, and any damage."""
 
 import os
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from crc32c import crc32c
 
-from cordwood.cli.dump.dump_lines import Dump, DumpedFile, DumpLine, DumpOptions, Soundness
-from cordwood.cli.dump.dump_records import record_lines
+from cordwood.cli.dump.lines import Dump, DumpedFile, DumpLine, DumpOptions, Fields, Soundness
+from cordwood.cli.dump.records import record_lines
 from cordwood.cli.readable_values import shown_time
 from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format import kernel_tables as tables
@@ -33,12 +33,12 @@ _HEADINGS: Final = " position     size      base      last   count  codec   crc 
 
 
 def dump_log(dumped: DumpedFile, options: DumpOptions) -> Dump:
-    """Every batch, those behind damage too."""
+    """All batches, including those after damaged bytes."""
     return _LogDump(dumped, options).lines()
 
 
 class _LogDump:
-    """One walk over the file; memory is bounded by its largest batch."""
+    """One pass over the file; memory is bounded by the largest batch."""
 
     def __init__(self, dumped: DumpedFile, options: DumpOptions) -> None:
         self._dumped = dumped
@@ -75,7 +75,7 @@ class _LogDump:
             return self._first_trouble
         if self._is_cut_short:
             position, offset = self._cut_at
-            return Soundness(position=position, offset=offset, remark="-n ends the walk here")
+            return Soundness(position=position, offset=offset, remark="stopped by -n")
         return Soundness(position=self._reader.position, offset=self._reader.next_offset)
 
     # --- batches -----------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class _LogDump:
     def _note_unparsable(
         self, decoder: BatchDecoder, index: int, chunk_position: int
     ) -> Iterator[DumpLine]:
-        """The checksum is right, and yet the batch is none: it was written like this."""
+        """The checksum matches, but the records cannot be parsed: they were written like this."""
         try:
             decoder.parse(index)
         except FormatError as error:
@@ -148,7 +148,7 @@ class _LogDump:
         if error.next_offset is None:
             if _is_zeros(self._dumped, error.position):
                 reason, is_torn = (
-                    "nothing but zeros: room that was set aside, or never written",
+                    "only zeros: preallocated or never written",
                     True,
                 )
             elif reason in _SHORT or (header is not None and error.position + header.size >= end):
@@ -166,8 +166,10 @@ class _LogDump:
         )
 
     def _may_be_torn(self, offset: int, *, is_short: bool) -> bool:
-        """Whether nobody was promised what is broken: the end of the newest segment, and not
-        below the durable mark, where the log has one."""
+        """Whether the broken bytes were never acknowledged.
+
+        They are at the end of the newest segment, and not below the durable mark, if there is one.
+        """
         directory, name = os.path.split(os.path.abspath(self._dumped.path))
         own = parse_segment_file_name(name)
         if own is None:
@@ -212,7 +214,7 @@ class _LogDump:
 
 
 def _base_offset(dumped: DumpedFile) -> Offset:
-    """What the name says, else what the first batch does."""
+    """The base offset in the file name, else that of the first batch."""
     if dumped.base_offset is not None:
         return Offset(dumped.base_offset)
     first = int.from_bytes(dumped.file.read_at(0, 8), "big", signed=True)
@@ -220,7 +222,7 @@ def _base_offset(dumped: DumpedFile) -> Offset:
 
 
 def _parsable(decoder: BatchDecoder, first: int, stop: int) -> int:
-    """`stop`, where all batches can be taken apart; else a batch that may be the first to fail."""
+    """`stop` if all batches can be parsed; else `first`, because any of them may fail."""
     try:
         for _ in decoder.runs(first, stop):
             pass
@@ -247,7 +249,7 @@ def _is_crc_ok(dumped: DumpedFile, header: BatchHeader, position: int) -> bool:
 
 
 def _is_zeros(dumped: DumpedFile, position: int) -> bool:
-    """Whether nothing but zeros follows, and enough of them for a header."""
+    """Whether only zeros follow, at least as many as a header has bytes."""
     if dumped.size - position < LOG_OVERHEAD:
         return False
     while position < dumped.size:
@@ -271,7 +273,7 @@ def _durable_mark(directory: str) -> int | None:
 
 def _batch_line(header: BatchHeader, position: int, *, is_crc_ok: bool) -> DumpLine:
     codec = Codec(header.codec).name.lower() if header.codec <= Codec.ZSTD else str(header.codec)
-    fields: dict[str, Any] = {
+    fields: Fields = {
         "kind": "batch",
         "position": position,
         "size": header.size,
@@ -302,7 +304,7 @@ def _batch_line(header: BatchHeader, position: int, *, is_crc_ok: bool) -> DumpL
 
 
 def _extras(header: BatchHeader) -> Iterator[str]:
-    """What most batches have none of."""
+    """Attributes that most batches do not have."""
     if header.is_control:
         yield "control"
     if header.is_transactional:

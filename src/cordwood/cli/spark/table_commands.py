@@ -1,19 +1,15 @@
-"""``cordwood spark`` export and materialize: topics as tables."""
+"""``cordwood spark export`` and ``materialize``: write topics to tables."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.completion_names import TopicArgument, TopicsArgument
-from cordwood.cli.spark.spark_run import (
-    ConfOption,
-    DryRunOption,
-    JsonOption,
-    MasterOption,
+from cordwood.cli.options import TopicArgument, TopicsArgument, parse_pairs
+from cordwood.cli.spark.job_run import (
     SourceAtOption,
-    parse_pairs,
-    run_job,
+    SparkJob,
+    job_command,
     source_paths,
 )
 from cordwood.errors import ConfigError
@@ -22,26 +18,27 @@ if TYPE_CHECKING:
     from cordwood.spark.jobs.lake_target import LakeTarget
 
 FormatOption = Annotated[
-    str, typer.Option("--format", metavar="FORMAT", help="parquet, delta or iceberg.")
+    str, typer.Option("--format", metavar="FORMAT", help="Table format: parquet, delta or iceberg.")
 ]
 TableOption = Annotated[
     str,
     typer.Option(
         "--table",
         metavar="TABLE",
-        help="A directory or URL; for iceberg a namespace and a name, as in lake.orders.",
+        help="Directory or URL of the table; for iceberg its name, for example lake.orders.",
     ),
 ]
 WarehouseOption = Annotated[
     str | None,
-    typer.Option("--warehouse", metavar="DIR|URL", help="Where an Iceberg catalog has its tables."),
+    typer.Option("--warehouse", metavar="DIR|URL", help="Warehouse of the Iceberg catalog."),
 ]
 PropertyOption = Annotated[
     list[str] | None,
     typer.Option(
         "--property",
         metavar="KEY=VALUE",
-        help="Of the Iceberg catalog (uri, s3.endpoint, …) or Delta's object store; repeatable.",
+        help="Property of the Iceberg catalog (uri, s3.endpoint, …) or of Delta's object store; "
+        "repeatable.",
     ),
 ]
 SchemaOption = Annotated[
@@ -49,15 +46,18 @@ SchemaOption = Annotated[
     typer.Option(
         "--value-schema",
         metavar="SCHEMA",
-        help="Values are JSON: their fields, as in 'id BIGINT, name STRING', or @FILE.",
+        help="Fields of JSON values: 'id BIGINT, name STRING', or @FILE.",
     ),
 ]
 LossOption = Annotated[
     bool,
-    typer.Option("--allow-data-loss", help="Go on where records were deleted before they came."),
+    typer.Option(
+        "--allow-data-loss", help="Continue if records were deleted before they were read."
+    ),
 ]
 
 
+@job_command
 def export(
     topics: TopicsArgument,
     *,
@@ -70,21 +70,18 @@ def export(
         typer.Option(
             "--value-schema",
             metavar="SCHEMA",
-            help="Values are JSON: 'id BIGINT, name STRING', @FILE, or infer.",
+            help="Fields of JSON values: 'id BIGINT, name STRING', @FILE, or infer.",
         ),
     ] = None,
     commit_records: Annotated[
         int | None,
-        typer.Option("--commit-records", help="Commit after each so many; else 100 million."),
+        typer.Option("--commit-records", help="Records per commit. Default: 100 million."),
     ] = None,
     allow_data_loss: LossOption = False,
     at: SourceAtOption = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-    dry_run: DryRunOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Bring a table of topics' records up to date; each offset is in it once.
+    dry_run: bool,
+) -> SparkJob:
+    """Export records to a table, and update it on later runs. Each offset is in the table once.
 
     Values that do not fit the schema go to TABLE_rejected, with the reason.
 
@@ -104,16 +101,12 @@ def export(
         fails_on_data_loss=not allow_data_loss,
         is_dry_run=dry_run,
     )
-    run_job(
-        lambda spark, report: run_export(spark, options, report),
-        name="export",
-        master=master,
-        conf=conf,
-        as_json=as_json,
-        needs_spark=not dry_run,
+    return SparkJob(
+        run=lambda spark, report: run_export(spark, options, report), needs_spark=not dry_run
     )
 
 
+@job_command
 def materialize(
     topic: TopicArgument,
     *,
@@ -124,19 +117,18 @@ def materialize(
     value_schema: SchemaOption = None,
     buckets: Annotated[
         int | None,
-        typer.Option("--buckets", help="Parts of a new table, which are rewritten alone; else 16."),
+        typer.Option(
+            "--buckets", help="Parts of a new table; each is rewritten separately. Default: 16."
+        ),
     ] = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="From the beginning of the log.")
+        bool, typer.Option("--rebuild", help="Start again from the beginning of the log.")
     ] = False,
     allow_data_loss: LossOption = False,
     at: SourceAtOption = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-    dry_run: DryRunOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Fold a changelog to a table with the current value of each key; tombstones delete.
+    dry_run: bool,
+) -> SparkJob:
+    """Write the current value of each key of a topic to a table; tombstones delete rows.
 
     \b
     Examples:
@@ -154,20 +146,15 @@ def materialize(
         fails_on_data_loss=not allow_data_loss,
         is_dry_run=dry_run,
     )
-    run_job(
-        lambda spark, report: run_materialize(spark, options, report),
-        name="materialize",
-        master=master,
-        conf=conf,
-        as_json=as_json,
-        needs_spark=not dry_run,
+    return SparkJob(
+        run=lambda spark, report: run_materialize(spark, options, report), needs_spark=not dry_run
     )
 
 
 def lake_target(
     table_format: str, table: str, warehouse: str | None, properties: list[str] | None
 ) -> "LakeTarget":
-    """The table that the options of a command name."""
+    """The table that the options name."""
     from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat
 
     try:
@@ -184,7 +171,7 @@ def lake_target(
 
 
 def read_schema(text: str | None) -> str | None:
-    """The schema, or what is in the file that an @ stands before."""
+    """The schema, or the content of the file for ``@FILE``."""
     if text is None or not text.startswith("@"):
         return text
     try:

@@ -1,17 +1,22 @@
-"""What every ``cordwood spark`` command does around its job: session, progress, result, status."""
+"""Runs the job of a ``cordwood spark`` command: session, progress, report, exit code."""
 
+import functools
+import inspect
 import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
 import typer
 
 from cordwood.cli.at.target import AT_VARIABLE, BrokerTarget, parse_target
+from cordwood.cli.failures import EXIT_FAILURE
+from cordwood.cli.options import DryRunOption, parse_pairs
 from cordwood.cli.render import Column, output_for
 from cordwood.errors import ConfigError, CordwoodError
 
@@ -27,13 +32,13 @@ SourceAtOption = Annotated[
         "--at",
         metavar="DIR|URL",
         envvar=AT_VARIABLE,
-        help="A data directory, ours or Kafka's, or an archive's URL; else ./data.",
+        help="Data directory (Cordwood's or Kafka's) or archive URL. Default: ./data.",
     ),
 ]
 StoreAtOption = Annotated[
     str | None,
     typer.Option(
-        "--at", metavar="DIR", envvar=AT_VARIABLE, help="The store's data directory; else ./data."
+        "--at", metavar="DIR", envvar=AT_VARIABLE, help="Data directory. Default: ./data."
     ),
 ]
 MasterOption = Annotated[
@@ -41,51 +46,87 @@ MasterOption = Annotated[
     typer.Option(
         "--master",
         metavar="URL",
-        help="Where Spark runs: local[4], spark://host:7077, yarn, k8s://…; else here.",
+        help="Spark master: local[4], spark://host:7077, yarn, k8s://… Default: this machine.",
     ),
 ]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable."),
+    typer.Option("--conf", metavar="KEY=VALUE", help="Set a Spark property; repeatable."),
 ]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")
+ResultAsJsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the result as one JSON object.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="The result as one JSON object.")]
 
-Job = Callable[["SparkSession | None", "Report"], "JobReport"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkJob:
+    """A job that a command prepared. Most dry runs need no Spark session."""
+
+    run: Callable[["SparkSession | None", "Report"], "JobReport"]
+    needs_spark: bool = True
+
 
 _QUIET: Final = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 _CAUSE: Final = re.compile(r"\s*(?:[a-z_]+\.)*([A-Z]\w*(?:Error|Exception)): (.+)")
-_LINE_S: Final = 5.0  # between two lines about the same step, where there is no terminal
+_LINE_S: Final = 5.0  # between two lines about the same step, without a terminal
 
 
-def run_job(
-    job: Job,
-    *,
-    name: str,
-    master: str | None,
-    conf: Sequence[str] | None,
-    as_json: bool,
-    needs_spark: bool = True,
-) -> None:
-    """Run it, show what it says, and end with exit code 1 when something is not well."""
-    settings = parse_pairs("--conf", conf)
-    if needs_spark:
-        with _session(name, master, settings) as spark, _plain_errors(name):
-            report = job(spark, _Progress().show)
-    else:
-        report = job(None, _Progress().show)
-    show_report(report, as_json=as_json)
-    for problem in report.problems:
-        typer.secho(f"cordwood: {problem}", err=True, fg="red")
-    if report.problems:
-        raise typer.Exit(code=1)
+def job_command(prepare: Callable[..., SparkJob]) -> Callable[..., None]:
+    """The command that runs the job which `prepare` returns, and prints its report.
+
+    It has the parameters of `prepare`, followed by those of all jobs: ``--master``, ``--conf``,
+    ``--dry-run``, which `prepare` gets too, and ``--json``. Exit code 1 if the job reports a
+    problem.
+    """
+
+    @functools.wraps(prepare)
+    def command(
+        *given: object,
+        master: str | None,
+        conf: list[str] | None,
+        dry_run: bool,
+        as_json: bool,
+        **named: object,
+    ) -> None:
+        job = prepare(*given, dry_run=dry_run, **named)
+        report = _run(job, prepare.__name__, master, parse_pairs("--conf", conf))
+        show_report(report, as_json=as_json)
+        for problem in report.problems:
+            typer.secho(f"cordwood: {problem}", err=True, fg="red")
+        if report.problems:
+            raise typer.Exit(EXIT_FAILURE)
+
+    shared = {
+        "master": (MasterOption, None),
+        "conf": (ConfOption, None),
+        "dry_run": (DryRunOption, False),
+        "as_json": (ResultAsJsonOption, False),
+    }
+    own = inspect.signature(prepare).parameters.values()
+    parameters = [
+        *(parameter for parameter in own if parameter.name not in shared),
+        *(
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option
+            )
+            for name, (option, default) in shared.items()
+        ),
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
+
+
+def _run(job: SparkJob, name: str, master: str | None, settings: Mapping[str, str]) -> "JobReport":
+    if not job.needs_spark:
+        return job.run(None, _Progress().show)
+    with _session(name, master, settings) as spark, _plain_errors(name):
+        return job.run(spark, _Progress().show)
 
 
 @contextmanager
 def spark_packages(name: str) -> Iterator[None]:
-    """Say what to install where an import inside fails."""
+    """Say what to install if an import in the block fails."""
     try:
         yield
     except ImportError as error:
@@ -97,7 +138,7 @@ def spark_packages(name: str) -> Iterator[None]:
 def _session(
     name: str, master: str | None, settings: Mapping[str, str]
 ) -> Iterator["SparkSession"]:
-    """A session, stopped in the end unless someone else had made it."""
+    """A Spark session, stopped at the end unless it already existed."""
     with spark_packages(name):
         from pyspark.sql import SparkSession
     from cordwood.spark.spark_session import session
@@ -113,7 +154,7 @@ def _session(
 
 @contextmanager
 def _plain_errors(name: str) -> Iterator[None]:
-    """What went wrong in a task, without the traces of both languages around it."""
+    """Report the error of a task without the Python and Java tracebacks around it."""
     from pyspark.errors import PySparkException
 
     try:
@@ -125,7 +166,7 @@ def _plain_errors(name: str) -> Iterator[None]:
 
 
 def show_report(report: "JobReport", *, as_json: bool) -> None:
-    """Rows and totals, for people or as JSON."""
+    """Print the rows and totals, as a table or as JSON."""
     if as_json:
         whole = {
             "job": report.job,
@@ -145,12 +186,12 @@ def show_report(report: "JobReport", *, as_json: bool) -> None:
         output.facts(list(report.totals), report.totals)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class _Progress:
-    """Steps on standard error: one line that changes on a terminal, else a line now and then."""
+    """Shows steps on standard error: one changing line on a terminal, else a line now and then."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()
@@ -170,7 +211,7 @@ class _Progress:
 
 
 def source_paths(at: str | None) -> tuple[str, ...]:
-    """The data directories that ``--at`` names, or the URL of an archive."""
+    """The data directories or the archive URL that ``--at`` names."""
     if at is not None and urlsplit(at).scheme and "://" in at:
         return (at,)
     return store_paths(at)
@@ -183,20 +224,7 @@ def store_paths(at: str | None, *, may_be_new: bool = False) -> tuple[str, ...]:
         raise ConfigError(
             "--at",
             str(target),
-            "is a broker: Spark reads the files, so give the data directory, "
-            "which all of its machines must see",
+            "must be a data directory, not a broker: Spark reads the files, and all its machines "
+            "must be able to",
         )
     return target.paths
-
-
-def parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """``key=value`` texts; a key that is given twice is an error."""
-    found: dict[str, str] = {}
-    for text in texts or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(option, text, "must be key=value")
-        if key.strip() in found:
-            raise ConfigError(option, text, f"{key.strip()} is given twice")
-        found[key.strip()] = value
-    return found

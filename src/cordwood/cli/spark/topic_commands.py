@@ -1,31 +1,28 @@
-"""``cordwood spark`` ingest and replay: records into topics, from files or other topics."""
+"""``cordwood spark ingest`` and ``replay``: write to topics from other sources or topics."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.completion_names import TopicArgument, complete_topic
-from cordwood.cli.spark.spark_run import (
-    ConfOption,
-    DryRunOption,
-    JsonOption,
-    MasterOption,
+from cordwood.cli.completion import complete_topic
+from cordwood.cli.failures import UsageError
+from cordwood.cli.options import TopicArgument, parse_pairs
+from cordwood.cli.spark.job_run import (
     SourceAtOption,
+    SparkJob,
     StoreAtOption,
-    parse_pairs,
-    run_job,
+    job_command,
     source_paths,
     store_paths,
 )
-from cordwood.cli.spark.spark_transfer import (
+from cordwood.cli.spark.table_commands import (
     FormatOption,
     PropertyOption,
     WarehouseOption,
     lake_target,
     read_schema,
 )
-from cordwood.cli.usage_error import UsageError
 
 if TYPE_CHECKING:
     from cordwood.spark.jobs.lake_target import LakeTarget
@@ -33,98 +30,126 @@ if TYPE_CHECKING:
 
 PartitionsOption = Annotated[
     int | None,
-    typer.Option("--partitions", help="Create the topic written to with so many; else it exists."),
+    typer.Option(
+        "--partitions",
+        help="Create the target topic with this many partitions. Default: it must exist.",
+    ),
 ]
 PartitionerOption = Annotated[
     str | None,
     typer.Option(
         "--partitioner",
         metavar="HASH",
-        help="Of keys: murmur2, as Java's clients, or crc32, as librdkafka. Default: murmur2.",
+        help="Hash of keys: murmur2, like Java clients, or crc32, like librdkafka. "
+        "Default: murmur2.",
     ),
 ]
 PathArgument = Annotated[
-    str | None, typer.Argument(metavar="PATH", help="Files, for formats of files.")
+    str | None, typer.Argument(metavar="PATH", help="Path of the source, for file formats.")
 ]
 SourceOption = Annotated[
-    str, typer.Option("--from", metavar="FORMAT", help="json, csv, parquet, jdbc, cordwood, …")
+    str,
+    typer.Option(
+        "--from", metavar="FORMAT", help="Source format: json, csv, parquet, jdbc, cordwood, …"
+    ),
 ]
 OptionsOption = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="Of the source; repeatable."),
+    typer.Option("--option", metavar="KEY=VALUE", help="Option of the source; repeatable."),
 ]
 SourceSchemaOption = Annotated[
     str | None,
-    typer.Option("--schema", metavar="SCHEMA", help="Of the source; else inferred. @FILE."),
+    typer.Option(
+        "--schema", metavar="SCHEMA", help="Schema of the source, or @FILE. Default: inferred."
+    ),
 ]
 KeyOption = Annotated[
-    str | None, typer.Option("--key", metavar="SQL", help="The key; else there is none.")
+    str | None, typer.Option("--key", metavar="SQL", help="Key of a record. Default: null.")
 ]
 ValueOption = Annotated[
-    str | None, typer.Option("--value", metavar="SQL", help="Else the whole row, as JSON.")
+    str | None,
+    typer.Option(
+        "--value", metavar="SQL", help="Value of a record. Default: the whole row as JSON."
+    ),
 ]
 TimestampOption = Annotated[
     str | None,
-    typer.Option("--timestamp", metavar="SQL", help="A time, or milliseconds since 1970."),
+    typer.Option("--timestamp", metavar="SQL", help="Timestamp, or milliseconds since 1970."),
 ]
 PartitionOption = Annotated[
-    str | None, typer.Option("--partition", metavar="SQL", help="Else the key decides.")
+    str | None,
+    typer.Option("--partition", metavar="SQL", help="Partition. Default: chosen by key."),
 ]
 HeaderOption = Annotated[
     list[str] | None,
-    typer.Option("--header", metavar="NAME=SQL", help="A header; repeatable."),
+    typer.Option("--header", metavar="NAME=SQL", help="Header of a record; repeatable."),
 ]
 IngestRunOption = Annotated[
-    str | None, typer.Option("--run-id", help="Of a name one run is written. Not for streams.")
+    str | None,
+    typer.Option(
+        "--run-id", help="A run with the same name is written only once. Not for streams."
+    ),
 ]
 CheckpointOption = Annotated[
     Path | None,
-    typer.Option("--checkpoint", metavar="DIR", help="As a stream, which goes on from here."),
+    typer.Option(
+        "--checkpoint", metavar="DIR", help="Run as a stream that continues from this checkpoint."
+    ),
 ]
 IntervalOption = Annotated[
     str | None,
-    typer.Option("--every", metavar="INTERVAL", help="Do not end; look every '10 seconds'."),
+    typer.Option(
+        "--every", metavar="INTERVAL", help="Keep running; read new data every '10 seconds'."
+    ),
 ]
 ToTopicOption = Annotated[
     str | None,
     typer.Option(
-        "--to-topic", metavar="TOPIC", autocompletion=complete_topic, help="Into this topic."
+        "--to-topic", metavar="TOPIC", autocompletion=complete_topic, help="Target topic."
     ),
 ]
 ToStoreOption = Annotated[
     str | None,
-    typer.Option("--to", metavar="DIR", help="The store of that topic; else the same."),
+    typer.Option(
+        "--to", metavar="DIR", help="Data directory of the target topic. Default: the same."
+    ),
 ]
 ToTableOption = Annotated[
-    str | None, typer.Option("--table", metavar="TABLE", help="Into a new table, instead.")
+    str | None, typer.Option("--table", metavar="TABLE", help="Write to this new table instead.")
 ]
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="-10m, 2026-01-31T12:00:00Z or milliseconds."),
+    typer.Option(
+        "--since", metavar="TIME", help="Start time: -10m, 2026-01-31T12:00:00Z or ms since 1970."
+    ),
 ]
 UntilOption = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="Up to, and without, this time.")
+    str | None, typer.Option("--until", metavar="TIME", help="End time, exclusive.")
 ]
 FromOffsetsOption = Annotated[
     str | None,
-    typer.Option("--from-offsets", metavar="JSON", help='{"orders": {"0": 23, "1": -2}}'),
+    typer.Option("--from-offsets", metavar="JSON", help='Start: {"orders": {"0": 23, "1": -2}}'),
 ]
 ToOffsetsOption = Annotated[
     str | None,
-    typer.Option("--to-offsets", metavar="JSON", help='{"orders": {"0": 50, "1": -1}}'),
+    typer.Option("--to-offsets", metavar="JSON", help='End: {"orders": {"0": 50, "1": -1}}'),
 ]
 WhereOption = Annotated[
     str | None,
-    typer.Option("--where", metavar="SQL", help="Over key, value, partition, offset, …"),
+    typer.Option("--where", metavar="SQL", help="Filter on key, value, partition, offset, …"),
 ]
 KeepPartitionOption = Annotated[
-    bool, typer.Option("--keep-partition", help="To the partition they came from.")
+    bool, typer.Option("--keep-partition", help="Write each record to the same partition number.")
 ]
 ReplayRunOption = Annotated[
-    str | None, typer.Option("--run-id", help="Done once per name; else by what is asked for.")
+    str | None,
+    typer.Option(
+        "--run-id", help="A run with the same name is done once. Default: derived from the options."
+    ),
 ]
 
 
+@job_command
 def ingest(
     topic: TopicArgument,
     *,
@@ -143,12 +168,9 @@ def ingest(
     checkpoint: CheckpointOption = None,
     interval: IntervalOption = None,
     at: StoreAtOption = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-    dry_run: DryRunOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Write what Spark can read to a topic: files, tables, another topic; once, or as it comes.
+    dry_run: bool,
+) -> SparkJob:
+    """Write files, tables or any other Spark source to a topic, once or as a stream.
 
     \b
     Examples:
@@ -175,15 +197,10 @@ def ingest(
         interval=interval,
         is_dry_run=dry_run,
     )
-    run_job(
-        lambda spark, report: run_ingest(spark, chosen, report),
-        name="ingest",
-        master=master,
-        conf=conf,
-        as_json=as_json,
-    )
+    return SparkJob(run=lambda spark, report: run_ingest(spark, chosen, report))
 
 
+@job_command
 def replay(
     topic: TopicArgument,
     *,
@@ -203,12 +220,9 @@ def replay(
     keep_partition: KeepPartitionOption = False,
     run_id: ReplayRunOption = None,
     at: SourceAtOption = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-    dry_run: DryRunOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Write a part of a topic again, filtered, to another topic or a new table.
+    dry_run: bool,
+) -> SparkJob:
+    """Copy a range of records, optionally filtered, to another topic or a new table.
 
     \b
     Examples:
@@ -218,7 +232,7 @@ def replay(
     from cordwood.spark.jobs.replay import ReplayOptions, run_replay
 
     if (to_topic is None) == (table is None):
-        raise UsageError("give either --to-topic or --table")
+        raise UsageError("pass either --to-topic or --table")
     into: TopicTarget | LakeTarget = (
         lake_target(table_format, table or "", warehouse, properties)
         if to_topic is None
@@ -240,13 +254,8 @@ def replay(
         run_id=run_id,
         is_dry_run=dry_run,
     )
-    run_job(
-        lambda spark, report: run_replay(spark, options, report),
-        name="replay",
-        master=master,
-        conf=conf,
-        as_json=as_json,
-        needs_spark=not dry_run,
+    return SparkJob(
+        run=lambda spark, report: run_replay(spark, options, report), needs_spark=not dry_run
     )
 
 

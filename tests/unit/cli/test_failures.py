@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from cordwood.cli.error_text import error_text
+from cordwood.cli.failures import error_text
 from cordwood.errors import (
     BrokerUnreachableError,
     CordwoodError,
@@ -21,21 +21,21 @@ from cordwood.errors import (
     [
         (
             UnknownTopicError("ordres"),
-            "no topic named 'ordres'; `cordwood topics list` shows which there are",
+            "no topic named 'ordres'; run `cordwood topics list` to see the topics",
         ),
         (
             TopicExistsError("orders"),
             "topic 'orders' already exists; "
-            "choose another name, or `cordwood topics create --if-not-exists`",
+            "choose another name, or use `cordwood topics create --if-not-exists`",
         ),
         (
             BrokerUnreachableError("localhost:1", "Connection refused"),
             "no broker answers at localhost:1: Connection refused; "
-            "is it started (`cordwood serve`), and is the address right?",
+            "check the address, and that the broker runs (`cordwood serve`)",
         ),
         (
             DirectoryLockedError("data", "pid 7"),
-            "data is in use by pid 7: stop it, or ask it by its address",
+            "data is in use by pid 7; stop that process, or connect to it with --at HOST:PORT",
         ),
         (
             PermissionError(errno.EACCES, os.strerror(errno.EACCES), "data/.lock"),
@@ -58,7 +58,7 @@ def test_notes_stand_between_the_two() -> None:
     error = UnknownTopicError("x")
     error.add_note("while appending line 3")
 
-    assert "'x'; while appending line 3; `cordwood" in error_text(error)
+    assert "'x'; while appending line 3; run `cordwood" in error_text(error)
 
 
 def test_an_error_that_says_it_all_is_left_as_it_is() -> None:

@@ -1,6 +1,6 @@
-"""A store checked segment by segment, several at a time.
+"""Checks a store segment by segment, several in parallel.
 
-Threads are enough: reading, checksums, decompression and parsing let others run.
+Threads are enough: reading, checksums, decompression and parsing release the GIL.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,14 +19,14 @@ from cordwood.log.topics.topic_catalog import read_catalog
 from cordwood.quantities import Offset
 from cordwood.storage.files import RealFileSystem
 
-_QUEUED_PER_JOB: Final = 4  # a store may have a million segments: they are handed out in pieces
+_QUEUED_PER_JOB: Final = 4  # bounds the queue: a store may have a million segments
 
 Found = SegmentFindings | list[SegmentProblem] | None
 
 
 @dataclass(slots=True, kw_only=True)
 class Verified:
-    """What was looked at, and what is wrong with it, in the order of the files' names."""
+    """What was checked, and the problems found, ordered by file name."""
 
     topics: int = 0
     partitions: int = 0
@@ -38,7 +38,7 @@ class Verified:
     problems: list[SegmentProblem] = field(default_factory=list)
 
     def take(self, found: Found) -> None:
-        """Add what one task found."""
+        """Add the result of one task."""
         if found is None:
             return
         if isinstance(found, list):
@@ -52,7 +52,7 @@ class Verified:
 
 
 class StoreVerification:
-    """What is to be checked: all topics of a store, or some. For one thread, run once."""
+    """Checks all topics of a store, or some. For one thread; run it once."""
 
     def __init__(
         self, store: ReadOnlyStore, topics: Sequence[str] | None, *, with_archived: bool = False
@@ -74,7 +74,7 @@ class StoreVerification:
                 self.bytes_total += segment.size
 
     def run(self, advance: Callable[[int], None], *, jobs: int) -> Verified:
-        """Check everything; `advance` is told of bytes as they are done, by any thread."""
+        """Check everything. Any of the threads may call `advance` with the bytes checked."""
         verified = self._verified
         verified.problems += self._missing()
         pool = ThreadPoolExecutor(jobs, thread_name_prefix="cordwood-verify")
@@ -109,14 +109,14 @@ class StoreVerification:
         return list(check_small_files(self._fs, directory))
 
     def _missing(self) -> Iterator[SegmentProblem]:
-        """What is not there at all: the catalog, or partitions that it names.
+        """Problems of missing data: a damaged catalog, or partitions it names without files.
 
-        Where there is no catalog, other brokers of Kafka may have them.
+        Without a catalog nothing is missing: other Kafka brokers may hold the other partitions.
         """
         try:
             catalog = read_catalog(self._fs, self._paths)
         except (FormatError, StorageError) as error:
-            yield SegmentProblem(file=self._paths[0], reason=f"the catalog of topics: {error}")
+            yield SegmentProblem(file=self._paths[0], reason=f"topic catalog: {error}")
             return
         if catalog is None:
             return
@@ -125,12 +125,12 @@ class StoreVerification:
                 if not topic.has_partition(number):
                     yield SegmentProblem(
                         file=f"{topic.name}-{number}",
-                        reason="its files are not in these directories",
+                        reason="its files are missing from the data directories",
                     )
 
 
 def _checked(log: LogReader, base_offset: Offset, advance: Callable[[int], None]) -> Found:
-    """What cannot even be read is a problem of that segment, and no reason to stop."""
+    """Check one segment; one that cannot be read is reported as a problem."""
     try:
         return check_segment(log, base_offset, advance)
     except (OSError, FormatError, StorageError) as error:

@@ -1,17 +1,17 @@
-"""Which file is dumped how: by its name, or as the command line says.
+"""Chooses how to dump a file: by its name, or by ``--as``.
 
-A name may have more before it, as a copy has that was put elsewhere, and what the stages of a
-replacement put behind it.
+Copies may have a longer name that ends with the original one. Suffixes of files that are being
+replaced or deleted are ignored.
 """
 
 import os
 from dataclasses import dataclass
 from typing import Final
 
-from cordwood.cli.dump import dump_indexes as indexes
-from cordwood.cli.dump import dump_small_files as small
-from cordwood.cli.dump.dump_lines import Dump, DumpedFile, DumpOptions
-from cordwood.cli.dump.dump_log import dump_log
+from cordwood.cli.dump import indexes
+from cordwood.cli.dump import small_files as small
+from cordwood.cli.dump.lines import Dump, DumpedFile, DumpOptions
+from cordwood.cli.dump.log_file import dump_log
 from cordwood.errors import ConfigError
 from cordwood.format.file_names import (
     CLEANED,
@@ -57,13 +57,13 @@ _NAMES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpPlan:
-    """A file, and what it is taken for."""
+    """A file and its kind."""
 
     path: str
     kind: str
 
     def run(self, fs: FileSystem, options: DumpOptions) -> Dump:
-        """Its lines. The file is open until they have all been taken."""
+        """The lines of the file, which stays open until the last one is read."""
         file = fs.open_read(self.path)
         try:
             name = parse_segment_file_name(os.path.basename(self.path))
@@ -79,24 +79,26 @@ class DumpPlan:
 
 
 def plan_dump(path: str, kind: str | None) -> DumpPlan:
-    """What `path` is taken for; `ConfigError` where nothing can be made of it."""
+    """The plan for `path`; `ConfigError` if its kind is unknown."""
     if kind is not None and kind not in _DUMPERS:
         raise ConfigError("--as", kind, f"must be one of {', '.join(KINDS)}")
     if os.path.isdir(path):
-        raise ConfigError("FILE", path, f"is a directory: name files, as in {path}/*.log")
+        raise ConfigError(
+            "FILE", path, f"must be a file, not a directory; for example {path}/*.log"
+        )
     found = kind or kind_of(os.path.basename(path))
     if found is None:
         raise ConfigError(
             "FILE",
             path,
-            "the name does not say what it is: segments' files, checkpoints, partition.metadata, "
-            "meta.properties and high-watermark can be dumped; --as says what it is",
+            "unknown kind of file: files of segments, checkpoints, partition.metadata, "
+            "meta.properties and high-watermark can be dumped; pass the kind with --as",
         )
     return DumpPlan(path=path, kind=found)
 
 
 def kind_of(name: str) -> str | None:
-    """What a file of that name holds."""
+    """The kind of a file, by its name; None if unknown."""
     for suffix in (DELETED, CLEANED, SWAP):
         name = name.removesuffix(suffix)
     for ending, kind in _NAMES:

@@ -1,4 +1,4 @@
-"""What a dump of a file is made of: lines, and at the end how far the file is sound."""
+"""The parts of a dump: lines, and a final statement up to where the file is sound."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,10 +6,12 @@ from typing import Any
 
 from cordwood.storage.files import File
 
+Fields = dict[str, Any]  # what JSON shows of a line
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """What is asked of a dump. `limit` is of batches, or of records where these are shown."""
+    """What to show. `limit` counts batches, or records if records are shown."""
 
     start_offset: int = 0
     limit: int | None = None
@@ -20,7 +22,7 @@ class DumpOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedFile:
-    """A file to dump. `base_offset` is what its name says; None where that says nothing."""
+    """A file to dump. `base_offset` comes from its name; None if the name has none."""
 
     path: str
     file: File
@@ -30,27 +32,27 @@ class DumpedFile:
 
 @dataclass(frozen=True, slots=True)
 class DumpLine:
-    """A line for people, and the same for programs; None where programs need none."""
+    """A line as text and as JSON fields; None for a line without JSON, such as a heading."""
 
     text: str
-    fields: dict[str, Any] | None = None
+    fields: Fields | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Soundness:
-    """How far a file is what it should be: the last thing a dump says.
+    """Up to where a file is sound; the last line of a dump.
 
-    position   everything before is sound
-    offset     the first that no sound record has; None where the file is not about offsets
-    problem    what is wrong there; None: nothing, as far as was looked
-    is_torn    the problem is what an interrupted write leaves, or one that is under way
+    position   all bytes before it are sound
+    offset     the offset after the last sound record; None if the file has no offsets
+    problem    what is wrong there; None: no problem found
+    is_torn    the problem is the trace of an interrupted or ongoing write
     """
 
     position: int
     offset: int | None = None
     problem: str | None = None
     is_torn: bool = False
-    remark: str = "the end of the file"
+    remark: str = "end of file"
 
     @property
     def is_damaged(self) -> bool:
@@ -72,7 +74,7 @@ class Soundness:
 
     def _then(self) -> str:
         return f"then: {self.problem}" + (
-            " (torn: an interrupted write, or one under way)" if self.is_torn else ""
+            " (torn: an interrupted or ongoing write)" if self.is_torn else ""
         )
 
 

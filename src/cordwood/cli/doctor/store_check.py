@@ -1,4 +1,4 @@
-"""A store by its files: who holds it, how it was left, what cannot be read, what lies about."""
+"""Checks a store by its files: its owner, a clean stop, leftovers, unreadable partitions."""
 
 import os
 from collections import Counter
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cordwood.cli.at.target import DirectoryTarget
-from cordwood.cli.doctor.health_finding import Finding, Verdict
-from cordwood.cli.readable_values import shown_bytes
+from cordwood.cli.doctor.findings import Finding, Verdict
+from cordwood.cli.readable_values import counted, shown_bytes
 from cordwood.errors import CordwoodError, FormatError
 from cordwood.format.file_names import (
     CLEAN_SHUTDOWN,
@@ -23,13 +23,13 @@ from cordwood.storage.handle_cache import OPEN_SEGMENTS_MAX
 
 _FILES_PER_ACTIVE: Final = 4  # log, two indexes, the mapped mark
 _FILES_PER_SEALED: Final = 3
-_FILES_BESIDES: Final = 64  # the process itself: libraries, locks, pipes, listeners
+_FILES_OF_PROCESS: Final = 64  # libraries, locks, pipes, listeners
 _SHOWN_MAX: Final = 5
 
 
 @dataclass(slots=True)
 class StoreContents:
-    """What the directories of a store hold, counted by names."""
+    """The contents of a store's directories, counted by file names."""
 
     partitions: int = 0
     segments: int = 0
@@ -38,14 +38,14 @@ class StoreContents:
 
     @property
     def files_needed(self) -> int:
-        """How many files its owner may hold open at once."""
+        """How many files the owner of the store may hold open at once."""
         sealed = min(max(self.segments - self.partitions, 0), OPEN_SEGMENTS_MAX)
         active = self.partitions * _FILES_PER_ACTIVE
-        return active + sealed * _FILES_PER_SEALED + _FILES_BESIDES
+        return active + sealed * _FILES_PER_SEALED + _FILES_OF_PROCESS
 
 
 def read_contents(paths: Sequence[str]) -> StoreContents:
-    """Look through the directories. What vanishes meanwhile was on its way out."""
+    """Count the contents of the directories; files deleted meanwhile are skipped."""
     contents = StoreContents()
     for path in paths:
         for entry in os.scandir(path):
@@ -76,22 +76,24 @@ def _count_segments(directory: str, contents: StoreContents) -> None:
                     contents.segments += 1
                     contents.size_bytes += entry.stat().st_size
     except OSError:
-        return  # it is named by the check of what can be read
+        return  # the check of readable partitions reports it
 
 
 def check_store(target: DirectoryTarget, contents: StoreContents) -> Iterator[Finding]:
-    """Everything about the store but its disks."""
+    """All findings on the store except its disks."""
     area = f"store {target}"
     if not contents.partitions and not any(
         os.path.exists(os.path.join(path, META_PROPERTIES)) for path in target.paths
     ):
-        yield Finding(area=area, name="contents", value="no store yet: the first append makes one")
+        yield Finding(
+            area=area, name="contents", value="empty; `cordwood topics create` creates a store"
+        )
         return
     yield Finding(
         area=area,
         name="contents",
-        value=f"{contents.partitions:,} partitions, {contents.segments:,} segments, "
-        f"{shown_bytes(contents.size_bytes)}",
+        value=f"{counted(contents.partitions, 'partition')}, "
+        f"{counted(contents.segments, 'segment')}, {shown_bytes(contents.size_bytes)}",
     )
     owners = {path: lock_owner(path) for path in target.paths}
     yield from _owner_findings(area, owners)
@@ -110,16 +112,14 @@ def _owner_findings(area: str, owners: dict[str, LockOwner | None]) -> Iterator[
         yield Finding(
             area=area,
             name=name,
-            value="nobody; stopped in order" if has_marker else "nobody; not stopped in order",
+            value="none; stopped cleanly" if has_marker else "none; not stopped cleanly",
             verdict=Verdict.OK if has_marker else Verdict.NOTE,
-            advice=""
-            if has_marker
-            else "nothing to do: whoever opens it next checks the ends of its logs first",
+            advice="" if has_marker else "nothing to do: the next start recovers the logs",
         )
 
 
 def described_owner(owner: LockOwner) -> str:
-    """With the command that runs there, where the system tells."""
+    """The owner, with its command line if the system shows it."""
     if owner.pid is None:
         return owner.description
     try:
@@ -132,29 +132,29 @@ def described_owner(owner: LockOwner) -> str:
 
 
 def leftover_finding(area: str, leftovers: Counter[str], *, is_held: bool) -> Finding:
-    """Files and directories that are on their way in or out."""
+    """Files and directories that are being added or deleted."""
     if not leftovers:
         return Finding(area=area, name="leftovers", value="none")
     value = ", ".join(f"{count} *{suffix}" for suffix, count in sorted(leftovers.items()))
     foreign = {"-stray", "-future"} & set(leftovers)
     if foreign:
-        advice = "Kafka put stray and future directories aside: move them away if you know why"
+        advice = "Kafka leaves stray and future directories; remove them if you know their origin"
         return Finding(
             area=area, name="leftovers", value=value, verdict=Verdict.NOTE, advice=advice
         )
     if is_held:
-        return Finding(area=area, name="leftovers", value=f"{value}, the writer removes them")
+        return Finding(area=area, name="leftovers", value=f"{value}; the writer removes them")
     return Finding(
         area=area,
         name="leftovers",
         value=value,
         verdict=Verdict.NOTE,
-        advice="nothing to do: whoever opens it next finishes or removes what was under way",
+        advice="nothing to do: the next start completes or removes them",
     )
 
 
 def _readable(area: str, target: DirectoryTarget) -> Finding:
-    """Whether each partition opens. Records are not read: that is what `cordwood verify` does."""
+    """Whether each partition can be opened. `cordwood verify` reads the records."""
     from cordwood.cli.at.directory_backend import DirectoryBackend
 
     try:
@@ -166,7 +166,7 @@ def _readable(area: str, target: DirectoryTarget) -> Finding:
             name="partitions",
             value=str(error),
             verdict=Verdict.PROBLEM,
-            advice=f"`cordwood verify --at {target}` tells more",
+            advice=f"run `cordwood verify --at {target}` for details",
         )
     bad = [
         f"{topic.name}-{partition.partition}: {partition.problem}"
@@ -181,11 +181,12 @@ def _readable(area: str, target: DirectoryTarget) -> Finding:
             name="partitions",
             value="; ".join(bad[:_SHOWN_MAX]) + more,
             verdict=Verdict.PROBLEM,
-            advice=f"the other partitions can be used; `cordwood verify --at {target}` tells more",
+            advice="the other partitions can be used; "
+            f"run `cordwood verify --at {target}` for details",
         )
     count = sum(len(topic.partitions) for topic in topics)
     return Finding(
         area=area,
         name="partitions",
-        value=f"all {count} open; `cordwood verify` checks every record",
+        value=f"all {count} can be opened; `cordwood verify` checks every record",
     )

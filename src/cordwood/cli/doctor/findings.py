@@ -1,16 +1,37 @@
-"""The findings of `cordwood doctor` on the screen: areas, a mark for each, and advice below it."""
+"""What `cordwood doctor` finds out, and how it is shown: by area, with a verdict and advice."""
 
 import shutil
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
 import typer
 
-from cordwood.cli.doctor.health_finding import Finding, Verdict
+
+class Verdict(StrEnum):
+    """OK: as it should be. NOTE: worth knowing. WARNING: works, less well. PROBLEM: fix it."""
+
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was checked. `advice` says what to do; it is empty if nothing is to do."""
+
+    area: str
+    name: str
+    value: str
+    verdict: Verdict = Verdict.OK
+    advice: str = ""
+
 
 _COLORS: Final = {
     Verdict.OK: "green",
@@ -23,7 +44,7 @@ _WIDTH_MIN: Final = 60
 
 
 def show_findings(findings: Sequence[Finding], *, as_json: bool) -> bool:
-    """Show them all; whether there is a problem among them."""
+    """Show all findings; return whether one of them is a problem."""
     if as_json:
         _show_json(findings)
     else:
@@ -53,7 +74,7 @@ def _show_json(findings: Sequence[Finding]) -> None:
 
 
 def _line_width() -> int:
-    """As wide as the terminal; a pipe gets whole lines."""
+    """The width of the terminal; lines to a pipe are not wrapped."""
     if not sys.stdout.isatty():
         return sys.maxsize
     return max(shutil.get_terminal_size().columns, _WIDTH_MIN)
@@ -81,7 +102,7 @@ def _show_summary(findings: Sequence[Finding]) -> None:
     counts = Counter(finding.verdict for finding in findings)
     problems, warnings = counts[Verdict.PROBLEM], counts[Verdict.WARNING]
     if not problems and not warnings:
-        typer.secho("nothing is wrong", fg="green")
+        typer.secho("no problems found", fg="green")
         return
     parts = [
         f"{count} {word}{'s' if count > 1 else ''}"

@@ -1,9 +1,9 @@
-"""Dumped files that are read whole: producer snapshots, checkpoints, metadata, marks."""
+"""Dumps small files: producer snapshots, checkpoints, metadata, the high-watermark file."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
-from cordwood.cli.dump.dump_lines import Dump, DumpedFile, DumpLine, DumpOptions, Soundness
+from cordwood.cli.dump.lines import Dump, DumpedFile, DumpLine, DumpOptions, Fields, Soundness
 from cordwood.cli.readable_values import printable, shown_time
 from cordwood.errors import FormatError
 from cordwood.format.checkpoint_text import (
@@ -18,13 +18,13 @@ from cordwood.quantities import MIB
 from cordwood.storage.high_watermark_file import decode_words
 
 _BYTES_MAX: Final = 256 * MIB
-_LINES_MAX: Final = 1000  # of a text that is not what it should be
+_LINES_MAX: Final = 1000  # shown of a text file that is damaged
 
 Read = Callable[[bytes], Iterator[DumpLine]]
 
 
 def dump_snapshot(dumped: DumpedFile, options: DumpOptions) -> Dump:
-    """What each producer last did."""
+    """The last batch of each producer."""
     return _dump(dumped, options, _producers)
 
 
@@ -49,10 +49,10 @@ def dump_high_watermark(dumped: DumpedFile, options: DumpOptions) -> Dump:
 
 
 def _dump(dumped: DumpedFile, options: DumpOptions, read: Read, *, is_text: bool = False) -> Dump:
-    """All of it where it is sound; of a text that is not, the lines before the trouble."""
+    """The whole content if it is sound; of a damaged text file, the lines before the damage."""
     if dumped.size > _BYTES_MAX:
-        limit = f"{dumped.size} bytes: no such file has more than {_BYTES_MAX}"
-        yield Soundness(position=0, problem=limit)
+        problem = f"too large: {dumped.size} bytes, at most {_BYTES_MAX} are expected"
+        yield Soundness(position=0, problem=problem)
         return
     data = dumped.file.read_at(0, dumped.size)
     try:
@@ -83,7 +83,7 @@ def _producers(data: bytes) -> Iterator[DumpLine]:
     )
     for entry in decode_producer_snapshot(data):
         is_open = entry.current_txn_first_offset >= 0
-        fields: dict[str, Any] = {
+        fields: Fields = {
             "kind": "producer",
             "producer_id": entry.producer_id,
             "producer_epoch": entry.producer_epoch,
@@ -136,9 +136,9 @@ def _properties(data: bytes) -> Iterator[DumpLine]:
 
 
 def _marks(data: bytes) -> Iterator[DumpLine]:
-    """Words may be caught between two stores of a live writer: that is no damage."""
+    """A live writer may be between two stores to a word; that is not damage."""
     for name, value in decode_words(data).items():
-        text = "nothing sound" if value is None else str(value)
+        text = "no valid value" if value is None else str(value)
         yield DumpLine(
             f"{name.replace('_', ' '):<14}  {text}", {"kind": "mark", "name": name, "offset": value}
         )
