@@ -350,6 +350,23 @@ def test_who_joins_while_the_group_is_deleted_begins_a_new_one(bench: Coordinato
     assert bench.heartbeat(member) is ErrorCode.none
 
 
+def test_a_group_whose_failed_deletion_comes_too_late_is_stopped(bench: CoordinatorBench) -> None:
+    old = bench.stable()
+    bench.ask(ApiKey.LEAVE_GROUP, 5, {"group_id": "billing", "members": [{"member_id": old}]})
+    bench.join()
+    deleted = bench.coordinator.groups["billing"]
+    bench.log.is_held = True
+    bench.send(ApiKey.DELETE_GROUPS, 2, {"groups_names": ["billing"]})
+    bench.join()
+
+    bench.log.fail_with = ErrorCode.not_coordinator
+    bench.log.release()
+    bench.scheduler.run_ready()
+
+    assert deleted.state_name == "Dead"
+    assert bench.coordinator.groups["billing"].state_name == "Empty"
+
+
 # --- expiry -------------------------------------------------------------------------------------
 
 

@@ -115,11 +115,11 @@ class ClassicRoster:
 
     def _support(self, member: ClassicMember) -> None:
         self._budget.held_bytes += metadata_size(member.protocols)
-        self._supporters.update(name for name, _ in member.protocols)
+        self._supporters.update({name for name, _ in member.protocols})
 
     def _withdraw(self, member: ClassicMember) -> None:
         self._budget.held_bytes -= metadata_size(member.protocols)
-        for name, _ in member.protocols:
+        for name in {name for name, _ in member.protocols}:
             self._supporters[name] -= 1
             if not self._supporters[name]:
                 del self._supporters[name]

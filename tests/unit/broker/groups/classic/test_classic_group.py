@@ -815,3 +815,17 @@ def test_protocols_are_compared_with_what_the_member_brought_last(bench: GroupBe
     bench.join(second, protocols=changed)
 
     assert bench.group.state is ClassicState.STABLE
+
+
+def test_a_protocol_that_a_member_names_twice_counts_once(bench: GroupBench) -> None:
+    twice = (("range", subscription("orders")), ("range", subscription("orders")))
+    first, reply = bench.join_anew(protocols=twice)
+    other = bench.join(protocols=(("sticky", b""),), version=3)
+
+    bench.sync(first, assignments={first: b"all"})
+
+    assert answer_of(reply)["protocol_name"] == "range"
+    assert code_of(other) is ErrorCode.inconsistent_group_protocol
+    assert bench.group.state is ClassicState.STABLE
+    bench.leave((first, None))
+    assert bench.group.state is ClassicState.EMPTY
