@@ -1,1 +1,1 @@
-"""Measures Cordwood beside the limits of the machine and beside its peers. Run by script/bench."""
+"""Benchmarks: Cordwood compared with the machine's limits and with peers. Run by script/bench."""

@@ -2,8 +2,8 @@
              [--only TEXT]
 script/bench --from FILE [--plot DIR] [--markdown]
 
-Prints a table of medians, each beside its limit or peer in the same run. A target that is not
-reached is reported, not an error: the exit status is 0 unless something broke.
+Prints a table of medians, each with its limit or peers from the same run. A missed target is
+reported but is not an error: the exit status is 0 unless something failed.
 """
 
 import argparse
@@ -32,16 +32,16 @@ SUITES = (
     "growth",
     "broker",
     "spark",
-)  # each the name of a module here with a function `row_makers`
+)  # modules in this package, each with a function `row_makers`
 ALL = "all"
 
 
 def main() -> int:
     options = _parse(sys.argv[1:])
-    # Leave the usual way when asked to end, so that servers are stopped and files removed.
+    # Exit normally on SIGTERM, so that servers are stopped and files removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if options.plot is not None:
-        import_module("matplotlib")  # missing, it is missed before the run and not after it
+        import_module("matplotlib")  # if it is missing, fail before the run, not after it
     started = time.monotonic()
     figures = read_figures(options.figures) if options.figures else _measure(options)
     taken_s = None if options.figures else time.monotonic() - started
@@ -69,31 +69,33 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("suite", nargs="?", choices=(*SUITES, ALL), default=SUITES[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, rough figures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures and samples")
-    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw a picture for each suite")
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw plots for each suite")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
-    parser.add_argument("--only", default="", metavar="TEXT", help="rows with TEXT in their name")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="only rows with TEXT in their name"
+    )
     parser.add_argument(
         "--from",
         dest="figures",
         type=Path,
         metavar="FILE",
-        help="measure nothing: print and draw what --json wrote",
+        help="measure nothing; print and draw the figures that --json wrote",
     )
     parser.add_argument(
         "--dir",
         type=Path,
         metavar="DIR",
-        help="where the data goes: on the disk to measure (default: $TMPDIR, else build/)",
+        help="directory for the data, on the disk to measure (default: $TMPDIR, else build/)",
     )
     options = parser.parse_args(arguments)
     if options.suite == ALL and options.only:
-        parser.error("--only picks rows of one suite: name it instead of `all`")
+        parser.error("--only needs one suite instead of `all`")
     return options
 
 
 @contextmanager
 def _scratch_directory(parent: Path | None, *, is_quick: bool) -> Iterator[Path]:
-    """An empty directory, removed at the end. Not /tmp by default: that may be memory."""
+    """An empty directory, removed at the end. The default is not /tmp, which may be in memory."""
     if parent is None:
         parent = Path(os.environ.get("TMPDIR", ROOT / "build"))
     parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Appending: many records a call, one a call, and one a call that must reach the disk."""
+"""Appending: many records per call, one per call, and one per call that is synced."""
 
 import threading
 import time
@@ -76,7 +76,7 @@ def _writing_rate(context: Context, values: Values, total_bytes: int) -> Callabl
 
 
 def _sqlite_rate(context: Context, values: Values, total_bytes: int) -> Callable[[], float]:
-    """GB/s of values inserted, a transaction for each call."""
+    """GB/s of values inserted, one transaction per call."""
 
     def rate() -> float:
         path = fresh_path(context.directory, "sqlite")
@@ -151,7 +151,7 @@ def append_to_disk_rows(context: Context) -> list[Row]:
 
 
 def _threaded_rate(log: PartitionLog, value: bytes, seconds: float) -> float:
-    """Acknowledged records/s of many threads that append one at a time."""
+    """Acknowledged records/s of many threads that append one record at a time."""
     start = threading.Barrier(_THREADS + 1)
     counts = [0] * _THREADS
     is_over = threading.Event()

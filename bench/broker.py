@@ -1,8 +1,8 @@
-"""The server beside Apache Kafka, NATS and Redis: the same settings, equal durability.
+"""The server compared with Apache Kafka, NATS and Redis: same settings, equal durability.
 
 Servers run on one core and clients on another. A client on the wire sends prebuilt requests and
-is far from its own limit; librdkafka and Java show what an application sees. Everything listens on
-loopback, on free ports, and is stopped at the end.
+is far from its own limit; librdkafka and Java show what an application sees. All servers listen on
+free loopback ports and are stopped at the end.
 """
 
 from functools import partial
@@ -25,9 +25,9 @@ from cordwood.quantities import KIB
 
 
 def row_makers() -> dict[str, RowMaker]:
-    """Each makes the rows of one kind of load; the servers stay up from the first to the last.
+    """Each makes the rows of one kind of load. The servers keep running between them.
 
-    Cores are kept awake for those that do not wait for the disk: see `awake`.
+    Cores are kept awake for rows that do not wait for the disk: see `awake`.
     """
     stage = Stage()
     return {

@@ -1,4 +1,4 @@
-"""Consuming a topic from its beginning, out of the page cache, by three clients."""
+"""Three clients consume a topic from its beginning, from the page cache."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,14 +12,14 @@ from bench.broker_stage import Load, Stage, cpu_rows, load_row, measure_loads
 from bench.measure import Context, Row
 from cordwood.quantities import KIB, MIB
 
-CONSUME_RATIO = 1.0  # to Kafka
+CONSUME_RATIO = 1.0  # compared with Kafka
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Client:
     name: str
     consume: Callable[[BrokerServer, str, Workload], Load]
-    work: Workload  # of the topic's records, those it reads
+    work: Workload  # the share of the topic's records that it reads
     note: str
     is_slow_to_start: bool = False
     has_cpu: bool = False
@@ -75,7 +75,7 @@ def _rows(
     client: _Client,
 ) -> list[Row]:
     work = client.work
-    # A tool that takes seconds to start has one run in a quick look.
+    # A tool that takes seconds to start runs only once with --quick.
     is_single = client.is_slow_to_start and context.is_quick
     loads = measure_loads(
         servers,

@@ -40,7 +40,7 @@ def librdkafka_consume(server: BrokerServer, topic: str, work: Workload) -> Load
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "queued.max.messages.kbytes": 64 * 1024,
-            # With its queue full, which 100,000 messages do, it would fetch nothing for a second.
+            # When its queue is full, at 100,000 messages, it would fetch nothing for a second.
             "queued.min.messages": 10_000_000,
             "fetch.queue.backoff.ms": 5,
         }
@@ -49,7 +49,7 @@ def librdkafka_consume(server: BrokerServer, topic: str, work: Workload) -> Load
     def consume() -> tuple[int, int]:
         records = value_bytes = 0
         while records < work.records:
-            # It waits until it has as many as it was asked for.
+            # It waits until it has the requested number.
             wanted = min(_MESSAGES_PER_CALL, work.records - records)
             messages = consumer.consume(wanted, timeout=_PATIENCE_S)
             if not messages:
@@ -71,7 +71,7 @@ def librdkafka_consume(server: BrokerServer, topic: str, work: Workload) -> Load
 
 
 def java_consume(server: BrokerServer, topic: str, work: Workload, tools: KafkaTools) -> Load:
-    """Kafka's ConsumerPerformance, in a group of its own; joining it is not counted."""
+    """Kafka's ConsumerPerformance, in its own group; the time to join is not counted."""
     cpu_before = tree_cpu_seconds(server.pid)
     printed = tools.consumer_performance(
         *("--bootstrap-server", f"{HOST}:{server.port}", "--topic", topic),
@@ -89,7 +89,7 @@ def java_consume(server: BrokerServer, topic: str, work: Workload, tools: KafkaT
 
 
 def parse_consumer_performance(printed: str) -> float:
-    """Records a second while fetching: the column `fetch.nMsg.sec` of what the tool prints."""
+    """Records per second while fetching: the column `fetch.nMsg.sec` of the tool's output."""
     lines = [line.split(", ") for line in printed.splitlines() if ", " in line]
     for headings, figures in pairwise(lines):
         if "fetch.nMsg.sec" in headings and len(figures) == len(headings):

@@ -1,4 +1,4 @@
-"""Fifty connections, each with one record under way, all of which must be on the disk."""
+"""Fifty connections, each with one record in flight, all of which must be synced."""
 
 import os
 import time
@@ -30,7 +30,7 @@ _NULL_TOPIC: Final = "bench"
 
 
 def durable_rows(context: Context, stage: Stage) -> list[Row]:
-    """One measurement, judged beside Kafka in one row and beside Redis in the other."""
+    """One measurement, compared with Kafka in one row and with Redis in the other."""
     servers = stage.servers(context)
     seconds = 1.5 if context.is_quick else 5.0
     subjects: dict[str, Callable[[], Load]] = {
@@ -128,7 +128,7 @@ def _nats_load(server: NatsServer, seconds: float) -> Load:
 def _load(
     rate: float, seconds: float, cpu_before_s: float | None = None, cpu_after_s: float | None = None
 ) -> Load:
-    """The rate is that of the counted part of the time, taken for all of it."""
+    """The rate of the counted part of the time, extrapolated to all of it."""
     records = int(rate * seconds)
     cpu_s = None
     if cpu_before_s is not None and cpu_after_s is not None:

@@ -1,4 +1,4 @@
-"""From produce to consume, a thousand records a second, each on its own way at once."""
+"""Latency from produce to consume, at a thousand records per second without batching."""
 
 import struct
 import threading
@@ -16,11 +16,11 @@ from cordwood.quantities import KIB
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
-LATENCY_RATIO = 1.0  # to Kafka
+LATENCY_RATIO = 1.0  # compared with Kafka
 
 _RECORDS_PER_S: Final = 1000
 _VALUE_BYTES: Final = KIB
-_NOT_COUNTED_S: Final = 0.5  # until both clients are at work
+_NOT_COUNTED_S: Final = 0.5  # until both clients are running
 _PATIENCE_S: Final = 120.0  # a server that syncs each record may fall behind
 _STAMP: Final = struct.Struct(">q")
 
@@ -85,7 +85,7 @@ def _record_count(seconds: float) -> int:
 
 
 def end_to_end_latency(server: BrokerServer, topic: str, seconds: float) -> Latency:
-    """Both clients in this process; a record's own bytes say when it was handed to the producer."""
+    """Both clients run in this process. Each record contains the time it was produced."""
     from confluent_kafka import Consumer, TopicPartition
 
     count = _record_count(seconds)
@@ -136,7 +136,7 @@ def _consume(consumer: "Consumer", count: int, taken_ns: list[int]) -> None:
 
 
 def _produce(server: BrokerServer, topic: str, count: int) -> None:
-    """A record each millisecond, by the clock: a late one does not delay the next."""
+    """Produce a record each millisecond by the clock; a late one does not delay the next."""
     from confluent_kafka import Producer
 
     failed: list[str] = []

@@ -1,4 +1,4 @@
-"""What a server costs before it does anything, and what it holds on to afterwards."""
+"""The start time of a server, and its memory when idle and after load."""
 
 import time
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ IDLE_MEMORY_RATIO = 3.0
 
 _TOPICS: Final = 10
 _START_TIMEOUT_S: Final = 60.0
-_SETTLE_S: Final = 2.0  # from the first record to the look at an idle server
+_SETTLE_S: Final = 2.0  # from the first record until the idle server is measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """One start of a server that was stopped properly before."""
+    """One start of a server that was stopped cleanly."""
 
     first_ack_s: float
     idle_mb: float | None
@@ -89,7 +89,7 @@ def start_rows(context: Context, stage: Stage) -> list[Row]:
 
 
 def memory_after_load_rows(context: Context, stage: Stage) -> list[Row]:
-    """The suite's servers, after whatever rows came before and this much more."""
+    """The memory of the suite's servers, after all earlier rows and some more load."""
     work = workload(context, KIB, full_mib=512, quick_mib=128)
     memory: dict[str, list[float]] = {}
     for server in stage.servers(context):
@@ -105,7 +105,7 @@ def memory_after_load_rows(context: Context, stage: Stage) -> list[Row]:
 
 
 def _prepare(server: BrokerServer) -> None:
-    """Topics that are there at the next start."""
+    """Create the topics for the next start."""
     server.launch()
     try:
         wait_until_serving(server)
@@ -133,7 +133,7 @@ def _start(server: BrokerServer) -> Start:
 
 
 def _first_acknowledgement(server: BrokerServer, started: float) -> None:
-    """Ask again every two milliseconds until one is acknowledged."""
+    """Produce every two milliseconds until a record is acknowledged."""
     topic = _topic(0)
     (frame,) = produce_frames(
         topic, [bytes(KIB)], batch_bytes=4 * KIB, now_ms=time.time_ns() // 10**6

@@ -1,4 +1,4 @@
-"""Producing with acks=all at equal durability, by three clients."""
+"""Three clients produce with acks=all at equal durability."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ from bench.null_server import NULL
 from bench.wire_load import pipeline_produce
 from cordwood.quantities import KIB, MIB
 
-PRODUCE_RATIO = 1.0  # to Kafka
+PRODUCE_RATIO = 1.0  # compared with Kafka
 
 _NULL_TOPIC = "bench"
 _Producer = Callable[[BrokerServer, str, Workload], Load]
@@ -31,7 +31,7 @@ def workload(context: Context, value_size: int, *, full_mib: int, quick_mib: int
 
 
 def wire_produce_rows(context: Context, stage: Stage, value_size: int) -> list[Row]:
-    """Two sizes of batches: what a busy client gathers, and four times as much."""
+    """Two batch sizes: that of a busy client, and four times as much."""
     work = workload(context, value_size, full_mib=1024, quick_mib=128)
     rows: list[Row] = []
     for batch_bytes in (64 * KIB, BATCH_BYTES):
@@ -56,7 +56,7 @@ def librdkafka_produce_rows(context: Context, stage: Stage, value_size: int) -> 
 
 
 def java_produce_rows(context: Context, stage: Stage, value_size: int) -> list[Row]:
-    """No rows where Kafka's jars are missing, for the client is one of them."""
+    """No rows if Kafka's jars are missing, because the client is in them."""
     stage.set_up(context)
     tools = stage.kafka
     if tools is None:
@@ -102,7 +102,7 @@ def _rows(
         with new_topic(server, OS) as topic:
             return produce(server, topic, work)
 
-    # A tool that warms up by itself takes seconds for each run: a quick look takes one.
+    # A tool with its own warm-up takes seconds for each run: --quick runs it once.
     is_single = is_slow_to_start and context.is_quick
     loads = measure_loads(
         stage.servers(context),

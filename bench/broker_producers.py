@@ -1,7 +1,7 @@
-"""Three clients that produce: bytes down a socket, librdkafka, and Kafka's own Java tool.
+"""Three clients that produce: a plain socket, librdkafka, and Kafka's own Java tool.
 
-All with acks=all, no compression, one partition. Each returns what it got done in the time
-between its first record and its last acknowledgement.
+All use acks=all, no compression and one partition. Each returns its rate between its first record
+and its last acknowledgement.
 """
 
 import random
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 BATCH_BYTES: Final = 256 * KIB
 LINGER_MS: Final = 5
 
-_POOL_BYTES: Final = 8 * MIB  # of different values; the processor's caches hold less
+_POOL_BYTES: Final = 8 * MIB  # of different values: more than the processor's caches hold
 _MESSAGES_PER_CALL: Final = 1000
 _FLUSH_TIMEOUT_S: Final = 120.0
-# kafka-run-class.sh's way to start a tool, and the heap that kafka-producer-perf-test.sh gives.
+# As kafka-run-class.sh starts a tool, with the heap of kafka-producer-perf-test.sh.
 JAVA_CLIENT: Final = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xmx512M")
 
 _SUMMARY = re.compile(r"\d+ (?:steady state )?records sent, (?P<rate>[\d.]+) records/sec")
 
 
 class ClientFailedError(Exception):
-    """A client did not get through its work."""
+    """A client did not complete its work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,20 +49,20 @@ class Workload:
         return self.value_size * self.records
 
     def values(self) -> list[bytes]:
-        """Different values, the same in every run; at most as many as there are records."""
+        """Different values, the same in every run; at most one for each record."""
         size, count = self.value_size, min(self.records, _POOL_BYTES // self.value_size)
         noise = random.Random(size).randbytes(size * count)
         return [noise[at : at + size] for at in range(0, len(noise), size)]
 
     def frames(self, topic: str, batch_bytes: int) -> list[ProduceFrame]:
-        """Requests to be sent in turns, a full batch in each."""
+        """Requests to send in turn, each with a full batch."""
         now_ms = time.time_ns() // 10**6
         frames = produce_frames(topic, self.values(), batch_bytes=batch_bytes, now_ms=now_ms)
-        # A shorter last batch would be sent again and again.
+        # A shorter last batch would be sent repeatedly.
         return [frame for frame in frames if frame.records == frames[0].records]
 
 
-# --- bytes down a socket ----------------------------------------------------------------------
+# --- a plain socket ---------------------------------------------------------------------------
 
 
 def wire_produce(
@@ -81,7 +81,7 @@ def wire_produce(
 
 
 def librdkafka_produce(server: BrokerServer, topic: str, work: Workload) -> Load:
-    """`produce_batch` of confluent-kafka: a thousand values a call, so that Python costs little."""
+    """`produce_batch` of confluent-kafka: a thousand values per call keep Python's cost low."""
     from confluent_kafka import Producer
 
     failed: list[str] = []
@@ -132,7 +132,7 @@ def librdkafka_produce(server: BrokerServer, topic: str, work: Workload) -> Load
 
 
 def java_produce(server: BrokerServer, topic: str, work: Workload, tools: KafkaTools) -> Load:
-    """Half as many records again come first and are not counted: the tool warms up."""
+    """The tool warms up with half as many records, which are not counted."""
     warm_up = work.records // 2
     cpu_before = tree_cpu_seconds(server.pid)
     printed = tools.producer_performance(
@@ -157,7 +157,7 @@ def java_produce(server: BrokerServer, topic: str, work: Workload, tools: KafkaT
 
 
 def parse_producer_performance(printed: str) -> float:
-    """Records a second of the last summary: that of the steady state, where there was a warm-up."""
+    """Records per second of the last summary: that of the steady state after a warm-up."""
     found = list(_SUMMARY.finditer(printed))
     if not found:
         raise ClientFailedError(f"ProducerPerformance printed no summary:\n{printed}")

@@ -1,8 +1,8 @@
-"""Servers of Kafka's protocol as processes under load: Cordwood's and Apache Kafka's.
+"""Cordwood and Apache Kafka as server processes under load.
 
 Durability means the same for both. "os": a record is acknowledged once the operating system has
-it, which is Kafka's default and `durability=os` here. "disk": once it is on the disk, which is
-`flush.messages=1` there and `durability=disk` here.
+it; this is Kafka's default and Cordwood's `durability=os`. "disk": once it is on the disk; this is
+Kafka's `flush.messages=1` and Cordwood's `durability=disk`.
 """
 
 import shutil
@@ -28,11 +28,11 @@ DISK: Final = "disk"
 
 _START_TIMEOUT_S: Final = 60.0
 _DELETE_TIMEOUT_S: Final = 120.0
-# Kafka's own start script gives its broker this heap.
+# The heap that Kafka's own start script sets.
 _KAFKA_HEAP: Final = ("-Xms1G", "-Xmx1G")
-# Files of a deleted topic go at once instead of after a minute: a run writes gigabytes.
+# Delete files of a topic at once instead of after a minute: a run writes gigabytes.
 _ANY_TOPIC: Final = {"file.delete.delay.ms": "100"}
-# Kafka asks the broker and not the topic how long to keep them, and begins after half a minute.
+# Kafka takes this from the broker, not from the topic, and begins after half a minute.
 _KAFKA_DELETES_SOON: Final = {
     "log.segment.delete.delay.ms": "100",
     "log.initial.task.delay.ms": "1000",
@@ -42,7 +42,7 @@ _numbers = count()
 
 
 class BrokerServer(Protocol):
-    """A server that may be started, loaded and ended. One at a time runs in a directory."""
+    """A server that can be started, loaded and stopped. One at a time runs in a directory."""
 
     name: str
     port: int
@@ -55,23 +55,23 @@ class BrokerServer(Protocol):
         """Start the process and return at once."""
 
     def stop(self) -> None:
-        """End it as an operator would; nothing to do where it does not run."""
+        """Stop it as an operator would; does nothing if it is not running."""
 
     def kill(self) -> None:
-        """End it at once; its data will not be asked for again."""
+        """Kill it; its data is not used again."""
 
     def label(self, durability: str) -> str:
-        """Its name in a row of that durability."""
+        """The name of the server in a row of that durability."""
 
     def topic_config(self, durability: str) -> Mapping[str, str]:
-        """What a topic is created with for that durability."""
+        """The configuration of a topic for that durability."""
 
     def printed(self) -> str:
-        """The last of what it had to say."""
+        """The end of its output."""
 
 
 class CordwoodServer(PeerProcess):
-    """`cordwood serve` in an interpreter of its own, without settings of this user or directory."""
+    """`cordwood serve` in its own interpreter, without settings of this user or directory."""
 
     def __init__(self, directory: Path, *, command_prefix: Sequence[str] = ()) -> None:
         self.name = "Cordwood"
@@ -96,7 +96,7 @@ class CordwoodServer(PeerProcess):
 
 
 class KafkaServer:
-    """Apache Kafka as its start script runs it: broker and controller in one process."""
+    """Apache Kafka as its start script runs it, with broker and controller in one process."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class KafkaServer:
 
 
 def find_kafka() -> KafkaTools:
-    """Kafka's jars, fetched where they are not here yet; KafkaUnavailableError says why not."""
+    """Kafka's jars, fetched if missing. Raises KafkaUnavailableError with the reason if not."""
     fetched = subprocess.run(
         [ROOT / "script" / "fetch-kafka"], stdout=subprocess.PIPE, text=True, check=False
     )
@@ -155,12 +155,12 @@ def find_kafka() -> KafkaTools:
     return KafkaTools.find()
 
 
-# --- what is done with either -----------------------------------------------------------------
+# --- actions on either server -----------------------------------------------------------------
 
 
 @contextmanager
 def running(server: BrokerServer) -> Iterator[BrokerServer]:
-    """Serving inside, killed afterwards."""
+    """The server runs inside the `with` and is killed after it."""
     server.launch()
     try:
         wait_until_serving(server)
@@ -170,7 +170,7 @@ def running(server: BrokerServer) -> Iterator[BrokerServer]:
 
 
 def wait_until_serving(server: BrokerServer) -> None:
-    """Until it answers ApiVersions."""
+    """Wait until it answers ApiVersions."""
     deadline = time.monotonic() + _START_TIMEOUT_S
     while True:
         try:
@@ -186,18 +186,18 @@ def wait_until_serving(server: BrokerServer) -> None:
 
 
 def is_running(server: BrokerServer) -> bool:
-    """A process that ended and was not waited for yet counts as ended."""
+    """Whether the process runs; a zombie counts as ended."""
     try:
         state = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return not Path("/proc/self").exists()  # no /proc: the deadline decides
+        return not Path("/proc/self").exists()  # no /proc: rely on the deadline
     return state != "Z"
 
 
 def create_topic(
     server: BrokerServer, durability: str, *, name: str | None = None, partitions: int = 1
 ) -> str:
-    """A topic whose first partition is ready to be written; return its name."""
+    """Create a topic and wait until its first partition is writable; return its name."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
@@ -215,7 +215,7 @@ def create_topic(
 
 
 def delete_topic(server: BrokerServer, topic: str) -> None:
-    """Returns when its files are gone: a gigabyte takes half a second of whoever is next."""
+    """Return when its files are gone: deleting a gigabyte would disturb the next sample."""
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient(client_of(server))
@@ -229,14 +229,14 @@ def delete_topic(server: BrokerServer, topic: str) -> None:
 
 @contextmanager
 def new_topic(server: BrokerServer, durability: str) -> Iterator[str]:
-    """A topic that is gone afterwards; after a failure all of the server's data is."""
+    """A topic, deleted after the `with`; after a failure all data of the server is deleted."""
     topic = create_topic(server, durability)
     yield topic
     delete_topic(server, topic)
 
 
 def client_of(server: BrokerServer) -> dict[str, str | int | float | bool]:
-    """Settings of every librdkafka client. What goes wrong is raised, so nothing is logged."""
+    """Settings of every librdkafka client. Errors are raised, so nothing is logged."""
     return {"bootstrap.servers": f"{HOST}:{server.port}", "log_level": 0}
 
 

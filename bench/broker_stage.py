@@ -1,4 +1,4 @@
-"""Where the broker suite plays: servers on one core, clients on another, rows of what happened."""
+"""The set-up of the broker suite: servers on one core, clients on another, rows of figures."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ _WARM_UP_QUICK_S: Final = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a client got done, and what it cost the server."""
+    """The work of a client, and its cost for the server."""
 
     records: int
     value_bytes: int  # of all records together
@@ -62,9 +62,9 @@ class Load:
 class Stage:
     """The servers of one run of the suite.
 
-    `servers` starts them at the first call and leaves them running, each on its own data, until
-    the context's resources are closed: a Java server that was started for every row would be
-    measured before it is at its full speed.
+    `servers` starts them at the first call. They keep running, each on its own data, until the
+    context's resources are closed: a Java server that was started for every row would be measured
+    before it reaches its full speed.
     """
 
     def __init__(self) -> None:
@@ -73,11 +73,11 @@ class Stage:
         self._cores: Cores | None = None
         self._null_port: int | None = None
         self._is_set = False
-        self.absent: dict[str, str] = {}  # peer -> why it is not here
+        self.absent: dict[str, str] = {}  # peer -> why it is missing
 
     @property
     def command_prefix(self) -> tuple[str, ...]:
-        """What puts a server on its core."""
+        """The command prefix that pins a server to its core."""
         return () if self._cores is None else self._cores.server_prefix
 
     @property
@@ -85,13 +85,13 @@ class Stage:
         return self._kafka
 
     def set_up(self, context: Context) -> None:
-        """Find the peers and move this process to its core; once."""
+        """Find the peers and pin this process to its core, once."""
         if self._is_set:
             return
         self._is_set = True
         self._cores = choose_cores()
         if self._cores is None:
-            context.say("servers and clients are not pinned: that takes taskset and two cores")
+            context.say("servers and clients are not pinned: this needs taskset and two cores")
         context.resources.enter_context(client_pinned(self._cores))
         try:
             self._kafka = find_kafka()
@@ -110,7 +110,7 @@ class Stage:
         context.facts.update(self._facts())
 
     def _facts(self) -> dict[str, str]:
-        """What a reader of the table wants to know of the peers."""
+        """Facts about the peers for the head of the table."""
         cores, absent = self._cores, self.absent
         return {
             "pinned": "no"
@@ -122,7 +122,7 @@ class Stage:
         }
 
     def new_servers(self, directory: Path) -> list[BrokerServer]:
-        """Cordwood, and Kafka where there is one, neither started; their data below `directory`."""
+        """Cordwood and, if available, Kafka, not started, with their data below `directory`."""
         prefix = self.command_prefix
         servers: list[BrokerServer] = [
             CordwoodServer(fresh_path(directory, "cordwood"), command_prefix=prefix)
@@ -143,12 +143,12 @@ class Stage:
         return self._servers
 
     def judge(self, durability: str) -> str | None:
-        """What Kafka is called in a row of that durability; None where there is none."""
+        """The name of Kafka in a row of that durability; None if it is missing."""
         names = [s.label(durability) for s in self._servers if s.name != CORDWOOD]
         return names[0] if names else None
 
     def null_port(self, context: Context) -> int:
-        """A server that keeps nothing, on the servers' core; see `null_server`."""
+        """The port of a server without a log, on the servers' core; see `null_server`."""
         self.set_up(context)
         if self._null_port is None:
             self._null_port = free_port()
@@ -158,13 +158,13 @@ class Stage:
         return self._null_port
 
     def note(self, text: str, *peers: str) -> str:
-        """`text`, and which of `peers` is missing and why."""
+        """`text`, followed by the missing `peers` and the reasons."""
         missing = [f"{peer} skipped: {self.absent[peer]}" for peer in peers if peer in self.absent]
         return "; ".join(part for part in (text, *missing) if part)
 
 
 def _warm_up(server: BrokerServer, *, seconds: float) -> None:
-    """Until a Java server has compiled what the rows will ask of it; the same for all."""
+    """Run until a Java server has compiled the code that the rows use; the same for all."""
     size, records = KIB, 64 * KIB
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -180,14 +180,14 @@ def _warm_up(server: BrokerServer, *, seconds: float) -> None:
 
 
 class Process(Protocol):
-    """Whatever runs on the servers' core."""
+    """A process on the servers' core."""
 
     @property
     def pid(self) -> int: ...
 
 
 def timed(server: Process, work: Callable[[], tuple[int, int]]) -> Load:
-    """`work` returns the records and the value bytes it got through."""
+    """Time `work`, which returns the number of records and value bytes."""
     cpu_before, started = tree_cpu_seconds(server.pid), time.perf_counter()
     records, value_bytes = work()
     seconds, cpu_after = time.perf_counter() - started, tree_cpu_seconds(server.pid)
@@ -208,7 +208,7 @@ def measure_loads(
     warm_up: bool = True,
     peers: Mapping[str, Callable[[], Load]] | None = None,
 ) -> dict[str, list[Load]]:
-    """Loads by what the server is called in the row, Cordwood's first."""
+    """Loads by the name of the server in the row, Cordwood's first."""
     subjects: dict[str, Callable[[], Load]] = {
         server.label(durability): partial(load, server) for server in servers
     }
@@ -226,7 +226,7 @@ def figure_row(
     is_lower_better: bool = False,
     note: str = "",
 ) -> Row:
-    """Figures by name, Cordwood's among them, judged by the ratio to `judge` if it is there."""
+    """A row of figures by name, including Cordwood's, judged by the ratio to `judge`, if any."""
     others = {name: samples(name, values) for name, values in figures.items() if name != CORDWOOD}
     judging = None if judge is None else others.pop(judge, None)
     return Row(
@@ -258,7 +258,7 @@ def load_row(
 
 
 def cpu_rows(title: str, durability: str, loads: Mapping[str, Sequence[Load]]) -> list[Row]:
-    """What the server's core did for a million records; no row where the system does not tell."""
+    """Processor time of the server per million records; no row if the system has no figures."""
     known = {
         name: [load.cpu_s_per_million for load in each if load.cpu_s_per_million is not None]
         for name, each in loads.items()

@@ -1,8 +1,8 @@
-"""Cordwood beside NATS JetStream and Redis Streams: producing at both levels, and reading back.
+"""Cordwood compared with NATS JetStream and Redis Streams: producing at both levels, and reading.
 
-Each server is given what its own protocol allows. Cordwood: batches of 256 KiB, five in flight on
-one connection. NATS and Redis, which know no batches: 8 connections with 512 messages each in
-flight. What an acknowledgement means is equal in a row.
+Each server gets what its own protocol allows. Cordwood: batches of 256 KiB, five in flight on one
+connection. NATS and Redis, which have no batches: 8 connections with 512 messages in flight on
+each. An acknowledgement means the same for all in a row.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ from bench.stream_load import (
 from bench.workload import fresh_path
 from cordwood.quantities import KIB, MIB
 
-STREAM_RATIO = 1.0  # to NATS
+STREAM_RATIO = 1.0  # compared with NATS
 
 _TITLE = {
     OS: "produce {}, beside NATS and Redis",
@@ -41,7 +41,7 @@ _TITLE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Subject:
-    """A server's part in a row; `read` is of what `write` left."""
+    """One server in a row; `read` reads what `write` wrote."""
 
     pid: int
     write: Callable[[], Load]
@@ -52,14 +52,14 @@ class _Subject:
 def stream_rows(context: Context, stage: Stage, value_size: int, durability: str) -> list[Row]:
     full_mib, quick_mib = (256, 48) if value_size >= KIB else (64, 12)
     work = workload(context, value_size, full_mib=full_mib, quick_mib=quick_mib)
-    # So many times faster that as many records would be over before they can be timed.
+    # It is so much faster that the same number of records would be too short to time.
     more = Workload(value_size=value_size, records=work.records * (4 if value_size >= KIB else 8))
     (server, *_) = stage.servers(context)
     with ExitStack() as resources:
         subjects = {CORDWOOD: resources.enter_context(_cordwood(server, durability, more))}
         if "NATS" not in stage.absent:
             nats = resources.enter_context(nats_running(context, stage, durability))
-            # A sync for each message: as many as fit into a few seconds.
+            # One sync per message: only as many as fit into a few seconds.
             few = Workload(value_size=value_size, records=context.pick(16 * KIB, 4 * KIB))
             subjects[nats.name] = _nats(nats, few if durability == DISK else work)
         if "Redis" not in stage.absent:
@@ -85,8 +85,8 @@ def _rows(
     title = _TITLE[durability].format(size_name(work.value_size))
     judge = next((name for name in subjects if name.startswith("NATS")), None)
     note = (
-        f"{work.records:,} records, of Cordwood more; NATS and Redis on {CONNECTIONS} connections, "
-        f"{IN_FLIGHT} in flight on each"
+        f"{work.records:,} records, more for Cordwood; NATS and Redis on {CONNECTIONS} "
+        f"connections, {IN_FLIGHT} in flight on each"
     )
     rows = [
         load_row(
@@ -110,7 +110,7 @@ def _rows(
 
 
 def _memory_rows(subjects: dict[str, _Subject], work: Workload) -> list[Row]:
-    """What each server holds on to, its log being that large."""
+    """The memory of each server with a log of that size."""
     if work.value_size < KIB:
         return []
     found = {name: tree_resident_mb(subject.pid) for name, subject in subjects.items()}
@@ -135,7 +135,7 @@ def _read_rows(
         lambda load: load.records_per_s,
         judge=judge,
         ratio=STREAM_RATIO,
-        note="one connection; Fetch of 1 MiB, two pulls of 1,000 under way, XREAD COUNT 1000",
+        note="one connection; Fetch of 1 MiB, two pulls of 1,000 in flight, XREAD COUNT 1000",
     )
     return [row, *cpu_rows(title, OS, loads)]
 
@@ -145,7 +145,7 @@ def _read_rows(
 
 @contextmanager
 def nats_running(context: Context, stage: Stage, durability: str) -> Iterator[NatsServer]:
-    """Serving inside; gone afterwards with its data."""
+    """NATS runs inside the `with`; its data is deleted afterwards."""
     path = fresh_path(context.directory, "nats")
     server = NatsServer(path, durability, command_prefix=stage.command_prefix)
     with _running(server):

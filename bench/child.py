@@ -1,9 +1,9 @@
-"""Work that needs a process of its own: to be killed, or to have its memory measured.
+"""Work that needs its own process: to be killed, or to have its memory measured.
 
 python -m bench.child write DIRECTORY SYNCED_BYTES UNSYNCED_BYTES
-    appends both, checkpoints in between, says so, and waits to be killed
+    appends both, with a checkpoint in between, reports it, and waits to be killed
 python -m bench.child memory DIRECTORY BYTES
-    appends and scans that much, and says how much memory it took
+    appends and scans that much, and reports the memory it took
 """
 
 import json
@@ -24,12 +24,12 @@ from cordwood.quantities import KIB, MIB
 
 ROOT = Path(__file__).resolve().parent.parent
 _VALUE_BYTES = KIB
-_WAIT_S = 3600  # far longer than anyone waits to kill it
+_WAIT_S = 3600  # far longer than the parent waits to kill it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KilledWriter:
-    """What a writer left when it was killed: [synced_bytes, total_bytes) was never synced."""
+    """The state of a killed writer: [synced_bytes, total_bytes) was never synced."""
 
     path: Path
     synced_bytes: int
@@ -42,7 +42,7 @@ class KilledWriter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """The largest resident size of a process, and how fast it was."""
+    """The largest resident size of a process, and its speed."""
 
     peak_mb: float
     append_gb_per_s: float
@@ -53,7 +53,7 @@ class MemoryUse:
 
 
 def kill_a_writer(path: Path, *, synced_bytes: int, unsynced_bytes: int) -> KilledWriter:
-    """Let another process append, and SIGKILL it."""
+    """Start a process that appends, and kill it with SIGKILL."""
     with _child("write", path, synced_bytes, unsynced_bytes) as process:
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())
@@ -67,12 +67,12 @@ def measure_memory(path: Path, total_bytes: int) -> MemoryUse:
     with _child("memory", path, total_bytes) as process:
         said, _ = process.communicate()
         if process.returncode:
-            raise RuntimeError(f"the child that appends and scans ended with {process.returncode}")
+            raise RuntimeError(f"the child that appends and scans exited with {process.returncode}")
     return MemoryUse(**json.loads(said))
 
 
 def import_seconds(statement: str) -> float:
-    """How long an import statement takes in a new interpreter."""
+    """The duration of an import statement in a new interpreter."""
     program = (
         "import time; started = time.perf_counter()\n"
         f"{statement}\n"
@@ -91,7 +91,7 @@ def import_seconds(statement: str) -> float:
 
 
 def environment_of_an_installation() -> dict[str, str]:
-    """This one, but compiled modules are kept: after an installation they are there."""
+    """Our environment, but Python may write .pyc files, as it does after an installation."""
     return {key: os.environ[key] for key in os.environ if key != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -125,14 +125,16 @@ def write_until_killed(path: Path, synced_bytes: int, unsynced_bytes: int) -> No
         for pairs in values.calls(unsynced_bytes // _VALUE_BYTES):
             log.append_many(pairs)
         files = log_files(path)
-        assert len(files) == 1, files  # so that a position in it is a position in the log
+        assert len(files) == 1, (
+            files
+        )  # one segment, so that a position in it is a position in the log
         facts = {"synced_bytes": synced_size, "total_bytes": log.size_bytes}
         print(json.dumps(facts), flush=True)
         time.sleep(_WAIT_S)
 
 
 def append_and_scan(path: Path, total_bytes: int) -> None:
-    values = make_values(_VALUE_BYTES, pool_bytes=MIB)  # little, for it counts as memory too
+    values = make_values(_VALUE_BYTES, pool_bytes=MIB)  # small, because it counts as memory too
     append, scan = Stopwatch(), Stopwatch()
     with Store([str(path)], StoreSetup()) as store:
         store.create_topic(TOPIC, config=OS)
@@ -149,13 +151,13 @@ def append_and_scan(path: Path, total_bytes: int) -> None:
             "scan_gb_per_s": total_bytes / scan.seconds / 1e9,
         }
         print(json.dumps(facts), flush=True)
-        log.truncate_fully_and_start_at(0)  # closing need not wait for the disk
+        log.truncate_fully_and_start_at(0)  # so that closing does not wait for the disk
 
 
 def _peak_bytes() -> int:
     """The largest resident size so far.
 
-    Not `ru_maxrss` where Linux says it better: there a child starts with its parent's.
+    On Linux not from `ru_maxrss`: there a child starts with the value of its parent.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -1,9 +1,9 @@
-"""Compacting a log: one thread, nine records of ten superseded, what stays synced to the disk.
+"""Compacting a log: one thread, nine of ten records superseded, the rest synced to the disk.
 
-The rate is of input: bytes, or records, of the log as it was. The input comes from the page
-cache. Compaction reads and checks it twice, once for its keys and once to copy what stays; the
-limit beside it does just that, and writes and syncs as many bytes as stay. Kafka's cleaner, with
-its one thread by default, is given the same batches.
+The rate is that of the input: bytes or records of the original log, read from the page cache.
+Compaction reads and checks the input twice, once for its keys and once to copy the records that
+stay. The limit does only that, and writes and syncs as many bytes. Kafka's cleaner, with its
+default of one thread, gets the same batches.
 """
 
 import os
@@ -26,12 +26,12 @@ from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import KIB, MIB
 from interop.kafka_peer import KafkaUnavailableError, kafka_version
 
-_UNIQUE_PART = 10  # one key in so many records
+_UNIQUE_PART = 10  # records per key
 _SEGMENT_BYTES = 128 * MIB
 
 
 def row_makers() -> dict[str, RowMaker]:
-    """Each makes one row; Kafka runs from the first that needs it."""
+    """Each makes one row; Kafka starts with the first that needs it."""
     kafka = _Kafka()
     return {
         "1 KiB": partial(large_value_rows, kafka=kafka),
@@ -43,7 +43,7 @@ def row_makers() -> dict[str, RowMaker]:
 
 @dataclass(frozen=True, slots=True)
 class DirtyLog:
-    """A store whose log has never been compacted, to be copied for each run."""
+    """A store whose log was never compacted; each run uses a copy."""
 
     path: Path
     size_bytes: int
@@ -52,7 +52,7 @@ class DirtyLog:
 
 
 class _Kafka:
-    """Apache Kafka's cleaner, where it can run; `note` says why it cannot."""
+    """Apache Kafka's cleaner, if it can run; otherwise `note` has the reason."""
 
     def __init__(self) -> None:
         self._cleaner: KafkaCleaner | None = None
@@ -61,7 +61,7 @@ class _Kafka:
     def peers(
         self, context: Context, dirty: "DirtyLog", figure: Callable[[Cleaning], float]
     ) -> dict[str, Callable[[], float]]:
-        """Its part in a row about that log."""
+        """Kafka's part of a row about that log."""
         if self._cleaner is None and not self.note:
             self._start(context)
         cleaner = self._cleaner
@@ -184,7 +184,7 @@ def _prepare(
     unique_part: int = _UNIQUE_PART,
     codec: Codec = Codec.NONE,
 ) -> DirtyLog:
-    """Records whose keys are drawn at random from a tenth as many, in batches as they come."""
+    """Records with random keys, a tenth as many keys as records, in batches in that order."""
     rng = random.Random(value_size)
     records = total_bytes // value_size
     keys = [b"key %012d" % number for number in range(max(records // unique_part, 1))]
@@ -233,7 +233,7 @@ def _compaction_seconds(context: Context, dirty: DirtyLog) -> float:
 
 
 def _copied(context: Context, dirty: DirtyLog) -> Path:
-    """A copy that may be compacted. Sealed segments are linked: they are never written to."""
+    """A copy to compact. Sealed segments are hard links, because they are never written."""
 
     def copy(source: str, target: str) -> None:
         if source.endswith(".log") and os.path.getsize(source):
@@ -247,7 +247,7 @@ def _copied(context: Context, dirty: DirtyLog) -> Path:
 
 
 def _limit(context: Context, dirty: DirtyLog) -> float:
-    """Seconds of the least that has to be done."""
+    """Seconds for the minimum of work."""
     files = log_files(dirty.path)
     seconds = read_seconds(files, with_checksum=True) + read_seconds(files, with_checksum=True)
     piece = bytes(PIECE_BYTES)

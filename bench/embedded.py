@@ -1,7 +1,7 @@
 """The library in one process: appending, reading, opening, memory.
 
-Durability "os": an acknowledged record survives the death of the process. "disk": it survives a
-power cut too. Rows that read do so from the page cache.
+Durability "os": an acknowledged record survives the death of the process. "disk": it also survives
+a power cut. Rows that read do so from the page cache.
 """
 
 from bench.append_rows import append_many_rows, append_rows, append_to_disk_rows
@@ -12,7 +12,7 @@ from bench.read_rows import random_read_rows, read_rows, scan_large_rows, scan_s
 
 
 def row_makers() -> dict[str, RowMaker]:
-    """Each makes one row, or a few that come from one measurement."""
+    """Each makes one row, or several from one measurement."""
     return {
         "append_many": append_many_rows,
         "append": append_rows,

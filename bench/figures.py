@@ -1,4 +1,4 @@
-"""What a run found, and the file that keeps it: every figure with its raw samples, as JSON."""
+"""The figures of a run, and their JSON file: every figure with its raw samples."""
 
 import json
 from collections.abc import Mapping
@@ -15,8 +15,10 @@ class Figures:
 
     is_quick: bool
     machine: Mapping[str, str]
-    rows: Mapping[str, tuple[Row, ...]]  # by suite, in the order in which they were measured
-    broken: Mapping[str, str] = field(default_factory=dict)  # what could not be measured -> why
+    rows: Mapping[str, tuple[Row, ...]]  # by suite, in order of measurement
+    broken: Mapping[str, str] = field(
+        default_factory=dict
+    )  # row that could not be measured -> reason
 
     @property
     def all_rows(self) -> list[Row]:
@@ -24,7 +26,7 @@ class Figures:
 
 
 def joined(runs: list[Figures]) -> Figures:
-    """One run out of several on the same machine; what is said twice is said by the last."""
+    """Join several runs on the same machine; if a fact occurs twice, the last one counts."""
     return Figures(
         is_quick=all(run.is_quick for run in runs),
         machine={name: fact for run in runs for name, fact in run.machine.items()},
@@ -46,7 +48,7 @@ def write_figures(path: Path, figures: Figures) -> None:
 
 
 def read_figures(path: Path) -> Figures:
-    """What `write_figures` wrote."""
+    """Read the file of `write_figures`."""
     content = json.loads(path.read_text())
     rows: dict[str, tuple[Row, ...]] = {}
     for found in content["rows"]:
@@ -61,7 +63,7 @@ def read_figures(path: Path) -> Figures:
 
 
 def _json_of(row: Row) -> dict[str, object]:
-    """The row's fields, and what a reader would compute from them."""
+    """The fields of the row, and the values computed from them."""
     return asdict(row) | {
         "median": row.cordwood.median,
         "spread": row.cordwood.spread,

@@ -1,4 +1,4 @@
-"""Stores of a given shape, cleanly closed or left as a crash leaves them, and work on them."""
+"""Stores of a given shape, cleanly closed or crashed, and work on them."""
 
 import os
 import random
@@ -22,20 +22,20 @@ from cordwood.quantities import KIB
 PER_BATCH: Final = 64
 VALUE_BYTES: Final = KIB
 
-_RECORDS_TIMED: Final = 20_000  # at least: fewer are read in a few milliseconds
-_OPENS: Final = 3  # the disk keeps one waiting now and then, whatever the size
+_RECORDS_TIMED: Final = 20_000  # at least: reading fewer takes only a few milliseconds
+_OPENS: Final = 3  # the disk sometimes causes a wait, whatever the size
 
 Batch = list[tuple[None, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How large a store is. Every partition has as many batches as the others."""
+    """The size of a store. Every partition has the same number of batches."""
 
     batches: int  # in each partition
     partitions: int = 1
-    segment_batches: int | None = None  # None: as large as segments are by default
-    unsynced_batches: int = 0  # of `batches`, the last ones; they were not synced before the crash
+    segment_batches: int | None = None  # None: the default segment size
+    unsynced_batches: int = 0  # the last of `batches`, which were not synced before the crash
 
     @property
     def records(self) -> int:
@@ -49,13 +49,13 @@ class Shape:
 
 
 def make_batches(count: int) -> list[Batch]:
-    """Random bytes, the same ones in every run."""
+    """Random bytes, the same in every run."""
     rng = random.Random(count)
     return [[(None, rng.randbytes(VALUE_BYTES)) for _ in range(PER_BATCH)] for _ in range(count)]
 
 
 def closed_store(directory: Path, shape: Shape) -> Path:
-    """The path of a new store of that shape, cleanly closed."""
+    """Make a store of that shape and close it cleanly; return its path."""
     path = fresh_path(directory, "grown")
     with Store([str(path)], _setup()) as store:
         _fill(store, shape, shape.batches)
@@ -63,7 +63,7 @@ def closed_store(directory: Path, shape: Shape) -> Path:
 
 
 def crashed_store(directory: Path, shape: Shape) -> Path:
-    """The same as a killed process leaves it, `unsynced_batches` above each log's checkpoint."""
+    """The same after a kill, with `unsynced_batches` past the checkpoint of each log."""
     path = fresh_path(directory, "crashed")
     store = Store([str(path)], _setup())
     try:
@@ -101,25 +101,25 @@ def logs_of(store: Store) -> Sequence[PartitionLog]:
     return store.topic(TOPIC).partitions
 
 
-# --- work, and what a unit of it costs --------------------------------------------------------
+# --- work, and the cost of a unit of it -------------------------------------------------------
 
 
 def append_us(store: Store, batch: Batch, count: int) -> float:
-    """µs a record of appending a batch; the partitions in turns."""
+    """µs per record to append a batch, to the partitions in turn."""
     logs = cycle(logs_of(store))
     taken = [_seconds(lambda log: log.append_many(batch), next(logs)) for _ in range(count)]
     return median(taken) / len(batch) * 1e6
 
 
 def random_read_us(store: Store, count: int, *, seed: int = 7) -> float:
-    """µs of reading one record anywhere."""
+    """µs to read one record at a random offset."""
     rng, logs = random.Random(seed), logs_of(store)
     places = [(log := rng.choice(logs), rng.randrange(log.end_offset)) for _ in range(count)]
     return median(_seconds(_read_one, log, offset) for log, offset in places) * 1e6
 
 
 def scan_us(store: Store) -> float:
-    """µs a record of reading all of it as Arrow, a short log again and again."""
+    """µs per record to read everything as Arrow; a short log is read repeatedly."""
     logs = logs_of(store)
     records = sum(log.end_offset for log in logs)
 
@@ -132,15 +132,15 @@ def scan_us(store: Store) -> float:
 
 
 def open_ms(path: Path) -> float:
-    """ms of opening a store, which is then closed; the best of a few."""
+    """ms to open a store, which is then closed; the best of several."""
     return min(_opened_ms(path) for _ in range(_OPENS))
 
 
 def recovery_ms(path: Path) -> float:
-    """ms of opening a copy of a store that crashed; the copy is gone afterwards."""
+    """ms to open a copy of a crashed store; the copy is deleted afterwards."""
     copy = path.with_name(f"{path.name}-copy")
     shutil.copytree(path, copy)
-    os.sync()  # or the first small file that is synced waits until all of the copy is written
+    os.sync()  # otherwise the first synced file would wait until the whole copy is written
     taken_ms = _opened_ms(copy)
     shutil.rmtree(copy)
     return taken_ms

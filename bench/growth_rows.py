@@ -32,16 +32,16 @@ _TIMES: Final = (1, 10, 100)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Growth:
-    """What grows, and the stores of each size."""
+    """What grows, and a store of each size."""
 
     name: str  # as in "segments"
     sizes: tuple[int, ...]
     shapes: tuple[Shape, ...]
-    is_unit: bool  # whether opening and recovery are told for each of what grows
+    is_unit: bool  # whether opening and recovery are divided by the number of these
 
 
 def byte_rows(context: Context) -> list[Row]:
-    """One log, a batch after the other, in segments of the default size."""
+    """One log with more and more batches, in segments of the default size."""
     sizes = tuple(context.pick(16, 4) * times for times in _TIMES)
     batches = [size * MIB // _BATCH_BYTES for size in sizes]
     tail = 2 * MIB // _BATCH_BYTES
@@ -61,14 +61,14 @@ def byte_rows(context: Context) -> list[Row]:
 
 
 def segment_rows(context: Context) -> list[Row]:
-    """One log; an append fills a segment, so that each time it begins a new one."""
+    """One log; each append fills a segment and begins a new one."""
     sizes = tuple(context.pick(20, 10) * times for times in _TIMES)
     shapes = (Shape(batches=n, segment_batches=1, unsynced_batches=1) for n in sizes)
     return _rows(context, _Growth(name="segments", sizes=sizes, shapes=tuple(shapes), is_unit=True))
 
 
 def partition_rows(context: Context) -> list[Row]:
-    """One topic; in each partition two batches, one of them not synced before the crash."""
+    """One topic; each partition has two batches, one of them not synced before the crash."""
     sizes = tuple(context.pick(10, 4) * times for times in _TIMES)
     shapes = (Shape(batches=2, partitions=n, unsynced_batches=1) for n in sizes)
     return _rows(
@@ -140,7 +140,7 @@ def growth_row(
     durability: str = "-",
     first: int | None = None,
 ) -> Row:
-    """How many times as much the last size costs as `first`, in each run; by default the first."""
+    """The cost at the last size divided by that at `first`, in each run; default: index 0."""
     sizes = sorted(costs)
     smallest, largest = sizes[0] if first is None else first, sizes[-1]
     grown = [large / small for large, small in zip(costs[largest], costs[smallest], strict=True)]

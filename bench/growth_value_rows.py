@@ -1,7 +1,7 @@
-"""Growth of the values, from 16 B to 1 MiB: what a byte costs from 1 KiB on.
+"""Growth of the values, from 16 B to 1 MiB: the cost of a byte from 1 KiB on.
 
-Below 1 KiB a record costs what it costs, whatever is in it, and a byte is the dearer the fewer
-there are. From there on the bytes decide, and one must not become dearer.
+Below 1 KiB the cost of a record hardly depends on its size, so the cost per byte is high. From
+1 KiB on the bytes dominate, and the cost per byte must not grow.
 """
 
 import random
@@ -18,7 +18,10 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import KIB, MIB
 
 _SIZES: Final = (16, 128, KIB, 8 * KIB, 64 * KIB, 512 * KIB, MIB)
-_CONFIG: Final = {**OS, "max.message.bytes": 2 * MIB}  # by default a little less than the largest
+_CONFIG: Final = {
+    **OS,
+    "max.message.bytes": 2 * MIB,
+}  # the default limit is a little below the largest value
 _READS: Final = 50
 
 

@@ -1,9 +1,9 @@
 """Kafka's log cleaner as a peer of compaction: the same batches, one thread, its own figures.
 
-The batches of a log of ours are produced to a compacted topic that is never due. Then the active
-segment is rolled and the topic made due, so that one pass of the cleaner goes over all of it. The
-cleaner says in Kafka's log how much it went through and how fast, reading and writing included;
-like ours it reads twice, and syncs what stays.
+The batches of one of our logs are produced to a compacted topic that is never due. Then the active
+segment is rolled and the topic becomes due, so that one pass of the cleaner covers all of it. The
+cleaner reports in Kafka's log how much it processed and how fast, including reading and writing.
+Like ours, it reads twice and syncs the result.
 """
 
 import re
@@ -20,11 +20,11 @@ from cordwood.format.batch_builder import BatchStyle, build_batches
 from cordwood.format.batch_header import LOG_OVERHEAD, decode_batch_header
 from cordwood.quantities import KIB, MIB, TimestampMs
 
-# How often the cleaner looks for work: by default 15 s, and a run would wait for it.
+# How often the cleaner looks for work. The default of 15 s would delay a run.
 CLEANER_PROPERTIES: Final = {"log.cleaner.backoff.ms": "100"}
 
 _TIMEOUT_S: Final = 300.0
-_REQUEST_BYTES: Final = 64 * MIB  # of the batches that are held at a time
+_REQUEST_BYTES: Final = 64 * MIB  # of the batches in memory at a time
 _CLEANED = re.compile(
     r"cleaned log (?P<log>\S+) .*?"
     r"(?P<megabytes>[\d.,]+) MB of log processed in [\d.,]+ seconds \((?P<rate>[\d.,]+) MB/sec\).*?"
@@ -43,11 +43,11 @@ class Cleaning:
 
 
 class CleanerFailedError(Exception):
-    """The cleaner did not say that it had cleaned."""
+    """The cleaner did not report a pass."""
 
 
 def parse_cleaning(printed: str, log: str) -> Cleaning | None:
-    """What the last pass over `log` did; None where there was none yet."""
+    """The last pass over `log`; None if there was none yet."""
     found = [match for match in _CLEANED.finditer(printed) if match["log"] == log]
     if not found:
         return None
@@ -78,7 +78,7 @@ def batches_of(paths: Iterable[Path]) -> Iterator[bytes]:
 
 
 def _last_frame(topic: str) -> ProduceFrame:
-    """One record with a key of its own, a second from now."""
+    """One record with a new key and a timestamp in one second."""
     later = TimestampMs(time.time_ns() // 10**6 + 1000)
     style = BatchStyle(bytes_max=KIB)
     (batch,) = build_batches([(b"last", b"last")], later, style, target_bytes=KIB)
@@ -86,20 +86,20 @@ def _last_frame(topic: str) -> ProduceFrame:
 
 
 class KafkaCleaner:
-    """A running Kafka, started with `CLEANER_PROPERTIES`, whose cleaner is timed."""
+    """Times the cleaner of a Kafka that was started with `CLEANER_PROPERTIES`."""
 
     def __init__(self, server: KafkaServer) -> None:
         self._server = server
         self._number = 0
 
     def clean(self, files: list[Path], *, segment_bytes: int) -> Cleaning:
-        """Write the batches of `files` to a new topic, have it cleaned, delete it."""
+        """Write the batches of `files` to a new topic, let Kafka clean it, delete it."""
         topic = f"dirty-{self._number}"
         self._number += 1
         self._create(topic, segment_bytes)
         written = self._write(topic, files)
         self._alter(topic, {"segment.ms": "1"})
-        # An append finds that the segment is too old, and begins a new one.
+        # The segment is too old by now, so this append begins a new one.
         self._send(topic, [_last_frame(topic)])
         self._alter(topic, {"min.cleanable.dirty.ratio": "0.0"})
         cleaning = self._wait(topic)
@@ -143,7 +143,7 @@ class KafkaCleaner:
         config = {
             "cleanup.policy": "compact",
             "segment.bytes": str(segment_bytes),
-            "min.cleanable.dirty.ratio": "1.0",  # more than that is never dirty
+            "min.cleanable.dirty.ratio": "1.0",  # the dirty ratio is never higher
             "file.delete.delay.ms": "100",
         }
         wanted = NewTopic(topic, num_partitions=1, replication_factor=1, config=config)

@@ -1,4 +1,4 @@
-"""Kafka's Produce and Fetch as bytes: requests for one partition, and what their answers say.
+"""Kafka's Produce and Fetch as bytes: requests for one partition, and their responses.
 
     Produce v10 answer            size  Fetch v11 answer                     size
     frame size                    4     frame size                           4
@@ -16,8 +16,8 @@
                                         preferred replica                    4
                                         size of the records, records         4+
 
-An answer for one topic and one partition has its fields at known places, so that a client can
-count and check thousands of them a second without decoding any.
+A response for one topic and one partition has its fields at fixed positions, so a client can count
+and check thousands of them per second without decoding any.
 """
 
 import struct
@@ -36,13 +36,13 @@ NO_ERROR: Final = b"\x00\x00"
 
 _CLIENT_ID: Final = b"bench"
 _PRODUCE_TIMEOUT_MS: Final = 30_000
-_FETCH_ANSWER_START: Final = 22  # up to and without the topic's name
+_FETCH_ANSWER_START: Final = 22  # up to the topic's name
 _LAST_OFFSET_DELTA: Final = 23
 _BATCH_START: Final = struct.Struct(">qi")
 
 
 class AnswerError(Exception):
-    """The server answered with an error, or with something else than was asked for."""
+    """The server answered with an error or with an unexpected response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class ProduceFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedBatches:
-    """What a Fetch answer brought: whole batches only, a cut one at the end does not count."""
+    """The whole batches in a Fetch response; a truncated last batch does not count."""
 
     records: int
     size: int
@@ -74,7 +74,7 @@ def produce_frame(
             b"\x00",  # no tags in the header
             b"\x00",  # no transaction
             struct.pack(">hi", acks, _PRODUCE_TIMEOUT_MS),
-            b"\x02",  # one topic: a compact array tells its length plus one
+            b"\x02",  # one topic: a compact array stores its length plus one
             _uvarint(len(name) + 1),
             name,
             b"\x02",
@@ -96,7 +96,7 @@ def fetch_frame(
     min_bytes: int = 1,
     partition: int = 0,
 ) -> bytes:
-    """A Fetch outside of any session."""
+    """A Fetch without a session."""
     name = topic.encode()
     body = b"".join(
         (
@@ -117,7 +117,7 @@ def api_versions_frame() -> bytes:
 def produce_frames(
     topic: str, values: list[bytes], *, batch_bytes: int, now_ms: int
 ) -> list[ProduceFrame]:
-    """The values in batches of at most `batch_bytes`, a request for each."""
+    """Requests for the values, each with one batch of at most `batch_bytes`."""
     style = BatchStyle(bytes_max=max(batch_bytes, 2 * len(values[0])))
     pairs = [(None, value) for value in values]
     built = build_batches(pairs, TimestampMs(now_ms), style, target_bytes=batch_bytes)
@@ -145,13 +145,13 @@ def _uvarint(value: int) -> bytes:
 
 
 def produce_error_position(topic: str) -> int:
-    """Where a Produce answer for `topic` has its error code, counted from the frame's size."""
+    """The position of the error code in a Produce response for `topic`, from the frame start."""
     name = topic.encode()
     return 4 + 4 + 1 + 1 + len(_uvarint(len(name) + 1)) + len(name) + 1 + 4
 
 
 def produce_error(answer: bytes, topic: str) -> int:
-    """The error code of a whole Produce answer; 0 is success."""
+    """The error code of a whole Produce response; 0 is success."""
     position = produce_error_position(topic)
     if len(answer) < position + 10:
         raise AnswerError(f"a Produce answer of {len(answer)} bytes: {answer[:64]!r}")
@@ -159,7 +159,7 @@ def produce_error(answer: bytes, topic: str) -> int:
 
 
 def fetch_error(answer: memoryview, topic: str) -> int:
-    """The first error code that is not 0 in a whole Fetch answer."""
+    """The first error code that is not 0 in a whole Fetch response."""
     overall = int.from_bytes(answer[12:14], "big", signed=True)
     position = _FETCH_ANSWER_START + 2 + len(topic.encode()) + 8
     if overall or len(answer) < position + 2:
@@ -168,7 +168,7 @@ def fetch_error(answer: memoryview, topic: str) -> int:
 
 
 def fetched_records(answer: memoryview, topic: str) -> memoryview:
-    """The record bytes of a whole Fetch answer, which must have no error."""
+    """The record bytes of a whole Fetch response, which must have no error."""
     error = fetch_error(answer, topic)
     if error:
         raise AnswerError(f"Fetch of {topic} was answered with error {error}")
@@ -180,10 +180,10 @@ def fetched_records(answer: memoryview, topic: str) -> memoryview:
 
 
 def count_batches(records: memoryview, offset: int) -> FetchedBatches:
-    """What a consumer at `offset` gets out of record bytes; a cut last batch is left for later.
+    """The batches for a consumer at `offset`; a truncated last batch is not counted.
 
-    The first batch may begin before `offset`. Records are counted by their offsets, so this is
-    for logs that were never compacted.
+    The first batch may begin before `offset`. Records are counted by their offsets, so this works
+    only for logs that were never compacted.
     """
     size, next_offset = 0, offset
     for start, length, first_after in _batches(records):

@@ -1,4 +1,4 @@
-"""Servers that are filled, killed while they are written to, and timed until they answer again."""
+"""Servers that are filled, killed during writes, and timed until they answer again."""
 
 import threading
 import time
@@ -25,36 +25,36 @@ from bench.stream_load import NatsPipeline, RedisPipeline, line_free_values
 from bench.wire_load import ask, pipeline_produce
 from cordwood.quantities import KIB
 
-_LOADED_S: Final = 0.3  # of writing that nobody waits for, until the kill
+_LOADED_S: Final = 0.3  # seconds of further writes until the kill
 _RESTART_TIMEOUT_S: Final = 120.0
 _WITHOUT_END: Final = 10**9  # records
 
 
 class KilledServer(Protocol):
-    """A server that runs when it is given, and after each of these."""
+    """A server. It runs at the start and after each method."""
 
     @property
     def name(self) -> str: ...
 
     def fill_and_kill(self) -> None:
-        """Write what is to be there, go on writing, and kill it meanwhile."""
+        """Write the data, keep writing, and kill the server meanwhile."""
 
     def restart_s(self) -> float:
-        """Seconds from its start until what was written is read and more is acknowledged."""
+        """Seconds from its start until old data is read and a new record is acknowledged."""
 
     def clear(self) -> None:
-        """Forget what was written."""
+        """Delete the data."""
 
 
 @contextmanager
 def _under_load(produce: Callable[[], object]) -> Iterator[None]:
-    """Somebody writes inside, and is told of nothing when the server goes."""
+    """A thread writes inside the `with`, and ignores the death of the server."""
 
     def work() -> None:
         try:
             produce()
         except (OSError, NatsError, RedisError):
-            return  # the server was killed, which was the point
+            return  # the server was killed, as intended
 
     thread = threading.Thread(target=work, name="load")
     thread.start()
@@ -108,7 +108,7 @@ class KilledBroker:
         delete_topic(self._server, self._topic)
 
     def _wait(self, asked: Callable[[], int], started: float) -> None:
-        """Ask every two milliseconds until the error code is 0."""
+        """Send a request every two milliseconds until the error code is 0."""
         while True:
             try:
                 error: int | None = asked()
@@ -119,7 +119,7 @@ class KilledBroker:
             late = time.perf_counter() - started > _RESTART_TIMEOUT_S
             if late or not is_running(self._server):
                 raise ServerFailedError(
-                    f"{self.name} did not come back; last error: {error}\n{self._server.printed()}"
+                    f"{self.name} did not recover; last error: {error}\n{self._server.printed()}"
                 )
             time.sleep(0.002)
 

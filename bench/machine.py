@@ -1,4 +1,4 @@
-"""What was measured on: figures without it mean nothing."""
+"""Describes the machine: figures without it mean nothing."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ from cordwood.quantities import GIB
 
 
 def describe_machine(directory: Path) -> dict[str, str]:
-    """Facts in the order in which they are printed."""
+    """Facts in print order."""
     return {
         "cores": f"{os.cpu_count()} x {_cpu_model()}",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB:.0f} GiB",
@@ -27,16 +27,16 @@ def describe_machine(directory: Path) -> dict[str, str]:
 
 
 def load_now() -> str:
-    """Processes that worked or waited for the disk, as the system averages it over a minute."""
+    """The load average over a minute: processes that run or wait for the disk."""
     return f"{os.getloadavg()[0]:.2f}"
 
 
 class Neighbours:
-    """How much of the machine went to other processes, since this was made.
+    """The share of the machine that other processes have used since this was created.
 
     A single thread that syncs each record sleeps thousands of times a second. On a busy machine
-    it then waits longer for a processor than for the disk, and whatever is measured beside it
-    looks better than it is. So a row says how much was taken from it.
+    it waits longer for a processor than for the disk, and anything compared with it looks better
+    than it is. So each row shows this share.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Neighbours:
         self._busy_s, self._own_s = _busy_seconds(), _own_seconds()
 
     def share(self) -> float | None:
-        """Part of all cores, 0 to 1; None where the system does not tell."""
+        """Share of all cores, 0 to 1; None if the system has no figures."""
         busy_s = _busy_seconds()
         if busy_s is None or self._busy_s is None:
             return None
@@ -54,7 +54,7 @@ class Neighbours:
 
 
 def _busy_seconds() -> float | None:
-    """Seconds all cores worked for anyone, or were kept from working by the host."""
+    """Seconds that all cores were busy, including time stolen by the host."""
     try:
         fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     except OSError:
@@ -65,7 +65,7 @@ def _busy_seconds() -> float | None:
 
 
 def _own_seconds() -> float:
-    """With children, those that have ended and those that still run."""
+    """Our processor time, including children that ended and children that run."""
     return sum(os.times()[:4]) + descendants_cpu_seconds(os.getpid())
 
 
@@ -79,7 +79,7 @@ def _cpu_model() -> str:
 
 
 def _disk(directory: Path) -> str:
-    """File system and device of the innermost mount that holds `directory`."""
+    """File system and device of the innermost mount that contains `directory`."""
     try:
         mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     except OSError:

@@ -1,7 +1,7 @@
 """Samples, medians and ratios.
 
-What is compared is measured in turns, in the same run: first a warm-up of each, then one sample
-of each, again and again. Whatever else the machine does at the time falls on all of them alike.
+Subjects of a comparison are measured in turn, in the same run: first a warm-up of each, then one
+sample of each, repeatedly. So other load on the machine affects all of them alike.
 """
 
 import time
@@ -14,20 +14,22 @@ from typing import TypeVar
 
 Figure = TypeVar("Figure")
 
-# Writing back what a row wrote costs the kernel a few percent; this much is somebody else.
+# The kernel needs a few percent to write back a row's data; more is another process.
 DISTURBED_SHARE = 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a suite is given."""
+    """The parameters of a suite."""
 
-    directory: Path  # on the disk that is measured; empty, and removed at the end
+    directory: Path  # on the measured disk; empty, and removed at the end
     is_quick: bool
     runs: int
     say: Callable[[str], None]
     resources: ExitStack = field(default_factory=ExitStack)  # closed when the suite has ended
-    facts: dict[str, str] = field(default_factory=dict)  # on its peers, printed with the machine's
+    facts: dict[str, str] = field(
+        default_factory=dict
+    )  # facts about its peers, printed with those of the machine
 
     def pick(self, full: int, quick: int) -> int:
         """A size of the workload."""
@@ -47,14 +49,14 @@ class Samples:
 
     @property
     def spread(self) -> float:
-        """Distance between the largest and the smallest, as a part of the median."""
+        """The difference between largest and smallest sample, relative to the median."""
         middle = self.median
         return (max(self.values) - min(self.values)) / middle if middle else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a row must reach: its own median, or its ratio to the limit beside it."""
+    """The target of a row: for its own median, or for its ratio to the limit."""
 
     bound: float
     is_ratio: bool = False
@@ -62,10 +64,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What one unit of work costs as something grows: a line of the plot."""
+    """The cost of one unit of work as something grows: a line of the plot."""
 
-    grows: str  # what does: "segments"
-    unit: str  # of the costs: "µs"
+    grows: str  # what grows: "segments"
+    unit: str  # unit of the costs: "µs"
     sizes: tuple[float, ...]
     costs: tuple[tuple[float, ...], ...]  # for each size, all its samples
 
@@ -76,11 +78,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the table. `limit` is what the machine can do, `peers` what others do."""
+    """One line of the table. `limit` is what the machine can do, `peers` are other systems."""
 
     title: str
     durability: (
-        str  # what an acknowledged record survives: "disk", "os", or "-" where none is written
+        str  # the durability of an acknowledged record: "disk", "os", or "-" if none is written
     )
     unit: str
     cordwood: Samples
@@ -89,23 +91,23 @@ class Row:
     target: Target | None = None
     is_lower_better: bool = False
     note: str = ""
-    others_share: float | None = None  # of the machine's cores, while this was measured
-    line: Line | None = None  # where the row is about growth
+    others_share: float | None = None  # share of the cores used by other processes meanwhile
+    line: Line | None = None  # if the row is about growth
 
     @property
     def beside(self) -> list[Samples]:
-        """All that was measured beside Cordwood, the limit first."""
+        """Everything compared with Cordwood, the limit first."""
         return [*([] if self.limit is None else [self.limit]), *self.peers]
 
     @property
     def is_disturbed(self) -> bool:
-        """Others took so much that neither the figure nor the ratio can be judged."""
+        """Whether other processes used too much to judge the figure or the ratio."""
         return self.others_share is not None and self.others_share > DISTURBED_SHARE
 
     def ratio_to(self, other: Samples) -> float:
-        """How many times better Cordwood is; below 1 the other is ahead.
+        """How many times better Cordwood is; below 1, the other is ahead.
 
-        The median over pairs of samples that were taken one after the other.
+        The median over pairs of consecutive samples.
         """
         pairs = list(zip(self.cordwood.values, other.values, strict=False))
         if self.is_lower_better:
@@ -114,7 +116,7 @@ class Row:
 
     @property
     def is_reached(self) -> bool | None:
-        """None where there is no target."""
+        """Whether the target is reached; None if there is no target."""
         if self.target is None:
             return None
         if self.target.is_ratio:
@@ -131,7 +133,7 @@ RowMaker = Callable[[Context], list[Row]]  # of the rows of one kind of work
 def measure_in_turns(
     subjects: Mapping[str, Callable[[], Figure]], *, runs: int, warm_up: bool = True
 ) -> dict[str, list[Figure]]:
-    """Each subject's figures, one for each run. A subject sets up and clears away by itself."""
+    """The figures of each subject, one per run. A subject does its own set-up and clean-up."""
     if warm_up:
         for subject in subjects.values():
             subject()
@@ -198,14 +200,14 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Two percentiles of the time one call takes, in µs."""
+    """Two percentiles of the duration of one call, in µs."""
 
     p50_us: float
     p99_us: float
 
 
 def latency_of(calls: Sequence[Callable[[], object]]) -> Latency:
-    """Call each once and time it."""
+    """Time each call once."""
     clock = time.perf_counter_ns
     taken_ns = []
     for call in calls:
@@ -235,7 +237,7 @@ def latency_rows(
     p50_us: float | None = None,
     note: str = "",
 ) -> list[Row]:
-    """Two rows of one measurement: the median call and the slowest of a hundred."""
+    """Two rows of one measurement: the median and the 99th percentile."""
 
     def row(
         percentile: str, figure: Callable[[Latency], float], bound: float | None, note: str = ""

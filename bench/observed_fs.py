@@ -1,4 +1,4 @@
-"""File systems that only a benchmark needs: one counts reads, one never waits for the disk."""
+"""File systems for benchmarks: one counts reads, one never waits for the disk."""
 
 import os
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from cordwood.storage.files import RealFile, RealFileSystem
 
 @dataclass(slots=True)
 class LogReads:
-    """What was read of `.log` files: (position, size) of each read, in order."""
+    """The reads of `.log` files: (position, size) of each, in order."""
 
     ranges: list[tuple[int, int]] = field(default_factory=list)
 
@@ -21,7 +21,7 @@ class LogReads:
         return sum(size for _, size in self.ranges)
 
     def bytes_below(self, position: int) -> int:
-        """How much of it lay below `position`."""
+        """How many of these bytes are below `position`."""
         return sum(min(at + size, position) - at for at, size in self.ranges if at < position)
 
 
@@ -49,7 +49,7 @@ class _CountedFile(RealFile):
 
 
 class CountingFileSystem(RealFileSystem):
-    """Remembers what is read of the log files of one log; otherwise the real one."""
+    """The real file system, which also records reads of the `.log` files of one log."""
 
     def __init__(self) -> None:
         self.reads = LogReads()
@@ -69,7 +69,7 @@ class _UnsyncedFile(RealFile):
 
 
 class UnsyncedFileSystem(RealFileSystem):
-    """Syncs nothing: for preparing logs whose making is not what is measured."""
+    """Syncs nothing: for preparing logs outside of a measurement."""
 
     def open_write(self, path: str) -> RealFile:
         return _UnsyncedFile(os.open(path, os.O_RDWR | os.O_CLOEXEC), path)

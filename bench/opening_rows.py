@@ -12,7 +12,7 @@ from bench.workload import Values, fresh_path, log_files, log_of, make_values, p
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.quantities import KIB, MIB
 
-_BATCH_BYTES = 512 * KIB  # recovery may begin with one batch that was synced, and looks at headers
+_BATCH_BYTES = 512 * KIB  # recovery may begin with one synced batch, and reads headers
 
 
 def open_rows(context: Context) -> list[Row]:
@@ -53,7 +53,7 @@ def recover_rows(context: Context) -> list[Row]:
     read_twice: list[float] = []
 
     def recovery(*, is_written_back: bool) -> tuple[float, float]:
-        """GB/s of opening after a kill, and of reading and checking the same bytes."""
+        """GB/s of opening after a kill, and of reading and verifying the same bytes."""
         killed = kill_a_writer(
             fresh_path(context.directory, "killed"),
             synced_bytes=64 * MIB,
@@ -109,7 +109,7 @@ def _recovery_row(title: str, figures: list[tuple[float, float]], target: Target
 
 
 def _write_back(files: list[Path]) -> None:
-    """What the operating system does by itself within half a minute."""
+    """Write back dirty pages, as the operating system does within half a minute."""
     for path in files:
         fd = os.open(path, os.O_RDWR)
         os.fdatasync(fd)

@@ -1,4 +1,4 @@
-"""A server as a process: started, asked until it answers, ended, started again."""
+"""A server process: start, wait until it answers, stop, restart."""
 
 import signal
 import subprocess
@@ -12,11 +12,11 @@ _STOP_TIMEOUT_S: Final = 30.0
 
 
 class ServerFailedError(Exception):
-    """A server did not start or did not stop; the message holds what it printed."""
+    """A server did not start or did not stop; the message has its output."""
 
 
 class PeerProcess:
-    """One at a time runs; its data stays in `directory` when it ends."""
+    """One process at a time; its data stays in `directory`."""
 
     def __init__(
         self,
@@ -50,15 +50,15 @@ class PeerProcess:
             )
 
     def stop(self) -> None:
-        """As an operator would."""
+        """Stop it as an operator would."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """As the out-of-memory killer would."""
+        """Kill it as the out-of-memory killer would."""
         self._end(signal.SIGKILL)
 
     def wait_until(self, answers: Callable[[], bool]) -> None:
-        """Ask every few milliseconds; an `OSError` is a no."""
+        """Try every few milliseconds; an `OSError` counts as not ready."""
         assert self._process is not None, "not started"
         deadline = time.monotonic() + _START_TIMEOUT_S
         while True:
@@ -72,7 +72,7 @@ class PeerProcess:
             time.sleep(0.002)
 
     def printed(self) -> str:
-        """The last of what it had to say."""
+        """The end of its output."""
         return end_of(self._directory / "console.log")
 
     def _end(self, how: signal.Signals) -> None:
@@ -92,5 +92,5 @@ class PeerProcess:
 
 
 def end_of(path: Path) -> str:
-    """The last of what a server printed."""
+    """The end of a server's output."""
     return path.read_text(errors="replace")[-4000:] if path.exists() else ""

@@ -1,4 +1,4 @@
-"""What Cordwood is measured beside: bare system calls, and SQLite as the embedded peer."""
+"""What Cordwood is compared with: bare system calls, and SQLite as the embedded peer."""
 
 import os
 import sqlite3
@@ -21,7 +21,7 @@ SQLITE = "SQLite WAL"
 
 @contextmanager
 def new_file(path: Path) -> Iterator[int]:
-    """A descriptor of an empty file, which is gone afterwards with all it did not write yet."""
+    """A descriptor of an empty file, which is deleted afterwards without writing it back."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         yield fd
@@ -34,7 +34,7 @@ def new_file(path: Path) -> Iterator[int]:
 
 
 def write_seconds(path: Path, pieces: Sequence[bytes], total_bytes: int) -> float:
-    """Time of plain `os.write`, a piece at a time, going round the pieces."""
+    """Seconds of plain `os.write`, one piece per call, cycling through the pieces."""
     with new_file(path) as fd, Stopwatch() as watch:
         for number in range(-(-total_bytes // PIECE_BYTES)):
             os.write(fd, pieces[number % len(pieces)])
@@ -59,9 +59,9 @@ def synced_writes_per_second(path: Path, data: bytes, seconds: float) -> float:
 
 
 def group_commits_per_second(path: Path, data: bytes, *, threads: int, seconds: float) -> float:
-    """Many threads and one that writes and syncs for all who wait: no log, only the handing over.
+    """Many threads, and one that writes and syncs for all of them, without a log.
 
-    What the interpreter's threads allow, however little there is to do for each record.
+    This is the limit of the interpreter's threads.
     """
     waiting: deque[threading.Lock] = deque()
     is_over = threading.Event()
@@ -106,7 +106,7 @@ def group_commits_per_second(path: Path, data: bytes, *, threads: int, seconds: 
 
 
 def warm_memory(path: Path, total_bytes: int) -> None:
-    """Have the machine hand out the memory for a page cache of that size.
+    """Touch as much memory as a page cache of that size needs.
 
     On a virtual machine the first touch of a page waits for the host, ten times as long as the
     write that caused it.
@@ -116,7 +116,7 @@ def warm_memory(path: Path, total_bytes: int) -> None:
 
 
 def read_seconds(paths: Sequence[Path], *, start: int = 0, with_checksum: bool = False) -> float:
-    """Time of reading files from byte `start` on into one buffer, with or without a checksum."""
+    """Seconds to read files from byte `start` into one buffer, with or without a checksum."""
     buffer = memoryview(bytearray(PIECE_BYTES))
     with Stopwatch() as watch:
         for path in paths:
@@ -138,7 +138,7 @@ def pread_latency(path: Path, positions: Sequence[int], size: int) -> Latency:
 
 
 class SqliteLog:
-    """A table as a log, in WAL mode: the way SQLite appends fastest."""
+    """A table as a log, in WAL mode, with which SQLite appends fastest."""
 
     def __init__(self, path: Path, *, durability: str) -> None:
         self._path = path
@@ -182,6 +182,6 @@ class SqliteLog:
 
 @contextmanager
 def sqlite_log(path: Path, *, durability: str) -> Iterator[SqliteLog]:
-    """A new table, which is gone afterwards."""
+    """A new table, deleted afterwards."""
     with closing(SqliteLog(path, durability=durability)) as log:
         yield log

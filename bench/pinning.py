@@ -1,4 +1,4 @@
-"""One core for the server, another for the client, so that neither runs on the other's time."""
+"""One core for the server and another for the client, so that they do not compete."""
 
 import os
 import shutil
@@ -14,12 +14,12 @@ class Cores:
 
     @property
     def server_prefix(self) -> tuple[str, ...]:
-        """What goes before a server's command line."""
+        """The prefix of a server's command line."""
         return ("taskset", "--cpu-list", str(self.server))
 
 
 def choose_cores() -> Cores | None:
-    """The first two this process may use; None where there are fewer or none can be chosen."""
+    """The first two cores of this process; None if it has fewer, or cannot choose."""
     if not hasattr(os, "sched_getaffinity") or shutil.which("taskset") is None:
         return None
     usable = sorted(os.sched_getaffinity(0))
@@ -28,7 +28,7 @@ def choose_cores() -> Cores | None:
 
 @contextmanager
 def client_pinned(cores: Cores | None) -> Iterator[None]:
-    """This process, and what it starts from now on, on the client's core."""
+    """Pin this process, and those it starts from now on, to the client's core."""
     if cores is None:
         yield
         return

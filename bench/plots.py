@@ -1,9 +1,8 @@
-"""Pictures of a run, as SVG: ratios as bars, times as bars, growth as lines.
+"""Plots of a run, as SVG: ratios as bars, times as bars, growth as lines.
 
-A bar of a ratio is how many times better Cordwood is than what it was measured beside, on a
-logarithmic scale: to the right of 1 Cordwood is ahead, to the left the other. A bar of a time is
-that time: shorter is better. A line is what a unit of work costs as something grows; flat is what
-it should be.
+The bar of a ratio shows how many times better Cordwood is than the other system, on a logarithmic
+scale: right of 1 Cordwood is ahead, left of 1 the other. The bar of a time shows that time: shorter
+is better. A line shows the cost of a unit of work as something grows; it should be flat.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# By a word in the name of what was beside; what has none of them is a limit of the machine.
+# By a word in the name of the other system; a name without any is a limit of the machine.
 _COLOURS: Final = {
     "Cordwood": "#1f6f43",
     "Kafka": "#3d3d3d",
@@ -32,7 +31,7 @@ _LIMIT_COLOUR: Final = "#a8a8a8"
 _LIMIT: Final = "limit of the machine or of the client"
 _BAR_INCHES: Final = 0.22
 _SETTINGS: Final[dict[Any, Any]] = {
-    "svg.fonttype": "none",  # text as text: small, and it can be searched
+    "svg.fonttype": "none",  # text as text: small and searchable
     "svg.hashsalt": "bench",  # the same figures give the same file
     "font.size": 8,
     "axes.spines.top": False,
@@ -45,7 +44,7 @@ _TIME_UNITS_S: Final = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One figure of a row, and whose it is."""
+    """One figure of a row, and the name of its system."""
 
     title: str
     name: str
@@ -68,11 +67,11 @@ class Chart:
     bars: tuple[Bar, ...]
 
 
-# --- what is drawn ----------------------------------------------------------------------------
+# --- the charts -------------------------------------------------------------------------------
 
 
 def charts_of(suite: str, rows: Sequence[Row]) -> list[Chart]:
-    """Ratios of all rows; what the server's core did apart from them; times as they are."""
+    """Charts of ratios, of the server's processor time, and of times."""
     cpu = [row for row in rows if row.title.endswith("server's CPU")]
     times = [row for row in rows if row.unit in _TIME_UNITS_S and row.beside]
     charts = [
@@ -127,7 +126,7 @@ def lines_by_growth(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def draw_plots(figures: Figures, directory: Path) -> list[Path]:
-    """Draw into `directory`; return the files. Needs matplotlib, which nothing else here does."""
+    """Draw into `directory`; return the files. Only this needs matplotlib."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -182,7 +181,7 @@ def _bar_figure(chart: Chart) -> "Figure":
 
 
 def _scale(axes: "Axes", chart: Chart) -> None:
-    """Room at both ends for the figures, which stand at the ends of the bars."""
+    """Leave room at both ends for the figures beside the bars."""
     lengths = [bar.length for bar in chart.bars]
     start = chart.start or min(lengths)
     is_left = chart.start and min(lengths) < start
@@ -204,7 +203,7 @@ def _scale(axes: "Axes", chart: Chart) -> None:
 
 
 def _label(bars: Sequence[Bar], number: int) -> str:
-    """The row's title at its first bar only, and whose bar it is."""
+    """The name of the bar's system; the first bar of a row also has the row's title."""
     bar = bars[number]
     is_first = number == 0 or bars[number - 1].title != bar.title
     return f"{bar.title}  |  {bar.name}" if is_first else bar.name
@@ -234,7 +233,7 @@ def _line_figure(lines: Mapping[str, Sequence[Row]]) -> "Figure":
 
 
 def _draw_line(axes: "Axes", row: Row) -> None:
-    """Costs of different units in one picture: each as a part of its own at the start."""
+    """Draw costs relative to the first, so that different units fit into one plot."""
     assert row.line is not None, row.title
     medians = row.line.medians
     start = next((cost for cost in medians if cost), 1.0)

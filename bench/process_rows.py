@@ -1,4 +1,4 @@
-"""What the library costs its process: memory and the time to import it."""
+"""The memory of a process that uses the library, and the time to import it."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""What running processes have used so far: a process with all it started, as Linux tells it."""
+"""Resources used by a process and its descendants, from Linux's /proc."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ _PROC = Path("/proc")
 
 
 def tree_cpu_seconds(pid: int) -> float | None:
-    """Processor time of `pid`, of those it started and of those that have ended; None: unknown."""
+    """Processor time of `pid` and its descendants, also ended ones; None if unknown."""
     used = _cpu_seconds_by_pid()
     if pid not in used:
         return None
@@ -15,13 +15,13 @@ def tree_cpu_seconds(pid: int) -> float | None:
 
 
 def descendants_cpu_seconds(pid: int) -> float:
-    """The same without `pid` itself: what `os.times` does not count yet."""
+    """The same without `pid` itself: the part that `os.times` does not include yet."""
     used = _cpu_seconds_by_pid()
     return sum(used[each][1] for each in _tree(pid, used) if each != pid)
 
 
 def tree_resident_mb(pid: int) -> float | None:
-    """Memory in use by `pid` and those it started; None where the system does not tell."""
+    """Memory of `pid` and its descendants; None if the system has no figures."""
     used = _cpu_seconds_by_pid()
     if pid not in used:
         return None
@@ -36,7 +36,7 @@ def tree_resident_mb(pid: int) -> float | None:
 
 
 def _tree(root: int, used: dict[int, tuple[int, float]]) -> set[int]:
-    """`root` and all below it."""
+    """`root` and its descendants."""
     found = {root}
     while True:
         below = {pid for pid, (parent, _) in used.items() if parent in found} - found
@@ -46,7 +46,7 @@ def _tree(root: int, used: dict[int, tuple[int, float]]) -> set[int]:
 
 
 def _cpu_seconds_by_pid() -> dict[int, tuple[int, float]]:
-    """Parent and seconds of every process; nothing where there is no /proc."""
+    """Parent and seconds of every process; empty without /proc."""
     ticks_per_s = os.sysconf("SC_CLK_TCK")
     used: dict[int, tuple[int, float]] = {}
     for stat in _PROC.glob("[0-9]*/stat"):
@@ -54,8 +54,8 @@ def _cpu_seconds_by_pid() -> dict[int, tuple[int, float]]:
             text = stat.read_text()
         except OSError:
             continue  # ended meanwhile
-        # The name, in brackets, may hold anything; what follows it does not.
+        # The name, in brackets, may contain anything; the fields after it are numbers.
         fields = text[text.rindex(")") + 2 :].split()
-        ticks = sum(map(int, fields[11:15]))  # user, system, and both of children that ended
+        ticks = sum(map(int, fields[11:15]))  # user and system time, and both of ended children
         used[int(stat.parent.name)] = (int(fields[1]), ticks / ticks_per_s)
     return used

@@ -1,4 +1,4 @@
-"""Reading from the page cache: as Arrow, as Python records, one record anywhere."""
+"""Reading from the page cache: as Arrow, as Python records, one record at a random offset."""
 
 import random
 import shutil
@@ -108,7 +108,7 @@ def _sqlite_copy(context: Context, values: Values, records: int) -> "_FilledTabl
 
 
 class _FilledTable:
-    """A SQLite table of `records` values for as long as the `with` lasts."""
+    """A SQLite table of `records` values, deleted after the `with`."""
 
     def __init__(self, path: Path, values: Values, records: int) -> None:
         self._log = SqliteLog(path, durability="os")

@@ -1,8 +1,8 @@
-"""After a kill: the library in bytes a second, and servers in seconds until they answer again.
+"""After a kill: the library in bytes per second, and servers in seconds until they answer.
 
-A server is killed with SIGKILL while it is being written to, and started again. It has answered
-once a record that was acknowledged before the kill was read and a new one was acknowledged. What
-it wrote is in the page cache still, as after the death of a process, not of a machine.
+A server is killed with SIGKILL during writes and restarted. The time ends when a record that was
+acknowledged before the kill was read and a new one was acknowledged. The data is still in the page
+cache, as after the death of a process, not of a machine.
 """
 
 from functools import partial

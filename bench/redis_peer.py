@@ -1,7 +1,7 @@
-"""Redis as a peer: a stream, and every command in a file.
+"""Redis as a peer: a stream, with every command written to a file.
 
-"os": `appendfsync everysec`, its default: a command is written to the file before it is answered
-and synced within a second. "disk": `appendfsync always`, it is synced before it is answered.
+"os": `appendfsync everysec`, its default: a command is written to the file before the response and
+synced within a second. "disk": `appendfsync always`: it is synced before the response.
 """
 
 import re
@@ -17,14 +17,14 @@ from bench.wire_load import HOST, connect
 
 
 class RedisUnavailableError(Exception):
-    """Redis cannot run here; the message says what is missing."""
+    """Redis cannot run here; the message has the reason."""
 
 
 def redis_version() -> str:
     """The version of the redis-server on the PATH."""
     program = shutil.which("redis-server")
     if program is None:
-        raise RedisUnavailableError("there is no redis-server; Debian's package has that name")
+        raise RedisUnavailableError("redis-server not found; install the package redis-server")
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     found = re.search(r"v=([\d.]+)", said.stdout)
     if found is None:
@@ -33,7 +33,7 @@ def redis_version() -> str:
 
 
 class RedisServer:
-    """One level of durability for all it keeps."""
+    """A server with one level of durability for all streams."""
 
     def __init__(
         self, directory: Path, durability: str, *, command_prefix: Sequence[str] = ()
@@ -44,7 +44,7 @@ class RedisServer:
         self._directory = directory
         options = (
             *("--appendonly", "yes", "--appendfsync", level, "--save", ""),
-            # No rewriting of the file in the background: nothing else here tidies up either.
+            # No background rewriting of the file: the other servers do not clean up either.
             *("--auto-aof-rewrite-percentage", "0"),
         )
         where = ("--port", str(self.port), "--bind", HOST, "--dir", str(directory))
@@ -61,7 +61,7 @@ class RedisServer:
         self._process.wait_until(lambda: self._ask(command(b"PING")).startswith(b"+PONG"))
 
     def wait_until_read(self, entry_id: bytes) -> None:
-        """Until that entry is answered: while it loads its file Redis refuses with -LOADING."""
+        """Wait until that entry can be read: Redis refuses with -LOADING while it loads."""
         request = command(b"XRANGE", STREAM, entry_id, entry_id)
         self._process.wait_until(lambda: entry_id in self._ask(request))
 
@@ -69,11 +69,11 @@ class RedisServer:
         self._process.wait_until(lambda: is_added(self._ask(xadd(STREAM, value))))
 
     def flush_all(self) -> None:
-        """Forget every stream."""
+        """Delete every stream."""
         self._ask(command(b"FLUSHALL"))
 
     def last_entry_id(self) -> bytes:
-        """Of the entry that was added last."""
+        """The id of the last entry."""
         said = self._ask(command(b"XREVRANGE", STREAM, b"+", b"-", b"COUNT", b"1"))
         return said.split(b"\r\n")[3]
 
@@ -84,7 +84,7 @@ class RedisServer:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _ask(self, request: bytes) -> bytes:
-        """What came of its answer at once: all of it where that is short."""
+        """The first part of its response, which is all of it if it is short."""
         with connect(self.port) as connection:
             connection.sendall(request)
             return connection.recv(4096)

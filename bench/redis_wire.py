@@ -1,7 +1,7 @@
-"""Redis' XADD and XREAD as bytes, and what the answers say.
+"""Redis' XADD and XREAD as bytes, and their responses.
 
-An XADD that was taken is answered with two lines, the size of the entry's id and the id:
-``$15`` and ``1712345678901-0``. One that was refused is answered with ``-ERR`` and the reason.
+The response to an accepted XADD has two lines, the size of the entry's id and the id: ``$15`` and
+``1712345678901-0``. The response to a refused one is ``-ERR`` and the reason.
 """
 
 from typing import Final
@@ -17,11 +17,11 @@ _LINES_PER_ENTRY: Final = 8
 
 
 class RedisError(Exception):
-    """The server refused something; the message holds its words."""
+    """The server refused a command; the message has its text."""
 
 
 def command(*words: bytes) -> bytes:
-    """A command as Redis reads it: an array of bulk strings."""
+    """Encode a command: an array of bulk strings."""
     parts = [b"*%d\r\n" % len(words)]
     parts += [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
     return b"".join(parts)
@@ -32,7 +32,7 @@ def xadd(stream: bytes, value: bytes) -> bytes:
 
 
 def is_added(answer: bytes) -> bool:
-    """Whether `answer` is one whole answer to an XADD that was taken."""
+    """Whether `answer` is one whole response to an accepted XADD."""
     return answer[:1] == b"$" and answer.endswith(_LINE_END) and answer.count(_LINE_END) == 2
 
 
@@ -41,32 +41,32 @@ def is_refused(answer: bytes) -> bool:
 
 
 def xread(stream: bytes, after_id: bytes, count: int) -> bytes:
-    """The next `count` entries after that id; ``0`` is before the first."""
+    """A request for the next `count` entries after that id; ``0`` is before the first."""
     return command(b"XREAD", b"COUNT", b"%d" % count, b"STREAMS", stream, after_id)
 
 
 def lines_of_read(count: int) -> int:
-    """Lines of an answer to an XREAD that has `count` entries, whose values have no line ends."""
+    """The lines of an XREAD response with `count` entries, whose values have no line ends."""
     return _LINES_BEFORE_ENTRIES + _LINES_PER_ENTRY * count
 
 
 def last_id(answer: bytes) -> bytes:
-    """The id of the last entry of a whole answer to an XREAD."""
+    """The id of the last entry of a whole XREAD response."""
     # After it: the pair, the field's size, the field, the value's size, the value, and nothing.
     return answer.rsplit(_LINE_END, 7)[1]
 
 
 class AddCounter:
-    """Counts the acknowledged XADDs that end in what it is fed, whatever portions they come in."""
+    """Counts the acknowledged XADDs that end in its input, which may come in any portions."""
 
-    pings = 0  # it never asks whether we are there
+    pings = 0  # Redis never sends a ping
 
     def __init__(self) -> None:
         self._lines = 0
         self._is_line_start = True
 
     def feed(self, data: bytes) -> int:
-        """How many were completed by `data`; a refusal raises `RedisError`."""
+        """The number completed by `data`; a refusal raises `RedisError`."""
         if (self._is_line_start and is_refused(data)) or b"\n-" in data:
             raise RedisError(data[:200].decode(errors="replace"))
         self._is_line_start = data.endswith(b"\n")

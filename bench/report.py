@@ -1,4 +1,4 @@
-"""The table that people read."""
+"""Tables for people."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ _HEADINGS = ("row", "durability", "Cordwood", "compared with", "ratio", "target"
 
 def render_machine(figures: Figures, *, runs: int) -> str:
     facts = dict(figures.machine) | {
-        "runs": f"{runs} after a warm-up; median, ± half the spread; ratio above 1: Cordwood ahead"
+        "runs": f"{runs} after a warm-up; median, ± half the spread; above 1: Cordwood is ahead"
     }
     return "\n".join(f"{name + ':':10}{fact}" for name, fact in facts.items())
 
 
 def render_tables(figures: Figures, *, as_markdown: bool = False) -> str:
-    """A table for each suite, named where there are several."""
+    """A table for each suite, with titles if there are several."""
     render = render_markdown if as_markdown else render_table
     if len(figures.rows) == 1:
         return render(figures.all_rows)
@@ -25,7 +25,7 @@ def render_tables(figures: Figures, *, as_markdown: bool = False) -> str:
 
 
 def render_summary(figures: Figures, *, taken_s: float | None) -> str:
-    """How many targets were reached, what was not judged, and what broke."""
+    """The number of reached targets, the rows not judged, and the failures."""
     aimed = [row for row in figures.all_rows if row.target is not None]
     judged = [row for row in aimed if not row.is_disturbed]
     lines = [
@@ -43,7 +43,7 @@ def render_summary(figures: Figures, *, taken_s: float | None) -> str:
 
 
 def render_table(rows: Sequence[Row]) -> str:
-    """Plain text, a line for each row and one for each thing beside it."""
+    """Plain text, one line per row and one for each further comparison."""
     lines = [line for row in rows for line in _lines(row)]
     widths = [max(len(line[n]) for line in [_HEADINGS, *lines]) for n in range(len(_HEADINGS))]
     rule = "  ".join("-" * width for width in widths)
@@ -57,7 +57,7 @@ def render_markdown(rows: Sequence[Row]) -> str:
 
 
 def render_notes(rows: Sequence[Row]) -> str:
-    """What a row measures, where its title does not say all of it."""
+    """Notes on rows whose title does not say everything."""
     return "\n".join(f"  {row.title}: {row.note}" for row in rows if row.note)
 
 
@@ -97,7 +97,7 @@ def _figure(figure: Samples, unit: str) -> str:
 
 
 def render_number(value: float) -> str:
-    """Three digits that matter, and no more."""
+    """A number with three significant digits."""
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"

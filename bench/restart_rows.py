@@ -1,4 +1,4 @@
-"""How long a server that was killed while it was written to keeps its clients waiting."""
+"""How long clients wait for a server that was killed during writes."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -16,7 +16,7 @@ from bench.measure import Context, Row, measure_in_turns
 from bench.workload import fresh_path
 from cordwood.quantities import KIB, MIB
 
-RESTART_RATIO: Final = 1.0  # to Kafka
+RESTART_RATIO: Final = 1.0  # compared with Kafka
 
 
 def restart_rows(context: Context, stage: Stage) -> list[Row]:
@@ -31,7 +31,7 @@ def restart_rows(context: Context, stage: Stage) -> list[Row]:
             redis = resources.enter_context(redis_running(context, stage, OS))
             killed.append(KilledRedis(redis, work))
         title = f"restart after kill -9 under load, {work.value_bytes // MIB} MiB"
-        note = "until a record of before is read and a new one acknowledged; no warm-up"
+        note = "until an old record is read and a new one is acknowledged; no warm-up"
         return [_row(context, title, killed, stage.note(note, "Kafka", "NATS", "Redis"))]
 
 

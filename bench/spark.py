@@ -1,7 +1,7 @@
-"""Spark over the log, beside Parquet files, Spark's own Kafka source and its rate source.
+"""Spark over the log, compared with Parquet, Spark's own Kafka source and its rate source.
 
-One session of two cores, as `cordwood.spark.session()` makes it, and one JVM for all rows. A figure
-is of a whole query, planning included. Kafka runs only while rows need it.
+One session with two cores, as `cordwood.spark.session()` creates it, and one JVM for all rows. A
+figure covers a whole query, including planning. Kafka runs only while rows need it.
 """
 
 from functools import partial
@@ -17,7 +17,7 @@ from cordwood.quantities import KIB
 
 
 def row_makers() -> dict[str, RowMaker]:
-    """Each makes the rows of one kind of query; session and logs stay from first to last."""
+    """Each makes the rows of one kind of query. Session and logs stay between them."""
     stage = SparkStage()
     return {
         "scan 1 KiB": partial(scan_rows, stage=stage, value_size=KIB),

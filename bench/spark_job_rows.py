@@ -1,4 +1,4 @@
-"""Jobs: compaction by Spark beside the store's own cleaner, and export beside a copy of Parquet."""
+"""Jobs: compaction compared with the store's own cleaner, export compared with a Parquet copy."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from cordwood.quantities import KIB
 
 _CLEANER: Final = "the store's cleaner, 1 thread"
 _COPY: Final = "Parquet to Parquet by Spark"
-_JOB_COMPRESSION: Final = "zstd"  # what the export writes
+_JOB_COMPRESSION: Final = "zstd"  # the files that the export writes
 
 
 def compact_rows(context: Context, stage: SparkStage) -> list[Row]:
@@ -98,7 +98,7 @@ def _compact(store: Store) -> None:
 
 
 def copied_log(context: Context, log: SparkLog) -> Path:
-    """A copy that may be compacted. Sealed segments are linked: they are never written to."""
+    """A copy to compact. Sealed segments are hard links, because they are never written."""
 
     def copy(source: str, target: str) -> None:
         if source.endswith(".log") and os.path.getsize(source):

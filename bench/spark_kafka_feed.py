@@ -1,4 +1,4 @@
-"""The records of a log, batch by batch as they are, into a topic of a running Kafka."""
+"""Copies the batches of a log, unchanged, into a topic of a running Kafka."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from bench.spark_log import PARTITIONS, SparkLog
 from bench.wire_load import HOST, pipeline_produce, wait_for_topic
 from bench.workload import TOPIC
 
-_RECORD_COUNT: Final = 57  # where a batch says how many records it holds
+_RECORD_COUNT: Final = 57  # the position of the record count in a batch
 _PATIENCE_S: Final = 60.0
 _FRAMES_AT_ONCE: Final = 256
 
@@ -42,7 +42,7 @@ def _send(port: int, waiting: list[ProduceFrame]) -> None:
 
 
 def batch_frame(batch: bytearray, partition: int) -> ProduceFrame:
-    """The request that has Kafka append the batch to a partition of the topic."""
+    """The request to append the batch to a partition of the topic."""
     records = int.from_bytes(batch[_RECORD_COUNT : _RECORD_COUNT + 4], "big")
     return ProduceFrame(
         data=produce_frame(TOPIC, bytes(batch), partition=partition), records=records

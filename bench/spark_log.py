@@ -1,7 +1,7 @@
 """Logs for Spark to read: rows of one size, with keys and times, written once and kept.
 
-Rows are encoded from columns, so that millions of them take seconds. Both partitions reach from
-the first to the last moment, as those of a topic do whose records come in all the time.
+Rows are encoded from columns, so millions of them take only seconds. Both partitions cover the
+whole time span, like a topic that receives records all the time.
 """
 
 import time
@@ -35,7 +35,7 @@ _TIMES: Final = pa.timestamp("ms", tz="UTC")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogShape:
-    """What a log holds: so many rows in all, spread evenly over a day, keys drawn at random."""
+    """The shape of a log: rows spread evenly over a day, with random keys."""
 
     value_size: int
     rows: int
@@ -45,23 +45,23 @@ class LogShape:
 
     @property
     def chunk_rows(self) -> int:
-        """Rows that go to one partition before the other has its turn."""
+        """The number of rows for one partition before the other gets its turn."""
         return max(min(_CHUNK_BYTES // self.value_size, self.rows // (4 * PARTITIONS)), 1)
 
     def key(self, number: int) -> str:
         return f"key-{number:010d}"
 
     def chunks(self) -> Iterator[tuple[int, int, int]]:
-        """(partition, first row, end), in the order of time."""
+        """(partition, first row, end), in order of time."""
         for number, first in enumerate(range(0, self.rows, self.chunk_rows)):
             yield number % PARTITIONS, first, min(first + self.chunk_rows, self.rows)
 
     def time_ms(self, row: int) -> int:
-        """Counted from the first row's."""
+        """The time of a row, relative to the first row."""
         return row * DAY_MS // self.rows
 
     def window_ms(self, part: float) -> tuple[int, int]:
-        """A stretch from the middle that holds this part of the rows: [start, end)."""
+        """A window in the middle that contains this share of the rows: [start, end)."""
         length = int(DAY_MS * part)
         start = (DAY_MS - length) // 2
         return start, start + length
@@ -81,7 +81,7 @@ class SparkLog:
         return self.first_ms + start, self.first_ms + end
 
     def batches(self, partition: int) -> Iterator[bytearray]:
-        """The encoded batches of a partition, as if they had not been placed yet."""
+        """The encoded batches of a partition, as before their offsets were assigned."""
         for path in sorted((self.path / f"{TOPIC}-{partition}").glob("*.log")):
             with open(path, "rb") as file:
                 while start := file.read(12):
@@ -92,7 +92,7 @@ class SparkLog:
 
 
 def write_log(directory: Path, shape: LogShape) -> SparkLog:
-    """Write a log of that shape; its last day ends now, so that nobody's retention takes it."""
+    """Write a log of that shape. Its day ends now, so that no retention deletes it."""
     path = fresh_path(directory, f"log-{shape.name or shape.value_size}")
     first_ms = time.time_ns() // 10**6 - DAY_MS
     config = {**OS, "segment.bytes": str(_SEGMENT_BYTES), "retention.ms": "-1", **shape.config}
@@ -101,7 +101,7 @@ def write_log(directory: Path, shape: LogShape) -> SparkLog:
         logs = [_log_of(topic.partition(number)) for number in range(PARTITIONS)]
         _fill(logs, shape, first_ms)
         for log in logs:
-            log.roll()  # what is compacted or indexed is sealed
+            log.roll()  # only sealed segments are compacted or indexed
         size_bytes = sum(log.size_bytes for log in logs)
     if "key.index" in shape.config:
         _index_keys(path)
@@ -109,7 +109,7 @@ def write_log(directory: Path, shape: LogShape) -> SparkLog:
 
 
 def _index_keys(path: Path) -> None:
-    """What the housekeeping of a running store does in time."""
+    """Build the key indexes, as the housekeeping of a running store does."""
     with Store([str(path)], StoreSetup(fs=UnsyncedFileSystem(), has_housekeeping=False)) as store:
         for partition in store.topic(TOPIC).partitions:
             assert _log_of(partition).index_keys() > 0
@@ -146,7 +146,7 @@ def _append(log: PartitionLog, place: int, batch: memoryview) -> None:
 
 
 def _pool(value_size: int) -> "pa.Array[Any]":
-    """Random values, more of them than the processor's caches hold; the same in every run."""
+    """Random values, more than the processor's caches hold; the same in every run."""
     count = _POOL_BYTES // value_size
     noise = Random(value_size).randbytes(count * value_size)
     ends = array("i", range(0, (count + 1) * value_size, value_size))

@@ -1,4 +1,4 @@
-"""Queries that need less than all rows or all columns: where formats differ most."""
+"""Queries that need only some rows or columns, where formats differ most."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def query_rows(context: Context, stage: SparkStage) -> list[Row]:
-    """Each over Cordwood with the option that serves it, over Parquet, and over Kafka."""
+    """Each query over Cordwood with the suitable option, over Parquet, and over Kafka."""
     spark, log = stage.spark(context), stage.log(context, shape_of(context, 100))
     table = stage.table(context, log)
     about = describe(log)

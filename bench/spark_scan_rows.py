@@ -1,4 +1,4 @@
-"""Reading whole rows: all of a log, and a stretch of time out of it."""
+"""Reading whole rows: a full log, and a time window."""
 
 from functools import partial
 from typing import Final
@@ -29,7 +29,7 @@ WINDOW_PART: Final = 0.01
 
 
 def shape_of(context: Context, value_size: int) -> LogShape:
-    """The log that the rows of this value size read."""
+    """The log for rows of this value size."""
     if value_size == KIB:
         rows = context.pick(1_500_000, 200_000)
         return LogShape(value_size=value_size, rows=rows, keys=rows // 10)
@@ -39,7 +39,7 @@ def shape_of(context: Context, value_size: int) -> LogShape:
 
 
 def scan_rows(context: Context, stage: SparkStage, value_size: int) -> list[Row]:
-    """The same samples twice: beside Parquet, and beside Spark's own source for Kafka."""
+    """The same samples twice: compared with Parquet, and with Spark's own Kafka source."""
     spark, log = stage.spark(context), stage.log(context, shape_of(context, value_size))
     table = stage.table(context, log)
     with stage.kafka(context, log) as servers:
@@ -78,7 +78,7 @@ def scan_rows(context: Context, stage: SparkStage, value_size: int) -> list[Row]
 
 
 def window_rows(context: Context, stage: SparkStage) -> list[Row]:
-    """A stretch of time out of a log whose full scan takes seconds; judged where it does."""
+    """A time window of a log; judged only if a full scan takes seconds."""
     rows = context.pick(30_000_000, 2_000_000)
     shape = LogShape(value_size=100, rows=rows, keys=rows // 10, name="window")
     spark, log = stage.spark(context), stage.log(context, shape)

@@ -1,4 +1,4 @@
-"""Writing: the same cached rows into a store by its path, and into Parquet files."""
+"""Writing the same cached rows into a store by its path, and into Parquet files."""
 
 import shutil
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ _PARTITIONS: Final = 2
 
 
 def sink_rows(context: Context, stage: SparkStage, value_size: int) -> list[Row]:
-    """Rows/s of a whole write, publication included."""
+    """Rows/s of a whole write, including the publication."""
     spark = stage.spark(context)
     count = (
         context.pick(600_000, 150_000) if value_size == KIB else context.pick(3_000_000, 500_000)
@@ -52,7 +52,7 @@ def sink_rows(context: Context, stage: SparkStage, value_size: int) -> list[Row]
 
 
 def _cached(spark: "SparkSession", value_size: int, count: int) -> "DataFrame":
-    """Rows held in the JVM's memory. Values are random, made of UUIDs and hashes."""
+    """Rows in the JVM's memory, with random values from UUIDs and hashes."""
     from pyspark import StorageLevel
     from pyspark.sql import functions as fn
 

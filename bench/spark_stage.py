@@ -1,7 +1,7 @@
-"""Where the Spark suite plays: one session, logs that are written once, Kafka while it is needed.
+"""The set-up of the Spark suite: one session, logs that are written once, Kafka when needed.
 
-Everything runs on the machine's own cores, as `local[2]`; the page cache is warm. A subject's
-figure is the time of a whole query, planning included: each sample loads anew.
+Everything runs on the machine's own cores, as `local[2]`, with a warm page cache. The figure of a
+subject is the time of a whole query, including planning: each sample calls `load` again.
 """
 
 import gc
@@ -38,16 +38,16 @@ _CORES: Final = 2
 _DRIVER_MEMORY: Final = "3g"
 
 Query = Callable[["DataFrame"], object]
-Frames = Mapping[str, "Callable[[], DataFrame] | None"]  # who has none is left out
+Frames = Mapping[str, "Callable[[], DataFrame] | None"]  # None: leave the subject out
 
 
 def to_noop(frame: "DataFrame") -> None:
-    """Make every row, with all its columns, and drop it."""
+    """Produce every row, with all columns, and discard it."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 class SparkStage:
-    """The session of one run of the suite, and what its rows read.
+    """The session of one run of the suite, and the data of its rows.
 
     The JVM starts at the first row and ends with the context's resources.
     """
@@ -57,7 +57,7 @@ class SparkStage:
         self._kafka: KafkaTools | None = None
         self._logs: dict[str, SparkLog] = {}
         self._tables: dict[Path, Path] = {}
-        self.kafka_absence = ""  # why there is no Kafka to compare with
+        self.kafka_absence = ""  # why Kafka is missing
 
     def spark(self, context: Context) -> "SparkSession":
         if self._spark is None:
@@ -71,7 +71,7 @@ class SparkStage:
         return self._spark
 
     def _find_kafka(self, context: Context) -> list[Path]:
-        """The jars of Spark's Kafka source; none where these or Kafka itself cannot be had."""
+        """The jars of Spark's Kafka source; none if they or Kafka itself are not available."""
         try:
             self._kafka = find_kafka()
             fetched = subprocess.run(
@@ -99,12 +99,12 @@ class SparkStage:
         return self._logs[name]
 
     def drop(self, log: SparkLog) -> None:
-        """Make room: the log is not read again."""
+        """Delete the log, which is not read again."""
         self._logs.pop(repr(log.shape), None)
         shutil.rmtree(log.path)
 
     def table(self, context: Context, log: SparkLog) -> Path:
-        """The rows of the log as Parquet files, uncompressed, otherwise as Spark writes them."""
+        """The rows of the log as uncompressed Parquet files with Spark's defaults."""
         if log.path not in self._tables:
             path = fresh_path(context.directory, "parquet")
             rows = cordwood_reader(self.spark(context)).load(str(log.path))
@@ -114,7 +114,7 @@ class SparkStage:
 
     @contextmanager
     def kafka(self, context: Context, log: SparkLog) -> Iterator[str | None]:
-        """A Kafka that holds the log's records, by its address; None where there is none."""
+        """The address of a Kafka with the log's records; None if Kafka is missing."""
         if self._kafka is None:
             yield None
             return
@@ -131,7 +131,7 @@ class SparkStage:
         return f"{text}; Kafka skipped: {self.kafka_absence}" if self.kafka_absence else text
 
 
-# --- the same rows through each -----------------------------------------------------------------
+# --- the same rows in each form -----------------------------------------------------------------
 
 
 def cordwood_reader(spark: "SparkSession", **options: object) -> "DataFrameReader":
@@ -144,7 +144,7 @@ def kafka_reader(spark: "SparkSession", servers: str, **options: object) -> "Dat
 
 
 def parquet_frame(spark: "SparkSession", path: Path) -> "DataFrame":
-    """Its schema is given: Spark would else look it up with a job of its own."""
+    """A Parquet frame with a given schema: otherwise Spark runs a job to find it."""
     from cordwood.spark.row_columns import DEFAULT_COLUMNS
     from cordwood.spark.schema import row_schema
 
@@ -153,14 +153,14 @@ def parquet_frame(spark: "SparkSession", path: Path) -> "DataFrame":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What one query took. Processor time is of Spark, its Python workers, and Kafka."""
+    """The cost of one query. Processor time includes Spark, its Python workers, and Kafka."""
 
     seconds: float
     cpu_s: float
 
 
 def subjects(frames: Frames, query: Query) -> dict[str, Callable[[], Taken]]:
-    """The query over the frame of each; who has no frame is left out."""
+    """The query over each frame; subjects without a frame are left out."""
     return {name: partial(_ask, make, query) for name, make in frames.items() if make is not None}
 
 
@@ -175,7 +175,7 @@ def seconds_by_name(taken: Mapping[str, Sequence[Taken]]) -> dict[str, list[floa
 
 
 def cpu_row(title: str, taken: Mapping[str, Sequence[Taken]], rows: int) -> Row:
-    """What the cores did for a million rows; tells more than time where others use them too."""
+    """Processor time per million rows; more reliable than time on a shared machine."""
     figures = {name: [each.cpu_s / rows * 1e6 for each in every] for name, every in taken.items()}
     return figure_row(
         f"{title}, processor time", "-", "s/M rows", figures, judge=PARQUET, is_lower_better=True
@@ -190,13 +190,13 @@ def _texts(options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _kafka_fact(jars: list[Path]) -> str:
-    """Which Kafka, and which version of Spark's source for it."""
+    """The versions of Kafka and of Spark's source for it."""
     source = next(jar.stem for jar in jars if jar.name.startswith("spark-sql-kafka"))
     return f"{kafka_version()} on the same cores, read by {source}"
 
 
 def _start(directory: Path, jars: list[Path]) -> "SparkSession":
-    """As `cordwood.spark.session` makes it; what is added is no matter of speed but of quiet."""
+    """A session of `cordwood.spark.session`, with settings that only reduce its output."""
     return cordwood.spark.session(
         "cordwood bench",
         master=f"local[{_CORES}]",
@@ -205,7 +205,7 @@ def _start(directory: Path, jars: list[Path]) -> "SparkSession":
             "spark.driver.memory": _DRIVER_MEMORY,
             "spark.ui.enabled": False,
             "spark.ui.showConsoleProgress": False,
-            "spark.log.level": "FATAL",  # a stream that is stopped in the middle is no error
+            "spark.log.level": "FATAL",  # stopping a stream in the middle is not an error
             "spark.sql.shuffle.partitions": _CORES,
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
@@ -219,6 +219,6 @@ def _start(directory: Path, jars: list[Path]) -> "SparkSession":
 def _stop(spark: "SparkSession") -> None:
     spark.stop()
     with warnings.catch_warnings():
-        # The sockets to the JVM are closed by the garbage collector, which says so.
+        # The garbage collector closes the sockets to the JVM and warns about it.
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()

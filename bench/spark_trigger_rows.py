@@ -1,4 +1,4 @@
-"""What a micro-batch costs that has next to nothing to do."""
+"""The cost of a micro-batch with almost no work."""
 
 import shutil
 import time
@@ -20,14 +20,14 @@ RATE: Final = "rate source"
 _ROWS: Final = 20  # in a micro-batch
 _ABOVE_RATE_MS: Final = 100.0
 _PATIENCE_S: Final = 180.0
-_LOOK_S: Final = 0.5  # asking for the progress costs the JVM as much as a trigger
+_LOOK_S: Final = 0.5  # querying the progress costs the JVM as much as a trigger
 
 
 def trigger_rows(context: Context, stage: SparkStage) -> list[Row]:
-    """The median duration of triggers, one behind the other, and how much ours is above Spark's."""
+    """The median duration of consecutive triggers, and how much ours exceeds Spark's."""
     spark = stage.spark(context)
     triggers = context.pick(40, 12)
-    # Enough for every run; a stream begins anew each time.
+    # Enough for every run; each run starts a new stream.
     log = stage.log(
         context, LogShape(value_size=100, rows=_ROWS * triggers * 2, keys=_ROWS, name="trigger")
     )
@@ -79,7 +79,7 @@ def trigger_rows(context: Context, stage: SparkStage) -> list[Row]:
 
 
 def _trigger_ms(context: Context, stream: "DataFrame", triggers: int) -> float:
-    """One query from its start; the first triggers, which start workers, do not count."""
+    """One new query. The first triggers, which start workers, do not count."""
     checkpoint = fresh_path(context.directory, "checkpoint")
     skipped = triggers // 4
     query = stream.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
@@ -87,7 +87,7 @@ def _trigger_ms(context: Context, stream: "DataFrame", triggers: int) -> float:
         deadline = time.monotonic() + _PATIENCE_S
         while len(found := trigger_durations_ms(query.recentProgress)) < skipped + triggers:
             if not query.isActive or time.monotonic() > deadline:
-                reason = query.exception() or "it took too long"
+                reason = query.exception() or "timeout"
                 raise RuntimeError(f"a stream stopped after {len(found)} triggers: {reason}")
             time.sleep(_LOOK_S)
     finally:
@@ -97,5 +97,5 @@ def _trigger_ms(context: Context, stream: "DataFrame", triggers: int) -> float:
 
 
 def trigger_durations_ms(progress: Iterable[Mapping[str, Any]]) -> list[float]:
-    """Of the triggers that had rows."""
+    """The durations of the triggers with rows."""
     return [float(p["durationMs"]["triggerExecution"]) for p in progress if p["numInputRows"]]

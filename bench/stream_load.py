@@ -1,8 +1,8 @@
-"""Clients of NATS and Redis that cost next to nothing: many prebuilt messages on their way at once.
+"""Clients of NATS and Redis that cost almost nothing: many prebuilt messages in flight.
 
-Both acknowledge message by message. Several connections, each with hundreds of messages in
-flight, give the server as much at a time as it can make use of; a client library in Python would
-be what is measured.
+Both acknowledge each message. Several connections, each with hundreds of messages in flight, give
+the server as much work as it can handle. A client library in Python would be slower than the
+server.
 """
 
 import socket
@@ -40,13 +40,13 @@ IN_FLIGHT: Final = 512  # messages on each connection
 _PER_SEND: Final = 64
 _ANSWER_BYTES: Final = 256 * KIB
 _READ_BYTES: Final = 1 * MIB
-_NATS_ASKED: Final = 1000  # messages a request, two requests under way
+_NATS_ASKED: Final = 1000  # messages per request, two requests in flight
 _REDIS_ASKED: Final = 1000
 _NO_LINE_ENDS: Final = bytes.maketrans(b"\n", b" ")
 
 
 class AnswerCounter(Protocol):
-    """Counts whole answers in what it is fed; see `MessageCounter` and `AddCounter`."""
+    """Counts whole responses in its input; see `MessageCounter` and `AddCounter`."""
 
     pings: int
 
@@ -54,7 +54,7 @@ class AnswerCounter(Protocol):
 
 
 class _Pipe:
-    """One connection with messages under way."""
+    """One connection with messages in flight."""
 
     def __init__(
         self, connection: socket.socket, counter: AnswerCounter, sends: Sequence[bytes]
@@ -72,10 +72,10 @@ class _Pipe:
         self.waiting += _PER_SEND
 
     def take(self) -> None:
-        """Wait for some answers."""
+        """Wait for some responses."""
         data = self._connection.recv(_ANSWER_BYTES)
         if not data:
-            raise ConnectionResetError("the server hung up")
+            raise ConnectionResetError("the server closed the connection")
         self.waiting -= self._counter.feed(data)
         while self._pongs < self._counter.pings:
             self._connection.sendall(PONG)
@@ -83,7 +83,7 @@ class _Pipe:
 
 
 def _pipelined(pipes: Sequence[_Pipe], records: int) -> int:
-    """Go round the connections until `records` were sent, then wait for the last answer."""
+    """Cycle through the connections until `records` are sent; then wait for all responses."""
     sent = 0
     while sent < records:
         for pipe in pipes:
@@ -98,7 +98,7 @@ def _pipelined(pipes: Sequence[_Pipe], records: int) -> int:
 
 
 def line_free_values(work: Workload) -> list[bytes]:
-    """The values of the workload, without line ends: an answer's are then its own."""
+    """The values of the workload, without line ends, so that responses can be counted by lines."""
     return [value.translate(_NO_LINE_ENDS) for value in work.values()]
 
 
@@ -112,7 +112,7 @@ def _sends(values: Sequence[bytes], message: Callable[[bytes], bytes]) -> list[b
 
 
 class NatsPipeline:
-    """Connections that were opened and messages that were built before the clock starts."""
+    """Connections and messages that are ready before the clock starts."""
 
     def __init__(self, port: int, values: Sequence[bytes]) -> None:
         self._resources = ExitStack()
@@ -125,7 +125,7 @@ class NatsPipeline:
             self._pipes.append(_Pipe(connection, MessageCounter(), sends))
 
     def produce(self, records: int) -> int:
-        """How many were acknowledged: at least `records`."""
+        """Produce at least `records`; return how many were acknowledged."""
         return _pipelined(self._pipes, records)
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ def _nats_message(inbox: str, value: bytes) -> bytes:
 
 
 def nats_consume(port: int, records: int, *, consumer: str) -> None:
-    """Read the stream from its first message, asking for a thousand at a time."""
+    """Read the stream from its first message, a thousand per request."""
     inbox = "_INBOX.reader"
     with connect_nats(port, inbox) as connection:
         counter = MessageCounter()
@@ -153,7 +153,7 @@ def nats_consume(port: int, records: int, *, consumer: str) -> None:
                 asked += count
             data = connection.recv(_READ_BYTES)
             if not data:
-                raise ConnectionResetError("the server hung up")
+                raise ConnectionResetError("the server closed the connection")
             read += values.feed(data)
 
 
@@ -161,7 +161,7 @@ def nats_consume(port: int, records: int, *, consumer: str) -> None:
 
 
 class RedisPipeline:
-    """As `NatsPipeline`."""
+    """Like `NatsPipeline`."""
 
     def __init__(self, port: int, values: Sequence[bytes]) -> None:
         self._resources = ExitStack()
@@ -179,7 +179,7 @@ class RedisPipeline:
 
 
 def redis_consume(port: int, records: int) -> None:
-    """Read the stream from its first entry, a thousand a command."""
+    """Read the stream from its first entry, a thousand per command."""
     after, left = b"0", records
     with connect(port) as connection:
         while left:
@@ -195,7 +195,7 @@ def _receive_lines(connection: socket.socket, count: int) -> bytes:
     while lines < count:
         data = connection.recv(_READ_BYTES)
         if not data:
-            raise ConnectionResetError("the server hung up")
+            raise ConnectionResetError("the server closed the connection")
         if not pieces and is_refused(data):
             raise RedisError(data[:200].decode(errors="replace"))
         pieces.append(data)

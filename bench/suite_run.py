@@ -1,6 +1,6 @@
-"""One suite measured in this process, or several of them one after the other, each in its own.
+"""Measures one suite in this process, or several in turn, each in its own process.
 
-What breaks is reported and the rest goes on: a run of an hour must not be lost to its last row.
+A failure is reported and the rest is still measured: one row must not spoil a run of an hour.
 """
 
 import os
@@ -22,16 +22,16 @@ from bench.peers import warm_memory
 from cordwood.quantities import GIB
 
 RUNS: Final = 3
-_STOP_TIMEOUT_S: Final = 90.0  # for a suite that was asked to end, with all its servers
+_STOP_TIMEOUT_S: Final = 90.0  # for a suite to end, with all its servers
 
 
 def measure_suite(suite: str, directory: Path, *, is_quick: bool, only: str) -> Figures:
-    """The rows with `only` in the name of their maker; at least one must have it."""
+    """Measure the rows whose maker has `only` in its name; there must be at least one."""
     makers: dict[str, RowMaker] = import_module(f"bench.{suite}").row_makers()
     chosen = {name: make for name, make in makers.items() if only in name}
     if not chosen:
         known = ", ".join(makers)
-        raise SystemExit(f"bench: no rows of {suite} have {only!r} in their name; it has: {known}")
+        raise SystemExit(f"bench: no row of {suite} has {only!r} in its name; rows: {known}")
     machine = describe_machine(directory)
     warm_memory(directory / "memory", (1 if is_quick else 2) * GIB)
     rows: list[Row] = []
@@ -43,7 +43,7 @@ def measure_suite(suite: str, directory: Path, *, is_quick: bool, only: str) -> 
         for name, make in chosen.items():
             try:
                 rows += _measured(f"{suite}: {name}", make, context)
-            except Exception as error:  # whatever it is, the next rows are measured
+            except Exception as error:  # after any error the next rows are still measured
                 traceback.print_exc()
                 broken[f"{suite}: {name}"] = f"{type(error).__name__}: {error}"
     machine["load"] += f", {load_now()} after it"
@@ -56,7 +56,7 @@ def measure_suite(suite: str, directory: Path, *, is_quick: bool, only: str) -> 
 
 
 def measure_suites(suites: Sequence[str], directory: Path, *, is_quick: bool) -> Figures:
-    """Each in a process of its own, so that none finds the memory or the cores of another."""
+    """Measure each suite in its own process, so that they do not affect each other."""
     return joined([_measured_apart(suite, directory, is_quick=is_quick) for suite in suites])
 
 
@@ -68,12 +68,12 @@ def _measured_apart(suite: str, directory: Path, *, is_quick: bool) -> Figures:
     say(f"{suite} took {time.monotonic() - started:.0f} s")
     if path.exists():
         return read_figures(path)
-    reason = f"its process ended with {status} and left no figures"
+    reason = f"its process exited with {status} and wrote no figures"
     return Figures(is_quick=is_quick, machine={}, rows={}, broken={suite: reason})
 
 
 def _run(command: Sequence[str]) -> int:
-    """Its exit status. Should this process be asked to end, the other is, and stops its servers."""
+    """Run it; return its exit status. If this process is stopped, it stops that one too."""
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
         return process.wait()
@@ -86,7 +86,7 @@ def _run(command: Sequence[str]) -> int:
 def _measured(title: str, make: RowMaker, context: Context) -> list[Row]:
     started = time.monotonic()
     context.say(title)
-    os.sync()  # what rows before it wrote is not written back while this one is measured
+    os.sync()  # so that the kernel does not write back data of earlier rows meanwhile
     neighbours = Neighbours()
     rows = make(context)
     share = neighbours.share()

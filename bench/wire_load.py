@@ -1,8 +1,7 @@
-"""Clients that cost next to nothing: prebuilt requests down a socket, answers counted.
+"""Clients that cost almost nothing: prebuilt requests on a socket, responses only counted.
 
-A client library spends more on a record than a server does, and then the client is what is
-measured. These send bytes that were ready beforehand and look at no more of an answer than its
-error code.
+A client library spends more time per record than a server, so it would be what is measured. These
+clients send prepared bytes and read only the error code of a response.
 """
 
 import errno
@@ -25,9 +24,9 @@ from bench.kafka_wire import (
 from cordwood.quantities import KIB, MIB
 
 HOST: Final = "127.0.0.1"
-_IN_FLIGHT: Final = 5  # what Kafka's clients allow on one connection
+_IN_FLIGHT: Final = 5  # the limit of Kafka's clients on one connection
 _ANSWER_BYTES: Final = 64 * KIB
-_PATIENCE_S: Final = 60.0  # then the server is taken for dead
+_PATIENCE_S: Final = 60.0  # after this the server counts as dead
 _COUNTED_PART: Final = 0.8
 _FIRST_BUFFER: Final = 2 * MIB
 
@@ -39,7 +38,7 @@ def connect(port: int) -> socket.socket:
 
 
 def receive_frame(connection: socket.socket) -> memoryview:
-    """One whole answer, its size prefix included; of the buffer's own, so keep it if you like."""
+    """One whole response, including its size prefix. The caller owns it."""
     buffer = memoryview(bytearray(4))
     _fill(connection, buffer)
     size = int.from_bytes(buffer, "big")
@@ -50,19 +49,19 @@ def receive_frame(connection: socket.socket) -> memoryview:
 
 
 def ask(port: int, request: bytes) -> memoryview:
-    """One request on a connection of its own."""
+    """Send one request on its own connection; return the response."""
     with connect(port) as connection:
         connection.sendall(request)
         return receive_frame(connection)
 
 
-# --- many records a request -------------------------------------------------------------------
+# --- many records per request -----------------------------------------------------------------
 
 
 def pipeline_produce(port: int, topic: str, frames: Sequence[ProduceFrame], records: int) -> int:
-    """Send frames in turns until they carry `records`; return how many were acknowledged.
+    """Send frames in turn until they contain `records`; return how many were acknowledged.
 
-    One connection, five requests in flight. Raises `AnswerError` at the first that was refused.
+    One connection, five requests in flight. Raises `AnswerError` at the first refusal.
     """
     position = produce_error_position(topic)
     sent = waiting = number = 0
@@ -89,7 +88,7 @@ def _take_answer(connection: socket.socket, error_position: int) -> None:
 
 
 def fetch_all(port: int, topic: str, *, records: int, max_bytes: int) -> int:
-    """Fetch from offset 0 until `records` were seen; return the bytes of their batches."""
+    """Fetch from offset 0 until `records` were received; return the bytes of their batches."""
     buffer = bytearray(max_bytes + _FIRST_BUFFER)
     offset = total_bytes = 0
     with connect(port) as connection:
@@ -110,7 +109,7 @@ def fetch_all(port: int, topic: str, *, records: int, max_bytes: int) -> int:
 
 
 def wait_for_topic(port: int, topic: str) -> None:
-    """Until the partition has its leader: a moment after its creation was acknowledged."""
+    """Wait until the partition has its leader, a moment after its creation is acknowledged."""
     deadline = time.monotonic() + _PATIENCE_S
     request = fetch_frame(topic, 0, max_bytes=KIB, max_wait_ms=0)
     while error := fetch_error(ask(port, request), topic):
@@ -119,13 +118,13 @@ def wait_for_topic(port: int, topic: str) -> None:
         time.sleep(0.005)
 
 
-# --- one record a request, many connections ---------------------------------------------------
+# --- one record per request, many connections -------------------------------------------------
 
 
 def closed_loop(
     port: int, requests: Sequence[bytes], is_acknowledged: Callable[[bytes], bool], seconds: float
 ) -> float:
-    """Acknowledged requests/s: a connection for each request, which is sent again once answered."""
+    """Acknowledged requests/s: each connection resends its request after each response."""
     connections = [connect(port) for _ in requests]
     try:
         return closed_loop_over(connections, requests, is_acknowledged, seconds)
@@ -140,10 +139,10 @@ def closed_loop_over(
     is_acknowledged: Callable[[bytes], bool],
     seconds: float,
 ) -> float:
-    """The same over connections that are open, which stay so.
+    """The same over open connections, which stay open.
 
-    `is_acknowledged` is given what came so far and raises an error at a refusal. The first
-    part of the time, until all connections are at work, is not counted.
+    `is_acknowledged` gets the bytes received so far and raises an error at a refusal. The first
+    part of the time, until all connections are busy, is not counted.
     """
     by_fd = {c.fileno(): (c.recv, c.send, r) for c, r in zip(connections, requests, strict=True)}
     partial: dict[int, bytes] = {}
@@ -167,14 +166,14 @@ def closed_loop_over(
                 receive, send, request = by_fd[fd]
                 received = receive(_ANSWER_BYTES)
                 if not received:
-                    raise ConnectionResetError(errno.ECONNRESET, "the server hung up")
+                    raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
                 answer = partial.pop(fd, b"") + received
                 if not is_acknowledged(answer):
                     partial[fd] = answer
                     continue
                 count += 1
                 if send(request) != len(request):
-                    raise AnswerError("the server does not take a request of one record")
+                    raise AnswerError("the server did not accept the whole request")
             now = clock()
             if not is_counting and now >= counted_from:
                 is_counting, count, counted_from = True, 0, now
@@ -184,7 +183,7 @@ def closed_loop_over(
 
 
 def produce_acknowledgement(topic: str) -> Callable[[bytes], bool]:
-    """What `closed_loop` asks of Kafka's answers."""
+    """Check Kafka's responses for `closed_loop`."""
     position = produce_error_position(topic)
     end = position + 2
 
@@ -203,5 +202,5 @@ def _fill(connection: socket.socket, view: memoryview) -> None:
     while view:
         count = connection.recv_into(view)
         if not count:
-            raise ConnectionResetError(errno.ECONNRESET, "the server hung up")
+            raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
         view = view[count:]

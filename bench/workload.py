@@ -19,7 +19,7 @@ TOPIC = "bench"
 OS = {"durability": "os"}
 DISK = {"durability": "disk"}
 
-# Different values, more of them than the processor's caches hold.
+# Different values, more than the processor's caches hold.
 _POOL_BYTES = 64 * MIB
 
 _numbers = count()
@@ -27,7 +27,7 @@ _numbers = count()
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Values of one size, in lists of about 1 MiB: what one `append_many` is given."""
+    """Values of one size, in lists of about 1 MiB, one list per `append_many`."""
 
     size: int
     lists: list[list[tuple[None, bytes]]]
@@ -37,7 +37,7 @@ class Values:
         return len(self.lists[0])
 
     def calls(self, records: int) -> Iterator[list[tuple[None, bytes]]]:
-        """Lists that hold `records` values or a few more, going round the pool."""
+        """Lists with at least `records` values in total, cycling through the pool."""
         for number in range(self.call_count(records)):
             yield self.lists[number % len(self.lists)]
 
@@ -45,13 +45,13 @@ class Values:
         return -(-records // self.per_list)
 
     def pieces(self) -> list[bytes]:
-        """The same bytes without their boundaries, 1 MiB each."""
+        """The same bytes joined, 1 MiB each."""
         whole = b"".join(value for pairs in self.lists for _, value in pairs)
         return [whole[at : at + PIECE_BYTES] for at in range(0, len(whole), PIECE_BYTES)]
 
 
 def make_values(size: int, *, pool_bytes: int = _POOL_BYTES) -> Values:
-    """Random bytes, the same ones in every run."""
+    """Random bytes, the same in every run."""
     noise = random.Random(size).randbytes(pool_bytes)
     values = [noise[at : at + size] for at in range(0, pool_bytes - size + 1, size)]
     per_list = max(MIB // size, 1)
@@ -65,7 +65,7 @@ def make_values(size: int, *, pool_bytes: int = _POOL_BYTES) -> Values:
 
 
 def fresh_path(directory: Path, name: str) -> Path:
-    """A path that nothing has used before."""
+    """A path that was never used before."""
     return directory / f"{name}-{next(_numbers)}"
 
 
@@ -73,7 +73,7 @@ def fresh_path(directory: Path, name: str) -> Path:
 def new_log(
     directory: Path, config: Mapping[str, object], *, fs: FileSystem | None = None
 ) -> Iterator[PartitionLog]:
-    """An empty log of one partition; gone afterwards."""
+    """An empty log of one partition, deleted afterwards."""
     path = fresh_path(directory, "store")
     with Store([str(path)], StoreSetup(fs=fs or RealFileSystem())) as store:
         store.create_topic(TOPIC, config=config)
@@ -81,14 +81,14 @@ def new_log(
         try:
             yield log
         finally:
-            # Dropped before it is closed: closing would wait for all of it to reach the disk.
+            # Delete the files first: closing would wait until all of them are on the disk.
             log.truncate_fully_and_start_at(0)
     shutil.rmtree(path)
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[PartitionLog]:
-    """The log of a store that was prepared."""
+    """The log of a prepared store."""
     with Store([str(path)], StoreSetup()) as store:
         yield log_of(store)
 
@@ -96,7 +96,7 @@ def opened(path: Path) -> Iterator[PartitionLog]:
 def prepare_log(
     directory: Path, values: Values, records: int, config: Mapping[str, object] | None = None
 ) -> Path:
-    """A store, cleanly closed, whose log holds at least `records`; return its path."""
+    """Make a cleanly closed store whose log holds at least `records`; return its path."""
     path = fresh_path(directory, "prepared")
     with Store([str(path)], StoreSetup(fs=UnsyncedFileSystem())) as store:
         store.create_topic(TOPIC, config={**OS, **(config or {})})

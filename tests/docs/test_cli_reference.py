@@ -1,4 +1,4 @@
-"""The reference of the command line is that of the commands, and leaves none of them out."""
+"""docs/cli.md is up to date and contains every command."""
 
 from __future__ import annotations
 

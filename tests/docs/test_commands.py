@@ -1,4 +1,4 @@
-"""Commands that the documents show are there, with the options they are given."""
+"""The commands and options in the documents exist."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMMAND = re.compile(r"(?:^|\| |\$ )(cordwood [a-z-].*)")
 
 
 def shown_commands(document: Path) -> Iterator[str]:
-    """What follows `cordwood` on a line for the shell, and in a span of code."""
+    """The cordwood commands in shell blocks and in code spans of a document."""
     text = document.read_text(encoding="utf-8")
     for block in _SHELL.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
@@ -32,13 +32,13 @@ def shown_commands(document: Path) -> Iterator[str]:
 
 
 def complaint(shown: str) -> str | None:
-    """What is wrong with a command; None: nothing."""
+    """What is wrong with a command; None if nothing is."""
     words = shlex.split(shown, comments=True)[1:]
     command: Any = typer.main.get_command(app)
     while words and words[0] in getattr(command, "commands", {}):
         command = command.commands[words.pop(0)]
     if hasattr(command, "commands") and words and not words[0].startswith("-"):
-        # A word in capitals stands for any command, and dots for anything.
+        # A word in capitals stands for any command, and dots stand for anything.
         return None if not words[0].islower() else f"no command {words[0]}"
     known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
     known |= {"--help", "-h", "--debug"}

@@ -1,4 +1,4 @@
-"""What the documents have from the code is what the code says: keys, metrics, APIs, clients."""
+"""The generated tables are up to date: keys, metrics, APIs, clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demonstration runs as a viewer would run it: what it says holds, and it leaves nothing on."""
+"""The demo runs as a viewer would run it: its checks hold, and no process is left."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def is_served(output: str) -> bool:
-    """Whether the broker that the demonstration started still answers."""
+    """Whether the broker of the demo still answers."""
     found = re.search(r"listening on 127\.0\.0\.1:(\d+)", output)
     assert found is not None, output
     with socket.socket() as client:
@@ -49,19 +49,19 @@ def is_served(output: str) -> bool:
 
 
 def lines_too_long(output: str, directory: Path) -> list[str]:
-    """Commands stay in one line, to be copied; paths are as long as they are."""
+    """The output lines that are too long. Commands may be, and paths do not count."""
     lines = output.replace(str(directory), "DIR").splitlines()
     return [line for line in lines if len(line) > LINE_CHARS_MAX and _COMMAND not in line]
 
 
 def commands_offered(output: str) -> list[list[str]]:
-    """What it says to try next and what ends by itself, as words."""
+    """The suggested commands that end by themselves, as words."""
     offered = output.partition("What to try next")[2].splitlines()
     commands = [shlex.split(line.removeprefix(_COMMAND)) for line in offered if _COMMAND in line]
     return [words for words in commands if "--at" in words]
 
 
-# In one test, as each process that runs tests would run the demonstration anew.
+# One test, because otherwise each test process would run the demo again.
 def test_a_quick_run_holds_its_checks_draws_its_page_and_leaves_data_to_try(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
 

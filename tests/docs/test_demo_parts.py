@@ -1,4 +1,4 @@
-"""What the demonstration is made of, where a mistake would make it say something wrong."""
+"""The parts of the demo in which a mistake would falsify its output."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every program in `examples/` runs as a reader would run it, and does what it says.
+"""Every program in `examples/` runs as a reader would run it, with the expected results.
 
-Those with Spark start a JVM each; the pipeline is tested beside docs/spark.md.
+Each program with Spark starts a JVM. test_spark_document.py tests the pipeline.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_a_view_is_rebuilt_from_the_events_a_former_run_left(tmp_path: Path) -> 
 
 
 def test_tests_with_the_fixture_pass_where_nothing_is_configured(tmp_path: Path) -> None:
-    # -c and the empty directory keep the settings of this project out, and its plugins with them.
+    # -c and the empty directory exclude the settings and plugins of this project.
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     tests = str(EXAMPLES / "test_payments.py")
 

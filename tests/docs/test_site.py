@@ -1,4 +1,4 @@
-"""The documents build into a site without a warning, and the site is whole by itself."""
+"""The site of the documents builds without a warning and is self-contained."""
 
 from __future__ import annotations
 

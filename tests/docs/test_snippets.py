@@ -1,9 +1,9 @@
-"""The documents do what they say: their blocks run, and the demonstration holds.
+"""The code blocks of the documents run, their links are valid, and the embedded demo succeeds.
 
-A block opened by three backticks and `python` is run; with `no-run` behind it, it is only
-compiled. One opened by `sh run` is run by a shell. The blocks of one document run in order, in one
-namespace and in a directory that is empty at first. `broker` behind it says that a broker serves
-`data` in there meanwhile, at the address that the block calls localhost:9092.
+A block that begins with three backticks and `python` is run; with `no-run` it is only compiled. A
+block with `sh run` is run by a shell. The blocks of one document run in order, in one namespace and
+in a directory that is empty at first. With `broker`, a broker serves `data` in that directory
+during the block, at the address that the block calls localhost:9092.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SOURCE_FILE = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.py)`")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A block of code; `line` is that of its first line, `words` follow its language."""
+    """A block of code. `line` is its first line, `words` are the words after its language."""
 
     line: int
     code: str
@@ -50,7 +50,7 @@ class Block:
 
 
 def code_blocks(document: Path) -> list[Block]:
-    """Those of Python, and those for a shell that say that they run."""
+    """The Python blocks, and the shell blocks marked with `run`."""
     text = document.read_text(encoding="utf-8")
     blocks = [
         Block(
@@ -76,7 +76,7 @@ def name_of(document: Path) -> str:
     return document.relative_to(ROOT).as_posix()
 
 
-# Those about Spark run in processes of their own: see `test_spark_document`.
+# Documents about Spark run in their own processes: see `test_spark_document`.
 SPARK_DOCUMENTS = [ROOT / "docs" / "spark.md", ROOT / "docs" / "quickstart" / "spark.md"]
 WITH_CODE = [
     document for document in DOCUMENTS if document not in SPARK_DOCUMENTS and code_blocks(document)
@@ -110,7 +110,7 @@ def run_block(document: Path, block: Block, code: str, namespace: dict[str, obje
         )
         assert finished.returncode == 0, f"{name_of(document)}:{block.line}: {finished.stderr}"
         return
-    # Blank lines in front give an error the line number it has in the document.
+    # Leading blank lines make line numbers in errors match the document.
     compiled = compile("\n" * (block.line - 1) + code, name_of(document), "exec")
     if block.is_run:
         exec(compiled, namespace)
@@ -121,7 +121,7 @@ def test_the_readme_has_an_example_that_runs() -> None:
 
 
 def anchors(document: Path) -> set[str]:
-    """What the headings of a document are called in a link."""
+    """The link anchors of a document's headings."""
     text = _FENCE.sub("", document.read_text(encoding="utf-8"))
     titles = (title.strip().lower() for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE))
     return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
@@ -153,7 +153,7 @@ def test_source_files_that_a_document_names_exist(document: Path) -> None:
     assert sorted(missing) == []
 
 
-def test_the_demonstration_holds_all_its_checks_in_lines_of_a_terminal(tmp_path: Path) -> None:
+def test_the_embedded_demo_holds_all_its_checks_in_lines_of_a_terminal(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "error"}
 
     finished = subprocess.run(

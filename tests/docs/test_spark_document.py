@@ -1,7 +1,6 @@
-"""What the documents about Spark show runs, and so does the pipeline in examples.
+"""The code in the documents about Spark runs, and so does the pipeline in examples.
 
-Each has its own Spark: a session that tests share would be stopped by a document, and the document
-would not start one.
+Each has its own Spark process: a document starts and stops a session, so it cannot share one.
 """
 
 from __future__ import annotations

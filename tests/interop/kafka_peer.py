@@ -330,7 +330,7 @@ def _find_java() -> str:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
-        raise KafkaUnavailableError("there is no Java: neither JAVA_HOME nor the PATH leads to one")
+        raise KafkaUnavailableError("Java not found: set JAVA_HOME or add java to the PATH")
     printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     match = re.search(r'version "(?:1\.)?(\d+)', printed)
     if match is None or int(match[1]) < _OLDEST_JAVA:
