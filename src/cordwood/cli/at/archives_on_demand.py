@@ -7,7 +7,7 @@ from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlac
 from cordwood.storage.files import FileSystem
 
 if TYPE_CHECKING:
-    from cordwood.archive.archives import StoreArchives
+    from cordwood.archive.store_archives import StoreArchives
     from cordwood.log.store.archive_port import ListedTopics
 
 
@@ -31,8 +31,8 @@ class ArchivesOnDemand:
 
     def _archives(self) -> "StoreArchives":
         if self._loaded is None:
-            from cordwood.archive.archives import StoreArchives
             from cordwood.archive.segment_cache import SegmentCache
+            from cordwood.archive.store_archives import StoreArchives
 
             cache = SegmentCache(self._fs)
             self._loaded = StoreArchives(fs=self._fs, clock=self._clock, cache=cache)

@@ -18,7 +18,7 @@ from cordwood.log.partition.producer_snapshots import (
     snapshot_path,
 )
 from cordwood.log.partition.upkeep_outlook import plan_retention_of
-from cordwood.log.reading.log_reader import LogView
+from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.retention import RetentionPlan, Verdict
 from cordwood.quantities import FilePosition, Offset, TimestampMs

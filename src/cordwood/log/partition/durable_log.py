@@ -36,11 +36,13 @@ from cordwood.errors import (
     LogHeldError,
     StorageError,
 )
+from cordwood.format.index_entry import AbortedTransaction
 from cordwood.log.partition.group_commit import CommitQueue, PendingAppend
 from cordwood.log.partition.log_loader import LoadedLog
 from cordwood.log.partition.producer_snapshots import remove_snapshot, sync_snapshot, write_snapshot
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchiveJoin
-from cordwood.log.reading.log_reader import LogReader, LogView
+from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.duration_histogram import SharedHistogram
 from cordwood.log.rules.leader_epochs import LeaderEpochs
@@ -115,8 +117,7 @@ class DurableLog(LogReader):
     """
 
     def __init__(self, parts: LogParts, loaded: LoadedLog) -> None:
-        self.topic = parts.topic
-        self.partition = parts.partition
+        super().__init__(parts.topic, parts.partition, self)
         self.directory = parts.directory
         self.damages: list[Damage] = [
             damage
@@ -273,11 +274,9 @@ class DurableLog(LogReader):
         """How far the log was compacted; None: never."""
         return self._cleaned_up_to
 
-    def _state(self, segment: Segment, end: Offset, *, is_active: bool) -> str:
-        state = super()._state(segment, end, is_active=is_active)
-        cleaned = self._cleaned_up_to
-        is_clean = cleaned is not None and end <= cleaned and self._config.is_compacted
-        return "compacted" if state == "sealed" and is_clean else state
+    @property
+    def compacted_up_to(self) -> Offset | None:
+        return self._cleaned_up_to if self._config.is_compacted else None
 
     def note_compacted(self, up_to: Offset) -> None:
         """The log was compacted at some time: missing offsets are no damage."""
@@ -290,10 +289,16 @@ class DurableLog(LogReader):
             self._cleaned_up_to = offset
             self._owner.save_cleaned()
 
-    def _bound(self, segment: Segment) -> int:
+    def readable_bytes(self, segment: Segment) -> int:
         return segment.size
 
-    def _refresh(self) -> None:
+    def largest_timestamp(self, segment: Segment) -> tuple[TimestampMs, Offset]:
+        return segment.largest_timestamp
+
+    def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
+        return self.view().segments.aborted_transactions(start, stop)
+
+    def refresh(self) -> None:
         """This process makes the changes to the files; those of the archive it has to look up."""
         if self._archive is not None:
             self._archive.source.refresh()
@@ -681,7 +686,7 @@ class DurableLog(LogReader):
 
     # --- key indexes -------------------------------------------------------------------------
 
-    def _remembers_keys(self, view: LogView) -> bool:
+    def remembers_keys(self, view: LogView) -> bool:
         return self._config.key_index
 
     def index_keys(self, should_stop: Callable[[], bool] = lambda: False) -> int:

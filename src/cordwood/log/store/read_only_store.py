@@ -93,7 +93,7 @@ class ReadOnlyStore:
         now_ms = self._clock.now_ms()
         logs = self.topic(topic).partitions
         config = self._topics.newest_config(topic)
-        return [log.plan_retention(config, now_ms) for log in logs]
+        return [log.upkeep.plan_retention(config, now_ms) for log in logs]
 
     def explain_compaction(self, topic: str, *, force: bool = False) -> list[CompactionPlan]:
         """For each partition, what compaction would do now, or why it would do nothing."""
@@ -101,7 +101,7 @@ class ReadOnlyStore:
         logs = self.topic(topic).partitions
         config = self._topics.newest_config(topic)
         return [
-            log.plan_compaction(
+            log.upkeep.plan_compaction(
                 config, now_ms, cleaned_up_to=self._topics.cleaned_up_to(log), force=force
             )
             for log in logs
@@ -113,7 +113,7 @@ class ReadOnlyStore:
         """What `plan` would save. Reads the whole log; `pace` gets the bytes read."""
         log = self.topic(plan.topic).partition(plan.partition)
         config = self._topics.newest_config(plan.topic)
-        return log.forecast_compaction(config, plan, self._clock.now_ms(), pace=pace)
+        return log.upkeep.forecast_compaction(config, plan, self._clock.now_ms(), pace=pace)
 
     def archive_status(self) -> list[ArchiveStatus]:
         """How far the archive of each partition is, without the owner's recent failures."""

@@ -19,6 +19,7 @@ from cordwood.log.compaction.compaction_run import (
 )
 from cordwood.log.compaction.compaction_walk import RunSettings
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.record_walk import segment_runs
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
@@ -589,7 +590,7 @@ def test_a_reader_under_way_finishes_on_the_files_it_holds() -> None:
     bench.compact()
 
     old = view.segments[0]
-    runs = list(bench.log.segment_runs(old, old.base_offset, view.high_watermark))
+    runs = list(segment_runs(bench.log.source, old, old.base_offset, view.high_watermark))
     assert sum(len(run) for run in runs) == 12
     assert len(bench.records()) == 3
 

@@ -64,7 +64,7 @@ def test_a_change_survives_the_way_through_the_inbox(change: StoreChange) -> Non
         ("alter-topic", {"topic": "a", "partitions": None, "config": {"x": 5}}, "not a text"),
         ("delete-topic", {"topic": "a", "topic_id": "?"}, "not a request"),
         ("trim-topic", {"topic": "a", "topic_id": "?", "before": []}, "not a request"),
-        ("forget-group", {"group": "", "places": None}, "without a name"),
+        ("forget-group", {"group": "", "places": None}, "no name"),
         ("forget-group", {"group": "g", "places": [["a"]]}, "not a request"),
         ("forget-group", {"group": "g", "places": [["a", -1]]}, "-1"),
     ],

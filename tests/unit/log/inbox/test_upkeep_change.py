@@ -98,7 +98,7 @@ RESTORE: dict[str, object] = {
         ("restore", {**RESTORE, "new_name": ".."}, "not a request"),
         ("restore", {**RESTORE, "config": {"retention.ms": None}}, "no previous value"),
         ("restore", {**RESTORE, "url": "x" * 10_000}, "at most 8192"),
-        ("format-the-disk", {}, "none of"),
+        ("format-the-disk", {}, "unknown kind"),
     ],
 )
 def test_what_is_no_request_is_refused_with_the_reason(

@@ -11,8 +11,9 @@ from cordwood.format.batch_header import decode_batch_header
 from cordwood.format.compression import Codec
 from cordwood.format.record import Record
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.reading.file_range import FileRange
-from cordwood.log.reading.log_reader import EARLIEST, LATEST, MAX_TIMESTAMP
+from cordwood.log.reading.arrow_scan import split
+from cordwood.log.reading.file_range import FileRange, read_range
+from cordwood.log.reading.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP, find_time
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.quantities import INT64_MAX, Offset, ProducerId, TimestampMs
 from fakes.client_batches import NOW, client_batch, marker_batch
@@ -152,7 +153,7 @@ def test_an_empty_range_is_no_batch_at_all(log: PartitionLog) -> None:
 def test_a_range_is_split_into_consecutive_parts(
     log: PartitionLog, target_bytes: int, start: int, stop: int
 ) -> None:
-    parts = log.split(Offset(start), Offset(stop), target_bytes=target_bytes)
+    parts = split(log.view().segments, Offset(start), Offset(stop), target_bytes=target_bytes)
 
     offsets = [o for first, end in parts for o in range(first, end)]
     assert offsets == list(range(start, stop))
@@ -170,7 +171,7 @@ def bytes_of(part: FileRange) -> bytes:
 def test_a_range_begins_with_the_batch_that_holds_the_offset(
     log: PartitionLog, offset: int
 ) -> None:
-    part = log.read_range(offset, max_bytes=1 << 20)
+    part = read_range(log.source, offset, max_bytes=1 << 20)
 
     assert part is not None
     assert part.base_offset == offset
@@ -183,7 +184,7 @@ def test_a_range_may_begin_before_the_offset() -> None:
     _, log = make(per_segment=50)
     log.append_many([(None, value(n)) for n in range(10)])
 
-    part = log.read_range(7, max_bytes=1000)
+    part = read_range(log.source, 7, max_bytes=1000)
 
     assert part is not None
     assert part.base_offset == 0
@@ -203,15 +204,15 @@ def test_a_range_may_begin_before_the_offset() -> None:
 def test_a_range_is_cut_at_the_bytes_asked_for_but_holds_one_batch(
     log: PartitionLog, max_bytes: int, min_one: bool, expected: int | None
 ) -> None:
-    part = log.read_range(4, max_bytes=max_bytes, min_one_batch=min_one)
+    part = read_range(log.source, 4, max_bytes=max_bytes, min_one_batch=min_one)
 
     assert (None if part is None else part.length) == expected
 
 
 def test_a_range_at_the_end_is_none_and_behind_it_an_error(log: PartitionLog) -> None:
-    assert log.read_range(20, max_bytes=100) is None
+    assert read_range(log.source, 20, max_bytes=100) is None
     with pytest.raises(OffsetOutOfRangeError):
-        log.read_range(21, max_bytes=100)
+        read_range(log.source, 21, max_bytes=100)
 
 
 @pytest.mark.parametrize("is_rolled", [False, True])
@@ -226,7 +227,7 @@ def test_a_range_never_reaches_past_the_high_watermark(is_rolled: bool) -> None:
         log.append_batch(client_batch(value(2)), wait=False)
     assert log.high_watermark == 1
 
-    part = log.read_range(0, max_bytes=1 << 20)
+    part = read_range(log.source, 0, max_bytes=1 << 20)
 
     assert part is not None
     assert part.length == SIZE
@@ -241,7 +242,7 @@ def test_a_range_goes_on_in_the_next_segment_over_a_gap() -> None:
     fs.open_write(first.path).truncate_to(size)
     log = log_of(open_store(fs.kill()))
 
-    part = log.read_range(2, max_bytes=size)
+    part = read_range(log.source, 2, max_bytes=size)
 
     assert part is not None
     assert part.base_offset == first.next_offset
@@ -286,7 +287,7 @@ def test_the_largest_time_is_that_of_the_first_record_that_has_it(
     largest = max(times)
     expected = None if largest < 0 else times.index(largest)
     assert log.offset_for_time(MAX_TIMESTAMP) == expected
-    match = log.find_time(MAX_TIMESTAMP)
+    match = find_time(log.source, MAX_TIMESTAMP)
     assert (None if match is None else match.timestamp_ms) == (None if largest < 0 else largest)
 
 
