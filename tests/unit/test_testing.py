@@ -170,7 +170,7 @@ def test_it_can_be_told_like_any_broker() -> None:
 def test_a_wrong_key_is_refused_before_anything_is_started() -> None:
     with pytest.raises(ConfigError, match=r"did you mean num\.partitions"):
         cordwood.Broker(config={"num.partition": 4})
-    with pytest.raises(TypeError, match="topics must be names"):
+    with pytest.raises(TypeError, match="topics must be a list of names"):
         cordwood.Broker(topics="orders")
 
 

@@ -16,7 +16,7 @@ from cordwood.errors import (
     StorageError,
 )
 from cordwood.library import request_change
-from cordwood.log.inbox.change_inbox import LEFTOVER_MS, Beat, ChangeInbox, new_request_id
+from cordwood.log.inbox.change_inbox import ChangeInbox, new_request_id
 from cordwood.log.inbox.change_request import ChangeRequester
 from cordwood.log.inbox.store_change import ChangeAnswer, CommitGroup
 from cordwood.log.inbox.topic_change import ForgetGroup
@@ -141,32 +141,6 @@ def test_an_owner_whose_signs_of_life_end_is_given_up(waiting: Waiting) -> None:
 
     with pytest.raises(ChangeTimeoutError, match="may be made yet"):
         waiting.ask(timeout_s=2)
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"nonsense", b"{}", b"[1]", b'["1", 2, 3]', b"[1, 2, 3.5]", b"[" * 5000]
-)
-def test_what_is_no_sign_of_life_is_none(waiting: Waiting, content: bytes) -> None:
-    waiting.fs.make_directory(waiting.inbox.directory)
-    file = waiting.fs.create(f"{waiting.inbox.directory}/{waiting.request_id}.progress")
-    if content:
-        file.write_at(0, content)
-
-    assert waiting.inbox.progress(waiting.request_id) is None
-
-
-def test_a_sign_of_life_goes_with_the_answer_or_is_swept(waiting: Waiting) -> None:
-    inbox, request_id = waiting.inbox, waiting.request_id
-    waiting.fs.make_directory(inbox.directory)
-    inbox.note_progress(request_id, 1, WorkDone(5, None))
-    assert inbox.progress(request_id) == Beat(1, WorkDone(5, None))
-
-    inbox.answer(request_id, ChangeAnswer(outcome="done"))
-
-    assert inbox.progress(request_id) is None
-    inbox.note_progress(request_id, 2, WorkDone(6, 10))
-    waiting.clock.advance(LEFTOVER_MS)
-    assert inbox.sweep(waiting.clock.now_ms()) == 2  # the answer that nobody took, too
 
 
 def test_an_owner_that_took_it_up_and_never_answers_leaves_it_in_doubt(waiting: Waiting) -> None:

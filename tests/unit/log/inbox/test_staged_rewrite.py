@@ -215,7 +215,7 @@ def test_the_last_batch_of_a_producer_must_stay(fs: SimulatedFileSystem) -> None
     answer = ask(fs, store, swap(store))
 
     assert answer.outcome == "refused"
-    assert "last batches of producers" in answer.reason
+    assert "last batch of each producer must stay" in answer.reason
 
 
 def test_a_topic_that_keeps_everything_is_not_rewritten(

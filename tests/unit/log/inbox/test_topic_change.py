@@ -1,4 +1,4 @@
-"""Changes of topics and groups, asked of a store whoever holds it."""
+"""Requested changes of topics and groups: values and their text."""
 
 import json
 import uuid
@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood.errors import ChangeRefusedError, FormatError
-from cordwood.format.partition_metadata import encode_topic_id
-from cordwood.library import request_change
+from cordwood.errors import FormatError
 from cordwood.log.inbox.store_change import (
     ChangeRequest,
-    CommitGroup,
     StoreChange,
     kind_of,
     parse_request,
@@ -29,6 +26,7 @@ from cordwood.log.inbox.topic_change import (
 from cordwood.quantities import Offset, TimestampMs
 
 TOPIC_ID = uuid.UUID(int=2**100 + 7)
+
 
 CHANGES: list[StoreChange] = [
     CreateTopic(topic="orders"),
@@ -64,7 +62,7 @@ def test_a_change_survives_the_way_through_the_inbox(change: StoreChange) -> Non
         ("alter-topic", {"topic": "a", "partitions": None, "config": {"x": 5}}, "not a text"),
         ("delete-topic", {"topic": "a", "topic_id": "?"}, "not a request"),
         ("trim-topic", {"topic": "a", "topic_id": "?", "before": []}, "not a request"),
-        ("forget-group", {"group": "", "places": None}, "without a name"),
+        ("forget-group", {"group": "", "places": None}, "no name"),
         ("forget-group", {"group": "g", "places": [["a"]]}, "not a request"),
         ("forget-group", {"group": "g", "places": [["a", -1]]}, "-1"),
     ],
@@ -98,91 +96,3 @@ def read_only(path: Path) -> cordwood.ReadOnlyStore:
 def topic_id(path: Path, topic: str = "orders") -> uuid.UUID:
     with read_only(path) as store:
         return store.topic(topic).topic_id
-
-
-def test_a_topic_is_created_altered_and_deleted(path: Path) -> None:
-    config = {"retention.ms": "7d", "segment.bytes": "2MiB"}
-    created = request_change(path, CreateTopic(topic="new", partitions=2, config=config))
-    assert created.facts == {"topic_id": encode_topic_id(topic_id(path, "new")), "partitions": 2}
-
-    request_change(path, AlterTopic(topic="new", config={"retention.ms": None}, partitions=3))
-    with read_only(path) as store:
-        altered = store.topic("new")
-        assert altered.partition_count == 3
-        assert altered.config.segment_bytes == 2 * 1024**2
-
-    request_change(path, DeleteTopic(topic="new", topic_id=topic_id(path, "new")))
-    with read_only(path) as store:
-        assert store.topics() == ["orders"]
-
-
-def test_a_topic_is_trimmed(path: Path) -> None:
-    change = TrimTopic(topic="orders", topic_id=topic_id(path), before={0: Offset(4), 1: Offset(0)})
-
-    answer = request_change(path, change)
-
-    assert answer.facts == {"starts": [[0, 4], [1, 0]]}
-    with read_only(path) as store:
-        assert [log.start_offset for log in store.topic("orders").partitions] == [4, 0]
-
-
-def test_one_wrong_offset_deletes_nothing_at_all(path: Path) -> None:
-    before = {0: Offset(4), 1: Offset(1)}
-
-    with pytest.raises(ChangeRefusedError, match="asked for offset 1"):
-        request_change(path, TrimTopic(topic="orders", topic_id=topic_id(path), before=before))
-
-    with read_only(path) as store:
-        assert [log.start_offset for log in store.topic("orders").partitions] == [0, 0]
-
-
-def test_a_compacted_topic_is_not_trimmed(path: Path) -> None:
-    request_change(path, AlterTopic(topic="orders", config={"cleanup.policy": "compact"}))
-
-    with pytest.raises(ChangeRefusedError, match="append tombstones"):
-        request_change(path, TrimTopic(topic="orders", topic_id=topic_id(path), before={}))
-
-
-def test_a_group_is_forgotten_in_part_and_then_whole(path: Path) -> None:
-    request_change(path, ForgetGroup(group="billing", places=(("orders", 1),)))
-    with read_only(path) as store:
-        assert store.group("billing").committed() == {("orders", 0): 3}
-
-    request_change(path, ForgetGroup(group="billing", places=()))
-    request_change(path, ForgetGroup(group="billing"))
-
-    with read_only(path) as store:
-        assert store.groups() == []
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (CreateTopic(topic="orders"), "already exists"),
-        (CreateTopic(topic="__consumer_offsets"), "internal"),
-        (CreateTopic(topic="new", config={"retention.sm": "1"}), "retention.sm"),
-        (AlterTopic(topic="none"), "no topic named 'none'"),
-        (AlterTopic(topic="orders", partitions=1), "must be at least 2"),
-        (DeleteTopic(topic="none", topic_id=TOPIC_ID), "no topic named 'none'"),
-        (DeleteTopic(topic="orders", topic_id=TOPIC_ID), "created again"),
-        (DeleteTopic(topic="__consumer_offsets", topic_id=TOPIC_ID), "internal"),
-        (TrimTopic(topic="orders", topic_id=TOPIC_ID, before={}), "created again"),
-        (TrimTopic(topic="__consumer_offsets", topic_id=TOPIC_ID, before={}), "internal"),
-    ],
-    ids=lambda value: kind_of(value) if not isinstance(value, str) else value,
-)
-def test_a_change_that_cannot_be_is_refused_with_the_reason(
-    path: Path, change: StoreChange, reason: str
-) -> None:
-    with pytest.raises(ChangeRefusedError, match=reason):
-        request_change(path, change)
-
-    with read_only(path) as store:
-        assert store.topics() == ["orders"]
-
-
-def test_offsets_are_committed_for_whoever_asks(path: Path) -> None:
-    request_change(path, CommitGroup(group="billing", offsets={("orders", 0): (7, "by hand")}))
-
-    with read_only(path) as store:
-        assert store.group("billing").committed("orders", 0) == 7

@@ -33,11 +33,17 @@ from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, log_of, open_store
 
 SMALL = {"internal.segment.bytes": 600, "index.interval.bytes": 100}
+
+
 Pairs = list[tuple[bytes | None, bytes | None]]
+
+
 FIRST: dict[tuple[str, int], Pairs] = {
     ("orders", 0): [(b"a", b"1"), (b"b", b"2")],
     ("orders", 1): [(b"c", b"3")],
 }
+
+
 SECOND: dict[tuple[str, int], Pairs] = {
     ("orders", 0): [(b"k", b"%d" % n * 30) for n in range(20)],
     ("audit", 0): [(None, b"x" * 200)] * 5,
@@ -294,28 +300,6 @@ def test_nobody_sees_a_part_before_all_of_it_is_durable(fs: SimulatedFileSystem)
     assert seen == {(2, 1, 0)}
     with reader(fs) as beside:
         assert list(whole_ends(beside, ["orders", "audit"], fs=fs).values()) == [22, 1, 5]
-
-
-def test_ends_leave_out_a_publication_that_is_not_visible_everywhere_yet(
-    fs: SimulatedFileSystem,
-) -> None:
-    store = store_with_topics(fs)
-    store.publish("etl", 0, FIRST)
-    first, second = log_of(store, "orders", 0), log_of(store, "orders", 1)
-    show = first.show
-    shown: list[tuple[int, ...]] = []
-
-    def show_and_look() -> None:
-        show()
-        with reader(fs) as beside:
-            shown.append((first.high_watermark, second.high_watermark))
-            shown.append(tuple(whole_ends(beside, ["orders"], fs=fs).values()))
-
-    first.show = show_and_look  # type: ignore[method-assign]
-    store.publish("etl", 1, FIRST)
-
-    assert shown == [(4, 1), (2, 1)]
-    assert list(whole_ends(store, ["orders"], fs=fs).values()) == [4, 2]
 
 
 def test_appends_wait_for_the_end_of_a_publication(fs: SimulatedFileSystem) -> None:

@@ -1,0 +1,222 @@
+"""The tasks of a store's housekeeping: retention, marks, room on the disk."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from cordwood.errors import DiskFullError, LogClosedError
+from cordwood.log.compaction.cleaner import CleanerConfig
+from cordwood.log.store.store import Store, StoreSetup
+from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks
+from cordwood.storage.flusher import InlineFlusher
+from cordwood.storage.high_watermark_file import HighWatermarkFile
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import DATA, TOPIC, log_of, new_log, open_store
+
+HOUR_MS = 3_600_000
+
+
+TEN_YEARS_MS = 3652 * 24 * HOUR_MS
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def fs(clock: ManualClock) -> SimulatedFileSystem:
+    return SimulatedFileSystem(clock=clock)
+
+
+def store_with_floor(fs: SimulatedFileSystem, clock: ManualClock, free_bytes_min: int) -> Store:
+    return Store(
+        [DATA],
+        StoreSetup(
+            fs=fs,
+            clock=clock,
+            random=random.Random(1),
+            flusher=InlineFlusher(),
+            has_housekeeping=False,
+            opening_threads=1,
+            free_bytes_min=free_bytes_min,
+        ),
+    )
+
+
+# --- what a store has it do --------------------------------------------------------------------
+
+
+def test_a_store_tells_what_its_housekeeping_does(fs: SimulatedFileSystem) -> None:
+    store = open_store(fs)
+    store.housekeeping.add("archive", 30.0, lambda: 5)
+
+    store.maintain()
+
+    found = {status.name: status for status in store.housekeeping.status()}
+    assert {"timers", "marks", "disk", "retention", "checkpoint", "producers"} <= set(found)
+    assert all(status.runs == 1 for status in found.values())
+    assert found["archive"].bytes_reclaimed == 5
+
+
+def test_a_closed_store_is_not_maintained(fs: SimulatedFileSystem) -> None:
+    store = open_store(fs)
+    store.close()
+
+    with pytest.raises(LogClosedError):
+        store.maintain()
+
+
+def test_maintain_deletes_what_retention_gives_up_and_counts_it(
+    fs: SimulatedFileSystem, clock: ManualClock
+) -> None:
+    store, log = new_log(fs, {"retention.ms": "1h", "file.delete.delay.ms": 1000}, clock=clock)
+    log.append(b"old")
+    log.roll()
+    size = log.segments()[0].size_bytes
+    clock.advance(2 * HOUR_MS)
+    log.append(b"new")
+    [explained] = store.explain_retention(TOPIC)
+
+    store.maintain()
+
+    assert [segment.verdict for segment in explained.segments] == ["delete", "keep"]
+    assert [record.value for record in log.read()] == [b"new"]
+    retention = next(s for s in store.housekeeping.status() if s.name == "retention")
+    assert retention.bytes_reclaimed == size
+    assert any(e.name.endswith(".deleted") for e in fs.list("/data/events-0"))
+    clock.advance(1000)
+    store.maintain()
+    assert not any(e.name.endswith(".deleted") for e in fs.list("/data/events-0"))
+
+
+@pytest.mark.parametrize("jump_ms", [5 * HOUR_MS, TEN_YEARS_MS])
+def test_a_clock_that_jumps_ahead_deletes_nothing(
+    fs: SimulatedFileSystem, clock: ManualClock, jump_ms: int
+) -> None:
+    store, log = new_log(fs, {"retention.ms": "1h"}, clock=clock)
+    log.append(b"young")
+    log.roll()
+    right = clock.now_ms()
+    clock.set(right + jump_ms)
+    store.maintain()
+    clock.advance(600_000)
+    store.maintain()
+
+    clock.set(right + 600_000)
+    store.maintain()
+
+    assert [record.value for record in log.read()] == [b"young"]
+
+
+@pytest.mark.parametrize("jump_ms", [-5 * HOUR_MS, -TEN_YEARS_MS])
+def test_a_clock_that_jumps_back_pins_nothing(
+    fs: SimulatedFileSystem, clock: ManualClock, jump_ms: int
+) -> None:
+    store, log = new_log(fs, {"retention.ms": "10m"}, clock=clock)
+    log.append(b"old")
+    log.roll()
+    clock.set(clock.now_ms() + jump_ms)
+    store.maintain()
+
+    clock.advance(1_200_000)
+    store.maintain()
+
+    assert log.start_offset == 1
+
+
+def test_marks_are_synced_once_a_second_at_most_as_the_budget_allows(
+    fs: SimulatedFileSystem, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(fs, clock=clock)
+    logs = store.create_topic(TOPIC, partitions=5).partitions
+    tasks = UpkeepTasks(
+        store.directories, clock, CleanerConfig(), free_bytes_min=0, should_stop=lambda: False
+    )
+    tasks.sync_marks()
+    for log in logs:
+        log.append(b"v")
+    sync = HighWatermarkFile.sync
+    synced: list[str] = []
+
+    def slow_sync(marks: HighWatermarkFile) -> None:
+        synced.append(marks.path)
+        clock.advance(15)
+        sync(marks)
+
+    monkeypatch.setattr(HighWatermarkFile, "sync", slow_sync)
+
+    rounds = []
+    for _ in range(4):
+        tasks.sync_marks()
+        rounds.append(len(synced))
+
+    assert rounds == [2, 4, 5, 5]
+    assert len(set(synced)) == 5
+
+
+def test_after_a_power_cut_synced_marks_know_what_was_promised(
+    fs: SimulatedFileSystem, clock: ManualClock
+) -> None:
+    store, log = new_log(fs, clock=clock)
+    log.append(b"v")
+    store.maintain()
+
+    after = fs.crash(random.Random(5))
+
+    assert HighWatermarkFile(after, log.directory, writable=False).read().durable == 1
+
+
+# --- room --------------------------------------------------------------------------------------
+
+
+def test_appends_are_refused_before_the_disk_is_full_and_taken_again_after(
+    fs: SimulatedFileSystem, clock: ManualClock
+) -> None:
+    store = store_with_floor(fs, clock, 10_000)
+    store.create_topic(TOPIC, config={"retention.bytes": 0, "file.delete.delay.ms": "1h"})
+    log = log_of(store)
+    log.append(bytes(5000))
+    log.roll()
+    fs.capacity_bytes = 1 << 30
+    used = fs.capacity_bytes - fs.free_bytes(DATA)
+    fs.capacity_bytes = used + 9_000
+    for directory in store.directories:
+        directory.check_room(10_000)
+
+    with pytest.raises(DiskFullError, match=r"log\.dir\.free\.bytes\.min = 10000"):
+        log.append(b"refused")
+
+    assert [len(record.value or b"") for record in log.read()] == [5000]
+    store.maintain()  # deletes, unlinks without delay, looks again
+    store.maintain()
+    assert log.append(b"taken").offset == 1
+
+
+def test_the_floor_holds_for_all_ways_to_append(
+    fs: SimulatedFileSystem, clock: ManualClock
+) -> None:
+    store = store_with_floor(fs, clock, 1)
+    store.create_topic("disk")
+    store.create_topic("os", config={"durability": "os"})
+    fs.capacity_bytes = 0
+    for directory in store.directories:
+        directory.check_room(1)
+
+    for topic in ("disk", "os"):
+        with pytest.raises(DiskFullError):
+            store.topic(topic).append(b"v")
+        with pytest.raises(DiskFullError):
+            store.topic(topic).append_many([(b"k", b"v")])
+
+
+def test_only_real_disks_have_a_floor_by_default(fs: SimulatedFileSystem) -> None:
+    fs.capacity_bytes = FREE_BYTES_MIN // 2
+    store, log = new_log(fs)
+
+    store.maintain()
+
+    assert log.append(b"v").offset == 0
