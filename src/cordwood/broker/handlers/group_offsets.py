@@ -1,20 +1,21 @@
 """Committing, asking for and deleting the offsets of groups."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.journal.managed_group import EpochGroup, is_subscribed
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX
 from cordwood.log.store.store import Store
 from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets, TopicPartition
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.protocol.messages import Fields
 from cordwood.quantities import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -24,29 +25,53 @@ from cordwood.quantities import (
     TimestampMs,
 )
 
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas.offset_messages import (
+        OffsetCommitRequest,
+        OffsetCommitResponseDict,
+        OffsetDeleteRequest,
+        OffsetDeleteResponseDict,
+        OffsetFetchRequest,
+        OffsetFetchRequestGroups,
+        OffsetFetchResponseDict,
+        OffsetFetchResponseGroupsDict,
+        OffsetFetchResponseGroupsTopicsDict,
+        OffsetFetchResponseGroupsTopicsPartitionsDict,
+        OffsetFetchResponseTopicsDict,
+    )
+
 _FIRST_BY_TOPIC_ID: Final = 10
 _FIRST_COMMIT_WITH_GROUP_ID_NOT_FOUND: Final = 9
 _FIRST_COMMIT_WITH_EPOCH: Final = 9
 _FIRST_FETCH_OF_MANY: Final = 8
 _FIRST_FETCH_WITH_ERROR_CODE: Final = 2
 _NO_RETENTION_TIME: Final = -1
+_NO_MEMBER_EPOCH: Final = -1
+_NIL: Final = UUID(int=0)
+
+_AskedTopic = tuple[str, UUID, Sequence[int]]  # name or id, and partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NamedTopic:
-    """A topic of a request. `name` is None where its id is nobody's."""
+    """A topic of a request, with its partitions. `name` is None if no topic has the id."""
 
     name: str | None
     topic_id: UUID
-    asked: Fields
-
-    @property
-    def shown(self) -> dict[str, Any]:
-        """How the answer names it."""
-        return {"name": self.name or "", "topic_id": self.topic_id}
+    numbers: Sequence[int]
 
     def place(self, number: int) -> TopicPartition:
         return self.name or "", number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WantedOffsets:
+    """What OffsetFetch asks of one group. `topics` is None for all of them."""
+
+    group_id: str
+    member_id: str | None
+    member_epoch: int
+    topics: Sequence[_AskedTopic] | None
 
 
 class GroupOffsetsHandler:
@@ -57,20 +82,27 @@ class GroupOffsetsHandler:
         self._store = store
 
     def routes(self) -> list[Route]:
-        handlers = {
-            ApiKey.OFFSET_COMMIT: self.offset_commit,
-            ApiKey.OFFSET_FETCH: self.offset_fetch,
-            ApiKey.OFFSET_DELETE: self.offset_delete,
-        }
-        return [
-            Route(api=api, handler=handler, runs_on=RunsOn.CONTROL)
-            for api, handler in handlers.items()
-        ]
+        return routes_on(
+            RunsOn.CONTROL,
+            {
+                ApiKey.OFFSET_COMMIT: self.offset_commit,
+                ApiKey.OFFSET_FETCH: self.offset_fetch,
+                ApiKey.OFFSET_DELETE: self.offset_delete,
+            },
+        )
 
     # --- OffsetCommit ------------------------------------------------------------------------
 
-    def offset_commit(self, context: RequestContext, request: Fields) -> Response | Deferred:
-        topics = self._named(context, request.topics)
+    def offset_commit(
+        self, context: RequestContext, request: OffsetCommitRequest
+    ) -> Response | Deferred:
+        topics = self._named(
+            context,
+            [
+                (t.name, t.topic_id, [p.partition_index for p in t.partitions])
+                for t in request.topics
+            ],
+        )
         refusal = self._check_commit(context, request)
         if refusal is not None:
             return _committed(topics, {}, refusal)
@@ -91,7 +123,9 @@ class GroupOffsetsHandler:
         self._coordinator.keeper.commit(request.group_id, wanted, finish)
         return reply
 
-    def _check_commit(self, context: RequestContext, request: Fields) -> ErrorCode | None:
+    def _check_commit(
+        self, context: RequestContext, request: OffsetCommitRequest
+    ) -> ErrorCode | None:
         refusal = self._coordinator.refusal(request.group_id, allows_empty=True)
         if refusal is not None:
             return refusal
@@ -110,7 +144,7 @@ class GroupOffsetsHandler:
         return None if code is ErrorCode.none else code
 
     def _check_member(
-        self, context: RequestContext, group: EpochGroup, request: Fields
+        self, context: RequestContext, group: EpochGroup, request: OffsetCommitRequest
     ) -> ErrorCode:
         """Whether a member may commit at all; an epoch that is past is asked of each partition."""
         code = group.validate_commit(request.member_id, request.generation_id_or_member_epoch)
@@ -120,7 +154,9 @@ class GroupOffsetsHandler:
             return ErrorCode.unsupported_version
         return ErrorCode.none
 
-    def _check_epoch(self, request: Fields, topic: _NamedTopic, number: int) -> ErrorCode:
+    def _check_epoch(
+        self, request: OffsetCommitRequest, topic: _NamedTopic, number: int
+    ) -> ErrorCode:
         group = self._coordinator.groups.get(request.group_id)
         if group is None or isinstance(group, ClassicGroup):
             return ErrorCode.none
@@ -129,7 +165,7 @@ class GroupOffsetsHandler:
 
     def _committable(
         self,
-        request: Fields,
+        request: OffsetCommitRequest,
         topics: list[_NamedTopic],
         codes: dict[TopicPartition, ErrorCode],
     ) -> dict[TopicPartition, CommittedOffset]:
@@ -139,8 +175,8 @@ class GroupOffsetsHandler:
         if request.retention_time != _NO_RETENTION_TIME:
             expires_ms = TimestampMs(now_ms + max(request.retention_time, 0))
         wanted: dict[TopicPartition, CommittedOffset] = {}
-        for topic in topics:
-            for partition in topic.asked.partitions:
+        for topic, asked in zip(topics, request.topics, strict=True):
+            for partition in asked.partitions:
                 place = topic.place(partition.partition_index)
                 code = self._check_place(topic, partition.partition_index)
                 metadata = partition.committed_metadata or ""
@@ -170,18 +206,18 @@ class GroupOffsetsHandler:
 
     # --- topics of requests ------------------------------------------------------------------
 
-    def _named(self, context: RequestContext, topics: tuple[Fields, ...]) -> list[_NamedTopic]:
+    def _named(self, context: RequestContext, topics: Iterable[_AskedTopic]) -> list[_NamedTopic]:
         if context.api_version >= _FIRST_BY_TOPIC_ID:
             names = self._store.topic_names_by_id()
             return [
-                _NamedTopic(name=names.get(t.topic_id), topic_id=t.topic_id, asked=t)
-                for t in topics
+                _NamedTopic(name=names.get(topic_id), topic_id=topic_id, numbers=numbers)
+                for _, topic_id, numbers in topics
             ]
         found: list[_NamedTopic] = []
-        for asked in topics:
-            topic = self._store.find_topic(asked.name)
-            topic_id = UUID(int=0) if topic is None else topic.topic_id
-            found.append(_NamedTopic(name=asked.name, topic_id=topic_id, asked=asked))
+        for name, _, numbers in topics:
+            topic = self._store.find_topic(name)
+            topic_id = _NIL if topic is None else topic.topic_id
+            found.append(_NamedTopic(name=name, topic_id=topic_id, numbers=numbers))
         return found
 
     def _check_place(self, topic: _NamedTopic, number: int) -> ErrorCode:
@@ -194,27 +230,39 @@ class GroupOffsetsHandler:
 
     # --- OffsetFetch -------------------------------------------------------------------------
 
-    def offset_fetch(self, context: RequestContext, request: Fields) -> Response | Deferred:
+    def offset_fetch(
+        self, context: RequestContext, request: OffsetFetchRequest
+    ) -> Response | Deferred:
         if context.api_version >= _FIRST_FETCH_OF_MANY:
+            wanted = [_wanted_of(group) for group in request.groups]
             return self._coordinator.with_offsets(
-                [wanted.group_id for wanted in request.groups],
-                lambda code: {
-                    "groups": [self._fetched(context, wanted, code) for wanted in request.groups]
-                },
+                [group.group_id for group in wanted],
+                lambda code: {"groups": [self._fetched(context, group, code) for group in wanted]},
             )
+        topics = request.topics
+        sole = _WantedOffsets(
+            group_id=request.group_id,
+            member_id=None,
+            member_epoch=_NO_MEMBER_EPOCH,
+            topics=None
+            if topics is None
+            else [(topic.name, _NIL, topic.partition_indexes) for topic in topics],
+        )
         return self._coordinator.with_offsets(
-            [request.group_id],
-            lambda code: _fetched_of_one(context, request, self._fetched(context, request, code)),
+            [sole.group_id],
+            lambda code: _fetched_of_one(context, sole, self._fetched(context, sole, code)),
         )
 
-    def _fetched(self, context: RequestContext, wanted: Fields, code: ErrorCode) -> dict[str, Any]:
-        """What one group committed: `wanted` is a part of the request, or all of an old one."""
+    def _fetched(
+        self, context: RequestContext, wanted: _WantedOffsets, code: ErrorCode
+    ) -> OffsetFetchResponseGroupsDict:
+        """What one group committed."""
         group_id = wanted.group_id
         refusal = self._coordinator.refusal(group_id, allows_empty=True)
         if refusal is None and code is not ErrorCode.none:
             refusal = ErrorCode.coordinator_not_available
         if refusal is None:
-            refusal = self._check_fetch(context, wanted)
+            refusal = self._check_fetch(wanted)
         if refusal is not None:
             return {"group_id": group_id, "error_code": refusal, "topics": []}
         offsets = self._coordinator.keeper.of_group(group_id)
@@ -226,32 +274,33 @@ class GroupOffsetsHandler:
             else [_fetched_topic(t, offsets) for t in self._named(context, wanted.topics)],
         }
 
-    def _check_fetch(self, context: RequestContext, wanted: Fields) -> ErrorCode | None:
+    def _check_fetch(self, wanted: _WantedOffsets) -> ErrorCode | None:
         group = self._coordinator.groups.get(wanted.group_id)
         if group is None or isinstance(group, ClassicGroup):
             return None
-        if context.api_version < _FIRST_FETCH_OF_MANY:
-            code = group.validate_fetch(None, -1)
-        else:
-            code = group.validate_fetch(wanted.member_id, wanted.member_epoch)
+        code = group.validate_fetch(wanted.member_id, wanted.member_epoch)
         return None if code is ErrorCode.none else code
 
-    def _all_topics(self, context: RequestContext, offsets: GroupOffsets) -> list[dict[str, Any]]:
-        by_topic: dict[str, list[dict[str, Any]]] = {}
+    def _all_topics(
+        self, context: RequestContext, offsets: GroupOffsets
+    ) -> list[OffsetFetchResponseGroupsTopicsDict]:
+        by_topic: dict[str, list[OffsetFetchResponseGroupsTopicsPartitionsDict]] = {}
         for (name, number), committed in sorted(offsets.items(), key=lambda item: item[0]):
             by_topic.setdefault(name, []).append(_fetched_partition(number, committed))
-        found: list[dict[str, Any]] = []
+        found: list[OffsetFetchResponseGroupsTopicsDict] = []
         for name, partitions in by_topic.items():
             topic = self._store.find_topic(name)
             if topic is not None:
                 found.append({"name": name, "topic_id": topic.topic_id, "partitions": partitions})
-            elif context.api_version < _FIRST_BY_TOPIC_ID:  # else it has no id to be named by
+            elif context.api_version < _FIRST_BY_TOPIC_ID:  # later versions cannot name it
                 found.append({"name": name, "partitions": partitions})
         return found
 
     # --- OffsetDelete ------------------------------------------------------------------------
 
-    def offset_delete(self, context: RequestContext, request: Fields) -> Response | Deferred:
+    def offset_delete(
+        self, context: RequestContext, request: OffsetDeleteRequest
+    ) -> Response | Deferred:
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is not None:
             return {"error_code": refusal}
@@ -260,7 +309,7 @@ class GroupOffsetsHandler:
         )
 
     def _delete(
-        self, context: RequestContext, request: Fields, code: ErrorCode
+        self, context: RequestContext, request: OffsetDeleteRequest, code: ErrorCode
     ) -> Response | Deferred:
         if code is not ErrorCode.none:
             return {"error_code": ErrorCode.coordinator_not_available}
@@ -268,13 +317,15 @@ class GroupOffsetsHandler:
         if group is None:
             return {"error_code": ErrorCode.group_id_not_found}
         if not group.is_empty and group.protocol_type != "consumer":
-            return {"error_code": ErrorCode.non_empty_group}  # nobody knows what it reads
-        topics = self._named(context, request.topics)
+            return {"error_code": ErrorCode.non_empty_group}  # it is unknown what it reads
+        topics = self._named(
+            context,
+            [(t.name, _NIL, [p.partition_index for p in t.partitions]) for t in request.topics],
+        )
         codes: dict[TopicPartition, ErrorCode] = {}
         for topic in topics:
             is_read = topic.name is not None and is_subscribed(group, topic.name)
-            for partition in topic.asked.partitions:
-                number = partition.partition_index
+            for number in topic.numbers:
                 refused = self._check_place(topic, number)
                 if refused is ErrorCode.none and is_read:
                     refused = ErrorCode.group_subscribed_to_topic
@@ -292,20 +343,33 @@ class GroupOffsetsHandler:
         return reply
 
 
+def _wanted_of(group: OffsetFetchRequestGroups) -> _WantedOffsets:
+    topics = group.topics
+    return _WantedOffsets(
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        topics=None
+        if topics is None
+        else [(topic.name, topic.topic_id, topic.partition_indexes) for topic in topics],
+    )
+
+
 def _committed(
     topics: list[_NamedTopic], codes: Mapping[TopicPartition, ErrorCode], code: ErrorCode
-) -> Response:
-    """`codes` has what was refused; `code` is what became of the rest."""
+) -> OffsetCommitResponseDict:
+    """`codes` has the partitions that were refused; `code` is the result of all others."""
     return {
         "topics": [
             {
-                **topic.shown,
+                "name": topic.name or "",
+                "topic_id": topic.topic_id,
                 "partitions": [
                     {
-                        "partition_index": partition.partition_index,
-                        "error_code": codes.get(topic.place(partition.partition_index), code),
+                        "partition_index": number,
+                        "error_code": codes.get(topic.place(number), code),
                     }
-                    for partition in topic.asked.partitions
+                    for number in topic.numbers
                 ],
             }
             for topic in topics
@@ -313,26 +377,41 @@ def _committed(
     }
 
 
-def _deleted(topics: list[_NamedTopic], codes: Mapping[TopicPartition, ErrorCode]) -> Response:
-    answer = _committed(topics, codes, ErrorCode.none)
-    by_name = [{"name": t["name"], "partitions": t["partitions"]} for t in answer["topics"]]
-    return {"error_code": ErrorCode.none, "topics": by_name}
+def _deleted(
+    topics: list[_NamedTopic], codes: Mapping[TopicPartition, ErrorCode]
+) -> OffsetDeleteResponseDict:
+    return {
+        "error_code": ErrorCode.none,
+        "topics": [
+            {
+                "name": topic.name or "",
+                "partitions": [
+                    {"partition_index": number, "error_code": codes[topic.place(number)]}
+                    for number in topic.numbers
+                ],
+            }
+            for topic in topics
+        ],
+    }
 
 
-def _fetched_topic(topic: _NamedTopic, offsets: GroupOffsets) -> dict[str, Any]:
+def _fetched_topic(
+    topic: _NamedTopic, offsets: GroupOffsets
+) -> OffsetFetchResponseGroupsTopicsDict:
     code = ErrorCode.unknown_topic_id if topic.name is None else ErrorCode.none
     return {
-        **topic.shown,
+        "name": topic.name or "",
+        "topic_id": topic.topic_id,
         "partitions": [
             _fetched_partition(number, offsets.get(topic.place(number)), code)
-            for number in topic.asked.partition_indexes
+            for number in topic.numbers
         ],
     }
 
 
 def _fetched_partition(
-    number: int, committed: CommittedOffset | None, code: ErrorCode = ErrorCode.none
-) -> dict[str, Any]:
+    number: int, committed: CommittedOffset | None, code: int = ErrorCode.none
+) -> OffsetFetchResponseGroupsTopicsPartitionsDict:
     return {
         "partition_index": number,
         "committed_offset": NO_OFFSET if committed is None else committed.offset,
@@ -343,19 +422,19 @@ def _fetched_partition(
 
 
 def _fetched_of_one(
-    context: RequestContext, request: Fields, fetched: Mapping[str, Any]
-) -> Response:
+    context: RequestContext, wanted: _WantedOffsets, fetched: OffsetFetchResponseGroupsDict
+) -> OffsetFetchResponseDict:
     """The answer of versions that ask about one group: its topics have names and no ids."""
     code = fetched["error_code"]
-    topics = [{"name": t["name"], "partitions": t["partitions"]} for t in fetched["topics"]]
-    if code is not ErrorCode.none and context.api_version < _FIRST_FETCH_WITH_ERROR_CODE:
+    topics: list[OffsetFetchResponseTopicsDict] = [
+        {"name": topic["name"], "partitions": topic["partitions"]} for topic in fetched["topics"]
+    ]
+    if code and context.api_version < _FIRST_FETCH_WITH_ERROR_CODE:
         topics = [
             {
-                "name": asked.name,
-                "partitions": [
-                    _fetched_partition(number, None, code) for number in asked.partition_indexes
-                ],
+                "name": name,
+                "partitions": [_fetched_partition(number, None, code) for number in numbers],
             }
-            for asked in request.topics or ()
+            for name, _, numbers in wanted.topics or ()
         ]
     return {"error_code": code, "topics": topics}
