@@ -26,11 +26,7 @@ from cordwood.remote.refusals import check, is_passing, refusal
 from cordwood.remote.wire_connection import WireConnection
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.cluster_messages import (
-        FindCoordinatorRequestDict,
-        MetadataResponse,
-        MetadataResponseTopics,
-    )
+    from cordwood.protocol.schemas import cluster_messages as messages
 
 _ATTEMPTS: Final = 40
 _PAUSE_S: Final = 0.25
@@ -157,7 +153,7 @@ class RemoteCluster:
 
     def _find_coordinator(self, group: str) -> int:
         version = self.anyone().version_of(ApiKey.FIND_COORDINATOR)
-        request: FindCoordinatorRequestDict = {"key_type": _GROUP_KEY}
+        request: messages.FindCoordinatorRequestDict = {"key_type": _GROUP_KEY}
         if version >= _FIRST_FIND_OF_MANY:
             request["coordinator_keys"] = [group]
         else:
@@ -189,7 +185,7 @@ class RemoteCluster:
         self._topics |= found
         return found
 
-    def _note(self, answer: MetadataResponse) -> None:
+    def _note(self, answer: messages.MetadataResponse) -> None:
         self._brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
         self._controller = answer.controller_id
         self.cluster_id = answer.cluster_id or ""
@@ -241,7 +237,7 @@ class RemoteCluster:
         return self.controller().call(call)
 
 
-def _described(topic: MetadataResponseTopics) -> RemoteTopic | None:
+def _described(topic: messages.MetadataResponseTopics) -> RemoteTopic | None:
     """None for a name that no topic has; a partition without a leader is no reason to raise."""
     if topic.error_code == 3:
         return None

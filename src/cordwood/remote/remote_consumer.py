@@ -28,7 +28,7 @@ from cordwood.remote.remote_cluster import RemoteCluster
 from cordwood.remote.wire_connection import ANSWER_TIMEOUT_S, WireConnection
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.offset_messages import ListOffsetsRequestPartitionsDict
+    from cordwood.protocol.schemas import offset_messages as messages
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -77,7 +77,7 @@ class RemoteConsumer:
     def _list_offsets(self, timestamp_ms: int, partitions: list[int]) -> dict[int, int]:
         found: dict[int, int] = {}
         for connection, numbers in self._cluster.by_leader(self.topic, partitions):
-            asked: list[ListOffsetsRequestPartitionsDict] = [
+            asked: list[messages.ListOffsetsRequestPartitionsDict] = [
                 {"partition_index": n, "timestamp": timestamp_ms} for n in numbers
             ]
             answer = connection.call(

@@ -17,15 +17,7 @@ from cordwood.remote.remote_cluster import RemoteCluster
 from cordwood.remote.wire_connection import WireConnection
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.consumer_group_messages import (
-        ConsumerGroupDescribeResponseMembers,
-    )
-    from cordwood.protocol.schemas.group_messages import DescribeGroupsResponseMembers
-    from cordwood.protocol.schemas.offset_messages import (
-        OffsetCommitRequestPartitionsDict,
-        OffsetDeleteRequestPartitionsDict,
-        OffsetFetchRequestDict,
-    )
+    from cordwood.protocol.schemas import consumer_group_messages, group_messages, offset_messages
 
 Place = tuple[str, int]
 
@@ -145,7 +137,7 @@ class RemoteGroups:
     def _committed(self, group: str) -> dict[Place, tuple[int, str]]:
         connection = self._cluster.coordinator(group)
         version = connection.version_of(ApiKey.OFFSET_FETCH, at_most=_FETCH_VERSION_MAX)
-        request: OffsetFetchRequestDict = {"group_id": group, "topics": None}
+        request: offset_messages.OffsetFetchRequestDict = {"group_id": group, "topics": None}
         if version >= _FIRST_FETCH_OF_MANY:
             request = {"groups": [{"group_id": group, "topics": None}]}
         answer = connection.call(api_calls.OFFSET_FETCH(request), at_most=_FETCH_VERSION_MAX)
@@ -165,7 +157,7 @@ class RemoteGroups:
         self._cluster.retried(lambda: self._commit(group, offsets))
 
     def _commit(self, group: str, offsets: Mapping[Place, tuple[int, str]]) -> None:
-        by_topic: dict[str, list[OffsetCommitRequestPartitionsDict]] = {}
+        by_topic: dict[str, list[offset_messages.OffsetCommitRequestPartitionsDict]] = {}
         for (topic, partition), (offset, metadata) in offsets.items():
             by_topic.setdefault(topic, []).append(
                 {
@@ -193,7 +185,7 @@ class RemoteGroups:
 
     def forget(self, group: str, places: Iterable[Place]) -> None:
         """Remove what a group committed for these partitions."""
-        by_topic: dict[str, list[OffsetDeleteRequestPartitionsDict]] = {}
+        by_topic: dict[str, list[offset_messages.OffsetDeleteRequestPartitionsDict]] = {}
         for topic, partition in places:
             by_topic.setdefault(topic, []).append({"partition_index": partition})
         answer = self._cluster.coordinator(group).call(
@@ -244,7 +236,9 @@ def _why(code: int) -> str | None:
     return "there is no such group" if code == ErrorCode.group_id_not_found else None
 
 
-def _consumer_member(member: ConsumerGroupDescribeResponseMembers) -> GroupMember:
+def _consumer_member(
+    member: consumer_group_messages.ConsumerGroupDescribeResponseMembers,
+) -> GroupMember:
     return GroupMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -260,7 +254,7 @@ def _consumer_member(member: ConsumerGroupDescribeResponseMembers) -> GroupMembe
     )
 
 
-def _classic_member(member: DescribeGroupsResponseMembers) -> GroupMember:
+def _classic_member(member: group_messages.DescribeGroupsResponseMembers) -> GroupMember:
     return GroupMember(
         member_id=member.member_id,
         instance_id=member.group_instance_id,

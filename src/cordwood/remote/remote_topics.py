@@ -12,16 +12,7 @@ from cordwood.remote.refusals import check
 from cordwood.remote.remote_cluster import RemoteCluster
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.config_messages import (
-        IncrementalAlterConfigsRequestResourcesDict,
-    )
-    from cordwood.protocol.schemas.topic_messages import (
-        CreatePartitionsRequestTopicsDict,
-        CreateTopicsRequestTopicsDict,
-        DeleteRecordsRequestPartitionsDict,
-        DeleteTopicsRequestDict,
-        DescribeLogDirsResponseResults,
-    )
+    from cordwood.protocol.schemas import config_messages, topic_messages
 
 _TOPIC: Final = 2
 _SET: Final = 0
@@ -101,7 +92,7 @@ class RemoteTopics:
 
     def create(self, name: str, *, partitions: int | None, config: Mapping[str, str]) -> int:
         """Create a topic; return how many partitions it has."""
-        wanted: CreateTopicsRequestTopicsDict = {
+        wanted: topic_messages.CreateTopicsRequestTopicsDict = {
             "name": name,
             "num_partitions": _BROKER_DECIDES if partitions is None else partitions,
             "replication_factor": _BROKER_DECIDES,
@@ -120,7 +111,7 @@ class RemoteTopics:
 
     def alter_config(self, name: str, config: Mapping[str, str | None]) -> None:
         """Set keys; None takes one back to the default."""
-        wanted: IncrementalAlterConfigsRequestResourcesDict = {
+        wanted: config_messages.IncrementalAlterConfigsRequestResourcesDict = {
             "resource_type": _TOPIC,
             "resource_name": name,
             "configs": [
@@ -139,7 +130,7 @@ class RemoteTopics:
 
     def grow(self, name: str, partitions: int) -> None:
         """Have so many partitions."""
-        wanted: CreatePartitionsRequestTopicsDict = {
+        wanted: topic_messages.CreatePartitionsRequestTopicsDict = {
             "name": name,
             "count": partitions,
             "assignments": None,
@@ -155,7 +146,7 @@ class RemoteTopics:
     def delete(self, name: str) -> None:
         connection = self._cluster.controller()
         by_name = connection.version_of(ApiKey.DELETE_TOPICS) < 6
-        request: DeleteTopicsRequestDict = {"timeout": _TIMEOUT_MS}
+        request: topic_messages.DeleteTopicsRequestDict = {"timeout": _TIMEOUT_MS}
         if by_name:
             request["topic_names"] = [name]
         else:
@@ -170,7 +161,7 @@ class RemoteTopics:
         """Delete records before these offsets; return where each partition starts then."""
         starts: dict[int, int] = {}
         for connection, partitions in self._cluster.by_leader(name, before):
-            wanted: list[DeleteRecordsRequestPartitionsDict] = [
+            wanted: list[topic_messages.DeleteRecordsRequestPartitionsDict] = [
                 {"partition_index": n, "offset": before[n]} for n in partitions
             ]
             answer = connection.call(
@@ -193,7 +184,7 @@ def _why_not_trimmed(code: int) -> str | None:
     return "there is no such offset" if code == _OUT_OF_RANGE else None
 
 
-def _log_dir(result: DescribeLogDirsResponseResults) -> RemoteLogDir:
+def _log_dir(result: topic_messages.DescribeLogDirsResponseResults) -> RemoteLogDir:
     return RemoteLogDir(
         path=result.log_dir,
         sizes={

@@ -20,7 +20,7 @@ from cordwood.quantities import MIB
 from cordwood.remote.api_calls import ApiCall, Response
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.cluster_messages import ApiVersionsResponse
+    from cordwood.protocol.schemas import cluster_messages as messages
 
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 30.0
@@ -90,7 +90,8 @@ class WireConnection:
         body = self.exchange(ApiKey.API_VERSIONS, version, b"")
         try:
             answer = cast(
-                "ApiVersionsResponse", decode_response(ApiKey.API_VERSIONS, version, body)
+                "messages.ApiVersionsResponse",
+                decode_response(ApiKey.API_VERSIONS, version, body),
             )
         except FormatError as error:
             raise self._failed(f"it is no Kafka broker: {error}") from error

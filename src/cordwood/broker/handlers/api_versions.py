@@ -13,12 +13,7 @@ from cordwood.protocol.messages import encode_response
 from cordwood.protocol.wire_values import INT32
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.cluster_messages import (
-        ApiVersionsRequest,
-        ApiVersionsResponseDict,
-        ApiVersionsResponseFinalizedFeaturesDict,
-        ApiVersionsResponseSupportedFeaturesDict,
-    )
+    from cordwood.protocol.schemas import cluster_messages as messages
 
 # The version that every client can read, also one that asked in a version we do not know.
 _OLDEST: Final = 0
@@ -29,12 +24,12 @@ _FIRST_WITH_LEVEL_0: Final = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 # The features of Kafka 4 that we have. `group.version` 1 is consumer groups of KIP-848.
-_GROUP_VERSION: Final[ApiVersionsResponseSupportedFeaturesDict] = {
+_GROUP_VERSION: Final[messages.ApiVersionsResponseSupportedFeaturesDict] = {
     "name": "group.version",
     "min_version": 0,
     "max_version": 1,
 }
-_GROUP_LEVEL: Final[ApiVersionsResponseFinalizedFeaturesDict] = {
+_GROUP_LEVEL: Final[messages.ApiVersionsResponseFinalizedFeaturesDict] = {
     "name": "group.version",
     "min_version_level": 1,
     "max_version_level": 1,
@@ -51,8 +46,8 @@ class ApiVersionsHandler:
         ]
 
     def api_versions(
-        self, context: RequestContext, request: ApiVersionsRequest
-    ) -> ApiVersionsResponseDict:
+        self, context: RequestContext, request: messages.ApiVersionsRequest
+    ) -> messages.ApiVersionsResponseDict:
         version = context.api_version
         if version >= _FIRST_WITH_SOFTWARE and not (
             _SOFTWARE.fullmatch(request.client_software_name)
@@ -71,7 +66,7 @@ def unsupported_version_response(correlation_id: int) -> bytes:
 
 @cache
 def _unsupported_version_frame() -> bytes:
-    response: ApiVersionsResponseDict = {
+    response: messages.ApiVersionsResponseDict = {
         **_versions(_OLDEST),
         "error_code": ErrorCode.unsupported_version,
     }
@@ -79,7 +74,7 @@ def _unsupported_version_frame() -> bytes:
 
 
 @cache
-def _versions(version: int) -> ApiVersionsResponseDict:
+def _versions(version: int) -> messages.ApiVersionsResponseDict:
     has_level_0 = version >= _FIRST_WITH_LEVEL_0
     return {
         "error_code": ErrorCode.none,

@@ -22,12 +22,7 @@ from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.consumer_group_messages import (
-        ConsumerGroupDescribeRequest,
-        ConsumerGroupHeartbeatRequest,
-        ConsumerGroupHeartbeatResponseAssignmentDict,
-        ConsumerGroupHeartbeatResponseDict,
-    )
+    from cordwood.protocol.schemas import consumer_group_messages as messages
 
 # What anyone may do with a group, there being no one to forbid it: read, delete, describe, and
 # describe and alter its configuration. Bits by the numbers of Kafka's operations.
@@ -68,7 +63,9 @@ class ConsumerGroupHandlers:
     # --- heartbeats --------------------------------------------------------------------------
 
     def heartbeat(
-        self, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+        self,
+        context: RequestContext,
+        request: messages.ConsumerGroupHeartbeatRequest,
     ) -> Response | Deferred:
         """Answered when what it changed is durable."""
         try:
@@ -87,7 +84,9 @@ class ConsumerGroupHandlers:
         return reply
 
     def _read(
-        self, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+        self,
+        context: RequestContext,
+        request: messages.ConsumerGroupHeartbeatRequest,
     ) -> ConsumerHeartbeat:
         if not request.group_id:
             raise RefusedError(ErrorCode.invalid_request, "GroupId can't be empty.")
@@ -140,7 +139,9 @@ class ConsumerGroupHandlers:
 
     # --- descriptions ------------------------------------------------------------------------
 
-    def describe(self, context: RequestContext, request: ConsumerGroupDescribeRequest) -> Response:
+    def describe(
+        self, context: RequestContext, request: messages.ConsumerGroupDescribeRequest
+    ) -> Response:
         operations = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
         return {
             "groups": [
@@ -170,7 +171,7 @@ class ConsumerGroupHandlers:
         raise RefusedError(ErrorCode.group_id_not_found, f"Group {group_id} {reason}.")
 
 
-def _response(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponseDict:
+def _response(answer: HeartbeatAnswer) -> messages.ConsumerGroupHeartbeatResponseDict:
     return {
         "error_code": ErrorCode.none,
         "member_id": answer.member_id,
@@ -180,7 +181,7 @@ def _response(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponseDict:
     }
 
 
-def _assignment(assignment: Assignment) -> ConsumerGroupHeartbeatResponseAssignmentDict:
+def _assignment(assignment: Assignment) -> messages.ConsumerGroupHeartbeatResponseAssignmentDict:
     return {
         "topic_partitions": [
             {"topic_id": topic, "partitions": sorted(partitions)}

@@ -13,15 +13,7 @@ from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.group_messages import (
-        DeleteGroupsRequest,
-        DeleteGroupsResponseResultsDict,
-        DescribeGroupsRequest,
-        DescribeGroupsResponseGroupsDict,
-        ListGroupsRequest,
-        ListGroupsResponseDict,
-        ListGroupsResponseGroupsDict,
-    )
+    from cordwood.protocol.schemas import group_messages as messages
 
 _FIRST_DESCRIBE_WITH_GROUP_ID_NOT_FOUND: Final = 6
 # What anyone may do with a group, there being no one to forbid it: read, delete, describe, and
@@ -49,7 +41,7 @@ class GroupAdminHandler:
     # --- ListGroups --------------------------------------------------------------------------
 
     def list_groups(
-        self, context: RequestContext, request: ListGroupsRequest
+        self, context: RequestContext, request: messages.ListGroupsRequest
     ) -> Response | Deferred:
         refusal = self._coordinator.refusal("", allows_empty=True)
         if refusal is not None:
@@ -57,7 +49,7 @@ class GroupAdminHandler:
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
 
-        def answer(code: ErrorCode) -> ListGroupsResponseDict:
+        def answer(code: ErrorCode) -> messages.ListGroupsResponseDict:
             groups = [
                 _listed(group)
                 for group in self._coordinator.all_groups()
@@ -71,7 +63,7 @@ class GroupAdminHandler:
     # --- DescribeGroups ----------------------------------------------------------------------
 
     def describe_groups(
-        self, context: RequestContext, request: DescribeGroupsRequest
+        self, context: RequestContext, request: messages.DescribeGroupsRequest
     ) -> Response | Deferred:
         operations = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
         group_ids = list(dict.fromkeys(request.groups))
@@ -87,14 +79,14 @@ class GroupAdminHandler:
 
     def _described(
         self, context: RequestContext, group_id: str
-    ) -> DescribeGroupsResponseGroupsDict:
+    ) -> messages.DescribeGroupsResponseGroupsDict:
         refusal = self._coordinator.refusal(group_id, allows_empty=True)
         if refusal is not None:
             return {"group_id": group_id, "error_code": refusal, "group_state": ""}
         group = self._coordinator.find(group_id)
         if isinstance(group, ClassicGroup):
             return _described_classic(group)
-        answer: DescribeGroupsResponseGroupsDict = {
+        answer: messages.DescribeGroupsResponseGroupsDict = {
             "group_id": group_id,
             "error_code": ErrorCode.none,
             "group_state": ClassicState.DEAD.value,
@@ -108,7 +100,7 @@ class GroupAdminHandler:
     # --- DeleteGroups ------------------------------------------------------------------------
 
     def delete_groups(
-        self, context: RequestContext, request: DeleteGroupsRequest
+        self, context: RequestContext, request: messages.DeleteGroupsRequest
     ) -> Response | Deferred:
         group_ids = list(dict.fromkeys(request.groups_names))
         return self._coordinator.with_offsets(group_ids, lambda code: self._delete(group_ids, code))
@@ -135,7 +127,7 @@ class GroupAdminHandler:
         return reply
 
 
-def _listed(group: AnyGroup) -> ListGroupsResponseGroupsDict:
+def _listed(group: AnyGroup) -> messages.ListGroupsResponseGroupsDict:
     return {
         "group_id": group.group_id,
         "protocol_type": group.protocol_type or "",
@@ -144,7 +136,7 @@ def _listed(group: AnyGroup) -> ListGroupsResponseGroupsDict:
     }
 
 
-def _described_classic(group: ClassicGroup) -> DescribeGroupsResponseGroupsDict:
+def _described_classic(group: ClassicGroup) -> messages.DescribeGroupsResponseGroupsDict:
     """What members joined with is told once they agree on a protocol."""
     is_stable = group.state is ClassicState.STABLE
     return {
@@ -167,5 +159,5 @@ def _described_classic(group: ClassicGroup) -> DescribeGroupsResponseGroupsDict:
     }
 
 
-def _result(group_id: str, code: ErrorCode) -> DeleteGroupsResponseResultsDict:
+def _result(group_id: str, code: ErrorCode) -> messages.DeleteGroupsResponseResultsDict:
     return {"group_id": group_id, "error_code": code}

@@ -15,19 +15,7 @@ from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import MIB
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.cluster_messages import (
-        FindCoordinatorRequest,
-        FindCoordinatorResponseCoordinatorsDict,
-        FindCoordinatorResponseDict,
-    )
-    from cordwood.protocol.schemas.group_messages import (
-        HeartbeatRequest,
-        HeartbeatResponseDict,
-        JoinGroupRequest,
-        LeaveGroupRequest,
-        LeaveGroupResponseDict,
-        SyncGroupRequest,
-    )
+    from cordwood.protocol.schemas import cluster_messages, group_messages
 
 _GROUP_KEY_TYPE: Final = 0
 _TRANSACTION_KEY_TYPE: Final = 1
@@ -67,8 +55,8 @@ class GroupMembershipHandler:
     # --- FindCoordinator ---------------------------------------------------------------------
 
     def find_coordinator(
-        self, context: RequestContext, request: FindCoordinatorRequest
-    ) -> FindCoordinatorResponseDict:
+        self, context: RequestContext, request: cluster_messages.FindCoordinatorRequest
+    ) -> cluster_messages.FindCoordinatorResponseDict:
         if context.api_version >= _FIRST_FIND_OF_MANY:
             keys = request.coordinator_keys
             return {"coordinators": [self._place(key, request.key_type) for key in keys]}
@@ -81,7 +69,9 @@ class GroupMembershipHandler:
             "port": place["port"],
         }
 
-    def _place(self, key: str, key_type: int) -> FindCoordinatorResponseCoordinatorsDict:
+    def _place(
+        self, key: str, key_type: int
+    ) -> cluster_messages.FindCoordinatorResponseCoordinatorsDict:
         if key_type == _GROUP_KEY_TYPE:
             identity = self._identity
             return {
@@ -105,7 +95,9 @@ class GroupMembershipHandler:
 
     # --- JoinGroup ---------------------------------------------------------------------------
 
-    def join_group(self, context: RequestContext, request: JoinGroupRequest) -> Response | Deferred:
+    def join_group(
+        self, context: RequestContext, request: group_messages.JoinGroupRequest
+    ) -> Response | Deferred:
         version = context.api_version
         reply = Deferred()
         answer = reply
@@ -124,7 +116,7 @@ class GroupMembershipHandler:
             group.join(_join_request(context, request), reply)
         return answer
 
-    def _check_join(self, request: JoinGroupRequest) -> ErrorCode | None:
+    def _check_join(self, request: group_messages.JoinGroupRequest) -> ErrorCode | None:
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is not None:
             return refusal
@@ -145,7 +137,9 @@ class GroupMembershipHandler:
 
     # --- SyncGroup ---------------------------------------------------------------------------
 
-    def sync_group(self, context: RequestContext, request: SyncGroupRequest) -> Response | Deferred:
+    def sync_group(
+        self, context: RequestContext, request: group_messages.SyncGroupRequest
+    ) -> Response | Deferred:
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is not None:
             return sync_error(refusal)
@@ -173,8 +167,8 @@ class GroupMembershipHandler:
     # --- Heartbeat ---------------------------------------------------------------------------
 
     def heartbeat(
-        self, context: RequestContext, request: HeartbeatRequest
-    ) -> HeartbeatResponseDict:
+        self, context: RequestContext, request: group_messages.HeartbeatRequest
+    ) -> group_messages.HeartbeatResponseDict:
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is ErrorCode.coordinator_load_in_progress:
             # All is well for all we know: a member must not be made to join again by a restart.
@@ -190,8 +184,8 @@ class GroupMembershipHandler:
     # --- LeaveGroup --------------------------------------------------------------------------
 
     def leave_group(
-        self, context: RequestContext, request: LeaveGroupRequest
-    ) -> LeaveGroupResponseDict:
+        self, context: RequestContext, request: group_messages.LeaveGroupRequest
+    ) -> group_messages.LeaveGroupResponseDict:
         is_of_many = context.api_version >= _FIRST_LEAVE_OF_MANY
         leaving: list[tuple[str, str | None]] = (
             [(member.member_id, member.group_instance_id) for member in request.members]
@@ -217,7 +211,7 @@ class GroupMembershipHandler:
         }
 
 
-def _join_request(context: RequestContext, request: JoinGroupRequest) -> JoinRequest:
+def _join_request(context: RequestContext, request: group_messages.JoinGroupRequest) -> JoinRequest:
     version = context.api_version
     rebalance_timeout_ms = request.rebalance_timeout
     if version < _FIRST_JOIN_WITH_REBALANCE_TIMEOUT or rebalance_timeout_ms < 0:

@@ -24,16 +24,7 @@ from cordwood.quantities import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.offset_messages import (
-        ListOffsetsRequest,
-        ListOffsetsRequestPartitions,
-        ListOffsetsResponseDict,
-        ListOffsetsResponsePartitionsDict,
-        OffsetForLeaderEpochRequest,
-        OffsetForLeaderEpochRequestPartitions,
-        OffsetForLeaderEpochResponseDict,
-        OffsetForLeaderEpochResponsePartitionsDict,
-    )
+    from cordwood.protocol.schemas import offset_messages as messages
 
 _EARLIEST_LOCAL: Final = -4  # the first that need not be read from an archive
 _LATEST_ARCHIVED: Final = -5
@@ -84,16 +75,16 @@ class ListOffsetsHandler:
     # --- ListOffsets -------------------------------------------------------------------------
 
     def list_offsets(
-        self, context: RequestContext, request: ListOffsetsRequest
-    ) -> ListOffsetsResponseDict:
+        self, context: RequestContext, request: messages.ListOffsetsRequest
+    ) -> messages.ListOffsetsResponseDict:
         places = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
         _, repeated = split_repeated(places, lambda place: place)
         twice = set(repeated)
         only_committed = request.isolation_level == _READ_COMMITTED
 
         def listed(
-            topic: str, wanted: ListOffsetsRequestPartitions
-        ) -> ListOffsetsResponsePartitionsDict:
+            topic: str, wanted: messages.ListOffsetsRequestPartitions
+        ) -> messages.ListOffsetsResponsePartitionsDict:
             number = wanted.partition_index
             try:
                 if (topic, number) in twice:
@@ -143,8 +134,8 @@ class ListOffsetsHandler:
     # --- OffsetForLeaderEpoch ----------------------------------------------------------------
 
     def offset_for_leader_epoch(
-        self, context: RequestContext, request: OffsetForLeaderEpochRequest
-    ) -> OffsetForLeaderEpochResponseDict:
+        self, context: RequestContext, request: messages.OffsetForLeaderEpochRequest
+    ) -> messages.OffsetForLeaderEpochResponseDict:
         return {
             "topics": [
                 {
@@ -158,8 +149,8 @@ class ListOffsetsHandler:
         }
 
     def _end_of_epoch(
-        self, topic: str, wanted: OffsetForLeaderEpochRequestPartitions
-    ) -> OffsetForLeaderEpochResponsePartitionsDict:
+        self, topic: str, wanted: messages.OffsetForLeaderEpochRequestPartitions
+    ) -> messages.OffsetForLeaderEpochResponsePartitionsDict:
         try:
             log = self._log(topic, wanted.partition, wanted.current_leader_epoch)
             epoch = LeaderEpoch(wanted.leader_epoch)

@@ -13,12 +13,7 @@ from cordwood.log.topics.log_directory import DirectoryStatus
 from cordwood.protocol.api_catalog import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.topic_messages import (
-        DescribeLogDirsRequest,
-        DescribeLogDirsResponseDict,
-        DescribeLogDirsResponsePartitionsDict,
-        DescribeLogDirsResponseResultsDict,
-    )
+    from cordwood.protocol.schemas import topic_messages as messages
 
 
 class LogDirsHandler:
@@ -37,8 +32,8 @@ class LogDirsHandler:
         ]
 
     def describe_log_dirs(
-        self, context: RequestContext, request: DescribeLogDirsRequest
-    ) -> DescribeLogDirsResponseDict:
+        self, context: RequestContext, request: messages.DescribeLogDirsRequest
+    ) -> messages.DescribeLogDirsResponseDict:
         wanted = (
             None
             if request.topics is None
@@ -58,10 +53,12 @@ def _described(
     status: DirectoryStatus,
     sizes: Mapping[tuple[str, int], int],
     wanted: set[tuple[str, int]] | None,
-) -> DescribeLogDirsResponseResultsDict:
+) -> messages.DescribeLogDirsResponseResultsDict:
     if status.error is not None:
         return {"log_dir": status.path, "error_code": ErrorCode.kafka_storage_error}
-    topics: defaultdict[str, list[DescribeLogDirsResponsePartitionsDict]] = defaultdict(list)
+    topics: defaultdict[str, list[messages.DescribeLogDirsResponsePartitionsDict]] = defaultdict(
+        list
+    )
     for (topic, number), size in sorted(sizes.items()):
         if wanted is None or (topic, number) in wanted:
             topics[topic].append(

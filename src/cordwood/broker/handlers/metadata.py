@@ -24,21 +24,7 @@ from cordwood.log.topics.topic import Topic
 from cordwood.protocol.api_catalog import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.cluster_messages import (
-        DescribeClusterRequest,
-        DescribeClusterResponseDict,
-        DescribeTopicPartitionsRequest,
-        DescribeTopicPartitionsResponseDict,
-        DescribeTopicPartitionsResponseNextCursorDict,
-        DescribeTopicPartitionsResponseTopicsDict,
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsResponseDict,
-        MetadataRequest,
-        MetadataRequestTopics,
-        MetadataResponseDict,
-        MetadataResponsePartitionsDict,
-        MetadataResponseTopicsDict,
-    )
+    from cordwood.protocol.schemas import cluster_messages as messages
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +70,9 @@ class MetadataHandler:
 
     # --- Metadata ----------------------------------------------------------------------------
 
-    def metadata(self, context: RequestContext, request: MetadataRequest) -> Response | Deferred:
+    def metadata(
+        self, context: RequestContext, request: messages.MetadataRequest
+    ) -> Response | Deferred:
         version = context.api_version
         wanted = request.topics
         if wanted is None or (not wanted and version < _FIRST_WITH_NULL_TOPICS):
@@ -141,8 +129,8 @@ class MetadataHandler:
 
     def _describe(
         self, items: list[tuple[str | None, UUID]], errors: dict[str, ErrorCode]
-    ) -> MetadataResponseDict:
-        topics: list[MetadataResponseTopicsDict] = []
+    ) -> messages.MetadataResponseDict:
+        topics: list[messages.MetadataResponseTopicsDict] = []
         for name, topic_id in items:
             if topic_id != _NIL:
                 topics.append(self._by_id(topic_id))
@@ -152,7 +140,9 @@ class MetadataHandler:
                 topics.append(self._by_name(name, errors.get(name)))
         return self._answer(topics)
 
-    def _refuse_ids(self, wanted: Sequence[MetadataRequestTopics]) -> MetadataResponseDict:
+    def _refuse_ids(
+        self, wanted: Sequence[messages.MetadataRequestTopics]
+    ) -> messages.MetadataResponseDict:
         """Ids are in requests from version 10 on, and may be used from version 12 on."""
         return self._answer(
             [
@@ -165,7 +155,9 @@ class MetadataHandler:
             ]
         )
 
-    def _by_name(self, name: str, error: ErrorCode | None = None) -> MetadataResponseTopicsDict:
+    def _by_name(
+        self, name: str, error: ErrorCode | None = None
+    ) -> messages.MetadataResponseTopicsDict:
         topic = self._store.find_topic(name)
         if topic is not None:
             return self._topic(topic)
@@ -175,13 +167,13 @@ class MetadataHandler:
             "is_internal": name in INTERNAL_TOPICS,
         }
 
-    def _by_id(self, topic_id: UUID) -> MetadataResponseTopicsDict:
+    def _by_id(self, topic_id: UUID) -> messages.MetadataResponseTopicsDict:
         topic = self._table.topic(topic_id)
         if topic is not None:
             return self._topic(topic)
         return {"name": None, "topic_id": topic_id, "error_code": ErrorCode.unknown_topic_id}
 
-    def _topic(self, topic: Topic[PartitionLog]) -> MetadataResponseTopicsDict:
+    def _topic(self, topic: Topic[PartitionLog]) -> messages.MetadataResponseTopicsDict:
         return {
             "error_code": ErrorCode.none,
             "name": topic.name,
@@ -192,10 +184,10 @@ class MetadataHandler:
 
     def _partitions(
         self, topic: Topic[PartitionLog], numbers: range
-    ) -> list[MetadataResponsePartitionsDict]:
+    ) -> list[messages.MetadataResponsePartitionsDict]:
         """One broker has them all; a partition whose files cannot be read has no leader."""
         node = self._identity.node_id
-        partitions: list[MetadataResponsePartitionsDict] = []
+        partitions: list[messages.MetadataResponsePartitionsDict] = []
         for number in numbers:
             if topic.has_partition(number):
                 leader, epoch = node, int(topic.partition(number).leader_epoch)
@@ -216,7 +208,9 @@ class MetadataHandler:
             )
         return partitions
 
-    def _answer(self, topics: Sequence[MetadataResponseTopicsDict]) -> MetadataResponseDict:
+    def _answer(
+        self, topics: Sequence[messages.MetadataResponseTopicsDict]
+    ) -> messages.MetadataResponseDict:
         me = self._identity
         return {
             "brokers": [{"node_id": me.node_id, "host": me.host, "port": me.port, "rack": me.rack}],
@@ -229,8 +223,8 @@ class MetadataHandler:
     # --- DescribeCluster ---------------------------------------------------------------------
 
     def describe_cluster(
-        self, context: RequestContext, request: DescribeClusterRequest
-    ) -> DescribeClusterResponseDict:
+        self, context: RequestContext, request: messages.DescribeClusterRequest
+    ) -> messages.DescribeClusterResponseDict:
         me = self._identity
         if request.endpoint_type != _BROKERS:
             is_known = request.endpoint_type == _CONTROLLERS
@@ -254,8 +248,8 @@ class MetadataHandler:
     # --- DescribeTopicPartitions -------------------------------------------------------------
 
     def describe_topic_partitions(
-        self, context: RequestContext, request: DescribeTopicPartitionsRequest
-    ) -> DescribeTopicPartitionsResponseDict:
+        self, context: RequestContext, request: messages.DescribeTopicPartitionsRequest
+    ) -> messages.DescribeTopicPartitionsResponseDict:
         """Topics in the order of their names, from the cursor on, up to so many partitions."""
         cursor = request.cursor
         wanted = sorted({item.name for item in request.topics})
@@ -269,7 +263,7 @@ class MetadataHandler:
         first_name = "" if cursor is None else cursor.topic_name
         limit = min(self._config.max_request_partition_size_limit, request.response_partition_limit)
         left = max(limit, 1)
-        topics: list[DescribeTopicPartitionsResponseTopicsDict] = []
+        topics: list[messages.DescribeTopicPartitionsResponseTopicsDict] = []
         for name in names:
             if name < first_name:
                 continue
@@ -296,7 +290,7 @@ class MetadataHandler:
 
     def _topic_part(
         self, topic: Topic[PartitionLog], numbers: range
-    ) -> DescribeTopicPartitionsResponseTopicsDict:
+    ) -> messages.DescribeTopicPartitionsResponseTopicsDict:
         return {
             "error_code": ErrorCode.none,
             "name": topic.name,
@@ -321,13 +315,13 @@ class MetadataHandler:
     # --- ListPartitionReassignments ----------------------------------------------------------
 
     def list_partition_reassignments(
-        self, context: RequestContext, request: ListPartitionReassignmentsRequest
-    ) -> ListPartitionReassignmentsResponseDict:
+        self, context: RequestContext, request: messages.ListPartitionReassignmentsRequest
+    ) -> messages.ListPartitionReassignmentsResponseDict:
         """There is nowhere to move a partition to."""
         return {"error_code": ErrorCode.none, "topics": []}
 
 
-def _cursor(name: str, partition: int) -> DescribeTopicPartitionsResponseNextCursorDict:
+def _cursor(name: str, partition: int) -> messages.DescribeTopicPartitionsResponseNextCursorDict:
     return {"topic_name": name, "partition_index": partition}
 
 

@@ -11,10 +11,7 @@ from cordwood.protocol.api_catalog import ApiKey
 from cordwood.quantities import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.offset_messages import (
-        InitProducerIdRequest,
-        InitProducerIdResponseDict,
-    )
+    from cordwood.protocol.schemas import offset_messages as messages
 
 _FIRST_EPOCH: Final = 0
 
@@ -31,8 +28,8 @@ class ProducerIdsHandler:
         ]
 
     def init_producer_id(
-        self, context: RequestContext, request: InitProducerIdRequest
-    ) -> InitProducerIdResponseDict:
+        self, context: RequestContext, request: messages.InitProducerIdRequest
+    ) -> messages.InitProducerIdResponseDict:
         """A new id, epoch 0, also for a producer that has one and asks for its next epoch.
 
         Such a producer gave up a sequence of batches. With another id its batches start a new
@@ -54,7 +51,9 @@ class ProducerIdsHandler:
             "producer_epoch": _FIRST_EPOCH,
         }
 
-    def _refuse_transactions(self, request: InitProducerIdRequest) -> InitProducerIdResponseDict:
+    def _refuse_transactions(
+        self, request: messages.InitProducerIdRequest
+    ) -> messages.InitProducerIdResponseDict:
         """UNSUPPORTED_VERSION: clients take it as final, and its text says what is the matter.
 
         An authorization failure would send people to look for permissions, a coordinator that
@@ -65,7 +64,7 @@ class ProducerIdsHandler:
         return _refused(ErrorCode.unsupported_version)
 
 
-def _refused(code: ErrorCode) -> InitProducerIdResponseDict:
+def _refused(code: ErrorCode) -> messages.InitProducerIdResponseDict:
     return {
         "error_code": code,
         "producer_id": NO_PRODUCER_ID,

@@ -36,26 +36,12 @@ from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.config_messages import (
-        AlterConfigsRequest,
-        AlterConfigsRequestConfigs,
-        AlterConfigsRequestResources,
-        AlterConfigsResponseDict,
-        AlterConfigsResponseResponsesDict,
-        DescribeConfigsRequest,
-        DescribeConfigsRequestResources,
-        DescribeConfigsResponseConfigsDict,
-        DescribeConfigsResponseDict,
-        DescribeConfigsResponseResultsDict,
-        IncrementalAlterConfigsRequest,
-        IncrementalAlterConfigsRequestConfigs,
-        IncrementalAlterConfigsRequestResources,
-        ListConfigResourcesRequest,
-        ListConfigResourcesResponseDict,
-    )
+    from cordwood.protocol.schemas import config_messages as messages
 
     Resource = TypeVar(
-        "Resource", AlterConfigsRequestResources, IncrementalAlterConfigsRequestResources
+        "Resource",
+        messages.AlterConfigsRequestResources,
+        messages.IncrementalAlterConfigsRequestResources,
     )
 
 logger = logging.getLogger(__name__)
@@ -105,8 +91,8 @@ class TopicConfigsHandler:
     # --- DescribeConfigs ---------------------------------------------------------------------
 
     def describe_configs(
-        self, context: RequestContext, request: DescribeConfigsRequest
-    ) -> DescribeConfigsResponseDict:
+        self, context: RequestContext, request: messages.DescribeConfigsRequest
+    ) -> messages.DescribeConfigsResponseDict:
         return {
             "results": [
                 self._described(request, resource) for resource in dict.fromkeys(request.resources)
@@ -114,8 +100,10 @@ class TopicConfigsHandler:
         }
 
     def _described(
-        self, request: DescribeConfigsRequest, resource: DescribeConfigsRequestResources
-    ) -> DescribeConfigsResponseResultsDict:
+        self,
+        request: messages.DescribeConfigsRequest,
+        resource: messages.DescribeConfigsRequestResources,
+    ) -> messages.DescribeConfigsResponseResultsDict:
         kind, name = resource.resource_type, resource.resource_name
         wanted = resource.configuration_keys  # none at all: every key
         try:
@@ -173,16 +161,16 @@ class TopicConfigsHandler:
     # --- AlterConfigs, IncrementalAlterConfigs -----------------------------------------------
 
     def alter_configs(
-        self, context: RequestContext, request: AlterConfigsRequest
-    ) -> AlterConfigsResponseDict:
+        self, context: RequestContext, request: messages.AlterConfigsRequest
+    ) -> messages.AlterConfigsResponseDict:
         """Set the given keys, and take all others back to their defaults."""
         return self._alter(
             request.resources, self._replacement, validate_only=request.validate_only
         )
 
     def incremental_alter_configs(
-        self, context: RequestContext, request: IncrementalAlterConfigsRequest
-    ) -> AlterConfigsResponseDict:
+        self, context: RequestContext, request: messages.IncrementalAlterConfigsRequest
+    ) -> messages.AlterConfigsResponseDict:
         """Change each given key in its own way; the others stay as they are."""
         return self._alter(request.resources, self._increments, validate_only=request.validate_only)
 
@@ -192,7 +180,7 @@ class TopicConfigsHandler:
         changes_of: Callable[[Resource], Mapping[str, str | None]],
         *,
         validate_only: bool,
-    ) -> AlterConfigsResponseDict:
+    ) -> messages.AlterConfigsResponseDict:
         resources, repeated = split_repeated(
             wanted, lambda item: (item.resource_type, item.resource_name)
         )
@@ -240,14 +228,16 @@ class TopicConfigsHandler:
             self._store.alter_topic(name, config=changes)
             logger.info("topic %s: changed %s", name, ", ".join(sorted(changes)))
 
-    def _replacement(self, resource: AlterConfigsRequestResources) -> dict[str, str | None]:
+    def _replacement(
+        self, resource: messages.AlterConfigsRequestResources
+    ) -> dict[str, str | None]:
         back: dict[str, str | None] = dict.fromkeys(
             self._store.topic_overrides(resource.resource_name)
         )
         return back | {config.name: _given(config) for config in resource.configs}
 
     def _increments(
-        self, resource: IncrementalAlterConfigsRequestResources
+        self, resource: messages.IncrementalAlterConfigsRequestResources
     ) -> dict[str, str | None]:
         now = self._store.topic(resource.resource_name).config.effective()
         changes: dict[str, str | None] = {}
@@ -273,8 +263,8 @@ class TopicConfigsHandler:
     # --- ListConfigResources -----------------------------------------------------------------
 
     def list_config_resources(
-        self, context: RequestContext, request: ListConfigResourcesRequest
-    ) -> ListConfigResourcesResponseDict:
+        self, context: RequestContext, request: messages.ListConfigResourcesRequest
+    ) -> messages.ListConfigResourcesResponseDict:
         if context.api_version < _FIRST_WITH_TYPES:
             return {"error_code": ErrorCode.none, "config_resources": []}
         types: Iterable[int] = request.resource_types or list(ResourceType)
@@ -297,7 +287,7 @@ class TopicConfigsHandler:
 
 def _altered(
     resource_type: int, name: str, error: Exception | None
-) -> AlterConfigsResponseResponsesDict:
+) -> messages.AlterConfigsResponseResponsesDict:
     code, message = (ErrorCode.none, None) if error is None else refusal(error)
     return {
         "resource_type": resource_type,
@@ -309,7 +299,7 @@ def _altered(
 
 def _described_entry(
     entry: ConfigEntry, *, with_synonyms: bool, with_doc: bool
-) -> DescribeConfigsResponseConfigsDict:
+) -> messages.DescribeConfigsResponseConfigsDict:
     return {
         "name": entry.key.name,
         "value": entry.value,
@@ -336,7 +326,7 @@ def _unsupported(resource_type: int) -> RefusedError:
 
 
 def _given(
-    config: AlterConfigsRequestConfigs | IncrementalAlterConfigsRequestConfigs,
+    config: messages.AlterConfigsRequestConfigs | messages.IncrementalAlterConfigsRequestConfigs,
 ) -> str:
     if config.value is None:
         raise RefusedError(ErrorCode.invalid_request, f"{config.name} has no value")
@@ -344,7 +334,7 @@ def _given(
 
 
 def _items(
-    config: IncrementalAlterConfigsRequestConfigs, now: Mapping[str, str]
+    config: messages.IncrementalAlterConfigsRequestConfigs, now: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
     """What a list is now, and what is to be added to it or taken away."""
     key = known_key(config.name, config.value)

@@ -24,18 +24,7 @@ from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.topic_messages import (
-        CreatePartitionsRequest,
-        CreatePartitionsRequestTopics,
-        CreatePartitionsResponseDict,
-        CreatePartitionsResponseResultsDict,
-        CreateTopicsRequest,
-        CreateTopicsRequestAssignments,
-        CreateTopicsRequestConfigs,
-        CreateTopicsRequestTopics,
-        CreateTopicsResponseDict,
-        CreateTopicsResponseTopicsDict,
-    )
+    from cordwood.protocol.schemas import topic_messages as messages
 
 logger = logging.getLogger(__name__)
 
@@ -63,10 +52,10 @@ class TopicCreationHandler:
     # --- CreateTopics ------------------------------------------------------------------------
 
     def create_topics(
-        self, context: RequestContext, request: CreateTopicsRequest
-    ) -> CreateTopicsResponseDict:
+        self, context: RequestContext, request: messages.CreateTopicsRequest
+    ) -> messages.CreateTopicsResponseDict:
         topics, repeated = split_repeated(request.topics, lambda topic: topic.name)
-        results: list[CreateTopicsResponseTopicsDict] = [
+        results: list[messages.CreateTopicsResponseTopicsDict] = [
             {"name": name, "error_code": code, "error_message": message}
             for name in repeated
             for code, message in [refusal(_repeated(name))]
@@ -80,8 +69,8 @@ class TopicCreationHandler:
         return {"topics": results}
 
     def _create(
-        self, wanted: CreateTopicsRequestTopics, *, validate_only: bool
-    ) -> CreateTopicsResponseTopicsDict:
+        self, wanted: messages.CreateTopicsRequestTopics, *, validate_only: bool
+    ) -> messages.CreateTopicsResponseTopicsDict:
         name = wanted.name
         if name in INTERNAL_TOPICS:
             raise RefusedError(
@@ -100,7 +89,7 @@ class TopicCreationHandler:
         result = self._created(name, partitions, topic.config, overrides)
         return {**result, "topic_id": topic.topic_id}
 
-    def _partition_count(self, wanted: CreateTopicsRequestTopics) -> int:
+    def _partition_count(self, wanted: messages.CreateTopicsRequestTopics) -> int:
         count, replicas = wanted.num_partitions, wanted.replication_factor
         if wanted.assignments:
             if count != _DEFAULT or replicas != _DEFAULT:
@@ -123,7 +112,9 @@ class TopicCreationHandler:
             )
         return int(count)
 
-    def _assigned_count(self, assignments: Sequence[CreateTopicsRequestAssignments]) -> int:
+    def _assigned_count(
+        self, assignments: Sequence[messages.CreateTopicsRequestAssignments]
+    ) -> int:
         numbers = sorted(assignment.partition_index for assignment in assignments)
         if numbers != list(range(len(numbers))):
             raise RefusedError(
@@ -145,7 +136,7 @@ class TopicCreationHandler:
 
     def _created(
         self, name: str, partitions: int, config: TopicConfig, overrides: Mapping[str, str]
-    ) -> CreateTopicsResponseTopicsDict:
+    ) -> messages.CreateTopicsResponseTopicsDict:
         entries = topic_entries(
             config, canonical_texts(overrides), defaults=self._store.topic_defaults
         )
@@ -169,10 +160,10 @@ class TopicCreationHandler:
     # --- CreatePartitions --------------------------------------------------------------------
 
     def create_partitions(
-        self, context: RequestContext, request: CreatePartitionsRequest
-    ) -> CreatePartitionsResponseDict:
+        self, context: RequestContext, request: messages.CreatePartitionsRequest
+    ) -> messages.CreatePartitionsResponseDict:
         topics, repeated = split_repeated(request.topics, lambda topic: topic.name)
-        results: list[CreatePartitionsResponseResultsDict] = [
+        results: list[messages.CreatePartitionsResponseResultsDict] = [
             {"name": name, "error_code": code, "error_message": message}
             for name in repeated
             for code, message in [refusal(_repeated(name))]
@@ -186,7 +177,7 @@ class TopicCreationHandler:
                 results.append({"name": topic.name, "error_code": code, "error_message": message})
         return {"results": results}
 
-    def _grow(self, wanted: CreatePartitionsRequestTopics, *, validate_only: bool) -> None:
+    def _grow(self, wanted: messages.CreatePartitionsRequestTopics, *, validate_only: bool) -> None:
         name, count = wanted.name, wanted.count
         now = self._store.topic(name).partition_count
         if name in INTERNAL_TOPICS:
@@ -219,7 +210,7 @@ def _repeated(name: str) -> RefusedError:
     return RefusedError(ErrorCode.invalid_request, f"topic {name!r} is in the request twice")
 
 
-def _overrides(configs: Sequence[CreateTopicsRequestConfigs]) -> dict[str, str]:
+def _overrides(configs: Sequence[messages.CreateTopicsRequestConfigs]) -> dict[str, str]:
     _, repeated = split_repeated(configs, lambda config: config.name)
     if repeated:
         raise RefusedError(ErrorCode.invalid_config, f"set twice: {', '.join(repeated)}")

@@ -25,15 +25,7 @@ from cordwood.protocol.api_catalog import ApiKey
 from cordwood.quantities import Offset
 
 if TYPE_CHECKING:
-    from cordwood.protocol.schemas.topic_messages import (
-        DeleteRecordsRequest,
-        DeleteRecordsRequestPartitions,
-        DeleteRecordsResponseDict,
-        DeleteRecordsResponsePartitionsDict,
-        DeleteTopicsRequest,
-        DeleteTopicsResponseDict,
-        DeleteTopicsResponseResponsesDict,
-    )
+    from cordwood.protocol.schemas import topic_messages as messages
 
 logger = logging.getLogger(__name__)
 
@@ -66,8 +58,8 @@ class TopicDeletionHandler:
     # --- DeleteTopics ------------------------------------------------------------------------
 
     def delete_topics(
-        self, context: RequestContext, request: DeleteTopicsRequest
-    ) -> DeleteTopicsResponseDict:
+        self, context: RequestContext, request: messages.DeleteTopicsRequest
+    ) -> messages.DeleteTopicsResponseDict:
         wanted: list[_Wanted] = (
             [(topic.name, topic.topic_id) for topic in request.topics]
             if context.api_version >= _FIRST_BY_TOPIC_ID
@@ -75,7 +67,7 @@ class TopicDeletionHandler:
         )
         once, repeated = split_repeated(wanted, lambda item: item)
         twice = RefusedError(ErrorCode.invalid_request, "the topic is in the request twice")
-        responses: list[DeleteTopicsResponseResponsesDict] = [
+        responses: list[messages.DeleteTopicsResponseResponsesDict] = [
             _refused(item, twice) for item in repeated
         ]
         # A name and an id of the same topic: whichever came first would take it from the other.
@@ -98,7 +90,9 @@ class TopicDeletionHandler:
         topic = self._table.topic(topic_id)
         return topic_id if topic is None else topic.name
 
-    def _delete(self, item: _Wanted, api_version: int) -> DeleteTopicsResponseResponsesDict:
+    def _delete(
+        self, item: _Wanted, api_version: int
+    ) -> messages.DeleteTopicsResponseResponsesDict:
         name, topic_id = item
         if (name is None) == (topic_id == _NIL):
             raise RefusedError(
@@ -127,8 +121,8 @@ class TopicDeletionHandler:
     # --- DeleteRecords -----------------------------------------------------------------------
 
     def delete_records(
-        self, context: RequestContext, request: DeleteRecordsRequest
-    ) -> DeleteRecordsResponseDict:
+        self, context: RequestContext, request: messages.DeleteRecordsRequest
+    ) -> messages.DeleteRecordsResponseDict:
         places = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
         _, repeated = split_repeated(places, lambda place: place)
         return {
@@ -144,13 +138,13 @@ class TopicDeletionHandler:
     def _delete_in(
         self,
         topic: str,
-        partitions: Sequence[DeleteRecordsRequestPartitions],
+        partitions: Sequence[messages.DeleteRecordsRequestPartitions],
         repeated: set[tuple[str, int]],
-    ) -> list[DeleteRecordsResponsePartitionsDict]:
-        results: list[DeleteRecordsResponsePartitionsDict] = []
+    ) -> list[messages.DeleteRecordsResponsePartitionsDict]:
+        results: list[messages.DeleteRecordsResponsePartitionsDict] = []
         for partition in partitions:
             number = partition.partition_index
-            result: DeleteRecordsResponsePartitionsDict = {
+            result: messages.DeleteRecordsResponsePartitionsDict = {
                 "partition_index": number,
                 "low_watermark": _UNKNOWN,
             }
@@ -180,7 +174,7 @@ class TopicDeletionHandler:
         return log.delete_before(offset)
 
 
-def _refused(item: _Wanted, error: Exception) -> DeleteTopicsResponseResponsesDict:
+def _refused(item: _Wanted, error: Exception) -> messages.DeleteTopicsResponseResponsesDict:
     name, topic_id = item
     code, message = refusal(error)
     return {"name": name, "topic_id": topic_id, "error_code": code, "error_message": message}
