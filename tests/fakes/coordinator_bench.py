@@ -18,6 +18,7 @@ from cordwood.broker.groups.journal.group_log import Done, append_error
 from cordwood.broker.handlers.group_admin import GroupAdminHandler
 from cordwood.broker.handlers.group_membership import GroupMembershipHandler
 from cordwood.broker.handlers.group_offsets import GroupOffsetsHandler
+from cordwood.broker.handlers.offset_fetch import OffsetFetchHandler
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route
 from cordwood.errors import CordwoodError
 from cordwood.log.store.store import Store
@@ -157,6 +158,7 @@ class CoordinatorBench:
         routes: list[Route] = [
             *GroupMembershipHandler(coordinator=self.coordinator, identity=IDENTITY).routes(),
             *GroupOffsetsHandler(coordinator=self.coordinator, store=self.store).routes(),
+            *OffsetFetchHandler(coordinator=self.coordinator, store=self.store).routes(),
             *GroupAdminHandler(coordinator=self.coordinator).routes(),
         ]
         self._routes = {route.api: route for route in routes}

@@ -6,7 +6,7 @@ A handler that refuses part of a request for a reason that is only the protocol'
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from cordwood.errors import (
     ChecksumMismatchError,
@@ -105,11 +105,18 @@ def error_message(error: BaseException) -> str:
     return text
 
 
-def refusal(error: Exception) -> dict[str, Any]:
-    """The fields of an answer that say so. What we did not expect is logged with its trace."""
+class Refusal(NamedTuple):
+    """An error as a response reports it."""
+
+    code: ErrorCode
+    message: str
+
+
+def refusal(error: Exception) -> Refusal:
+    """How a response reports `error`. Unexpected errors are logged with their traceback."""
     code = error_code(error)
     if code == ErrorCode.unknown_server_error:
         logger.error("a request failed", exc_info=error)
     elif isinstance(error, OSError):
         logger.warning("a request failed: %s", error)
-    return {"error_code": code, "error_message": error_message(error)}
+    return Refusal(code, error_message(error))

@@ -23,6 +23,7 @@ from cordwood.broker.handlers.group_offsets import GroupOffsetsHandler
 from cordwood.broker.handlers.list_offsets import ListOffsetsHandler
 from cordwood.broker.handlers.log_dirs import LogDirsHandler
 from cordwood.broker.handlers.metadata import MetadataHandler
+from cordwood.broker.handlers.offset_fetch import OffsetFetchHandler
 from cordwood.broker.handlers.producer_ids import ProducerIdsHandler
 from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
@@ -89,6 +90,7 @@ class Services:
             ProducerIdsHandler(store.producer_ids),
             GroupMembershipHandler(coordinator=coordinator, identity=identity),
             GroupOffsetsHandler(coordinator=coordinator, store=store),
+            OffsetFetchHandler(coordinator=coordinator, store=store),
             GroupAdminHandler(coordinator=coordinator),
             ConsumerGroupHandlers(coordinator, consumer_groups, lambda: str(uuid.uuid4())),
         )

@@ -4,11 +4,13 @@ Where there is one broker, everything goes to the address that was given: what t
 of itself may be an address that only others can reach.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 from uuid import UUID
 
 from cordwood.errors import (
@@ -18,9 +20,13 @@ from cordwood.errors import (
     UnknownTopicError,
 )
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.protocol.messages import Fields
+from cordwood.remote import api_calls
+from cordwood.remote.api_calls import ApiCall, Response
 from cordwood.remote.refusals import check, is_passing, refusal
 from cordwood.remote.wire_connection import WireConnection
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import cluster_messages as messages
 
 _ATTEMPTS: Final = 40
 _PAUSE_S: Final = 0.25
@@ -147,19 +153,27 @@ class RemoteCluster:
 
     def _find_coordinator(self, group: str) -> int:
         version = self.anyone().version_of(ApiKey.FIND_COORDINATOR)
-        names = {"coordinator_keys": [group]} if version >= _FIRST_FIND_OF_MANY else {"key": group}
-        answer = self.anyone().call(ApiKey.FIND_COORDINATOR, {"key_type": _GROUP_KEY, **names})
+        request: messages.FindCoordinatorRequestDict = {"key_type": _GROUP_KEY}
+        if version >= _FIRST_FIND_OF_MANY:
+            request["coordinator_keys"] = [group]
+        else:
+            request["key"] = group
+        answer = self.anyone().call(api_calls.FIND_COORDINATOR(request))
         found = answer.coordinators[0] if version >= _FIRST_FIND_OF_MANY else answer
         check(found.error_code, f"find group {group!r}", message=found.error_message)
-        return int(found.node_id)
+        return found.node_id
 
     # --- what there is -----------------------------------------------------------------------
 
     def describe(self, names: Iterable[str] | None = None) -> dict[str, RemoteTopic]:
         """The topics of these names, or all; names that no topic has are left out."""
-        wanted = None if names is None else [{"name": name} for name in names]
         answer = self.anyone().call(
-            ApiKey.METADATA, {"topics": wanted, "allow_auto_topic_creation": False}
+            api_calls.METADATA(
+                {
+                    "topics": None if names is None else [{"name": name} for name in names],
+                    "allow_auto_topic_creation": False,
+                }
+            ),
         )
         check(answer.error_code, "describe the cluster")
         self._note(answer)
@@ -171,7 +185,7 @@ class RemoteCluster:
         self._topics |= found
         return found
 
-    def _note(self, answer: Fields) -> None:
+    def _note(self, answer: messages.MetadataResponse) -> None:
         self._brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
         self._controller = answer.controller_id
         self.cluster_id = answer.cluster_id or ""
@@ -218,18 +232,19 @@ class RemoteCluster:
                 self._pause(_PAUSE_S)
         raise AssertionError("not reached")
 
-    def admin(self, api: ApiKey, request: Mapping[str, Any]) -> Fields:
+    def admin(self, call: ApiCall[Response]) -> Response:
         """Ask the controller."""
-        return self.controller().call(api, request)
+        return self.controller().call(call)
 
 
-def _described(topic: Fields) -> RemoteTopic | None:
+def _described(topic: messages.MetadataResponseTopics) -> RemoteTopic | None:
     """None for a name that no topic has; a partition without a leader is no reason to raise."""
     if topic.error_code == 3:
         return None
-    check(topic.error_code, f"describe topic {topic.name!r}", topic=topic.name)
+    name = topic.name or ""
+    check(topic.error_code, f"describe topic {name!r}", topic=name)
     return RemoteTopic(
-        name=topic.name,
+        name=name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         leaders={p.partition_index: p.leader_id for p in topic.partitions},

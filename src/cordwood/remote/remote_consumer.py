@@ -3,8 +3,10 @@
 Every fetch stands by itself, outside of any session and any group.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.errors import FormatError, OffsetOutOfRangeError
 from cordwood.format.batch import BatchDecoder, RecordRun
@@ -18,11 +20,15 @@ from cordwood.protocol.record_messages import (
     encode_fetch_request,
 )
 from cordwood.quantities import KIB, MIB, Offset
+from cordwood.remote import api_calls
 from cordwood.remote.fetched_batches import FetchedBatches
 from cordwood.remote.record_chunk import RecordChunk
 from cordwood.remote.refusals import check
 from cordwood.remote.remote_cluster import RemoteCluster
 from cordwood.remote.wire_connection import ANSWER_TIMEOUT_S, WireConnection
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import offset_messages as messages
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -71,14 +77,17 @@ class RemoteConsumer:
     def _list_offsets(self, timestamp_ms: int, partitions: list[int]) -> dict[int, int]:
         found: dict[int, int] = {}
         for connection, numbers in self._cluster.by_leader(self.topic, partitions):
-            asked = [{"partition_index": n, "timestamp": timestamp_ms} for n in numbers]
+            asked: list[messages.ListOffsetsRequestPartitionsDict] = [
+                {"partition_index": n, "timestamp": timestamp_ms} for n in numbers
+            ]
             answer = connection.call(
-                ApiKey.LIST_OFFSETS,
-                {
-                    "replica_id": _CONSUMER,
-                    "topics": [{"name": self.topic, "partitions": asked}],
-                    "timeout": int(ANSWER_TIMEOUT_S * 1000),
-                },
+                api_calls.LIST_OFFSETS(
+                    {
+                        "replica_id": _CONSUMER,
+                        "topics": [{"name": self.topic, "partitions": asked}],
+                        "timeout": int(ANSWER_TIMEOUT_S * 1000),
+                    }
+                ),
             )
             for topic in answer.topics:
                 for part in topic.partitions:

@@ -1,18 +1,23 @@
 """Consumer groups of a broker elsewhere: who is in them, what they committed, changing that."""
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.errors import BrokerRefusedError, FormatError
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.protocol.messages import Fields
 from cordwood.protocol.wire_values import read_count, read_int32, read_name
+from cordwood.remote import api_calls
 from cordwood.remote.refusals import check, refusal
 from cordwood.remote.remote_cluster import RemoteCluster
 from cordwood.remote.wire_connection import WireConnection
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import consumer_group_messages, group_messages, offset_messages
 
 Place = tuple[str, int]
 
@@ -74,7 +79,7 @@ class RemoteGroups:
     def _list(self) -> list[ListedGroup]:
         found: dict[str, ListedGroup] = {}
         for connection in self._cluster.everyone():
-            answer = connection.call(ApiKey.LIST_GROUPS, {})
+            answer = connection.call(api_calls.LIST_GROUPS({}))
             check(answer.error_code, "list groups")
             for group in answer.groups:
                 found[group.group_id] = ListedGroup(
@@ -98,7 +103,7 @@ class RemoteGroups:
         """None where it is no group of the new protocol."""
         if not connection.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
             return None
-        answer = connection.call(ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]})
+        answer = connection.call(api_calls.CONSUMER_GROUP_DESCRIBE({"group_ids": [group]}))
         [found] = answer.groups
         if found.error_code in (ErrorCode.group_id_not_found, ErrorCode.unsupported_version):
             return None
@@ -112,7 +117,7 @@ class RemoteGroups:
         )
 
     def _describe_classic(self, connection: WireConnection, group: str) -> DescribedGroup:
-        answer = connection.call(ApiKey.DESCRIBE_GROUPS, {"groups": [group]})
+        answer = connection.call(api_calls.DESCRIBE_GROUPS({"groups": [group]}))
         [found] = answer.groups
         if found.error_code == ErrorCode.group_id_not_found:
             return DescribedGroup(name=group, state=DEAD, kind=CLASSIC, assignor="", members=())
@@ -132,9 +137,10 @@ class RemoteGroups:
     def _committed(self, group: str) -> dict[Place, tuple[int, str]]:
         connection = self._cluster.coordinator(group)
         version = connection.version_of(ApiKey.OFFSET_FETCH, at_most=_FETCH_VERSION_MAX)
-        asked: dict[str, Any] = {"group_id": group, "topics": None}
-        request = {"groups": [asked]} if version >= _FIRST_FETCH_OF_MANY else asked
-        answer = connection.call(ApiKey.OFFSET_FETCH, request, at_most=_FETCH_VERSION_MAX)
+        request: offset_messages.OffsetFetchRequestDict = {"group_id": group, "topics": None}
+        if version >= _FIRST_FETCH_OF_MANY:
+            request = {"groups": [{"group_id": group, "topics": None}]}
+        answer = connection.call(api_calls.OFFSET_FETCH(request), at_most=_FETCH_VERSION_MAX)
         found = answer.groups[0] if version >= _FIRST_FETCH_OF_MANY else answer
         check(found.error_code, f"tell what group {group!r} committed")
         return {
@@ -151,7 +157,7 @@ class RemoteGroups:
         self._cluster.retried(lambda: self._commit(group, offsets))
 
     def _commit(self, group: str, offsets: Mapping[Place, tuple[int, str]]) -> None:
-        by_topic: dict[str, list[dict[str, Any]]] = {}
+        by_topic: dict[str, list[offset_messages.OffsetCommitRequestPartitionsDict]] = {}
         for (topic, partition), (offset, metadata) in offsets.items():
             by_topic.setdefault(topic, []).append(
                 {
@@ -161,36 +167,40 @@ class RemoteGroups:
                 }
             )
         answer = self._cluster.coordinator(group).call(
-            ApiKey.OFFSET_COMMIT,
-            {
-                "group_id": group,
-                "generation_id_or_member_epoch": _NO_GENERATION,
-                "member_id": "",
-                "topics": [{"name": name, "partitions": p} for name, p in by_topic.items()],
-            },
+            api_calls.OFFSET_COMMIT(
+                {
+                    "group_id": group,
+                    "generation_id_or_member_epoch": _NO_GENERATION,
+                    "member_id": "",
+                    "topics": [{"name": name, "partitions": p} for name, p in by_topic.items()],
+                }
+            ),
             at_most=_COMMIT_VERSION_MAX,
         )
-        for topic in answer.topics:
-            for part in topic.partitions:
+        for answered in answer.topics:
+            for part in answered.partitions:
                 if part.error_code:
-                    raise _commit_refusal(part.error_code, group, topic.name, part.partition_index)
+                    number = part.partition_index
+                    raise _commit_refusal(part.error_code, group, answered.name, number)
 
     def forget(self, group: str, places: Iterable[Place]) -> None:
         """Remove what a group committed for these partitions."""
-        by_topic: dict[str, list[dict[str, int]]] = {}
+        by_topic: dict[str, list[offset_messages.OffsetDeleteRequestPartitionsDict]] = {}
         for topic, partition in places:
             by_topic.setdefault(topic, []).append({"partition_index": partition})
         answer = self._cluster.coordinator(group).call(
-            ApiKey.OFFSET_DELETE,
-            {
-                "group_id": group,
-                "topics": [{"name": name, "partitions": p} for name, p in by_topic.items()],
-            },
+            api_calls.OFFSET_DELETE(
+                {
+                    "group_id": group,
+                    "topics": [{"name": name, "partitions": p} for name, p in by_topic.items()],
+                }
+            ),
         )
         check(answer.error_code, f"forget offsets of group {group!r}")
-        for topic in answer.topics:
-            for part in topic.partitions:
-                check(part.error_code, f"forget {topic.name}-{part.partition_index} of {group!r}")
+        for answered in answer.topics:
+            for part in answered.partitions:
+                place = f"{answered.name}-{part.partition_index}"
+                check(part.error_code, f"forget {place} of {group!r}")
 
     def delete(self, group: str) -> None:
         """Remove a group that nobody is in, with all it committed."""
@@ -198,7 +208,7 @@ class RemoteGroups:
 
     def _delete(self, group: str) -> None:
         answer = self._cluster.coordinator(group).call(
-            ApiKey.DELETE_GROUPS, {"groups_names": [group]}
+            api_calls.DELETE_GROUPS({"groups_names": [group]})
         )
         [result] = answer.results
         check(result.error_code, f"delete group {group!r}", message=_why(result.error_code))
@@ -226,7 +236,9 @@ def _why(code: int) -> str | None:
     return "there is no such group" if code == ErrorCode.group_id_not_found else None
 
 
-def _consumer_member(member: Fields) -> GroupMember:
+def _consumer_member(
+    member: consumer_group_messages.ConsumerGroupDescribeResponseMembers,
+) -> GroupMember:
     return GroupMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -242,7 +254,7 @@ def _consumer_member(member: Fields) -> GroupMember:
     )
 
 
-def _classic_member(member: Fields) -> GroupMember:
+def _classic_member(member: group_messages.DescribeGroupsResponseMembers) -> GroupMember:
     return GroupMember(
         member_id=member.member_id,
         instance_id=member.group_instance_id,

@@ -7,7 +7,7 @@ partition after the other, a whole call's to each.
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cordwood.clock import Clock
 from cordwood.errors import CordwoodError, RecordTooLargeError
@@ -33,6 +33,9 @@ _ALL: Final = -1
 _TIMEOUT_MS: Final = 30_000
 _REQUEST_BYTES: Final = 8 * MIB  # brokers take 100 MiB by default
 _UNLISTED_BYTES_MAX: Final = 1_048_588  # Kafka's max.message.bytes
+
+
+SentRecord = Record | tuple[bytes | None, bytes | None]  # a pair is key and value
 
 
 class ProducedRange(NamedTuple):
@@ -64,7 +67,7 @@ class RemoteProducer:
         return len(self._cluster.topic(self.topic).leaders)
 
     def append_many(
-        self, records: Sequence[Any], *, partition: int | None = None
+        self, records: Sequence[SentRecord], *, partition: int | None = None
     ) -> list[ProducedRange]:
         """Append `Record`s or (key, value) pairs; returns once all of them are acknowledged.
 
@@ -93,7 +96,7 @@ class RemoteProducer:
         self._cluster.retried(attempt)
         return ranges
 
-    def _batches(self, items: list[Any], partition: int | None) -> Iterator[_Batch]:
+    def _batches(self, items: list[SentRecord], partition: int | None) -> Iterator[_Batch]:
         count = self.partition_count
         if partition is not None:
             self._cluster.topic(self.topic).check_partition(partition)

@@ -1,13 +1,18 @@
 """Topics of a broker elsewhere: their configuration and sizes, creating and changing them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.protocol.messages import Fields
+from cordwood.remote import api_calls
 from cordwood.remote.refusals import check
 from cordwood.remote.remote_cluster import RemoteCluster
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import config_messages, topic_messages
 
 _TOPIC: Final = 2
 _SET: Final = 0
@@ -48,13 +53,14 @@ class RemoteTopics:
         if not names:
             return {}
         answer = self._cluster.anyone().call(
-            ApiKey.DESCRIBE_CONFIGS,
-            {
-                "resources": [
-                    {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None}
-                    for name in names
-                ]
-            },
+            api_calls.DESCRIBE_CONFIGS(
+                {
+                    "resources": [
+                        {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None}
+                        for name in names
+                    ]
+                }
+            ),
         )
         found: dict[str, dict[str, RemoteConfig]] = {}
         for result in answer.results:
@@ -77,7 +83,7 @@ class RemoteTopics:
         """The data directories of all brokers; those that cannot be read are left out."""
         found: list[RemoteLogDir] = []
         for connection in self._cluster.everyone():
-            answer = connection.call(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
+            answer = connection.call(api_calls.DESCRIBE_LOG_DIRS({"topics": None}))
             check(answer.error_code, "describe its directories")
             found += [_log_dir(result) for result in answer.results if not result.error_code]
         return found
@@ -86,26 +92,26 @@ class RemoteTopics:
 
     def create(self, name: str, *, partitions: int | None, config: Mapping[str, str]) -> int:
         """Create a topic; return how many partitions it has."""
-        wanted = {
+        wanted: topic_messages.CreateTopicsRequestTopicsDict = {
             "name": name,
             "num_partitions": _BROKER_DECIDES if partitions is None else partitions,
             "replication_factor": _BROKER_DECIDES,
             "configs": [{"name": key, "value": value} for key, value in config.items()],
         }
         answer = self._cluster.admin(
-            ApiKey.CREATE_TOPICS, {"topics": [wanted], "timeout": _TIMEOUT_MS}
+            api_calls.CREATE_TOPICS({"topics": [wanted], "timeout": _TIMEOUT_MS})
         )
         [result] = answer.topics
         what = f"create topic {name!r}"
         check(result.error_code, what, message=result.error_message, topic=name)
         self._cluster.forget()
         if result.num_partitions > 0:
-            return int(result.num_partitions)
+            return result.num_partitions
         return len(self._cluster.topic(name).leaders)
 
     def alter_config(self, name: str, config: Mapping[str, str | None]) -> None:
         """Set keys; None takes one back to the default."""
-        wanted = {
+        wanted: config_messages.IncrementalAlterConfigsRequestResourcesDict = {
             "resource_type": _TOPIC,
             "resource_name": name,
             "configs": [
@@ -117,16 +123,20 @@ class RemoteTopics:
                 for key, value in config.items()
             ],
         }
-        answer = self._cluster.admin(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [wanted]})
+        answer = self._cluster.admin(api_calls.INCREMENTAL_ALTER_CONFIGS({"resources": [wanted]}))
         [result] = answer.responses
         what = f"alter topic {name!r}"
         check(result.error_code, what, message=result.error_message, topic=name)
 
     def grow(self, name: str, partitions: int) -> None:
         """Have so many partitions."""
-        wanted = {"name": name, "count": partitions, "assignments": None}
+        wanted: topic_messages.CreatePartitionsRequestTopicsDict = {
+            "name": name,
+            "count": partitions,
+            "assignments": None,
+        }
         answer = self._cluster.admin(
-            ApiKey.CREATE_PARTITIONS, {"topics": [wanted], "timeout": _TIMEOUT_MS}
+            api_calls.CREATE_PARTITIONS({"topics": [wanted], "timeout": _TIMEOUT_MS})
         )
         [result] = answer.results
         what = f"add partitions to topic {name!r}"
@@ -136,10 +146,12 @@ class RemoteTopics:
     def delete(self, name: str) -> None:
         connection = self._cluster.controller()
         by_name = connection.version_of(ApiKey.DELETE_TOPICS) < 6
-        request: dict[str, Any] = (
-            {"topic_names": [name]} if by_name else {"topics": [{"name": name}]}
-        )
-        answer = connection.call(ApiKey.DELETE_TOPICS, {**request, "timeout": _TIMEOUT_MS})
+        request: topic_messages.DeleteTopicsRequestDict = {"timeout": _TIMEOUT_MS}
+        if by_name:
+            request["topic_names"] = [name]
+        else:
+            request["topics"] = [{"name": name}]
+        answer = connection.call(api_calls.DELETE_TOPICS(request))
         [result] = answer.responses
         what = f"delete topic {name!r}"
         check(result.error_code, what, message=result.error_message, topic=name)
@@ -149,21 +161,20 @@ class RemoteTopics:
         """Delete records before these offsets; return where each partition starts then."""
         starts: dict[int, int] = {}
         for connection, partitions in self._cluster.by_leader(name, before):
-            wanted = [{"partition_index": n, "offset": before[n]} for n in partitions]
+            wanted: list[topic_messages.DeleteRecordsRequestPartitionsDict] = [
+                {"partition_index": n, "offset": before[n]} for n in partitions
+            ]
             answer = connection.call(
-                ApiKey.DELETE_RECORDS,
-                {"topics": [{"name": name, "partitions": wanted}], "timeout": _TIMEOUT_MS},
+                api_calls.DELETE_RECORDS(
+                    {"topics": [{"name": name, "partitions": wanted}], "timeout": _TIMEOUT_MS}
+                ),
             )
-            for result in _partitions(answer.topics):
+            for result in [part for topic in answer.topics for part in topic.partitions]:
                 number = result.partition_index
                 what = f"trim {name}-{number} before {before[number]}"
                 check(result.error_code, what, message=_why_not_trimmed(result.error_code))
                 starts[number] = result.low_watermark
         return starts
-
-
-def _partitions(topics: Sequence[Fields]) -> list[Fields]:
-    return [partition for topic in topics for partition in topic.partitions]
 
 
 def _why_not_trimmed(code: int) -> str | None:
@@ -173,7 +184,7 @@ def _why_not_trimmed(code: int) -> str | None:
     return "there is no such offset" if code == _OUT_OF_RANGE else None
 
 
-def _log_dir(result: Fields) -> RemoteLogDir:
+def _log_dir(result: topic_messages.DescribeLogDirsResponseResults) -> RemoteLogDir:
     return RemoteLogDir(
         path=result.log_dir,
         sizes={

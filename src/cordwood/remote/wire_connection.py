@@ -9,15 +9,18 @@ import itertools
 import socket
 import struct
 import time
-from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self, cast
 
 from cordwood.errors import BrokerUnreachableError, FormatError, LimitExceededError
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
-from cordwood.protocol.messages import Fields, decode_response, encode_request
+from cordwood.protocol.messages import decode_response, encode_request
 from cordwood.protocol.wire_values import skip_tagged_fields
 from cordwood.quantities import MIB
+from cordwood.remote.api_calls import ApiCall, Response
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import cluster_messages as messages
 
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 30.0
@@ -83,9 +86,13 @@ class WireConnection:
 
     def _ask_versions(self) -> dict[int, tuple[int, int]]:
         """Asked in version 0, to which any broker has an answer."""
-        body = self.exchange(ApiKey.API_VERSIONS, _VERSIONS_SPOKEN_BY_ALL, b"")
+        version = _VERSIONS_SPOKEN_BY_ALL
+        body = self.exchange(ApiKey.API_VERSIONS, version, b"")
         try:
-            answer = decode_response(ApiKey.API_VERSIONS, _VERSIONS_SPOKEN_BY_ALL, body)
+            answer = cast(
+                "messages.ApiVersionsResponse",
+                decode_response(ApiKey.API_VERSIONS, version, body),
+            )
         except FormatError as error:
             raise self._failed(f"it is no Kafka broker: {error}") from error
         if answer.error_code:
@@ -114,23 +121,21 @@ class WireConnection:
 
     def call(
         self,
-        api: ApiKey,
-        request: Mapping[str, Any],
+        call: ApiCall[Response],
         *,
         at_most: int | None = None,
         timeout_s: float | None = None,
-    ) -> Fields:
+    ) -> Response:
         """The answer to a request, in the newest version not past `at_most`."""
-        version = self.version_of(api, at_most=at_most)
-        body = self.exchange(
-            api, version, encode_request(api, version, request), timeout_s=timeout_s
-        )
+        key = call.key
+        version = self.version_of(key, at_most=at_most)
+        sent = encode_request(key, version, call.request)
+        body = self.exchange(key, version, sent, timeout_s=timeout_s)
         try:
-            return decode_response(api, version, body)
+            return cast("Response", decode_response(key, version, body))
         except FormatError as error:
-            raise self._failed(f"its answer to {API_CATALOG[api].name} is garbled: {error}") from (
-                error
-            )
+            name = API_CATALOG[key].name
+            raise self._failed(f"its answer to {name} cannot be read: {error}") from error
 
     def exchange(
         self, api: ApiKey, version: int, body: bytes, *, timeout_s: float | None = None

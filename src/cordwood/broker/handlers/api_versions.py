@@ -1,14 +1,19 @@
 """ApiVersions: what we speak. The first request on nearly every connection."""
 
+from __future__ import annotations
+
 import re
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode
-from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import RequestContext, Route, RunsOn
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
-from cordwood.protocol.messages import Fields, encode_response
+from cordwood.protocol.messages import encode_response
 from cordwood.protocol.wire_values import INT32
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import cluster_messages as messages
 
 # The version that every client can read, also one that asked in a version we do not know.
 _OLDEST: Final = 0
@@ -19,8 +24,16 @@ _FIRST_WITH_LEVEL_0: Final = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 # The features of Kafka 4 that we have. `group.version` 1 is consumer groups of KIP-848.
-_GROUP_VERSION: Final = {"name": "group.version", "min_version": 0, "max_version": 1}
-_GROUP_LEVEL: Final = {"name": "group.version", "min_version_level": 1, "max_version_level": 1}
+_GROUP_VERSION: Final[messages.ApiVersionsResponseSupportedFeaturesDict] = {
+    "name": "group.version",
+    "min_version": 0,
+    "max_version": 1,
+}
+_GROUP_LEVEL: Final[messages.ApiVersionsResponseFinalizedFeaturesDict] = {
+    "name": "group.version",
+    "min_version_level": 1,
+    "max_version_level": 1,
+}
 _FEATURES_EPOCH: Final = 0  # never changes: features are not switched on and off here
 
 
@@ -32,7 +45,9 @@ class ApiVersionsHandler:
             Route(api=ApiKey.API_VERSIONS, handler=self.api_versions, runs_on=RunsOn.CONTROL),
         ]
 
-    def api_versions(self, context: RequestContext, request: Fields) -> Response:
+    def api_versions(
+        self, context: RequestContext, request: messages.ApiVersionsRequest
+    ) -> messages.ApiVersionsResponseDict:
         version = context.api_version
         if version >= _FIRST_WITH_SOFTWARE and not (
             _SOFTWARE.fullmatch(request.client_software_name)
@@ -51,12 +66,15 @@ def unsupported_version_response(correlation_id: int) -> bytes:
 
 @cache
 def _unsupported_version_frame() -> bytes:
-    response = {**_versions(_OLDEST), "error_code": ErrorCode.unsupported_version}
+    response: messages.ApiVersionsResponseDict = {
+        **_versions(_OLDEST),
+        "error_code": ErrorCode.unsupported_version,
+    }
     return encode_response(ApiKey.API_VERSIONS, _OLDEST, 0, response)
 
 
 @cache
-def _versions(version: int) -> dict[str, Any]:
+def _versions(version: int) -> messages.ApiVersionsResponseDict:
     has_level_0 = version >= _FIRST_WITH_LEVEL_0
     return {
         "error_code": ErrorCode.none,

@@ -1,8 +1,10 @@
 """Consumer groups of the new protocol: ConsumerGroupHeartbeat and ConsumerGroupDescribe."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import RefusedError, error_message
 from cordwood.broker.groups.consumer.assignors import Assignment
@@ -18,7 +20,9 @@ from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.protocol.messages import Fields
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import consumer_group_messages as messages
 
 # What anyone may do with a group, there being no one to forbid it: read, delete, describe, and
 # describe and alter its configuration. Bits by the numbers of Kafka's operations.
@@ -58,7 +62,11 @@ class ConsumerGroupHandlers:
 
     # --- heartbeats --------------------------------------------------------------------------
 
-    def heartbeat(self, context: RequestContext, request: Fields) -> Response | Deferred:
+    def heartbeat(
+        self,
+        context: RequestContext,
+        request: messages.ConsumerGroupHeartbeatRequest,
+    ) -> Response | Deferred:
         """Answered when what it changed is durable."""
         try:
             beat = self._read(context, request)
@@ -75,7 +83,11 @@ class ConsumerGroupHandlers:
         group.journal.append(answer.records, written)
         return reply
 
-    def _read(self, context: RequestContext, request: Fields) -> ConsumerHeartbeat:
+    def _read(
+        self,
+        context: RequestContext,
+        request: messages.ConsumerGroupHeartbeatRequest,
+    ) -> ConsumerHeartbeat:
         if not request.group_id:
             raise RefusedError(ErrorCode.invalid_request, "GroupId can't be empty.")
         names = request.subscribed_topic_names
@@ -127,7 +139,9 @@ class ConsumerGroupHandlers:
 
     # --- descriptions ------------------------------------------------------------------------
 
-    def describe(self, context: RequestContext, request: Fields) -> Response:
+    def describe(
+        self, context: RequestContext, request: messages.ConsumerGroupDescribeRequest
+    ) -> Response:
         operations = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
         return {
             "groups": [
@@ -157,7 +171,7 @@ class ConsumerGroupHandlers:
         raise RefusedError(ErrorCode.group_id_not_found, f"Group {group_id} {reason}.")
 
 
-def _response(answer: HeartbeatAnswer) -> dict[str, Any]:
+def _response(answer: HeartbeatAnswer) -> messages.ConsumerGroupHeartbeatResponseDict:
     return {
         "error_code": ErrorCode.none,
         "member_id": answer.member_id,
@@ -167,7 +181,7 @@ def _response(answer: HeartbeatAnswer) -> dict[str, Any]:
     }
 
 
-def _assignment(assignment: Assignment) -> dict[str, Any]:
+def _assignment(assignment: Assignment) -> messages.ConsumerGroupHeartbeatResponseAssignmentDict:
     return {
         "topic_partitions": [
             {"topic_id": topic, "partitions": sorted(partitions)}

@@ -1,15 +1,19 @@
 """Listing, describing and deleting groups."""
 
+from __future__ import annotations
+
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.group_transitions import ClassicState
 from cordwood.broker.groups.coordinator import AnyGroup, GroupCoordinator
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.protocol.messages import Fields
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import group_messages as messages
 
 _FIRST_DESCRIBE_WITH_GROUP_ID_NOT_FOUND: Final = 6
 # What anyone may do with a group, there being no one to forbid it: read, delete, describe, and
@@ -25,26 +29,27 @@ class GroupAdminHandler:
         self._coordinator = coordinator
 
     def routes(self) -> list[Route]:
-        handlers = {
-            ApiKey.LIST_GROUPS: self.list_groups,
-            ApiKey.DESCRIBE_GROUPS: self.describe_groups,
-            ApiKey.DELETE_GROUPS: self.delete_groups,
-        }
-        return [
-            Route(api=api, handler=handler, runs_on=RunsOn.CONTROL)
-            for api, handler in handlers.items()
-        ]
+        return routes_on(
+            RunsOn.CONTROL,
+            {
+                ApiKey.LIST_GROUPS: self.list_groups,
+                ApiKey.DESCRIBE_GROUPS: self.describe_groups,
+                ApiKey.DELETE_GROUPS: self.delete_groups,
+            },
+        )
 
     # --- ListGroups --------------------------------------------------------------------------
 
-    def list_groups(self, context: RequestContext, request: Fields) -> Response | Deferred:
+    def list_groups(
+        self, context: RequestContext, request: messages.ListGroupsRequest
+    ) -> Response | Deferred:
         refusal = self._coordinator.refusal("", allows_empty=True)
         if refusal is not None:
             return {"error_code": refusal, "groups": []}
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
 
-        def answer(code: ErrorCode) -> Response:
+        def answer(code: ErrorCode) -> messages.ListGroupsResponseDict:
             groups = [
                 _listed(group)
                 for group in self._coordinator.all_groups()
@@ -57,7 +62,9 @@ class GroupAdminHandler:
 
     # --- DescribeGroups ----------------------------------------------------------------------
 
-    def describe_groups(self, context: RequestContext, request: Fields) -> Response | Deferred:
+    def describe_groups(
+        self, context: RequestContext, request: messages.DescribeGroupsRequest
+    ) -> Response | Deferred:
         operations = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
         group_ids = list(dict.fromkeys(request.groups))
         return self._coordinator.with_offsets(
@@ -70,14 +77,16 @@ class GroupAdminHandler:
             },
         )
 
-    def _described(self, context: RequestContext, group_id: str) -> dict[str, Any]:
+    def _described(
+        self, context: RequestContext, group_id: str
+    ) -> messages.DescribeGroupsResponseGroupsDict:
         refusal = self._coordinator.refusal(group_id, allows_empty=True)
         if refusal is not None:
             return {"group_id": group_id, "error_code": refusal, "group_state": ""}
         group = self._coordinator.find(group_id)
         if isinstance(group, ClassicGroup):
             return _described_classic(group)
-        answer: dict[str, Any] = {
+        answer: messages.DescribeGroupsResponseGroupsDict = {
             "group_id": group_id,
             "error_code": ErrorCode.none,
             "group_state": ClassicState.DEAD.value,
@@ -90,7 +99,9 @@ class GroupAdminHandler:
 
     # --- DeleteGroups ------------------------------------------------------------------------
 
-    def delete_groups(self, context: RequestContext, request: Fields) -> Response | Deferred:
+    def delete_groups(
+        self, context: RequestContext, request: messages.DeleteGroupsRequest
+    ) -> Response | Deferred:
         group_ids = list(dict.fromkeys(request.groups_names))
         return self._coordinator.with_offsets(group_ids, lambda code: self._delete(group_ids, code))
 
@@ -116,7 +127,7 @@ class GroupAdminHandler:
         return reply
 
 
-def _listed(group: AnyGroup) -> dict[str, Any]:
+def _listed(group: AnyGroup) -> messages.ListGroupsResponseGroupsDict:
     return {
         "group_id": group.group_id,
         "protocol_type": group.protocol_type or "",
@@ -125,7 +136,7 @@ def _listed(group: AnyGroup) -> dict[str, Any]:
     }
 
 
-def _described_classic(group: ClassicGroup) -> dict[str, Any]:
+def _described_classic(group: ClassicGroup) -> messages.DescribeGroupsResponseGroupsDict:
     """What members joined with is told once they agree on a protocol."""
     is_stable = group.state is ClassicState.STABLE
     return {
@@ -148,5 +159,5 @@ def _described_classic(group: ClassicGroup) -> dict[str, Any]:
     }
 
 
-def _result(group_id: str, code: ErrorCode) -> dict[str, Any]:
+def _result(group_id: str, code: ErrorCode) -> messages.DeleteGroupsResponseResultsDict:
     return {"group_id": group_id, "error_code": code}

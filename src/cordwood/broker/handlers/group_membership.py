@@ -1,17 +1,21 @@
 """How members of classic groups find the coordinator, join, sync, heartbeat and leave."""
 
-from typing import Any, Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.groups.classic.classic_answers import join_error, sync_error
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.classic_member import NO_MEMBER_ID, JoinRequest, SyncRequest
 from cordwood.broker.groups.coordinator import NAME_CHARS_MAX, GroupCoordinator
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.protocol.messages import Fields
 from cordwood.quantities import MIB
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import cluster_messages, group_messages
 
 _GROUP_KEY_TYPE: Final = 0
 _TRANSACTION_KEY_TYPE: Final = 1
@@ -37,39 +41,51 @@ class GroupMembershipHandler:
         self._identity = identity
 
     def routes(self) -> list[Route]:
-        handlers = {
-            ApiKey.FIND_COORDINATOR: self.find_coordinator,
-            ApiKey.JOIN_GROUP: self.join_group,
-            ApiKey.SYNC_GROUP: self.sync_group,
-            ApiKey.HEARTBEAT: self.heartbeat,
-            ApiKey.LEAVE_GROUP: self.leave_group,
-        }
-        return [
-            Route(api=api, handler=handler, runs_on=RunsOn.CONTROL)
-            for api, handler in handlers.items()
-        ]
+        return routes_on(
+            RunsOn.CONTROL,
+            {
+                ApiKey.FIND_COORDINATOR: self.find_coordinator,
+                ApiKey.JOIN_GROUP: self.join_group,
+                ApiKey.SYNC_GROUP: self.sync_group,
+                ApiKey.HEARTBEAT: self.heartbeat,
+                ApiKey.LEAVE_GROUP: self.leave_group,
+            },
+        )
 
     # --- FindCoordinator ---------------------------------------------------------------------
 
-    def find_coordinator(self, context: RequestContext, request: Fields) -> Response:
+    def find_coordinator(
+        self, context: RequestContext, request: cluster_messages.FindCoordinatorRequest
+    ) -> cluster_messages.FindCoordinatorResponseDict:
         if context.api_version >= _FIRST_FIND_OF_MANY:
             keys = request.coordinator_keys
-            return {"coordinators": [{"key": key, **self._place(request.key_type)} for key in keys]}
-        return self._place(request.key_type)
+            return {"coordinators": [self._place(key, request.key_type) for key in keys]}
+        place = self._place(request.key, request.key_type)
+        return {
+            "error_code": place["error_code"],
+            "error_message": place["error_message"],
+            "node_id": place["node_id"],
+            "host": place["host"],
+            "port": place["port"],
+        }
 
-    def _place(self, key_type: int) -> dict[str, Any]:
+    def _place(
+        self, key: str, key_type: int
+    ) -> cluster_messages.FindCoordinatorResponseCoordinatorsDict:
         if key_type == _GROUP_KEY_TYPE:
             identity = self._identity
             return {
+                "key": key,
                 "error_code": ErrorCode.none,
                 "error_message": None,
                 "node_id": identity.node_id,
                 "host": identity.host,
                 "port": identity.port,
             }
-        # Said once and for all, or clients would ask again until they time out.
+        # A final answer: clients would repeat other ones until they time out.
         what = "transactions" if key_type == _TRANSACTION_KEY_TYPE else f"key type {key_type}"
         return {
+            "key": key,
             "error_code": ErrorCode.invalid_request,
             "error_message": f"this broker does not support {what}",
             "node_id": -1,
@@ -79,7 +95,9 @@ class GroupMembershipHandler:
 
     # --- JoinGroup ---------------------------------------------------------------------------
 
-    def join_group(self, context: RequestContext, request: Fields) -> Response | Deferred:
+    def join_group(
+        self, context: RequestContext, request: group_messages.JoinGroupRequest
+    ) -> Response | Deferred:
         version = context.api_version
         reply = Deferred()
         answer = reply
@@ -98,7 +116,7 @@ class GroupMembershipHandler:
             group.join(_join_request(context, request), reply)
         return answer
 
-    def _check_join(self, request: Fields) -> ErrorCode | None:
+    def _check_join(self, request: group_messages.JoinGroupRequest) -> ErrorCode | None:
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is not None:
             return refusal
@@ -119,7 +137,9 @@ class GroupMembershipHandler:
 
     # --- SyncGroup ---------------------------------------------------------------------------
 
-    def sync_group(self, context: RequestContext, request: Fields) -> Response | Deferred:
+    def sync_group(
+        self, context: RequestContext, request: group_messages.SyncGroupRequest
+    ) -> Response | Deferred:
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is not None:
             return sync_error(refusal)
@@ -146,7 +166,9 @@ class GroupMembershipHandler:
 
     # --- Heartbeat ---------------------------------------------------------------------------
 
-    def heartbeat(self, context: RequestContext, request: Fields) -> Response:
+    def heartbeat(
+        self, context: RequestContext, request: group_messages.HeartbeatRequest
+    ) -> group_messages.HeartbeatResponseDict:
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is ErrorCode.coordinator_load_in_progress:
             # All is well for all we know: a member must not be made to join again by a restart.
@@ -161,7 +183,9 @@ class GroupMembershipHandler:
 
     # --- LeaveGroup --------------------------------------------------------------------------
 
-    def leave_group(self, context: RequestContext, request: Fields) -> Response:
+    def leave_group(
+        self, context: RequestContext, request: group_messages.LeaveGroupRequest
+    ) -> group_messages.LeaveGroupResponseDict:
         is_of_many = context.api_version >= _FIRST_LEAVE_OF_MANY
         leaving: list[tuple[str, str | None]] = (
             [(member.member_id, member.group_instance_id) for member in request.members]
@@ -187,7 +211,7 @@ class GroupMembershipHandler:
         }
 
 
-def _join_request(context: RequestContext, request: Fields) -> JoinRequest:
+def _join_request(context: RequestContext, request: group_messages.JoinGroupRequest) -> JoinRequest:
     version = context.api_version
     rebalance_timeout_ms = request.rebalance_timeout
     if version < _FIRST_JOIN_WITH_REBALANCE_TIMEOUT or rebalance_timeout_ms < 0:

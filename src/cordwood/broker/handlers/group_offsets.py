@@ -1,76 +1,68 @@
-"""Committing, asking for and deleting the offsets of groups."""
+"""OffsetCommit and OffsetDelete: changing the offsets that groups have committed."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
-from uuid import UUID
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.managed_group import EpochGroup, is_subscribed
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.broker.records.partition_table import NamedTopic, name_topics
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX
 from cordwood.log.store.store import Store
-from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets, TopicPartition
+from cordwood.log.topics.committed_offsets import CommittedOffset, TopicPartition
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.protocol.messages import Fields
+from cordwood.protocol.message_schema import NIL_UUID
 from cordwood.quantities import (
-    NO_LEADER_EPOCH,
-    NO_OFFSET,
     NO_TIMESTAMP,
     LeaderEpoch,
     Offset,
     TimestampMs,
 )
 
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import offset_messages as messages
+
 _FIRST_BY_TOPIC_ID: Final = 10
 _FIRST_COMMIT_WITH_GROUP_ID_NOT_FOUND: Final = 9
 _FIRST_COMMIT_WITH_EPOCH: Final = 9
-_FIRST_FETCH_OF_MANY: Final = 8
-_FIRST_FETCH_WITH_ERROR_CODE: Final = 2
 _NO_RETENTION_TIME: Final = -1
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _NamedTopic:
-    """A topic of a request. `name` is None where its id is nobody's."""
-
-    name: str | None
-    topic_id: UUID
-    asked: Fields
-
-    @property
-    def shown(self) -> dict[str, Any]:
-        """How the answer names it."""
-        return {"name": self.name or "", "topic_id": self.topic_id}
-
-    def place(self, number: int) -> TopicPartition:
-        return self.name or "", number
+_Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class GroupOffsetsHandler:
-    """Requests about committed offsets, of groups of any kind. Called in the control loop."""
+    """Commits and deletes offsets, for groups of any kind. Called in the control loop."""
 
     def __init__(self, *, coordinator: GroupCoordinator, store: Store) -> None:
         self._coordinator = coordinator
         self._store = store
 
     def routes(self) -> list[Route]:
-        handlers = {
-            ApiKey.OFFSET_COMMIT: self.offset_commit,
-            ApiKey.OFFSET_FETCH: self.offset_fetch,
-            ApiKey.OFFSET_DELETE: self.offset_delete,
-        }
-        return [
-            Route(api=api, handler=handler, runs_on=RunsOn.CONTROL)
-            for api, handler in handlers.items()
-        ]
+        return routes_on(
+            RunsOn.CONTROL,
+            {
+                ApiKey.OFFSET_COMMIT: self.offset_commit,
+                ApiKey.OFFSET_DELETE: self.offset_delete,
+            },
+        )
 
     # --- OffsetCommit ------------------------------------------------------------------------
 
-    def offset_commit(self, context: RequestContext, request: Fields) -> Response | Deferred:
-        topics = self._named(context, request.topics)
+    def offset_commit(
+        self, context: RequestContext, request: messages.OffsetCommitRequest
+    ) -> Response | Deferred:
+        topics = name_topics(
+            self._store,
+            [
+                (t.name, t.topic_id, [p.partition_index for p in t.partitions])
+                for t in request.topics
+            ],
+            by_id=context.api_version >= _FIRST_BY_TOPIC_ID,
+        )
         refusal = self._check_commit(context, request)
         if refusal is not None:
             return _committed(topics, {}, refusal)
@@ -91,7 +83,9 @@ class GroupOffsetsHandler:
         self._coordinator.keeper.commit(request.group_id, wanted, finish)
         return reply
 
-    def _check_commit(self, context: RequestContext, request: Fields) -> ErrorCode | None:
+    def _check_commit(
+        self, context: RequestContext, request: messages.OffsetCommitRequest
+    ) -> ErrorCode | None:
         refusal = self._coordinator.refusal(request.group_id, allows_empty=True)
         if refusal is not None:
             return refusal
@@ -110,7 +104,10 @@ class GroupOffsetsHandler:
         return None if code is ErrorCode.none else code
 
     def _check_member(
-        self, context: RequestContext, group: EpochGroup, request: Fields
+        self,
+        context: RequestContext,
+        group: EpochGroup,
+        request: messages.OffsetCommitRequest,
     ) -> ErrorCode:
         """Whether a member may commit at all; an epoch that is past is asked of each partition."""
         code = group.validate_commit(request.member_id, request.generation_id_or_member_epoch)
@@ -120,7 +117,9 @@ class GroupOffsetsHandler:
             return ErrorCode.unsupported_version
         return ErrorCode.none
 
-    def _check_epoch(self, request: Fields, topic: _NamedTopic, number: int) -> ErrorCode:
+    def _check_epoch(
+        self, request: messages.OffsetCommitRequest, topic: NamedTopic, number: int
+    ) -> ErrorCode:
         group = self._coordinator.groups.get(request.group_id)
         if group is None or isinstance(group, ClassicGroup):
             return ErrorCode.none
@@ -129,8 +128,8 @@ class GroupOffsetsHandler:
 
     def _committable(
         self,
-        request: Fields,
-        topics: list[_NamedTopic],
+        request: messages.OffsetCommitRequest,
+        topics: list[NamedTopic],
         codes: dict[TopicPartition, ErrorCode],
     ) -> dict[TopicPartition, CommittedOffset]:
         """What can be committed; why the rest cannot goes to `codes`."""
@@ -139,8 +138,8 @@ class GroupOffsetsHandler:
         if request.retention_time != _NO_RETENTION_TIME:
             expires_ms = TimestampMs(now_ms + max(request.retention_time, 0))
         wanted: dict[TopicPartition, CommittedOffset] = {}
-        for topic in topics:
-            for partition in topic.asked.partitions:
+        for topic, asked in zip(topics, request.topics, strict=True):
+            for partition in asked.partitions:
                 place = topic.place(partition.partition_index)
                 code = self._check_place(topic, partition.partition_index)
                 metadata = partition.committed_metadata or ""
@@ -168,23 +167,7 @@ class GroupOffsetsHandler:
             return True
         return len(metadata) * 4 > STRING_BYTES_MAX and len(metadata.encode()) > STRING_BYTES_MAX
 
-    # --- topics of requests ------------------------------------------------------------------
-
-    def _named(self, context: RequestContext, topics: tuple[Fields, ...]) -> list[_NamedTopic]:
-        if context.api_version >= _FIRST_BY_TOPIC_ID:
-            names = self._store.registry.names_by_id()
-            return [
-                _NamedTopic(name=names.get(t.topic_id), topic_id=t.topic_id, asked=t)
-                for t in topics
-            ]
-        found: list[_NamedTopic] = []
-        for asked in topics:
-            topic = self._store.registry.find(asked.name)
-            topic_id = UUID(int=0) if topic is None else topic.topic_id
-            found.append(_NamedTopic(name=asked.name, topic_id=topic_id, asked=asked))
-        return found
-
-    def _check_place(self, topic: _NamedTopic, number: int) -> ErrorCode:
+    def _check_place(self, topic: NamedTopic, number: int) -> ErrorCode:
         if topic.name is None:
             return ErrorCode.unknown_topic_id
         known = self._store.registry.find(topic.name)
@@ -192,66 +175,11 @@ class GroupOffsetsHandler:
             return ErrorCode.unknown_topic_or_partition
         return ErrorCode.none
 
-    # --- OffsetFetch -------------------------------------------------------------------------
-
-    def offset_fetch(self, context: RequestContext, request: Fields) -> Response | Deferred:
-        if context.api_version >= _FIRST_FETCH_OF_MANY:
-            return self._coordinator.with_offsets(
-                [wanted.group_id for wanted in request.groups],
-                lambda code: {
-                    "groups": [self._fetched(context, wanted, code) for wanted in request.groups]
-                },
-            )
-        return self._coordinator.with_offsets(
-            [request.group_id],
-            lambda code: _fetched_of_one(context, request, self._fetched(context, request, code)),
-        )
-
-    def _fetched(self, context: RequestContext, wanted: Fields, code: ErrorCode) -> dict[str, Any]:
-        """What one group committed: `wanted` is a part of the request, or all of an old one."""
-        group_id = wanted.group_id
-        refusal = self._coordinator.refusal(group_id, allows_empty=True)
-        if refusal is None and code is not ErrorCode.none:
-            refusal = ErrorCode.coordinator_not_available
-        if refusal is None:
-            refusal = self._check_fetch(context, wanted)
-        if refusal is not None:
-            return {"group_id": group_id, "error_code": refusal, "topics": []}
-        offsets = self._coordinator.keeper.of_group(group_id)
-        return {
-            "group_id": group_id,
-            "error_code": ErrorCode.none,
-            "topics": self._all_topics(context, offsets)
-            if wanted.topics is None
-            else [_fetched_topic(t, offsets) for t in self._named(context, wanted.topics)],
-        }
-
-    def _check_fetch(self, context: RequestContext, wanted: Fields) -> ErrorCode | None:
-        group = self._coordinator.groups.get(wanted.group_id)
-        if group is None or isinstance(group, ClassicGroup):
-            return None
-        if context.api_version < _FIRST_FETCH_OF_MANY:
-            code = group.validate_fetch(None, -1)
-        else:
-            code = group.validate_fetch(wanted.member_id, wanted.member_epoch)
-        return None if code is ErrorCode.none else code
-
-    def _all_topics(self, context: RequestContext, offsets: GroupOffsets) -> list[dict[str, Any]]:
-        by_topic: dict[str, list[dict[str, Any]]] = {}
-        for (name, number), committed in sorted(offsets.items(), key=lambda item: item[0]):
-            by_topic.setdefault(name, []).append(_fetched_partition(number, committed))
-        found: list[dict[str, Any]] = []
-        for name, partitions in by_topic.items():
-            topic = self._store.registry.find(name)
-            if topic is not None:
-                found.append({"name": name, "topic_id": topic.topic_id, "partitions": partitions})
-            elif context.api_version < _FIRST_BY_TOPIC_ID:  # else it has no id to be named by
-                found.append({"name": name, "partitions": partitions})
-        return found
-
     # --- OffsetDelete ------------------------------------------------------------------------
 
-    def offset_delete(self, context: RequestContext, request: Fields) -> Response | Deferred:
+    def offset_delete(
+        self, context: RequestContext, request: messages.OffsetDeleteRequest
+    ) -> Response | Deferred:
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is not None:
             return {"error_code": refusal}
@@ -260,7 +188,7 @@ class GroupOffsetsHandler:
         )
 
     def _delete(
-        self, context: RequestContext, request: Fields, code: ErrorCode
+        self, context: RequestContext, request: messages.OffsetDeleteRequest, code: ErrorCode
     ) -> Response | Deferred:
         if code is not ErrorCode.none:
             return {"error_code": ErrorCode.coordinator_not_available}
@@ -268,13 +196,16 @@ class GroupOffsetsHandler:
         if group is None:
             return {"error_code": ErrorCode.group_id_not_found}
         if not group.is_empty and group.protocol_type != "consumer":
-            return {"error_code": ErrorCode.non_empty_group}  # nobody knows what it reads
-        topics = self._named(context, request.topics)
+            return {"error_code": ErrorCode.non_empty_group}  # it is unknown what it reads
+        topics = name_topics(
+            self._store,
+            [(t.name, NIL_UUID, [p.partition_index for p in t.partitions]) for t in request.topics],
+            by_id=False,
+        )
         codes: dict[TopicPartition, ErrorCode] = {}
         for topic in topics:
             is_read = topic.name is not None and is_subscribed(group, topic.name)
-            for partition in topic.asked.partitions:
-                number = partition.partition_index
+            for number in topic.numbers:
                 refused = self._check_place(topic, number)
                 if refused is ErrorCode.none and is_read:
                     refused = ErrorCode.group_subscribed_to_topic
@@ -293,69 +224,35 @@ class GroupOffsetsHandler:
 
 
 def _committed(
-    topics: list[_NamedTopic], codes: Mapping[TopicPartition, ErrorCode], code: ErrorCode
-) -> Response:
-    """`codes` has what was refused; `code` is what became of the rest."""
+    topics: list[NamedTopic], codes: _Codes, code: ErrorCode
+) -> messages.OffsetCommitResponseDict:
+    """`codes` has the partitions that were refused; `code` is the result of all others."""
     return {
         "topics": [
             {
-                **topic.shown,
-                "partitions": [
-                    {
-                        "partition_index": partition.partition_index,
-                        "error_code": codes.get(topic.place(partition.partition_index), code),
-                    }
-                    for partition in topic.asked.partitions
-                ],
+                "name": topic.name or "",
+                "topic_id": topic.topic_id,
+                "partitions": _coded(topic, codes, code),
             }
             for topic in topics
         ]
     }
 
 
-def _deleted(topics: list[_NamedTopic], codes: Mapping[TopicPartition, ErrorCode]) -> Response:
-    answer = _committed(topics, codes, ErrorCode.none)
-    by_name = [{"name": t["name"], "partitions": t["partitions"]} for t in answer["topics"]]
-    return {"error_code": ErrorCode.none, "topics": by_name}
-
-
-def _fetched_topic(topic: _NamedTopic, offsets: GroupOffsets) -> dict[str, Any]:
-    code = ErrorCode.unknown_topic_id if topic.name is None else ErrorCode.none
+def _deleted(topics: list[NamedTopic], codes: _Codes) -> messages.OffsetDeleteResponseDict:
     return {
-        **topic.shown,
-        "partitions": [
-            _fetched_partition(number, offsets.get(topic.place(number)), code)
-            for number in topic.asked.partition_indexes
+        "error_code": ErrorCode.none,
+        "topics": [
+            {"name": topic.name or "", "partitions": _coded(topic, codes, ErrorCode.none)}
+            for topic in topics
         ],
     }
 
 
-def _fetched_partition(
-    number: int, committed: CommittedOffset | None, code: ErrorCode = ErrorCode.none
-) -> dict[str, Any]:
-    return {
-        "partition_index": number,
-        "committed_offset": NO_OFFSET if committed is None else committed.offset,
-        "committed_leader_epoch": NO_LEADER_EPOCH if committed is None else committed.leader_epoch,
-        "metadata": "" if committed is None else committed.metadata,
-        "error_code": code,
-    }
-
-
-def _fetched_of_one(
-    context: RequestContext, request: Fields, fetched: Mapping[str, Any]
-) -> Response:
-    """The answer of versions that ask about one group: its topics have names and no ids."""
-    code = fetched["error_code"]
-    topics = [{"name": t["name"], "partitions": t["partitions"]} for t in fetched["topics"]]
-    if code is not ErrorCode.none and context.api_version < _FIRST_FETCH_WITH_ERROR_CODE:
-        topics = [
-            {
-                "name": asked.name,
-                "partitions": [
-                    _fetched_partition(number, None, code) for number in asked.partition_indexes
-                ],
-            }
-            for asked in request.topics or ()
-        ]
-    return {"error_code": code, "topics": topics}
+def _coded(
+    topic: NamedTopic, codes: _Codes, code: ErrorCode
+) -> list[messages.OffsetCommitResponsePartitionsDict]:
+    return [
+        {"partition_index": number, "error_code": codes.get(topic.place(number), code)}
+        for number in topic.numbers
+    ]

@@ -1,18 +1,19 @@
 """ListOffsets and OffsetForLeaderEpoch: where in a log a time or an epoch is."""
 
-from collections.abc import Callable, Mapping
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
-from cordwood.broker.handlers.repeated_items import split_repeated
-from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import RequestContext, Route, RunsOn, split_repeated
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.errors import UnknownPartitionError, UnknownTopicError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP, find_time
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.protocol.messages import Fields
 from cordwood.quantities import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -21,6 +22,9 @@ from cordwood.quantities import (
     Offset,
     TimestampMs,
 )
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import offset_messages as messages
 
 _EARLIEST_LOCAL: Final = -4  # the first that need not be read from an archive
 _LATEST_ARCHIVED: Final = -5
@@ -38,6 +42,18 @@ _SPECIAL_SINCE: Final[Mapping[int, int]] = MappingProxyType(
     }
 )
 _READ_COMMITTED: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where in a log something was found."""
+
+    offset: Offset
+    epoch: LeaderEpoch
+    timestamp_ms: TimestampMs = NO_TIMESTAMP
+
+
+_NOWHERE: Final = _Place(offset=NO_OFFSET, epoch=NO_LEADER_EPOCH)
 
 
 class ListOffsetsHandler:
@@ -58,32 +74,41 @@ class ListOffsetsHandler:
 
     # --- ListOffsets -------------------------------------------------------------------------
 
-    def list_offsets(self, context: RequestContext, request: Fields) -> Response:
+    def list_offsets(
+        self, context: RequestContext, request: messages.ListOffsetsRequest
+    ) -> messages.ListOffsetsResponseDict:
         places = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
         _, repeated = split_repeated(places, lambda place: place)
         twice = set(repeated)
         only_committed = request.isolation_level == _READ_COMMITTED
 
-        def find(topic: str, wanted: Fields) -> dict[str, Any]:
-            if (topic, wanted.partition_index) in twice:
-                raise RefusedError(ErrorCode.invalid_request, "named twice")
-            log = self._log(topic, wanted.partition_index, wanted.current_leader_epoch)
-            since = _SPECIAL_SINCE.get(wanted.timestamp, 0 if wanted.timestamp >= 0 else None)
-            if since is None or context.api_version < since:
-                raise RefusedError(ErrorCode.unsupported_version, f"time {wanted.timestamp}")
-            return _find(log, wanted.timestamp, only_committed=only_committed)
+        def listed(
+            topic: str, wanted: messages.ListOffsetsRequestPartitions
+        ) -> messages.ListOffsetsResponsePartitionsDict:
+            number = wanted.partition_index
+            try:
+                if (topic, number) in twice:
+                    raise RefusedError(ErrorCode.invalid_request, "named twice")
+                log = self._log(topic, number, wanted.current_leader_epoch)
+                since = _SPECIAL_SINCE.get(wanted.timestamp, 0 if wanted.timestamp >= 0 else None)
+                if since is None or context.api_version < since:
+                    raise RefusedError(ErrorCode.unsupported_version, f"time {wanted.timestamp}")
+                place = _find(log, wanted.timestamp, only_committed=only_committed)
+            except Exception as error:  # the API has no room for a text
+                return {"partition_index": number, "error_code": refusal(error).code}
+            return {
+                "partition_index": number,
+                "error_code": ErrorCode.none,
+                "timestamp": place.timestamp_ms,
+                "offset": place.offset,
+                "leader_epoch": place.epoch,
+            }
 
         return {
             "topics": [
                 {
                     "name": topic.name,
-                    "partitions": [
-                        {
-                            "partition_index": wanted.partition_index,
-                            **_attempt(find, topic.name, wanted),
-                        }
-                        for wanted in topic.partitions
-                    ],
+                    "partitions": [listed(topic.name, wanted) for wanted in topic.partitions],
                 }
                 for topic in request.topics
             ]
@@ -108,54 +133,51 @@ class ListOffsetsHandler:
 
     # --- OffsetForLeaderEpoch ----------------------------------------------------------------
 
-    def offset_for_leader_epoch(self, context: RequestContext, request: Fields) -> Response:
-        def find(topic: str, wanted: Fields) -> dict[str, Any]:
-            log = self._log(topic, wanted.partition, wanted.current_leader_epoch)
-            epoch = LeaderEpoch(wanted.leader_epoch)
-            end = log.leader_epochs.end_offset_for(epoch, log.end_offset)
-            return {
-                "error_code": ErrorCode.none,
-                "leader_epoch": end.epoch,
-                "end_offset": end.end_offset,
-            }
-
+    def offset_for_leader_epoch(
+        self, context: RequestContext, request: messages.OffsetForLeaderEpochRequest
+    ) -> messages.OffsetForLeaderEpochResponseDict:
         return {
             "topics": [
                 {
                     "topic": topic.topic,
                     "partitions": [
-                        {"partition": wanted.partition, **_attempt(find, topic.topic, wanted)}
-                        for wanted in topic.partitions
+                        self._end_of_epoch(topic.topic, wanted) for wanted in topic.partitions
                     ],
                 }
                 for topic in request.topics
             ]
         }
 
+    def _end_of_epoch(
+        self, topic: str, wanted: messages.OffsetForLeaderEpochRequestPartitions
+    ) -> messages.OffsetForLeaderEpochResponsePartitionsDict:
+        try:
+            log = self._log(topic, wanted.partition, wanted.current_leader_epoch)
+            epoch = LeaderEpoch(wanted.leader_epoch)
+            end = log.leader_epochs.end_offset_for(epoch, log.end_offset)
+        except Exception as error:  # the API has no room for a text
+            return {"partition": wanted.partition, "error_code": refusal(error).code}
+        return {
+            "partition": wanted.partition,
+            "error_code": ErrorCode.none,
+            "leader_epoch": end.epoch,
+            "end_offset": end.end_offset,
+        }
 
-def _attempt(
-    find: Callable[[str, Fields], dict[str, Any]], topic: str, wanted: Fields
-) -> dict[str, Any]:
-    """What was found, or the code that says why nothing was; neither API has room for text."""
-    try:
-        return find(topic, wanted)
-    except Exception as error:
-        return {"error_code": refusal(error)["error_code"]}
 
-
-def _find(log: PartitionLog, time_ms: int, *, only_committed: bool) -> dict[str, Any]:
-    """The offset that `time_ms` stands for, or of the first record at that time or later."""
+def _find(log: PartitionLog, time_ms: int, *, only_committed: bool) -> _Place:
+    """The place that `time_ms` stands for, or the first record at that time or later."""
     end = log.last_stable_offset if only_committed else log.high_watermark
     if time_ms == LATEST:
-        return _place(end, epoch=log.leader_epoch)
+        return _Place(offset=end, epoch=log.leader_epoch)
     if time_ms >= 0 or time_ms == MAX_TIMESTAMP:
         match = find_time(log.source, time_ms)
         if match is None or match.offset >= end:
             return _NOWHERE
         epoch = _epoch_of(log, match.offset)
-        return _place(match.offset, time_ms=match.timestamp_ms, epoch=epoch)
+        return _Place(offset=match.offset, epoch=epoch, timestamp_ms=match.timestamp_ms)
     offset = _special_offset(log, time_ms)
-    return _NOWHERE if offset is None else _place(offset, epoch=_epoch_of(log, offset))
+    return _NOWHERE if offset is None else _Place(offset=offset, epoch=_epoch_of(log, offset))
 
 
 def _special_offset(log: PartitionLog, time_ms: int) -> Offset | None:
@@ -175,17 +197,3 @@ def _special_offset(log: PartitionLog, time_ms: int) -> Offset | None:
 def _epoch_of(log: PartitionLog, offset: Offset) -> LeaderEpoch:
     epoch = log.leader_epochs.epoch_of(offset)
     return NO_LEADER_EPOCH if epoch is None else epoch
-
-
-def _place(
-    offset: Offset, *, epoch: LeaderEpoch, time_ms: TimestampMs = NO_TIMESTAMP
-) -> dict[str, Any]:
-    return {
-        "error_code": ErrorCode.none,
-        "timestamp": time_ms,
-        "offset": offset,
-        "leader_epoch": epoch,
-    }
-
-
-_NOWHERE: Final = _place(NO_OFFSET, epoch=NO_LEADER_EPOCH)

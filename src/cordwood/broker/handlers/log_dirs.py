@@ -1,15 +1,19 @@
 """DescribeLogDirs: the data directories, how full they are, and what lies in them."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cordwood.broker.error_codes import ErrorCode
-from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import RequestContext, Route, RunsOn
 from cordwood.log.store.store import Store
 from cordwood.log.topics.log_directory import DirectoryStatus
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.protocol.messages import Fields
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import topic_messages as messages
 
 
 class LogDirsHandler:
@@ -27,7 +31,9 @@ class LogDirsHandler:
             )
         ]
 
-    def describe_log_dirs(self, context: RequestContext, request: Fields) -> Response:
+    def describe_log_dirs(
+        self, context: RequestContext, request: messages.DescribeLogDirsRequest
+    ) -> messages.DescribeLogDirsResponseDict:
         wanted = (
             None
             if request.topics is None
@@ -47,10 +53,12 @@ def _described(
     status: DirectoryStatus,
     sizes: Mapping[tuple[str, int], int],
     wanted: set[tuple[str, int]] | None,
-) -> dict[str, Any]:
+) -> messages.DescribeLogDirsResponseResultsDict:
     if status.error is not None:
         return {"log_dir": status.path, "error_code": ErrorCode.kafka_storage_error}
-    topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    topics: defaultdict[str, list[messages.DescribeLogDirsResponsePartitionsDict]] = defaultdict(
+        list
+    )
     for (topic, number), size in sorted(sizes.items()):
         if wanted is None or (topic, number) in wanted:
             topics[topic].append(

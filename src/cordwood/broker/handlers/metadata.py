@@ -3,15 +3,18 @@
 Only a topic that a client asks for, and that is to be created then, is left to the workers.
 """
 
+from __future__ import annotations
+
 import logging
+from collections.abc import Sequence
 from concurrent.futures import Executor
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode, error_code
-from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.errors import InvalidTopicNameError, TopicExistsError
 from cordwood.format.file_names import INTERNAL_TOPICS, check_topic_name
@@ -19,7 +22,9 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic import Topic
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.protocol.messages import Fields
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import cluster_messages as messages
 
 logger = logging.getLogger(__name__)
 
@@ -53,20 +58,21 @@ class MetadataHandler:
         self._workers = workers
 
     def routes(self) -> list[Route]:
-        handlers = {
-            ApiKey.METADATA: self.metadata,
-            ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
-            ApiKey.DESCRIBE_TOPIC_PARTITIONS: self.describe_topic_partitions,
-            ApiKey.LIST_PARTITION_REASSIGNMENTS: self.list_partition_reassignments,
-        }
-        return [
-            Route(api=api, handler=handler, runs_on=RunsOn.CONTROL)
-            for api, handler in handlers.items()
-        ]
+        return routes_on(
+            RunsOn.CONTROL,
+            {
+                ApiKey.METADATA: self.metadata,
+                ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
+                ApiKey.DESCRIBE_TOPIC_PARTITIONS: self.describe_topic_partitions,
+                ApiKey.LIST_PARTITION_REASSIGNMENTS: self.list_partition_reassignments,
+            },
+        )
 
     # --- Metadata ----------------------------------------------------------------------------
 
-    def metadata(self, context: RequestContext, request: Fields) -> Response | Deferred:
+    def metadata(
+        self, context: RequestContext, request: messages.MetadataRequest
+    ) -> Response | Deferred:
         version = context.api_version
         wanted = request.topics
         if wanted is None or (not wanted and version < _FIRST_WITH_NULL_TOPICS):
@@ -123,8 +129,8 @@ class MetadataHandler:
 
     def _describe(
         self, items: list[tuple[str | None, UUID]], errors: dict[str, ErrorCode]
-    ) -> Response:
-        topics = []
+    ) -> messages.MetadataResponseDict:
+        topics: list[messages.MetadataResponseTopicsDict] = []
         for name, topic_id in items:
             if topic_id != _NIL:
                 topics.append(self._by_id(topic_id))
@@ -134,7 +140,9 @@ class MetadataHandler:
                 topics.append(self._by_name(name, errors.get(name)))
         return self._answer(topics)
 
-    def _refuse_ids(self, wanted: tuple[Fields, ...]) -> Response:
+    def _refuse_ids(
+        self, wanted: Sequence[messages.MetadataRequestTopics]
+    ) -> messages.MetadataResponseDict:
         """Ids are in requests from version 10 on, and may be used from version 12 on."""
         return self._answer(
             [
@@ -147,34 +155,39 @@ class MetadataHandler:
             ]
         )
 
-    def _by_name(self, name: str, error: ErrorCode | None = None) -> dict[str, Any]:
+    def _by_name(
+        self, name: str, error: ErrorCode | None = None
+    ) -> messages.MetadataResponseTopicsDict:
         topic = self._store.registry.find(name)
         if topic is not None:
             return self._topic(topic)
-        if error is None:
-            error = (
-                ErrorCode.unknown_topic_or_partition
-                if _is_valid(name)
-                else ErrorCode.invalid_topic_exception
-            )
-        return {"name": name, "error_code": error, "is_internal": name in INTERNAL_TOPICS}
+        return {
+            "name": name,
+            "error_code": _why_unknown(name) if error is None else error,
+            "is_internal": name in INTERNAL_TOPICS,
+        }
 
-    def _by_id(self, topic_id: UUID) -> dict[str, Any]:
+    def _by_id(self, topic_id: UUID) -> messages.MetadataResponseTopicsDict:
         topic = self._table.topic(topic_id)
         if topic is not None:
             return self._topic(topic)
         return {"name": None, "topic_id": topic_id, "error_code": ErrorCode.unknown_topic_id}
 
-    def _topic(self, topic: Topic[PartitionLog]) -> dict[str, Any]:
+    def _topic(self, topic: Topic[PartitionLog]) -> messages.MetadataResponseTopicsDict:
         return {
-            **_head(topic),
+            "error_code": ErrorCode.none,
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "is_internal": topic.name in INTERNAL_TOPICS,
             "partitions": self._partitions(topic, range(topic.partition_count)),
         }
 
-    def _partitions(self, topic: Topic[PartitionLog], numbers: range) -> list[dict[str, Any]]:
+    def _partitions(
+        self, topic: Topic[PartitionLog], numbers: range
+    ) -> list[messages.MetadataResponsePartitionsDict]:
         """One broker has them all; a partition whose files cannot be read has no leader."""
         node = self._identity.node_id
-        partitions = []
+        partitions: list[messages.MetadataResponsePartitionsDict] = []
         for number in numbers:
             if topic.has_partition(number):
                 leader, epoch = node, int(topic.partition(number).leader_epoch)
@@ -195,7 +208,9 @@ class MetadataHandler:
             )
         return partitions
 
-    def _answer(self, topics: list[dict[str, Any]]) -> Response:
+    def _answer(
+        self, topics: Sequence[messages.MetadataResponseTopicsDict]
+    ) -> messages.MetadataResponseDict:
         me = self._identity
         return {
             "brokers": [{"node_id": me.node_id, "host": me.host, "port": me.port, "rack": me.rack}],
@@ -207,7 +222,9 @@ class MetadataHandler:
 
     # --- DescribeCluster ---------------------------------------------------------------------
 
-    def describe_cluster(self, context: RequestContext, request: Fields) -> Response:
+    def describe_cluster(
+        self, context: RequestContext, request: messages.DescribeClusterRequest
+    ) -> messages.DescribeClusterResponseDict:
         me = self._identity
         if request.endpoint_type != _BROKERS:
             is_known = request.endpoint_type == _CONTROLLERS
@@ -230,7 +247,9 @@ class MetadataHandler:
 
     # --- DescribeTopicPartitions -------------------------------------------------------------
 
-    def describe_topic_partitions(self, context: RequestContext, request: Fields) -> Response:
+    def describe_topic_partitions(
+        self, context: RequestContext, request: messages.DescribeTopicPartitionsRequest
+    ) -> messages.DescribeTopicPartitionsResponseDict:
         """Topics in the order of their names, from the cursor on, up to so many partitions."""
         cursor = request.cursor
         wanted = sorted({item.name for item in request.topics})
@@ -244,7 +263,7 @@ class MetadataHandler:
         first_name = "" if cursor is None else cursor.topic_name
         limit = min(self._config.max_request_partition_size_limit, request.response_partition_limit)
         left = max(limit, 1)
-        topics: list[dict[str, Any]] = []
+        topics: list[messages.DescribeTopicPartitionsResponseTopicsDict] = []
         for name in names:
             if name < first_name:
                 continue
@@ -254,7 +273,13 @@ class MetadataHandler:
             topic = self._store.registry.find(name)
             if topic is None:
                 if wanted:
-                    topics.append(self._by_name(name))
+                    topics.append(
+                        {
+                            "name": name,
+                            "error_code": _why_unknown(name),
+                            "is_internal": name in INTERNAL_TOPICS,
+                        }
+                    )
                 continue
             end = min(first + left, topic.partition_count)
             topics.append(self._topic_part(topic, range(first, end)))
@@ -263,31 +288,47 @@ class MetadataHandler:
             left -= max(end - first, 0)
         return {"topics": topics}
 
-    def _topic_part(self, topic: Topic[PartitionLog], numbers: range) -> dict[str, Any]:
-        partitions = [
-            {**partition, "eligible_leader_replicas": [], "last_known_elr": []}
-            for partition in self._partitions(topic, numbers)
-        ]
-        return {**_head(topic), "partitions": partitions}
+    def _topic_part(
+        self, topic: Topic[PartitionLog], numbers: range
+    ) -> messages.DescribeTopicPartitionsResponseTopicsDict:
+        return {
+            "error_code": ErrorCode.none,
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "is_internal": topic.name in INTERNAL_TOPICS,
+            "partitions": [
+                {
+                    "error_code": partition["error_code"],
+                    "partition_index": partition["partition_index"],
+                    "leader_id": partition["leader_id"],
+                    "leader_epoch": partition["leader_epoch"],
+                    "replica_nodes": partition["replica_nodes"],
+                    "isr_nodes": partition["isr_nodes"],
+                    "eligible_leader_replicas": [],
+                    "last_known_elr": [],
+                    "offline_replicas": partition["offline_replicas"],
+                }
+                for partition in self._partitions(topic, numbers)
+            ],
+        }
 
     # --- ListPartitionReassignments ----------------------------------------------------------
 
-    def list_partition_reassignments(self, context: RequestContext, request: Fields) -> Response:
+    def list_partition_reassignments(
+        self, context: RequestContext, request: messages.ListPartitionReassignmentsRequest
+    ) -> messages.ListPartitionReassignmentsResponseDict:
         """There is nowhere to move a partition to."""
         return {"error_code": ErrorCode.none, "topics": []}
 
 
-def _head(topic: Topic[PartitionLog]) -> dict[str, Any]:
-    return {
-        "error_code": ErrorCode.none,
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "is_internal": topic.name in INTERNAL_TOPICS,
-    }
-
-
-def _cursor(name: str, partition: int) -> dict[str, Any]:
+def _cursor(name: str, partition: int) -> messages.DescribeTopicPartitionsResponseNextCursorDict:
     return {"topic_name": name, "partition_index": partition}
+
+
+def _why_unknown(name: str) -> ErrorCode:
+    if _is_valid(name):
+        return ErrorCode.unknown_topic_or_partition
+    return ErrorCode.invalid_topic_exception
 
 
 def _is_valid(name: str) -> bool:

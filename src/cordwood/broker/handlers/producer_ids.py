@@ -1,13 +1,17 @@
 """InitProducerId: numbers for idempotent producers. There are no transactions here."""
 
-from typing import Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode, refusal
-from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import RequestContext, Route, RunsOn
 from cordwood.log.topics.producer_ids import ProducerIds
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.protocol.messages import Fields
 from cordwood.quantities import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import offset_messages as messages
 
 _FIRST_EPOCH: Final = 0
 
@@ -23,7 +27,9 @@ class ProducerIdsHandler:
             Route(api=ApiKey.INIT_PRODUCER_ID, handler=self.init_producer_id, runs_on=RunsOn.WORKER)
         ]
 
-    def init_producer_id(self, context: RequestContext, request: Fields) -> Response:
+    def init_producer_id(
+        self, context: RequestContext, request: messages.InitProducerIdRequest
+    ) -> messages.InitProducerIdResponseDict:
         """A new id, epoch 0, also for a producer that has one and asks for its next epoch.
 
         Such a producer gave up a sequence of batches. With another id its batches start a new
@@ -38,14 +44,16 @@ class ProducerIdsHandler:
         try:
             producer_id = self._producer_ids.allocate()
         except Exception as error:
-            return _refused(refusal(error)["error_code"])
+            return _refused(refusal(error).code)
         return {
             "error_code": ErrorCode.none,
             "producer_id": producer_id,
             "producer_epoch": _FIRST_EPOCH,
         }
 
-    def _refuse_transactions(self, request: Fields) -> Response:
+    def _refuse_transactions(
+        self, request: messages.InitProducerIdRequest
+    ) -> messages.InitProducerIdResponseDict:
         """UNSUPPORTED_VERSION: clients take it as final, and its text says what is the matter.
 
         An authorization failure would send people to look for permissions, a coordinator that
@@ -56,7 +64,7 @@ class ProducerIdsHandler:
         return _refused(ErrorCode.unsupported_version)
 
 
-def _refused(code: ErrorCode) -> Response:
+def _refused(code: ErrorCode) -> messages.InitProducerIdResponseDict:
     return {
         "error_code": code,
         "producer_id": NO_PRODUCER_ID,

@@ -4,29 +4,45 @@ Those of topics may be changed; those of the broker are what it was started with
 what the broker has.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
-from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
-from cordwood.broker.handlers.config_entries import (
+from cordwood.broker.config.config_entries import (
     ConfigEntry,
     broker_entries,
+    config_type,
     group_entries,
     topic_entries,
 )
-from cordwood.broker.handlers.repeated_items import split_repeated
-from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
+from cordwood.broker.net.request import (
+    RequestContext,
+    Route,
+    RunsOn,
+    routes_on,
+    split_repeated,
+)
 from cordwood.errors import ConfigError
 from cordwood.format.file_names import check_topic_name
 from cordwood.log.rules.config_key import ConfigKind
 from cordwood.log.rules.topic_config import known_key
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.protocol.messages import Fields
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import config_messages as messages
+
+    Resource = TypeVar(
+        "Resource",
+        messages.AlterConfigsRequestResources,
+        messages.IncrementalAlterConfigsRequestResources,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -62,41 +78,58 @@ class TopicConfigsHandler:
         self._config = config
 
     def routes(self) -> list[Route]:
-        handlers = {
-            ApiKey.DESCRIBE_CONFIGS: self.describe_configs,
-            ApiKey.ALTER_CONFIGS: self.alter_configs,
-            ApiKey.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
-            ApiKey.LIST_CONFIG_RESOURCES: self.list_config_resources,
-        }
-        return [
-            Route(api=api, handler=handler, runs_on=RunsOn.WORKER)
-            for api, handler in handlers.items()
-        ]
+        return routes_on(
+            RunsOn.WORKER,
+            {
+                ApiKey.DESCRIBE_CONFIGS: self.describe_configs,
+                ApiKey.ALTER_CONFIGS: self.alter_configs,
+                ApiKey.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
+                ApiKey.LIST_CONFIG_RESOURCES: self.list_config_resources,
+            },
+        )
 
     # --- DescribeConfigs ---------------------------------------------------------------------
 
-    def describe_configs(self, context: RequestContext, request: Fields) -> Response:
-        results = []
-        for resource in dict.fromkeys(request.resources):
-            result = _named(resource.resource_type, resource.resource_name)
-            try:
-                entries = self._entries(resource.resource_type, resource.resource_name)
-                wanted = resource.configuration_keys  # none at all: every key
-                result |= {
-                    "error_code": ErrorCode.none,
-                    "configs": [
-                        entry.described(
-                            with_synonyms=request.include_synonyms,
-                            with_doc=request.include_documentation,
-                        )
-                        for entry in entries
-                        if not wanted or entry.key.name in wanted
-                    ],
-                }
-            except Exception as error:
-                result |= refusal(error)
-            results.append(result)
-        return {"results": results}
+    def describe_configs(
+        self, context: RequestContext, request: messages.DescribeConfigsRequest
+    ) -> messages.DescribeConfigsResponseDict:
+        return {
+            "results": [
+                self._described(request, resource) for resource in dict.fromkeys(request.resources)
+            ]
+        }
+
+    def _described(
+        self,
+        request: messages.DescribeConfigsRequest,
+        resource: messages.DescribeConfigsRequestResources,
+    ) -> messages.DescribeConfigsResponseResultsDict:
+        kind, name = resource.resource_type, resource.resource_name
+        wanted = resource.configuration_keys  # none at all: every key
+        try:
+            entries = self._entries(kind, name)
+        except Exception as error:
+            code, message = refusal(error)
+            return {
+                "resource_type": kind,
+                "resource_name": name,
+                "error_code": code,
+                "error_message": message,
+            }
+        return {
+            "resource_type": kind,
+            "resource_name": name,
+            "error_code": ErrorCode.none,
+            "configs": [
+                _described_entry(
+                    entry,
+                    with_synonyms=request.include_synonyms,
+                    with_doc=request.include_documentation,
+                )
+                for entry in entries
+                if not wanted or entry.key.name in wanted
+            ],
+        }
 
     def _entries(self, resource_type: int, name: str) -> list[ConfigEntry]:
         match resource_type:
@@ -127,39 +160,44 @@ class TopicConfigsHandler:
 
     # --- AlterConfigs, IncrementalAlterConfigs -----------------------------------------------
 
-    def alter_configs(self, context: RequestContext, request: Fields) -> Response:
-        """The given keys, and no others, are set from here on."""
-        return self._alter(request, self._replacement)
+    def alter_configs(
+        self, context: RequestContext, request: messages.AlterConfigsRequest
+    ) -> messages.AlterConfigsResponseDict:
+        """Set the given keys, and take all others back to their defaults."""
+        return self._alter(
+            request.resources, self._replacement, validate_only=request.validate_only
+        )
 
-    def incremental_alter_configs(self, context: RequestContext, request: Fields) -> Response:
-        """Each given key is changed in its own way; the others stay as they are."""
-        return self._alter(request, self._increments)
+    def incremental_alter_configs(
+        self, context: RequestContext, request: messages.IncrementalAlterConfigsRequest
+    ) -> messages.AlterConfigsResponseDict:
+        """Change each given key in its own way; the others stay as they are."""
+        return self._alter(request.resources, self._increments, validate_only=request.validate_only)
 
     def _alter(
         self,
-        request: Fields,
-        changes_of: Callable[[str, Sequence[Fields]], Mapping[str, str | None]],
-    ) -> Response:
+        wanted: Sequence[Resource],
+        changes_of: Callable[[Resource], Mapping[str, str | None]],
+        *,
+        validate_only: bool,
+    ) -> messages.AlterConfigsResponseDict:
         resources, repeated = split_repeated(
-            request.resources, lambda item: (item.resource_type, item.resource_name)
+            wanted, lambda item: (item.resource_type, item.resource_name)
         )
         twice = RefusedError(ErrorCode.invalid_request, "the resource is in the request twice")
-        responses = [{**_named(*place), **refusal(twice)} for place in repeated]
+        responses = [_altered(*place, twice) for place in repeated]
         for resource in resources:
-            response = _named(resource.resource_type, resource.resource_name)
+            kind, name = resource.resource_type, resource.resource_name
             try:
                 self._check_changeable(resource)
-                name = resource.resource_name
-                self._change(
-                    name, changes_of(name, resource.configs), validate_only=request.validate_only
-                )
-                response |= {"error_code": ErrorCode.none}
+                self._change(name, changes_of(resource), validate_only=validate_only)
             except Exception as error:
-                response |= refusal(error)
-            responses.append(response)
+                responses.append(_altered(kind, name, error))
+            else:
+                responses.append(_altered(kind, name, None))
         return {"responses": responses}
 
-    def _check_changeable(self, resource: Fields) -> None:
+    def _check_changeable(self, resource: Resource) -> None:
         if resource.resource_type == ResourceType.BROKER:
             if resource.resource_name != _EVERY_BROKER:
                 self._check_broker(resource.resource_name)
@@ -190,14 +228,20 @@ class TopicConfigsHandler:
             self._store.alter_topic(name, config=changes)
             logger.info("topic %s: changed %s", name, ", ".join(sorted(changes)))
 
-    def _replacement(self, name: str, configs: Sequence[Fields]) -> dict[str, str | None]:
-        back: dict[str, str | None] = dict.fromkeys(self._store.registry.overrides(name))
-        return back | {config.name: _given(config) for config in configs}
+    def _replacement(
+        self, resource: messages.AlterConfigsRequestResources
+    ) -> dict[str, str | None]:
+        back: dict[str, str | None] = dict.fromkeys(
+            self._store.registry.overrides(resource.resource_name)
+        )
+        return back | {config.name: _given(config) for config in resource.configs}
 
-    def _increments(self, name: str, configs: Sequence[Fields]) -> dict[str, str | None]:
-        now = self._store.topic(name).config.effective()
+    def _increments(
+        self, resource: messages.IncrementalAlterConfigsRequestResources
+    ) -> dict[str, str | None]:
+        now = self._store.topic(resource.resource_name).config.effective()
         changes: dict[str, str | None] = {}
-        for config in configs:
+        for config in resource.configs:
             match config.config_operation:
                 case Operation.SET:
                     changes[config.name] = _given(config)
@@ -218,7 +262,9 @@ class TopicConfigsHandler:
 
     # --- ListConfigResources -----------------------------------------------------------------
 
-    def list_config_resources(self, context: RequestContext, request: Fields) -> Response:
+    def list_config_resources(
+        self, context: RequestContext, request: messages.ListConfigResourcesRequest
+    ) -> messages.ListConfigResourcesResponseDict:
         if context.api_version < _FIRST_WITH_TYPES:
             return {"error_code": ErrorCode.none, "config_resources": []}
         types: Iterable[int] = request.resource_types or list(ResourceType)
@@ -231,7 +277,7 @@ class TopicConfigsHandler:
         return {
             "error_code": ErrorCode.none,
             "config_resources": [
-                _named(resource_type, name)
+                {"resource_type": resource_type, "resource_name": name}
                 for resource_type, listed in names.items()
                 if resource_type in types
                 for name in listed
@@ -239,8 +285,36 @@ class TopicConfigsHandler:
         }
 
 
-def _named(resource_type: int, name: str) -> dict[str, Any]:
-    return {"resource_type": resource_type, "resource_name": name}
+def _altered(
+    resource_type: int, name: str, error: Exception | None
+) -> messages.AlterConfigsResponseResponsesDict:
+    code, message = (ErrorCode.none, None) if error is None else refusal(error)
+    return {
+        "resource_type": resource_type,
+        "resource_name": name,
+        "error_code": code,
+        "error_message": message,
+    }
+
+
+def _described_entry(
+    entry: ConfigEntry, *, with_synonyms: bool, with_doc: bool
+) -> messages.DescribeConfigsResponseConfigsDict:
+    return {
+        "name": entry.key.name,
+        "value": entry.value,
+        "read_only": entry.is_read_only,
+        "config_source": entry.source,
+        "is_sensitive": False,
+        "synonyms": [
+            {"name": synonym.name, "value": synonym.value, "source": synonym.source}
+            for synonym in entry.synonyms
+        ]
+        if with_synonyms
+        else [],
+        "config_type": config_type(entry.key),
+        "documentation": entry.key.doc if with_doc else None,
+    }
 
 
 def _unsupported(resource_type: int) -> RefusedError:
@@ -251,13 +325,17 @@ def _unsupported(resource_type: int) -> RefusedError:
     )
 
 
-def _given(config: Fields) -> str:
+def _given(
+    config: messages.AlterConfigsRequestConfigs | messages.IncrementalAlterConfigsRequestConfigs,
+) -> str:
     if config.value is None:
         raise RefusedError(ErrorCode.invalid_request, f"{config.name} has no value")
-    return str(config.value)
+    return config.value
 
 
-def _items(config: Fields, now: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def _items(
+    config: messages.IncrementalAlterConfigsRequestConfigs, now: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
     """What a list is now, and what is to be added to it or taken away."""
     key = known_key(config.name, config.value)
     if key.kind is not ConfigKind.LIST:

@@ -1,21 +1,30 @@
 """CreateTopics and CreatePartitions: topics come to be, and grow."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.config.config_entries import topic_entries
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
-from cordwood.broker.handlers.config_entries import topic_entries
-from cordwood.broker.handlers.repeated_items import split_repeated
-from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import (
+    RequestContext,
+    Route,
+    RunsOn,
+    routes_on,
+    split_repeated,
+)
 from cordwood.errors import ConfigError
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.rules.topic_config import TopicConfig, canonical_texts
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.protocol.messages import Fields
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import topic_messages as messages
 
 logger = logging.getLogger(__name__)
 
@@ -32,28 +41,36 @@ class TopicCreationHandler:
         self._config = config
 
     def routes(self) -> list[Route]:
-        handlers = {
-            ApiKey.CREATE_TOPICS: self.create_topics,
-            ApiKey.CREATE_PARTITIONS: self.create_partitions,
-        }
-        return [
-            Route(api=api, handler=handler, runs_on=RunsOn.WORKER)
-            for api, handler in handlers.items()
-        ]
+        return routes_on(
+            RunsOn.WORKER,
+            {
+                ApiKey.CREATE_TOPICS: self.create_topics,
+                ApiKey.CREATE_PARTITIONS: self.create_partitions,
+            },
+        )
 
     # --- CreateTopics ------------------------------------------------------------------------
 
-    def create_topics(self, context: RequestContext, request: Fields) -> Response:
+    def create_topics(
+        self, context: RequestContext, request: messages.CreateTopicsRequest
+    ) -> messages.CreateTopicsResponseDict:
         topics, repeated = split_repeated(request.topics, lambda topic: topic.name)
-        results = [{"name": name, **refusal(_repeated(name))} for name in repeated]
+        results: list[messages.CreateTopicsResponseTopicsDict] = [
+            {"name": name, "error_code": code, "error_message": message}
+            for name in repeated
+            for code, message in [refusal(_repeated(name))]
+        ]
         for topic in topics:
             try:
                 results.append(self._create(topic, validate_only=request.validate_only))
             except Exception as error:
-                results.append({"name": topic.name, **refusal(error)})
+                code, message = refusal(error)
+                results.append({"name": topic.name, "error_code": code, "error_message": message})
         return {"topics": results}
 
-    def _create(self, wanted: Fields, *, validate_only: bool) -> dict[str, Any]:
+    def _create(
+        self, wanted: messages.CreateTopicsRequestTopics, *, validate_only: bool
+    ) -> messages.CreateTopicsResponseTopicsDict:
         name = wanted.name
         if name in INTERNAL_TOPICS:
             raise RefusedError(
@@ -72,7 +89,7 @@ class TopicCreationHandler:
         result = self._created(name, partitions, topic.config, overrides)
         return {**result, "topic_id": topic.topic_id}
 
-    def _partition_count(self, wanted: Fields) -> int:
+    def _partition_count(self, wanted: messages.CreateTopicsRequestTopics) -> int:
         count, replicas = wanted.num_partitions, wanted.replication_factor
         if wanted.assignments:
             if count != _DEFAULT or replicas != _DEFAULT:
@@ -95,7 +112,9 @@ class TopicCreationHandler:
             )
         return int(count)
 
-    def _assigned_count(self, assignments: Sequence[Fields]) -> int:
+    def _assigned_count(
+        self, assignments: Sequence[messages.CreateTopicsRequestAssignments]
+    ) -> int:
         numbers = sorted(assignment.partition_index for assignment in assignments)
         if numbers != list(range(len(numbers))):
             raise RefusedError(
@@ -117,7 +136,7 @@ class TopicCreationHandler:
 
     def _created(
         self, name: str, partitions: int, config: TopicConfig, overrides: Mapping[str, str]
-    ) -> dict[str, Any]:
+    ) -> messages.CreateTopicsResponseTopicsDict:
         entries = topic_entries(
             config, canonical_texts(overrides), defaults=self._store.registry.defaults
         )
@@ -140,18 +159,25 @@ class TopicCreationHandler:
 
     # --- CreatePartitions --------------------------------------------------------------------
 
-    def create_partitions(self, context: RequestContext, request: Fields) -> Response:
+    def create_partitions(
+        self, context: RequestContext, request: messages.CreatePartitionsRequest
+    ) -> messages.CreatePartitionsResponseDict:
         topics, repeated = split_repeated(request.topics, lambda topic: topic.name)
-        results = [{"name": name, **refusal(_repeated(name))} for name in repeated]
+        results: list[messages.CreatePartitionsResponseResultsDict] = [
+            {"name": name, "error_code": code, "error_message": message}
+            for name in repeated
+            for code, message in [refusal(_repeated(name))]
+        ]
         for topic in topics:
             try:
                 self._grow(topic, validate_only=request.validate_only)
                 results.append({"name": topic.name, "error_code": ErrorCode.none})
             except Exception as error:
-                results.append({"name": topic.name, **refusal(error)})
+                code, message = refusal(error)
+                results.append({"name": topic.name, "error_code": code, "error_message": message})
         return {"results": results}
 
-    def _grow(self, wanted: Fields, *, validate_only: bool) -> None:
+    def _grow(self, wanted: messages.CreatePartitionsRequestTopics, *, validate_only: bool) -> None:
         name, count = wanted.name, wanted.count
         now = self._store.topic(name).partition_count
         if name in INTERNAL_TOPICS:
@@ -184,14 +210,16 @@ def _repeated(name: str) -> RefusedError:
     return RefusedError(ErrorCode.invalid_request, f"topic {name!r} is in the request twice")
 
 
-def _overrides(configs: Sequence[Fields]) -> dict[str, str]:
+def _overrides(configs: Sequence[messages.CreateTopicsRequestConfigs]) -> dict[str, str]:
     _, repeated = split_repeated(configs, lambda config: config.name)
     if repeated:
         raise RefusedError(ErrorCode.invalid_config, f"set twice: {', '.join(repeated)}")
+    overrides: dict[str, str] = {}
     for config in configs:
         if config.value is None:
             raise RefusedError(ErrorCode.invalid_config, f"{config.name} has no value")
-    return {config.name: config.value for config in configs}
+        overrides[config.name] = config.value
+    return overrides
 
 
 def _with_code(error: ConfigError) -> Exception:

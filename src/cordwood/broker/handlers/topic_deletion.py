@@ -1,22 +1,31 @@
 """DeleteTopics and DeleteRecords: what goes away, for good."""
 
+from __future__ import annotations
+
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
-from cordwood.broker.handlers.repeated_items import split_repeated
-from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
+from cordwood.broker.net.request import (
+    RequestContext,
+    Route,
+    RunsOn,
+    routes_on,
+    split_repeated,
+)
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.errors import OffsetOutOfRangeError, UnknownTopicError
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.protocol.messages import Fields
 from cordwood.quantities import Offset
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import topic_messages as messages
 
 logger = logging.getLogger(__name__)
 
@@ -38,18 +47,19 @@ class TopicDeletionHandler:
         self._config = config
 
     def routes(self) -> list[Route]:
-        handlers = {
-            ApiKey.DELETE_TOPICS: self.delete_topics,
-            ApiKey.DELETE_RECORDS: self.delete_records,
-        }
-        return [
-            Route(api=api, handler=handler, runs_on=RunsOn.WORKER)
-            for api, handler in handlers.items()
-        ]
+        return routes_on(
+            RunsOn.WORKER,
+            {
+                ApiKey.DELETE_TOPICS: self.delete_topics,
+                ApiKey.DELETE_RECORDS: self.delete_records,
+            },
+        )
 
     # --- DeleteTopics ------------------------------------------------------------------------
 
-    def delete_topics(self, context: RequestContext, request: Fields) -> Response:
+    def delete_topics(
+        self, context: RequestContext, request: messages.DeleteTopicsRequest
+    ) -> messages.DeleteTopicsResponseDict:
         wanted: list[_Wanted] = (
             [(topic.name, topic.topic_id) for topic in request.topics]
             if context.api_version >= _FIRST_BY_TOPIC_ID
@@ -57,7 +67,9 @@ class TopicDeletionHandler:
         )
         once, repeated = split_repeated(wanted, lambda item: item)
         twice = RefusedError(ErrorCode.invalid_request, "the topic is in the request twice")
-        responses = [{**_identified(item), **refusal(twice)} for item in repeated]
+        responses: list[messages.DeleteTopicsResponseResponsesDict] = [
+            _refused(item, twice) for item in repeated
+        ]
         # A name and an id of the same topic: whichever came first would take it from the other.
         names = [self._name_of(item) for item in once]
         counts = Counter(names)
@@ -67,7 +79,7 @@ class TopicDeletionHandler:
                     raise twice
                 responses.append(self._delete(item, context.api_version))
             except Exception as error:
-                responses.append({**_identified(item), **refusal(error)})
+                responses.append(_refused(item, error))
         return {"responses": responses}
 
     def _name_of(self, item: _Wanted) -> str | UUID:
@@ -78,7 +90,9 @@ class TopicDeletionHandler:
         topic = self._table.topic(topic_id)
         return topic_id if topic is None else topic.name
 
-    def _delete(self, item: _Wanted, api_version: int) -> dict[str, Any]:
+    def _delete(
+        self, item: _Wanted, api_version: int
+    ) -> messages.DeleteTopicsResponseResponsesDict:
         name, topic_id = item
         if (name is None) == (topic_id == _NIL):
             raise RefusedError(
@@ -106,7 +120,9 @@ class TopicDeletionHandler:
 
     # --- DeleteRecords -----------------------------------------------------------------------
 
-    def delete_records(self, context: RequestContext, request: Fields) -> Response:
+    def delete_records(
+        self, context: RequestContext, request: messages.DeleteRecordsRequest
+    ) -> messages.DeleteRecordsResponseDict:
         places = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
         _, repeated = split_repeated(places, lambda place: place)
         return {
@@ -120,19 +136,25 @@ class TopicDeletionHandler:
         }
 
     def _delete_in(
-        self, topic: str, partitions: Sequence[Fields], repeated: set[tuple[str, int]]
-    ) -> list[dict[str, Any]]:
-        results = []
+        self,
+        topic: str,
+        partitions: Sequence[messages.DeleteRecordsRequestPartitions],
+        repeated: set[tuple[str, int]],
+    ) -> list[messages.DeleteRecordsResponsePartitionsDict]:
+        results: list[messages.DeleteRecordsResponsePartitionsDict] = []
         for partition in partitions:
             number = partition.partition_index
-            result: dict[str, Any] = {"partition_index": number, "low_watermark": _UNKNOWN}
+            result: messages.DeleteRecordsResponsePartitionsDict = {
+                "partition_index": number,
+                "low_watermark": _UNKNOWN,
+            }
             try:
                 if (topic, number) in repeated:
                     raise RefusedError(ErrorCode.invalid_request, "named twice")
                 start = self._delete_before(topic, number, partition.offset)
                 result |= {"low_watermark": start, "error_code": ErrorCode.none}
             except Exception as error:
-                result["error_code"] = refusal(error)["error_code"]
+                result["error_code"] = refusal(error).code
             results.append(result)
         return results
 
@@ -152,6 +174,7 @@ class TopicDeletionHandler:
         return log.delete_before(offset)
 
 
-def _identified(item: _Wanted) -> dict[str, Any]:
+def _refused(item: _Wanted, error: Exception) -> messages.DeleteTopicsResponseResponsesDict:
     name, topic_id = item
-    return {"name": name, "topic_id": topic_id}
+    code, message = refusal(error)
+    return {"name": name, "topic_id": topic_id, "error_code": code, "error_message": message}

@@ -1,21 +1,23 @@
-"""A request on its way through the broker: who asks, where its handler runs, how it is answered."""
+"""A request on its way through the broker: who sent it, where its handler runs, how it ends."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.protocol.messages import Fields
 from cordwood.protocol.request_header import RequestHeader
 
-Response = Mapping[str, Any]
+Response = Mapping[str, object]
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """What a handler may know about who asks."""
+    """What a handler may know about the sender of a request."""
 
     header: RequestHeader
     client_host: str
@@ -30,7 +32,7 @@ class RequestContext:
 
 
 class Deferred:
-    """An answer that comes later. Given once, by any thread; what comes after is ignored."""
+    """An answer that comes later. It is given once, by any thread; later calls are ignored."""
 
     __slots__ = ("_error", "_is_done", "_lock", "_on_done", "_response")
 
@@ -47,15 +49,15 @@ class Deferred:
 
     @property
     def response(self) -> Response | None:
-        """The answer, once it was given."""
+        """The answer, after it was given."""
         return self._response
 
     def resolve(self, response: Response) -> bool:
-        """Answer; False when that happened before."""
+        """Answer; False if there was an answer before."""
         return self._finish(response, None)
 
     def fail(self, error: BaseException) -> bool:
-        """There is no answer: the connection is closed. For our own faults only."""
+        """There is no answer: the connection is closed. Only for bugs of ours."""
         return self._finish(None, error)
 
     def when_done(self, function: Callable[[Response | None, BaseException | None], None]) -> None:
@@ -79,20 +81,36 @@ class Deferred:
 
 
 class RunsOn(Enum):
-    """Where a handler runs. What may touch the disk never runs on CONTROL."""
+    """Where a handler runs. A handler that may touch the disk never runs on CONTROL."""
 
     CONTROL = "control"
-    DATA = "data"
     WORKER = "worker"
 
 
-Handler = Callable[[RequestContext, Fields], Response | Deferred]
+# Each handler declares the type of its own request, see `protocol/schemas/*.pyi`.
+Handler = Callable[[RequestContext, Any], Response | Deferred]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Who answers an API, and in which thread."""
+    """The handler of an API, and the thread it runs in."""
 
     api: ApiKey
     handler: Handler
     runs_on: RunsOn
+
+
+def routes_on(runs_on: RunsOn, handlers: Mapping[ApiKey, Handler]) -> list[Route]:
+    return [Route(api=api, handler=handler, runs_on=runs_on) for api, handler in handlers.items()]
+
+
+def split_repeated(
+    items: Iterable[Item], key: Callable[[Item], Key]
+) -> tuple[list[Item], list[Key]]:
+    """Items of a request whose key is unique, and the keys that several items have; in order."""
+    listed = list(items)
+    counts = Counter(map(key, listed))
+    return (
+        [item for item in listed if counts[key(item)] == 1],
+        [found for found, count in counts.items() if count > 1],
+    )

@@ -138,8 +138,9 @@ class RequestRouter:
             if error is not None:
                 raise error
             assert response is not None
-            if response.get("error_code"):
-                self._metrics.failed(header.api_key, int(response["error_code"]))
+            code = response.get("error_code")
+            if isinstance(code, int) and code:
+                self._metrics.failed(header.api_key, code)
             frame = encode_response(
                 header.api_key, header.api_version, header.correlation_id, response
             )

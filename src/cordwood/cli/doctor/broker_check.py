@@ -36,6 +36,7 @@ class BrokerCheck:
             )
 
     def _reach(self, address: tuple[str, int]) -> Finding:
+        from cordwood.remote import api_calls
         from cordwood.remote.wire_connection import WireConnection
 
         name = "answers" if len(self._target.addresses) == 1 else shown_address(*address)
@@ -44,7 +45,7 @@ class BrokerCheck:
                 times_ms: list[float] = []
                 for _ in range(_ASKED):
                     begun = time.perf_counter()
-                    connection.call(ApiKey.METADATA, {"topics": []})
+                    connection.call(api_calls.METADATA({"topics": []}))
                     times_ms.append((time.perf_counter() - begun) * 1000)
                 known = sum(connection.speaks(ApiKey(key)) for key in API_CATALOG)
         except BrokerUnreachableError as error:

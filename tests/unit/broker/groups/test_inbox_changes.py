@@ -10,7 +10,7 @@ from cordwood.library import request_change
 from cordwood.log.inbox.store_change import CommitGroup
 from cordwood.log.inbox.topic_change import ForgetGroup
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.remote.wire_connection import WireConnection
+from wire.raw_client import RawClient
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def broker() -> Iterator[cordwood.Broker]:
 @pytest.fixture
 def member(broker: cordwood.Broker) -> Iterator[None]:
     """Someone is in the group "billing"."""
-    with WireConnection(broker.host, broker.port) as wire:
+    with RawClient(broker.bootstrap_servers) as client:
         joining = {
             "group_id": "billing",
             "session_timeout": 60_000,
@@ -31,8 +31,8 @@ def member(broker: cordwood.Broker) -> Iterator[None]:
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": b""}],
         }
-        first = wire.call(ApiKey.JOIN_GROUP, joining)
-        joined = wire.call(ApiKey.JOIN_GROUP, {**joining, "member_id": first.member_id})
+        first = client.call(ApiKey.JOIN_GROUP, 9, joining)
+        joined = client.call(ApiKey.JOIN_GROUP, 9, {**joining, "member_id": first.member_id})
         assert joined.error_code == 0
         yield
 

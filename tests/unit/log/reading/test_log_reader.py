@@ -103,7 +103,7 @@ def test_a_key_is_not_found_below_the_start() -> None:
 # --- together with a writer ----------------------------------------------------------------------
 
 
-def scanned_offsets(log: PartitionLog) -> list[int]:
+def scanned_offsets(log: PartitionLog) -> list[object]:
     return [offset for batch in log.scan(0) for offset in batch.column("offset").to_pylist()]
 
 

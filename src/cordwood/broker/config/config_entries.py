@@ -7,7 +7,7 @@ default. All of them together are the key's synonyms.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final
 
 from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig
 from cordwood.broker.config.store_config import STORE_KEYS
@@ -72,24 +72,6 @@ class ConfigEntry:
     @property
     def source(self) -> ConfigSource:
         return self.synonyms[0].source
-
-    def described(self, *, with_synonyms: bool, with_doc: bool) -> dict[str, Any]:
-        """The entry as DescribeConfigs has it."""
-        return {
-            "name": self.key.name,
-            "value": self.value,
-            "read_only": self.is_read_only,
-            "config_source": self.source,
-            "is_sensitive": False,
-            "synonyms": [
-                {"name": synonym.name, "value": synonym.value, "source": synonym.source}
-                for synonym in self.synonyms
-            ]
-            if with_synonyms
-            else [],
-            "config_type": config_type(self.key),
-            "documentation": self.key.doc if with_doc else None,
-        }
 
 
 def config_type(key: ConfigKey) -> ConfigType:

@@ -1,0 +1,99 @@
+"""The APIs that the client calls, each with the types of its request and its response."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+
+from cordwood.protocol.api_catalog import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import cluster_messages as cluster
+    from cordwood.protocol.schemas import config_messages as config
+    from cordwood.protocol.schemas import consumer_group_messages as consumer_group
+    from cordwood.protocol.schemas import group_messages as group
+    from cordwood.protocol.schemas import offset_messages as offset
+    from cordwood.protocol.schemas import topic_messages as topic
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall(Generic[Response]):
+    """A request to send; its answer has the attributes of `Response`."""
+
+    key: ApiKey
+    request: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Api(Generic[Request, Response]):
+    """An API. Called with a request, a dictionary of type `Request`, it makes an `ApiCall`."""
+
+    key: ApiKey
+
+    def __call__(self, request: Request) -> ApiCall[Response]:
+        return ApiCall(self.key, cast("Mapping[str, object]", request))
+
+
+API_VERSIONS: Final[Api[cluster.ApiVersionsRequestDict, cluster.ApiVersionsResponse]] = Api(
+    ApiKey.API_VERSIONS
+)
+METADATA: Final[Api[cluster.MetadataRequestDict, cluster.MetadataResponse]] = Api(ApiKey.METADATA)
+FIND_COORDINATOR: Final[
+    Api[cluster.FindCoordinatorRequestDict, cluster.FindCoordinatorResponse]
+] = Api(ApiKey.FIND_COORDINATOR)
+
+DESCRIBE_CONFIGS: Final[Api[config.DescribeConfigsRequestDict, config.DescribeConfigsResponse]] = (
+    Api(ApiKey.DESCRIBE_CONFIGS)
+)
+INCREMENTAL_ALTER_CONFIGS: Final[
+    Api[config.IncrementalAlterConfigsRequestDict, config.IncrementalAlterConfigsResponse]
+] = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+
+CREATE_TOPICS: Final[Api[topic.CreateTopicsRequestDict, topic.CreateTopicsResponse]] = Api(
+    ApiKey.CREATE_TOPICS
+)
+CREATE_PARTITIONS: Final[Api[topic.CreatePartitionsRequestDict, topic.CreatePartitionsResponse]] = (
+    Api(ApiKey.CREATE_PARTITIONS)
+)
+DELETE_TOPICS: Final[Api[topic.DeleteTopicsRequestDict, topic.DeleteTopicsResponse]] = Api(
+    ApiKey.DELETE_TOPICS
+)
+DELETE_RECORDS: Final[Api[topic.DeleteRecordsRequestDict, topic.DeleteRecordsResponse]] = Api(
+    ApiKey.DELETE_RECORDS
+)
+DESCRIBE_LOG_DIRS: Final[Api[topic.DescribeLogDirsRequestDict, topic.DescribeLogDirsResponse]] = (
+    Api(ApiKey.DESCRIBE_LOG_DIRS)
+)
+
+LIST_OFFSETS: Final[Api[offset.ListOffsetsRequestDict, offset.ListOffsetsResponse]] = Api(
+    ApiKey.LIST_OFFSETS
+)
+OFFSET_COMMIT: Final[Api[offset.OffsetCommitRequestDict, offset.OffsetCommitResponse]] = Api(
+    ApiKey.OFFSET_COMMIT
+)
+OFFSET_FETCH: Final[Api[offset.OffsetFetchRequestDict, offset.OffsetFetchResponse]] = Api(
+    ApiKey.OFFSET_FETCH
+)
+OFFSET_DELETE: Final[Api[offset.OffsetDeleteRequestDict, offset.OffsetDeleteResponse]] = Api(
+    ApiKey.OFFSET_DELETE
+)
+
+LIST_GROUPS: Final[Api[group.ListGroupsRequestDict, group.ListGroupsResponse]] = Api(
+    ApiKey.LIST_GROUPS
+)
+DESCRIBE_GROUPS: Final[Api[group.DescribeGroupsRequestDict, group.DescribeGroupsResponse]] = Api(
+    ApiKey.DESCRIBE_GROUPS
+)
+DELETE_GROUPS: Final[Api[group.DeleteGroupsRequestDict, group.DeleteGroupsResponse]] = Api(
+    ApiKey.DELETE_GROUPS
+)
+CONSUMER_GROUP_DESCRIBE: Final[
+    Api[
+        consumer_group.ConsumerGroupDescribeRequestDict,
+        consumer_group.ConsumerGroupDescribeResponse,
+    ]
+] = Api(ApiKey.CONSUMER_GROUP_DESCRIBE)
