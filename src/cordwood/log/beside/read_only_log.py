@@ -191,7 +191,7 @@ class ReadOnlyLog(FollowedLog):
         """What following `plan` would leave of the log. Reads all of it; `pace` hears of bytes."""
         # What a compaction needs takes a while to load, and few readers ask for this.
         from cordwood.log.compaction.compaction_forecast import forecast_compaction
-        from cordwood.log.partition.compactable_log import CompactionSource
+        from cordwood.log.partition.segment_replacement import CompactionSource
 
         def forecast() -> "CompactionForecast":
             view = self._local_view()
