@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cordwood import errors
-    from cordwood.archive.archive_store import open_archive
+    from cordwood.archive.opened_archive import open_archive
     from cordwood.format.record import Record
     from cordwood.library import open_store as open
     from cordwood.log.partition.partition_log import PartitionLog
-    from cordwood.log.reading.log_reader import LogReader, SegmentInfo
+    from cordwood.log.reading.log_reader import LogReader
+    from cordwood.log.reading.segment_info import SegmentInfo
     from cordwood.log.rules.appended import Appended, AppendedMany, AppendedRange
     from cordwood.log.rules.topic_config import TopicConfig
     from cordwood.log.store.read_only_store import ReadOnlyStore
@@ -35,11 +36,11 @@ _HOMES = {
     "PartitionLog": "cordwood.log.partition.partition_log",
     "ReadOnlyStore": "cordwood.log.store.read_only_store",
     "Record": "cordwood.format.record",
-    "SegmentInfo": "cordwood.log.reading.log_reader",
+    "SegmentInfo": "cordwood.log.reading.segment_info",
     "Store": "cordwood.log.store.store",
     "Topic": "cordwood.log.topics.topic",
     "TopicConfig": "cordwood.log.rules.topic_config",
-    "open_archive": "cordwood.archive.archive_store",
+    "open_archive": "cordwood.archive.opened_archive",
 }
 
 __all__ = [

@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, overload
 
-from cordwood.archive.archives import StoreArchives
 from cordwood.archive.segment_cache import CACHE_BYTES, SegmentCache
+from cordwood.archive.store_archives import StoreArchives
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError, StorageError
 from cordwood.log.compaction.cleaner import CleanerConfig

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from cordwood.archive.archives import StoreArchives
 from cordwood.archive.object_store import LocalObjects, ObjectStore
 from cordwood.archive.segment_cache import CACHE_BYTES, SegmentCache
+from cordwood.archive.store_archives import StoreArchives
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.topic_config import TopicConfig

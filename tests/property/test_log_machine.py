@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 from cordwood.errors import CorruptSegmentError, OffsetOutOfRangeError
 from cordwood.format.record import Record
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.file_range import read_range
 from cordwood.log.store.store import Store
 from fakes.client_batches import NOW, client_batch
 from fakes.manual_clock import ManualClock
@@ -140,7 +141,7 @@ class LogMachine(RuleBasedStateMachine):
         sequence = self.next_sequence(producer)
         entry = Entry(tuple(self.fresh(count, age)), producer, sequence)
 
-        where = self.log.append_batch(self.encoded(entry))
+        where = self.log.batches.append_batch(self.encoded(entry))
 
         assert (where.base_offset, where.is_duplicate) == (entry.base, False)
         self.entries.append(entry)
@@ -151,7 +152,7 @@ class LogMachine(RuleBasedStateMachine):
         if last is None or last.base < self.start:
             return  # a producer whose batches are deleted may be forgotten
 
-        where = self.log.append_batch(self.encoded(last))
+        where = self.log.batches.append_batch(self.encoded(last))
 
         assert (where.is_duplicate, where.base_offset) == (True, last.base)
 
@@ -287,7 +288,7 @@ class LogMachine(RuleBasedStateMachine):
     def read_file_ranges(self, share: float, max_bytes: int) -> None:
         offset = self.place_at(share)
 
-        part = self.log.read_range(offset, max_bytes=max_bytes)
+        part = read_range(self.log.source, offset, max_bytes=max_bytes)
 
         if offset == self.end:
             assert part is None

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood.archive.archive_store import open_archive
 from cordwood.archive.object_store import ArrowObjects, ObjectStore
+from cordwood.archive.opened_archive import open_archive
 from cordwood.log.reading.log_reader import LogReader
 from fakes.object_store_rules import ObjectStoreRules
 

@@ -27,7 +27,7 @@ from cordwood.errors import LogClosedError, StorageError
 from cordwood.format.checkpoint_text import EpochEntry
 from cordwood.format.file_names import FileKind, segment_file_name
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.reading.log_reader import LogView
+from cordwood.log.reading.log_source import LogView
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
 from cordwood.storage.files import FileSystem

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from cordwood.archive.fetched_segment import FetchedSegment
 from cordwood.archive.manifest import (
     MANIFEST_BYTES_MAX,
     MANIFEST_NAME,
@@ -27,7 +28,6 @@ from cordwood.archive.manifest import (
     render_manifest,
 )
 from cordwood.archive.object_store import ObjectStore, get
-from cordwood.archive.remote_segment import RemoteSegment
 from cordwood.archive.segment_cache import SegmentCache
 from cordwood.errors import FormatError, StorageError
 from cordwood.format.file_names import FileKind
@@ -64,7 +64,7 @@ class ArchiveParts:
 class _Loaded:
     manifest: Manifest
     state: ArchivedState
-    segments: dict[str, RemoteSegment] = field(default_factory=dict)
+    segments: dict[str, FetchedSegment] = field(default_factory=dict)
 
 
 class PartitionArchive:
@@ -126,8 +126,8 @@ class PartitionArchive:
         self._loaded = _Loaded(manifest, state, segments)
         return self._loaded
 
-    def _open(self, copy: SegmentCopy, manifest: Manifest) -> RemoteSegment:
-        return RemoteSegment(
+    def _open(self, copy: SegmentCopy, manifest: Manifest) -> FetchedSegment:
+        return FetchedSegment(
             copy,
             objects=self.objects,
             prefix=self.prefix,

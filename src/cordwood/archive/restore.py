@@ -31,9 +31,10 @@ from cordwood.format.file_names import FileKind, segment_file_name
 from cordwood.format.partition_metadata import decode_topic_id, new_topic_id
 from cordwood.log.beside.archived_log import ArchivedLog
 from cordwood.log.reading.archived_segments import ArchivePlace
+from cordwood.log.reading.time_lookup import find_time
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkProgress
-from cordwood.log.store.store import Store
+from cordwood.log.store.archive_port import ArchivableStore
 from cordwood.log.topics.incoming_topic import StagedPartition, StagedTopic
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import INT64_MAX, Offset
@@ -103,7 +104,7 @@ class TopicRestore:
         self,
         objects: ObjectStore,
         parts: ArchiveParts,
-        store: Store,
+        store: ArchivableStore,
         should_stop: Callable[[], bool],
         progress: WorkProgress,
     ) -> None:
@@ -286,7 +287,7 @@ def _cut_at(source: PartitionArchive, to_timestamp_ms: int) -> Offset:
     manifest = source.manifest
     place = source.place
     log = ArchivedLog(place.topic, place.partition, source, allows_gaps=manifest.allows_gaps)
-    match = log.find_time(to_timestamp_ms + 1)
+    match = find_time(log.source, to_timestamp_ms + 1)
     if match is None:
         return manifest.end
     segments = log.view().segments

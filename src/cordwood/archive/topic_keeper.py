@@ -17,7 +17,7 @@ from cordwood.archive.manifest import (
 from cordwood.archive.object_store import ObjectStore, get, shown_url
 from cordwood.clock import Clock
 from cordwood.errors import FormatError, StorageError
-from cordwood.log.store.store import Store
+from cordwood.log.store.archive_port import ArchivableStore
 from cordwood.log.topics.topic import Topic
 
 
@@ -39,7 +39,7 @@ class TopicKeeper:
         self._clock = clock
         self._saved: dict[tuple[str, UUID], ArchivedTopic] = {}
 
-    def save(self, store: Store, topic: Topic, objects: ObjectStore) -> None:
+    def save(self, store: ArchivableStore, topic: Topic, objects: ObjectStore) -> None:
         """Put the topic's object if its configuration or its groups' offsets changed."""
         key = (objects.url, topic.topic_id)
         old = self._saved.get(key)
@@ -54,7 +54,9 @@ class TopicKeeper:
             objects.put(f"{prefix}/{TOPIC_NAME}", [render_topic(new)])
             self._saved[key] = new
 
-    def _described(self, store: Store, topic: Topic, old: ArchivedTopic | None) -> ArchivedTopic:
+    def _described(
+        self, store: ArchivableStore, topic: Topic, old: ArchivedTopic | None
+    ) -> ArchivedTopic:
         described = ArchivedTopic(
             generation=0 if old is None else old.generation,
             topic=topic.name,
@@ -80,7 +82,7 @@ def _shown_config(config: Mapping[str, str]) -> dict[str, str]:
     return shown
 
 
-def _group_offsets(store: Store, topic: str) -> tuple[GroupOffset, ...]:
+def _group_offsets(store: ArchivableStore, topic: str) -> tuple[GroupOffset, ...]:
     found = [
         GroupOffset(
             group=group,

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from cordwood.archive.archive_store import ArchiveStore
 from cordwood.archive.manifest import parse_manifest
 from cordwood.archive.object_store import LocalObjects, get
+from cordwood.archive.opened_archive import OpenedArchive
 from cordwood.errors import StorageError
 from fakes.archived_store import ARCHIVE, ArchivedStore, expected, stored, values
 from fakes.failing_objects import FailingObjects, ProcessKilled
@@ -263,7 +263,7 @@ def test_an_archive_is_read_without_its_store() -> None:
     bench = ready(fs)
     bench.store.archive_now()
 
-    with ArchiveStore("file:///archive", cache_bytes=1 << 20, fs=fs) as archive:
+    with OpenedArchive("file:///archive", cache_bytes=1 << 20, fs=fs) as archive:
         log = archive.topic(TOPIC).partition(0)
 
         assert archive.topics() == [TOPIC]

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from cordwood.archive.archive_store import ArchiveStore
 from cordwood.archive.object_store import LocalObjects
+from cordwood.archive.opened_archive import OpenedArchive
 from cordwood.errors import (
     InvalidTopicNameError,
     LogClosedError,
@@ -406,7 +406,7 @@ def test_a_name_that_is_taken_or_cannot_be_is_refused_before_anything_is_fetched
 def test_what_is_foreseen_comes_back(
     lost: ArchivedStore, fs: SimulatedFileSystem, to_timestamp_ms: int | None
 ) -> None:
-    with ArchiveStore(URL, cache_bytes=MIB, fs=fs) as archive:
+    with OpenedArchive(URL, cache_bytes=MIB, fs=fs) as archive:
         [foreseen] = archive.explain_restore(TOPIC, to_timestamp_ms=to_timestamp_ms)
     bench = ArchivedStore(fs, data=NEW)
     progress = WorkProgress()

@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 import cordwood
 from cordwood.errors import ConfigError
 from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.reading.record_walk import read_runs
 from cordwood.quantities import INT64_MAX
 from cordwood.spark.arrow_rows import ArrowRows, arrow_schema
 from cordwood.spark.row_columns import ALL_COLUMNS, DEFAULT_COLUMNS
@@ -31,9 +32,8 @@ def batches_of(
     limits: Mapping[str, int] | None = None,
 ) -> list[pa.RecordBatch]:
     rows = ArrowRows(columns, topic=log.topic, partition=log.partition, **(limits or {}))
-    found = [
-        batch for run in log.runs(log.start_offset, log.high_watermark) for batch in rows.add(run)
-    ]
+    runs = read_runs(log.source, log.start_offset, log.high_watermark)
+    found = [batch for run in runs for batch in rows.add(run)]
     return [*found, *rows.rest()]
 
 

@@ -10,7 +10,7 @@ from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.errors import UnknownPartitionError, UnknownTopicError
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.reading.log_reader import EARLIEST, LATEST, MAX_TIMESTAMP
+from cordwood.log.reading.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP, find_time
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
 from cordwood.quantities import (
@@ -149,7 +149,7 @@ def _find(log: PartitionLog, time_ms: int, *, only_committed: bool) -> dict[str,
     if time_ms == LATEST:
         return _place(end, epoch=log.epochs.current)
     if time_ms >= 0 or time_ms == MAX_TIMESTAMP:
-        match = log.find_time(time_ms)
+        match = find_time(log.source, time_ms)
         if match is None or match.offset >= end:
             return _NOWHERE
         epoch = _epoch_of(log, match.offset)

@@ -23,8 +23,8 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.errors import CordwoodError, OffsetOutOfRangeError, StorageError
 from cordwood.format.compression import Codec
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.reading.file_range import FileRange
-from cordwood.log.reading.log_reader import LogView
+from cordwood.log.reading.file_range import FileRange, read_range
+from cordwood.log.reading.log_source import LogView
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.fetch_request import (
     FIRST_WITH_TOPIC_ID,
@@ -226,7 +226,7 @@ class FetchHandler:
         def read() -> None:
             found: ArchivedRange
             try:
-                found = log.read_range(offset, max_bytes=bytes_max)
+                found = read_range(log.source, offset, max_bytes=bytes_max)
             except (CordwoodError, OSError) as error:
                 found = error
             except Exception:
@@ -320,8 +320,12 @@ class _FetchPlan:
         segment = view.segments[max(view.segments.floor(Offset(offset)), 0)]
         if segment.is_archived:
             return self._archived_range(log, part)
-        found = log.read_range(
-            offset, max_bytes=max(limit, 0), min_one_batch=not self.size, stop=stable
+        found = read_range(
+            log.source,
+            offset,
+            max_bytes=max(limit, 0),
+            min_one_batch=not self.size,
+            stop=stable,
         )
         if found is not None:
             self.size += found.length
@@ -353,7 +357,7 @@ class _FetchPlan:
         view = log.view()
         aborted = None
         if stable is not None:
-            aborted = log.aborted_transactions(part.offset, stable) if records else ()
+            aborted = _aborted(log, part.offset, stable) if records else ()
         return FetchedPart(
             part.topic,
             part.partition,
@@ -366,6 +370,12 @@ class _FetchPlan:
             0 if records is None else records.length,
             records,
         )
+
+
+def _aborted(log: PartitionLog, start: int, stop: Offset) -> list[tuple[int, Offset]]:
+    """Producer id and first offset of each aborted transaction with records in the range."""
+    found = log.source.aborted_transactions(Offset(start), stop)
+    return [(transaction.producer_id, transaction.first_offset) for transaction in found]
 
 
 def _diverging(log: PartitionLog, part: FetchPartition) -> tuple[int, int] | None:

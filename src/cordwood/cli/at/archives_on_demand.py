@@ -9,10 +9,9 @@ from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlac
 from cordwood.storage.files import FileSystem
 
 if TYPE_CHECKING:
-    from cordwood.archive.archives import StoreArchives
+    from cordwood.archive.store_archives import StoreArchives
     from cordwood.log.rules.work_progress import WorkProgress
-    from cordwood.log.store.read_only_store import ReadOnlyStore
-    from cordwood.log.store.store import Store
+    from cordwood.log.store.archive_port import ArchivableStore, ListedTopics
     from cordwood.log.topics.topic import Topic
 
 
@@ -27,15 +26,15 @@ class ArchivesOnDemand:
     def source(self, place: ArchivePlace) -> ArchivedSegments | None:
         return None if place.config.archive_url is None else self._archives().source(place)
 
-    def run(self, store: "Store", topics: Collection[str] | None = None) -> None:
+    def run(self, store: "ArchivableStore", topics: Collection[str] | None = None) -> None:
         self._archives().run(store, topics)
 
-    def status(self, store: "Store | ReadOnlyStore") -> list[ArchiveStatus]:
+    def status(self, store: "ListedTopics") -> list[ArchiveStatus]:
         return self._archives().status(store)
 
     def restore(
         self,
-        store: "Store",
+        store: "ArchivableStore",
         topic: str,
         url: str,
         *,
@@ -62,8 +61,8 @@ class ArchivesOnDemand:
 
     def _archives(self) -> "StoreArchives":
         if self._loaded is None:
-            from cordwood.archive.archives import StoreArchives
             from cordwood.archive.segment_cache import SegmentCache
+            from cordwood.archive.store_archives import StoreArchives
 
             cache = SegmentCache(self._fs)
             self._loaded = StoreArchives(fs=self._fs, clock=self._clock, cache=cache)

@@ -9,8 +9,8 @@ from cordwood.errors import LogError
 from cordwood.format.batch import RecordRun
 from cordwood.format.record import Record
 from cordwood.log.beside.read_only_log import ReadOnlyLog
-from cordwood.log.reading.key_lookup import runs_of_key
 from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.reading.record_walk import read_runs
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.quantities import Offset
 from cordwood.remote.record_chunk import RecordChunk, records_of_key
@@ -72,7 +72,7 @@ class DirectoryReader:
     def chunks(self, partition: int, start: int, stop: int) -> Iterator[RecordChunk]:
         log, position = self._log(partition), start
         if len(self.partitions) <= _BUFFERS_MAX:
-            for run in log.runs(start, stop):
+            for run in read_runs(log.source, start, stop):
                 yield _chunk(partition, run)
         else:
             while (chunk := _first_chunk(log, partition, position, stop)).records:
@@ -83,7 +83,7 @@ class DirectoryReader:
     def chunks_of_key(
         self, partition: int, start: int, stop: int, key: bytes
     ) -> Iterator[RecordChunk]:
-        for run in runs_of_key(self._log(partition), key, Offset(start), Offset(stop)):
+        for run in self._log(partition).keys.runs(key, Offset(start), Offset(stop)):
             records = records_of_key(run, key)
             if records:
                 yield RecordChunk(partition, records, records[-1].offset + 1)
@@ -121,6 +121,6 @@ def _chunk(partition: int, run: RecordRun) -> RecordChunk:
 
 def _first_chunk(log: LogReader, partition: int, start: int, stop: int) -> RecordChunk:
     """What the first look brings, and no more than that in memory; nothing: up to the end."""
-    for run in log.runs(start, stop):
+    for run in read_runs(log.source, start, stop):
         return _chunk(partition, run)
     return RecordChunk(partition, [], stop)

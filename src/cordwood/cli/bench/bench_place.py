@@ -13,6 +13,7 @@ from cordwood.clock import SystemClock
 from cordwood.format.batch import RecordRun
 from cordwood.format.file_names import META_PROPERTIES
 from cordwood.library import open_writer
+from cordwood.log.reading.record_walk import read_runs
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.remote.remote_cluster import RemoteCluster
 from cordwood.remote.remote_consumer import EARLIEST, LATEST, RemoteConsumer
@@ -88,7 +89,7 @@ class _DirectoryPlace:
 
     def runs(self) -> Iterator[RecordRun]:
         for log in self._topic.partitions:
-            yield from log.runs(log.start_offset, log.high_watermark)
+            yield from read_runs(log.source, log.start_offset, log.high_watermark)
 
 
 @contextlib.contextmanager

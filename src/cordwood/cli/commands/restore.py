@@ -173,8 +173,8 @@ def _planned(
     url: str, topics: "Sequence[str]", to_ms: int | None
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """The topics of the archive, and what would come back of each."""
-    from cordwood.archive.archive_store import open_archive
     from cordwood.archive.object_store import shown_url
+    from cordwood.archive.opened_archive import open_archive
     from cordwood.errors import LogError
 
     rows: list[dict[str, Any]] = []

@@ -16,7 +16,7 @@ from cordwood.cli.render import Column, output_for
 
 if TYPE_CHECKING:
     from cordwood.log.beside.read_only_log import ReadOnlyLog
-    from cordwood.log.reading.log_reader import SegmentInfo
+    from cordwood.log.reading.segment_info import SegmentInfo
     from cordwood.log.rules.retention import SegmentDecision
     from cordwood.log.topics.topic import Topic
     from cordwood.quantities import TimestampMs
@@ -70,10 +70,11 @@ def segment_rows(
 ) -> list[dict[str, Any]]:
     """A row for each segment of a log, oldest first."""
     infos = _infos(log)
-    plan = log.plan_retention(topic.config, now_ms)
+    plan = log.upkeep.plan_retention(topic.config, now_ms)
     decisions = {decision.base_offset: decision for decision in plan.segments}
     cleaned = _cleaned_up_to(log) if topic.config.is_compacted else None
     archived = log.archived_up_to
+    allows_gaps = log.source.allows_gaps
     rows: list[dict[str, Any]] = []
     for info in infos:
         is_clean = cleaned is not None and info.next_offset <= cleaned
@@ -85,7 +86,7 @@ def segment_rows(
                 "base_offset": info.base_offset,
                 "next_offset": info.next_offset,
                 "records": info.next_offset - info.base_offset if info.size_bytes else 0,
-                "is_record_bound": log.allows_gaps and state != "active" and info.size_bytes > 0,
+                "is_record_bound": allows_gaps and state != "active" and info.size_bytes > 0,
                 "bytes": info.size_bytes,
                 "first_timestamp_ms": info.first_timestamp_ms,
                 "last_timestamp_ms": info.last_timestamp_ms,
@@ -101,11 +102,10 @@ def segment_rows(
 def _infos(log: "ReadOnlyLog") -> "list[SegmentInfo]":
     """Retention and compaction go on meanwhile: then look again."""
     for _ in range(_LOOKS):
-        view = log.view()
         try:
             return log.segments()
         except FileNotFoundError:
-            log.look_again(view)
+            log.source.refresh()
     return log.segments()
 
 

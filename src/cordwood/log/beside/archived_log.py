@@ -1,29 +1,51 @@
-"""A log read from its archive alone: no directory, no writer, only what was archived."""
+"""A log read from its archive alone: no directory, no writer, only archived segments."""
 
-from cordwood.log.beside.followed_log import FollowedLog
+from typing import Final
+
+from cordwood.format.index_entry import AbortedTransaction
+from cordwood.log.beside.polling import Polling
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivedState
-from cordwood.log.reading.log_reader import LogView
+from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
+from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.segment import Segment
 
+# Archives change slowly, and each look reads the manifest.
+_POLLING: Final = Polling(pause_s_min=1.0, pause_s_max=30.0, growth=2.0, refreshes=True)
 
-class ArchivedLog(FollowedLog):
+
+class ArchivedLog(LogReader):
     """One partition, as far as it is archived. Any thread may use it."""
 
-    _PAUSE_S_MIN = 1.0  # archives change slowly, and each look reads the manifest
-    _PAUSE_S_MAX = 30.0
-    _PAUSE_GROWTH = 2.0
-
     def __init__(
-        self, topic: str, partition: int, source: ArchivedSegments, *, allows_gaps: bool
+        self, topic: str, partition: int, archived: ArchivedSegments, *, allows_gaps: bool
     ) -> None:
-        super().__init__(topic, partition, allows_gaps=allows_gaps)
-        self._source = source
+        self._archive = _ArchiveSource(f"{topic}-{partition}", archived, allows_gaps=allows_gaps)
+        super().__init__(topic, partition, self._archive)
+
+    def refresh(self) -> None:
+        """Take in the segments that were archived since."""
+        self._archive.refresh()
+
+    def close(self) -> None:
+        self._archive.is_closed = True
+
+
+class _ArchiveSource:
+    """The archive of one partition as a `LogSource`."""
+
+    def __init__(self, name: str, archived: ArchivedSegments, *, allows_gaps: bool) -> None:
+        self.name = name
+        self.allows_gaps = allows_gaps
+        self.is_closed = False
+        self.compacted_up_to: Offset | None = None  # the manifest does not say
+        self._archived = archived
         self._seen: tuple[ArchivedState, LogView] | None = None
 
     def view(self) -> LogView:
-        """Raises `OSError` when the manifest was never read and cannot be."""
-        state = self._source.state()
+        """Raises `OSError` if the manifest was never read and cannot be read now."""
+        state = self._archived.state()
         seen = self._seen
         if seen is None or seen[0] is not state:
             segments = SegmentList(state.segments)
@@ -31,18 +53,32 @@ class ArchivedLog(FollowedLog):
             self._seen = seen = (state, view)
         return seen[1]
 
-    def _bound(self, segment: Segment) -> int:
-        return segment.size
+    @property
+    def high_watermark(self) -> Offset:
+        return self.view().high_watermark
 
-    def _refresh(self) -> None:
-        self._source.refresh()
+    @property
+    def end_offset(self) -> Offset:
+        return self.view().high_watermark
 
-    def _look_again(self) -> None:
-        self._source.refresh()
+    @property
+    def last_stable_offset(self) -> Offset:
+        return self.view().high_watermark  # only what was decided is archived
+
+    def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
+        return _POLLING.wait_beyond(self, offset, timeout_s)
 
     def refresh(self) -> None:
-        """Take in what was archived since."""
-        self._source.refresh()
+        self._archived.refresh()
 
-    def close(self) -> None:
-        self._is_closed = True
+    def readable_bytes(self, segment: Segment) -> int:
+        return segment.size
+
+    def largest_timestamp(self, segment: Segment) -> tuple[TimestampMs, Offset]:
+        return segment.largest_timestamp
+
+    def remembers_keys(self, view: LogView) -> bool:
+        return False
+
+    def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
+        return self.view().segments.aborted_transactions(start, stop)

@@ -2,7 +2,7 @@
 
 from cordwood.errors import FormatError
 from cordwood.log.partition.producer_snapshots import read_snapshot, replay
-from cordwood.log.reading.log_reader import LogView
+from cordwood.log.reading.log_source import LogView
 from cordwood.log.rules.producer_state import ProducerStates
 from cordwood.quantities import INT64_MAX, Offset, TimestampMs
 from cordwood.storage.files import FileSystem

@@ -1,9 +1,9 @@
 """The transactions at the end of a log, for readers that are not its writer.
 
-The writer knows which transactions are open; its files say so only in parts. A snapshot beside a
-segment has those that were open where the segment begins, and the markers from there on say how
-they ended. What was aborted since is taken from the markers too: the index of the segment that is
-written to may lag behind.
+Only the writer knows which transactions are open, but the files tell. A producer snapshot beside a
+segment lists the transactions that were open where the segment begins; the markers from there on
+say how they ended. Aborted transactions are taken from the markers too, because the transaction
+index of the active segment may lag behind.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,6 +17,7 @@ from cordwood.format.batch_header import CONTROL, TRANSACTIONAL
 from cordwood.format.control_record import ControlType, decode_control_key
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.log.partition.producer_snapshots import read_snapshot
+from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import NO_OFFSET, Offset, ProducerId
 from cordwood.storage.files import FileSystem
@@ -25,9 +26,9 @@ from cordwood.storage.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class TransactionTail:
-    """What is known up to `offset`: first offsets of open transactions, by producer; aborted ones.
+    """The transactions known up to `offset`: open ones, with their first offset, and aborted ones.
 
-    A value: going on makes a new one, so that any thread may hold this.
+    Immutable: extending it makes a new one, so any thread may hold it.
     """
 
     start: Offset
@@ -37,22 +38,22 @@ class TransactionTail:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Everything below, of what is known, is decided."""
+        """Every transaction that begins below this offset is committed or aborted."""
         return min([self.offset, *self.open.values()])
 
     def overlapping(self, start: int, stop: int) -> list[AbortedTransaction]:
-        """Those of the aborted ones that have records in [start, stop)."""
+        """The aborted transactions that have records in [start, stop)."""
         return [t for t in self.aborted if t.last_offset >= start and t.first_offset < stop]
 
 
 def begin_tail(fs: FileSystem, directory: str, segments: SegmentList) -> TransactionTail:
-    """What the newest snapshot says that lies at the beginning of a segment."""
+    """The open transactions of the newest snapshot that lies at the beginning of a segment."""
     local = [segment for segment in segments if not segment.is_archived]
     for segment in reversed(local):
         try:
             entries = read_snapshot(fs, directory, segment.base_offset)
         except (FileNotFoundError, FormatError):
-            continue  # derived: without it the walk begins earlier
+            continue  # a snapshot can be derived: without it the walk begins earlier
         began: dict[int, Offset] = {
             entry.producer_id: entry.current_txn_first_offset
             for entry in entries
@@ -69,7 +70,7 @@ def extend_tail(
     high_watermark: Offset,
     bound: Callable[[Segment], int],
 ) -> TransactionTail:
-    """Walk on to `high_watermark`. Damage is passed over: whoever reads there is told of it."""
+    """Walk on to `high_watermark`. Damage is skipped: reading the records there reports it."""
     walk = _Walk(tail)
     for index in range(max(segments.floor(tail.offset), 0), len(segments)):
         segment = segments[index]
@@ -77,6 +78,28 @@ def extend_tail(
             break
         walk.over(segment, bound(segment), high_watermark)
     return TransactionTail(tail.start, high_watermark, walk.open, tuple(walk.aborted))
+
+
+class FollowedTransactions:
+    """Keeps the tail of one log and extends it as the log grows. Any thread may use it."""
+
+    def __init__(
+        self, fs: FileSystem, directory: str, readable_bytes: Callable[[Segment], int]
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._readable_bytes = readable_bytes
+        self._tail: TransactionTail | None = None
+
+    def up_to(self, view: LogView) -> TransactionTail:
+        """The tail up to the high watermark of `view`, which shows the local segments."""
+        tail = self._tail
+        if tail is None or not view.segments.first_offset <= tail.offset <= view.high_watermark:
+            tail = begin_tail(self._fs, self._directory, view.segments)
+        if tail.offset < view.high_watermark:
+            tail = extend_tail(tail, view.segments, view.high_watermark, self._readable_bytes)
+        self._tail = tail
+        return tail
 
 
 class _Walk:

@@ -16,7 +16,8 @@ from cordwood.format.batch import BatchDecoder, RecordRun
 from cordwood.format.batch_header import CODEC_MASK, CONTROL, HEADER_SIZE
 from cordwood.log.compaction import key_map
 from cordwood.log.compaction.key_sample import KeySample
-from cordwood.log.reading.log_reader import LogReader, LogView
+from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.reading.log_source import LogView
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.segment import Segment
 
@@ -169,11 +170,11 @@ def _surveyed(
         try:
             found = survey.run(max(start, segment.base_offset), stop)
         except FileNotFoundError:
-            log.look_again(view)
+            log.source.refresh()
             continue
         if not found.unreadable:
             break
-        log.look_again(view)
+        log.source.refresh()
         fresh = log.view().segments
         again = fresh[max(fresh.floor(base_offset), 0)]
         if (again.base_offset, again.size) == (segment.base_offset, segment.size):

@@ -23,6 +23,7 @@ from cordwood.format.file_names import FileKind
 from cordwood.format.index_entry import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from cordwood.log.inspection.index_check import EntryProblem, OffsetEntries, TimeEntries, ascends
 from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.reading.log_source import has_changed
 from cordwood.quantities import INT64_MAX, MIB, FilePosition, Offset
 from cordwood.storage.files import FileSystem, RealFileSystem, read_whole
 from cordwood.storage.segment import Segment
@@ -92,18 +93,18 @@ def check_segment(
             size=segment.size,
             end=view.high_watermark if is_last else view.segments.end_of(index),
             is_last=is_last,
-            allows_gaps=log.allows_gaps,
+            allows_gaps=log.source.allows_gaps,
             pace=pace,
         )
         try:
             before, found = found, check.run()
         except FileNotFoundError:
-            if log.look_again(view):
+            if has_changed(log.source, view):
                 continue
             raise
         if not found.problems or (before is not None and before.problems == found.problems):
             break
-        log.look_again(view)
+        log.source.refresh()
     return found
 
 

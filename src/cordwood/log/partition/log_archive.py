@@ -5,7 +5,7 @@ import logging
 from cordwood.errors import StorageError
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchiveJoin
-from cordwood.log.reading.log_reader import LogView
+from cordwood.log.reading.log_source import LogView
 from cordwood.quantities import Offset
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.log_sync import LogSync
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.partition.upkeep_outlook import summarize_log, summarize_segment
-from cordwood.log.reading.log_reader import LogView
+from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.compaction_plan import CompactionPlan, SegmentSummary, plan_compaction
 from cordwood.log.rules.topic_config import TopicConfig

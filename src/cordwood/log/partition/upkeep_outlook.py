@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from cordwood.format.batch_header import HEADER_SIZE, decode_batch_header
 from cordwood.format.file_names import FileKind
-from cordwood.log.reading.log_reader import LogView
+from cordwood.log.reading.log_source import LogView
 from cordwood.log.rules.compaction_plan import LogSummary, SegmentSummary
 from cordwood.log.rules.retention import RetentionPlan, SegmentHistory, plan_retention
 from cordwood.log.rules.topic_config import TopicConfig

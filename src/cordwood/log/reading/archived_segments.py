@@ -1,32 +1,25 @@
-"""What a log knows of its archive: segments elsewhere that read as its own beginning.
+"""The port between a log and its archive, whose segments read as the beginning of the log.
 
-The log asks three things of an archive: which segments it holds, to forget offsets for good,
-and to look again. How segments get there and back is not the log's affair.
+A log asks three things of an archive: which segments it holds, to forget offsets for good, and to
+look again. How segments get there and back is not the log's concern.
 
     [archive start ........ archive end)
                  [local start ............ high watermark ... end)
 
-Both overlap: a segment is archived first, and its local copy goes later. What a reader sees is
-one log from the archive's start on, local copies first. Where the two do not touch, there is
-no way across the gap and the log is its local part alone.
+The two overlap: a segment is archived first, and its local copy is deleted later. A reader sees
+one log that starts where the archive does, and reads local copies where there are any. If the two
+do not touch, the gap cannot be crossed and the log is its local part alone.
 """
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
+from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.segment import Segment
-
-if TYPE_CHECKING:
-    from cordwood.log.reading.log_reader import LogView
-    from cordwood.log.rules.topic_config import TopicConfig
-    from cordwood.log.rules.work_progress import WorkProgress
-    from cordwood.log.store.read_only_store import ReadOnlyStore
-    from cordwood.log.store.store import Store
-    from cordwood.log.topics.topic import Topic
 
 
 class ArchivedState(NamedTuple):
@@ -45,31 +38,31 @@ class ArchivedSegments(Protocol):
     """The archive of one partition. Any thread may call it."""
 
     def state(self) -> ArchivedState:
-        """What is archived, as far as is known here. Quick: no question to the object store."""
+        """The archived segments, as far as they are known here. Asks no object store."""
         ...
 
     def refresh(self) -> None:
-        """Look again: what was asked for is not there."""
+        """Ask the object store again: something that should be there is missing."""
         ...
 
     def keep(self, start: Offset, end: Offset) -> None:
-        """Forget everything outside [start, end). Durable on return, or it raises."""
+        """Forget everything outside [start, end). Durable on return; raises if that fails."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePlace:
-    """Which partition an archive is asked for.
+    """The partition whose archive is wanted.
 
-    `directory` is where the log's own files are; empty when there are none. `owner` is the
-    store that writes the log, by its `writer_id`; None for a reader.
+    `directory` holds the log's own files; empty if there are none. `owner` is the `writer_id` of
+    the store that writes the log; None for a reader.
     """
 
     topic: str
     topic_id: UUID
     partition: int
     directory: str
-    config: "TopicConfig"
+    config: TopicConfig
     allows_gaps: bool
     owner: str | None
 
@@ -91,64 +84,32 @@ class ArchiveStatus:
     last_error: str | None
 
 
-class Archives(Protocol):
-    """Everything a store asks of archives. The library hands one in; without it there is none."""
-
-    def source(self, place: ArchivePlace) -> ArchivedSegments | None:
-        """The archive of a partition; None where its configuration names none."""
-        ...
-
-    def run(self, store: "Store", topics: Collection[str] | None = None) -> None:
-        """One pass, over these topics or all.
-
-        Copy what is due, forget what has expired, remove what nobody refers to.
-        """
-        ...
-
-    def status(self, store: "Store | ReadOnlyStore") -> list[ArchiveStatus]: ...
-
-    def restore(
-        self,
-        store: "Store",
-        topic: str,
-        url: str,
-        *,
-        to_timestamp_ms: int | None,
-        topic_id: UUID | None,
-        new_name: str | None,
-        config: Mapping[str, object] | None,
-        progress: "WorkProgress",
-    ) -> "Topic": ...
-
-    def close(self) -> None: ...
-
-
 class ArchiveJoin:
-    """Puts the archive in front of a log's own segments. Remembers the last list it made."""
+    """Puts the archive before a log's own segments. Remembers the last list it made."""
 
     def __init__(self, source: ArchivedSegments) -> None:
         self.source = source
         self._last: tuple[SegmentList, int, tuple[Segment, ...], SegmentList] | None = None
         self._looked_for = Offset(0)
 
-    def over(self, local: "LogView") -> "LogView":
-        """`local`, and before it what only the archive has.
+    def over(self, local: LogView) -> LogView:
+        """`local`, preceded by the segments that only the archive has.
 
-        Local segments wholly below the local start are on their way out, and do not count.
+        Local segments that end below the local start are about to be deleted and do not count.
         """
         gone = max(local.segments.floor(local.start), 0)
         first = local.segments[gone].base_offset
         if first == 0 or local.start > first:
-            return local  # nothing can lie before it, and the archive need not be asked
+            return local  # nothing can precede it, so the archive need not be asked
         archived = self.source.state()
         if archived.end < first and first != self._looked_for:
-            self._looked_for = first  # another process may have archived what it then dropped
+            self._looked_for = first  # another process may have archived and dropped segments
             self.source.refresh()
             archived = self.source.state()
         if archived.end < first or not archived.segments:
             return local
         if archived.start >= first:
-            # Deleted by request in the archive first: the log follows.
+            # A deletion on request forgets archived offsets first; the log follows.
             start = Offset(min(archived.start, local.high_watermark))
             return local._replace(start=start)
         segments = self._joined(local.segments, gone, archived.segments)

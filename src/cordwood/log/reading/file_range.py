@@ -1,28 +1,22 @@
-"""Where in a file the batches lie that a reader asks for: what `sendfile` is told.
+"""Finding batches as a range of bytes in a file, for `sendfile`.
 
-Nothing is read but headers, as long as they lead to the place; see `batch_boundary`.
+Usually only a few batch headers are read; see `batch_boundary`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cordwood.errors import CorruptSegmentError
 from cordwood.format.batch_header import HEADER_SIZE, decode_batch_header
 from cordwood.log.reading.batch_boundary import boundary_at
+from cordwood.log.reading.log_source import LogSource, open_view
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.files import File
 from cordwood.storage.segment import Segment
 
-if TYPE_CHECKING:
-    from cordwood.log.reading.log_reader import LogView
-
-Bound = Callable[[Segment], int]  # how much of a segment's file may be looked at
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRange:
-    """Whole batches as they lie in a file, for sendfile. Holds the file open."""
+    """Whole batches in a file, for sendfile. Holds the file open."""
 
     file: File
     position: FilePosition
@@ -34,28 +28,33 @@ class FileRange:
         return self.file.fileno()
 
 
-def find_range(
-    view: "LogView",
-    first: Offset,
-    stop: Offset,
+def read_range(
+    source: LogSource,
+    offset: int,
     *,
-    bound: Bound,
-    allows_gaps: bool,
     max_bytes: int,
-    min_one_batch: bool,
+    min_one_batch: bool = True,
+    stop: int | None = None,
 ) -> FileRange | None:
-    """The batches with offsets in [first, stop), as far as one file has them. See `read_range`."""
+    """The batches from `offset` on, as far as one file holds them; None at the end.
+
+    The first batch may begin before `offset`. The last one may be cut short by `max_bytes`, but
+    with `min_one_batch` the first batch is always whole, however large. No batch begins at `stop`
+    or later. Raises `OffsetOutOfRangeError` below the start and past the high watermark.
+    """
+    view, allows_gaps = open_view(source), source.allows_gaps
+    first, end = view.readable(offset, stop)
     index = max(view.segments.floor(first), 0)
-    while first < stop and index < len(view.segments):
+    while first < end and index < len(view.segments):
         segment = view.segments[index]
-        size = bound(segment)
+        size = source.readable_bytes(segment)
         position = _position_of(segment, first, size, allows_gaps=allows_gaps)
         if position is not None:
             is_all_before = (
-                index + 1 < len(view.segments) and view.segments[index + 1].base_offset <= stop
+                index + 1 < len(view.segments) and view.segments[index + 1].base_offset <= end
             )
-            end = size if is_all_before else _end_of(segment, stop, size, allows_gaps=allows_gaps)
-            return _range_of(segment, position, end, max_bytes, min_one_batch)
+            limit = size if is_all_before else _end_of(segment, end, size, allows_gaps=allows_gaps)
+            return _range_of(segment, position, limit, max_bytes, min_one_batch)
         index += 1
     return None
 
@@ -63,7 +62,7 @@ def find_range(
 def _position_of(
     segment: Segment, offset: Offset, size: int, *, allows_gaps: bool
 ) -> FilePosition | None:
-    """Where the batch lies that holds `offset`, or the first behind it; None past the end."""
+    """Position of the batch that holds `offset`, or of the first one after; None past the end."""
     if not allows_gaps:
         position = boundary_at(segment, offset, size)
         if position is not None and position < size:
@@ -72,7 +71,7 @@ def _position_of(
 
 
 def _end_of(segment: Segment, stop: Offset, size: int, *, allows_gaps: bool) -> int:
-    """Where in the file the batches before `stop` end."""
+    """The position at which the batches before `stop` end."""
     if not allows_gaps:
         boundary = boundary_at(segment, stop, size)
         if boundary is not None:
@@ -81,7 +80,7 @@ def _end_of(segment: Segment, stop: Offset, size: int, *, allows_gaps: bool) -> 
     try:
         at = segment.reader(size=size).locate(stop, segment.hint(stop))
     except CorruptSegmentError as error:
-        return error.position  # the batch behind `stop` may be half-written
+        return error.position  # the batch after `stop` may be half-written
     return size if at is None else at
 
 

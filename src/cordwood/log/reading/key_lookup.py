@@ -1,32 +1,31 @@
-"""Finding the records of a key: by the key indexes where there are any, else by reading.
+"""Finding the records of a key: by the key indexes if there are any, else by reading.
 
-A sealed segment with a key index is asked whether and where it holds the key; without one it is
-read. The active segment has no index file: the hashes of its keys are remembered from one
-question to the next, where the topic indexes keys at all.
+The key index of a sealed segment tells which batches may hold the key; a segment without one is
+read. The active segment has no index file. If the topic indexes keys, the hashes of its keys are
+remembered from one lookup to the next.
 """
 
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cordwood.format import kernel_tables as tables
 from cordwood.format import kernels
 from cordwood.format.batch import RecordRun
 from cordwood.format.batch_header import HEADER_SIZE
 from cordwood.format.record import Record
+from cordwood.log.reading.log_source import LogSource, LogView, has_changed
+from cordwood.log.reading.record_walk import segment_runs
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.key_index import KeyNotes
 from cordwood.storage.segment import Segment
 
-if TYPE_CHECKING:
-    from cordwood.log.reading.log_reader import LogReader, LogView
-
-# Of the active segment, 16 bytes for each record in it. Beyond, it is read.
+# The active segment takes 16 bytes for each record. A segment with more records is read.
 _TAIL_NOTES_MAX: Final = 16_000_000
 
 
 class KeyTail:
-    """Remembers the keys of a log's last segment, up to where it was last looked at."""
+    """Remembers the keys of a log's last segment, up to the end of the last lookup."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +42,7 @@ class KeyTail:
     def batches_of(
         self, key: bytes, segment: Segment, *, size: int, stop: Offset
     ) -> list[FilePosition] | None:
-        """Where batches lie that may hold `key`; None when there are too many to remember."""
+        """Positions of the batches that may hold `key`; None if there are too many to remember."""
         with self._lock:
             if segment.base_offset != self._base_offset or not self._is_as_it_was(segment):
                 self._forget(segment.base_offset)
@@ -65,92 +64,104 @@ class KeyTail:
         return True
 
     def _is_as_it_was(self, segment: Segment) -> bool:
-        """Whether the last batch seen is still there: a truncation takes the end first."""
+        """Whether the last batch seen is still there: a truncation removes the end first."""
         if not self._last_header:
             return True
         return segment.file().read_at(self._last_position, HEADER_SIZE) == self._last_header
 
 
-def newest_of_key(log: "LogReader", key: bytes) -> Record | None:
-    """The newest record of `key` that can be read; None when there is none."""
-    while True:
-        view = log.view()
-        try:
-            return _newest(log, view, key)
-        except FileNotFoundError:
-            if not log.look_again(view):
-                raise
+class KeyLookup:
+    """Finds the records of a key in one log. Any thread may use it."""
 
+    def __init__(self, source: LogSource) -> None:
+        self._source = source
+        self._tail: KeyTail | None = None
 
-def _newest(log: "LogReader", view: "LogView", key: bytes) -> Record | None:
-    for index in range(len(view.segments) - 1, -1, -1):
-        if view.segments.end_of(index) <= view.start:
+    def newest(self, key: bytes) -> Record | None:
+        """The newest record of `key` that can be read; None if there is none."""
+        while True:
+            view = self._source.view()
+            try:
+                return self._newest(view, key)
+            except FileNotFoundError:
+                if not has_changed(self._source, view):
+                    raise
+
+    def _newest(self, view: LogView, key: bytes) -> Record | None:
+        for index in range(len(view.segments) - 1, -1, -1):
+            if view.segments.end_of(index) <= view.start:
+                return None
+            batches = self._batches_of(view, index, key)
+            # Batches come newest first; without an index all are read, and the last match counts.
+            newest_first = None if batches is None else batches[::-1]
+            found: Record | None = None
+            for run in self._segment_runs(view, index, view.start, newest_first):
+                row = kernels.find_key(run.data, run.table, run.start, run.end, key)
+                if row >= 0:
+                    found = _record(run, row)
+                    if batches is not None:
+                        break
+            if found is not None:
+                return found
+        return None
+
+    def history(self, key: bytes) -> Iterator[Record]:
+        """Every record of `key` that can be read when the iteration starts, oldest first.
+
+        Records that are deleted before the iteration reaches them are left out.
+        """
+        view = self._source.view()
+        for run in self.runs(key, view.start, view.high_watermark):
+            yield from _matches(run, key)
+
+    def runs(self, key: bytes, start: Offset, stop: Offset) -> Iterator[RecordRun]:
+        """Runs of records in [start, stop) that may hold `key`. No record of `key` is missing."""
+        while start < stop:
+            view = self._source.view()
+            start = max(start, view.start)
+            index = max(view.segments.floor(start), 0)
+            bounded = view._replace(high_watermark=min(stop, view.high_watermark))
+            is_last = index == len(view.segments) - 1
+            try:
+                batches = self._batches_of(bounded, index, key)
+                if batches and not is_last and _is_replaced(view.segments[index]):
+                    raise FileNotFoundError(f"{view.segments[index].name} was replaced")
+                yield from self._segment_runs(bounded, index, start, batches)
+            except FileNotFoundError:
+                if not has_changed(self._source, view):
+                    raise
+                continue
+            start = stop if is_last else view.segments.end_of(index)
+
+    def _segment_runs(
+        self, view: LogView, index: int, start: Offset, batches: list[FilePosition] | None
+    ) -> Iterator[RecordRun]:
+        """The records of these batches of one segment; None stands for all batches."""
+        segment = view.segments[index]
+        first, stop = max(start, segment.base_offset), view.high_watermark
+        if batches is None:
+            yield from segment_runs(self._source, segment, first, stop)
+        elif batches:
+            reader = segment.reader()
+            for position in batches:
+                yield from reader.runs_at(position, start_offset=first, stop_offset=stop)
+
+    def _batches_of(self, view: LogView, index: int, key: bytes) -> list[FilePosition] | None:
+        """Positions of the batches in one segment that may hold `key`; None if unknown."""
+        segment = view.segments[index]
+        if index < len(view.segments) - 1:
+            return segment.batches_of(key, size=segment.size)
+        if not self._source.remembers_keys(view):
             return None
-        batches = log.batches_of(view, index, key)
-        # Batches come newest first; without an index all are read, and the last match counts.
-        found: Record | None = None
-        for run in _runs(log, view, index, view.start, None if batches is None else batches[::-1]):
-            row = kernels.find_key(run.data, run.table, run.start, run.end, key)
-            if row >= 0:
-                found = _record(run, row)
-                if batches is not None:
-                    break
-        if found is not None:
-            return found
-    return None
-
-
-def history_of_key(log: "LogReader", key: bytes) -> Iterator[Record]:
-    """Every record of `key` that could be read when asked, oldest first.
-
-    What is deleted before its turn comes is left out.
-    """
-    view = log.view()
-    for run in runs_of_key(log, key, view.start, view.high_watermark):
-        yield from _matches(run, key)
-
-
-def runs_of_key(log: "LogReader", key: bytes, start: Offset, stop: Offset) -> Iterator[RecordRun]:
-    """Runs of records with offsets in [start, stop) that may hold `key`, and all that do."""
-    while start < stop:
-        view = log.view()
-        start = max(start, view.start)
-        index = max(view.segments.floor(start), 0)
-        bounded = view._replace(high_watermark=min(stop, view.high_watermark))
-        is_last = index == len(view.segments) - 1
-        try:
-            batches = log.batches_of(bounded, index, key)
-            if batches and not is_last and _is_replaced(view.segments[index]):
-                raise FileNotFoundError(f"{view.segments[index].name} was replaced")
-            yield from _runs(log, bounded, index, start, batches)
-        except FileNotFoundError:
-            if not log.look_again(view):
-                raise
-            continue
-        start = stop if is_last else view.segments.end_of(index)
+        if self._tail is None:
+            self._tail = KeyTail()
+        size, stop = self._source.readable_bytes(segment), view.high_watermark
+        return self._tail.batches_of(key, segment, size=size, stop=stop)
 
 
 def _is_replaced(segment: Segment) -> bool:
-    """Whether the file is another than the one its key index was asked about."""
+    """Whether the file is not the one that the key index was made for."""
     return segment.file().size() != segment.size
-
-
-def _runs(
-    log: "LogReader",
-    view: "LogView",
-    index: int,
-    start: Offset,
-    batches: list[FilePosition] | None,
-) -> Iterator[RecordRun]:
-    """The records of these batches of one segment; of all when None."""
-    segment = view.segments[index]
-    first, stop = max(start, segment.base_offset), view.high_watermark
-    if batches is None:
-        yield from log.segment_runs(segment, first, stop)
-    elif batches:
-        reader = segment.reader()
-        for position in batches:
-            yield from reader.runs_at(position, start_offset=first, stop_offset=stop)
 
 
 def _matches(run: RecordRun, key: bytes) -> list[Record]:

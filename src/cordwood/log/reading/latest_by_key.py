@@ -1,7 +1,7 @@
-"""A table read from a log: the newest value of each key, as far as the log can be read.
+"""Reading a table from a log: the newest value of each key.
 
-Whoever keeps a table in a log would rather have what is left of it than nothing: damage is
-passed over with a warning that names it. Records behind it still count.
+A damaged log still yields a table: damage is skipped with a warning that names it, and the records
+after it count.
 """
 
 import logging
@@ -14,41 +14,49 @@ from cordwood.errors import (
     StorageError,
 )
 from cordwood.format.batch_header import HEADER_SIZE, BatchHeader, decode_batch_header
-from cordwood.log.reading.log_reader import LogReader
+from cordwood.format.index_entry import AbortedTransaction
+from cordwood.format.record import Record
+from cordwood.log.reading.file_range import read_range
+from cordwood.log.reading.log_source import LogSource
+from cordwood.log.reading.record_walk import read_runs
 from cordwood.quantities import Offset
 
 logger = logging.getLogger(__name__)
 
 
-def newest_values(log: LogReader, start: Offset, stop: Offset) -> dict[bytes, bytes | None]:
-    """What each key in [start, stop) was last set to; None where a tombstone came last.
+def newest_values(source: LogSource, start: Offset, stop: Offset) -> dict[bytes, bytes | None]:
+    """The newest value of each key in [start, stop); None if the newest record is a tombstone.
 
-    What an aborted transaction wrote does not count.
+    Records of aborted transactions do not count.
     """
     newest: dict[bytes, bytes | None] = {}
-    for first, end in _committed_ranges(log, start, stop):
-        _read_into(newest, log, first, end)
+    for first, end in _committed_ranges(source, start, stop):
+        _read_into(newest, source, first, end)
     return newest
 
 
 def _committed_ranges(
-    log: LogReader, start: Offset, stop: Offset
+    source: LogSource, start: Offset, stop: Offset
 ) -> Iterator[tuple[Offset, Offset]]:
-    """[start, stop) without the batches of aborted transactions; whole where there is none."""
+    """[start, stop) without the batches of aborted transactions; in one piece if there are none."""
     try:
-        aborted = log.aborted_transactions(start, stop)
+        aborted = source.aborted_transactions(start, stop)
     except (FormatError, StorageError) as error:
-        logger.warning("%s: aborted transactions cannot be told from others: %s", log.name, error)
+        logger.warning(
+            "%s: aborted transactions are unknown, their records are read too: %s",
+            source.name,
+            error,
+        )
         aborted = []
     if not aborted:
         yield start, stop
         return
-    offset = max(start, min(first for _, first in aborted))
+    offset = max(start, min(transaction.first_offset for transaction in aborted))
     if start < offset:
         yield start, offset
     while offset < stop:
         try:
-            header = _header_at(log, offset)
+            header = _header_at(source, offset)
         except CorruptSegmentError as error:
             header = None
             end = stop if error.next_offset is None else error.next_offset
@@ -58,66 +66,78 @@ def _committed_ranges(
             end = stop if header is None else header.next_offset
         end = Offset(min(max(end, offset + 1), stop))
         if header is not None and header.is_control:
-            # A marker ends what its producer began before it; what it begins later is another.
-            aborted = [(p, f) for p, f in aborted if p != header.producer_id or f > offset]
+            # A marker ends the transaction that its producer began before it, not a later one.
+            aborted = [
+                transaction
+                for transaction in aborted
+                if transaction.producer_id != header.producer_id
+                or transaction.first_offset > offset
+            ]
         elif header is None or not _is_of(header, aborted):
             yield offset, end
         offset = end
 
 
-def _is_of(header: BatchHeader, aborted: list[tuple[int, Offset]]) -> bool:
+def _is_of(header: BatchHeader, aborted: list[AbortedTransaction]) -> bool:
     return header.is_transactional and any(
-        producer_id == header.producer_id and first <= header.base_offset
-        for producer_id, first in aborted
+        transaction.producer_id == header.producer_id
+        and transaction.first_offset <= header.base_offset
+        for transaction in aborted
     )
 
 
+def _records(source: LogSource, start: Offset, stop: Offset) -> Iterator[Record]:
+    for run in read_runs(source, start, stop):
+        yield from run.records()
+
+
 def _read_into(
-    newest: dict[bytes, bytes | None], log: LogReader, start: Offset, stop: Offset
+    newest: dict[bytes, bytes | None], source: LogSource, start: Offset, stop: Offset
 ) -> None:
     offset = start
     is_careful = False
     while offset < stop:
         try:
             if is_careful:
-                offset = _past_unparsable(log, offset, stop, newest)
+                offset = _past_unparsable(source, offset, stop, newest)
                 is_careful = False
                 continue
-            for record in log.read(offset, stop=stop):
+            for record in _records(source, offset, stop):
                 offset = Offset(record.offset + 1)
                 if record.key is not None:
                     newest[record.key] = record.value
         except OffsetOutOfRangeError as error:
             if error.start <= offset:
-                break  # shorter than it was: what is not there cannot be read
-            offset = error.start  # records before it were dropped meanwhile
+                break  # the log is shorter than it was
+            offset = error.start  # earlier records were deleted meanwhile
         except CorruptSegmentError as error:
-            logger.warning("what it held is left out: %s", error)
+            logger.warning("%s: skipping damaged records: %s", source.name, error)
             following = stop if error.next_offset is None else error.next_offset
             offset = Offset(max(offset + 1, following))
         except FormatError:
-            offset = Offset(offset + is_careful)  # in any case it ends
+            offset = Offset(offset + is_careful)  # so that the loop always ends
             is_careful = True
         else:
             break
 
 
 def _past_unparsable(
-    log: LogReader, start: Offset, stop: Offset, newest: dict[bytes, bytes | None]
+    source: LogSource, start: Offset, stop: Offset, newest: dict[bytes, bytes | None]
 ) -> Offset:
-    """Read batch by batch up to the one whose checksum is right and whose content is not.
+    """Read up to the batch that cannot be parsed although its checksum is right; return its end.
 
-    Returns where that one ends. Many are parsed at a time otherwise, so it is not the next.
+    Reads batch by batch: a normal read parses many batches at a time, so the failing one may be
+    any of them.
     """
     offset = start
     while offset < stop:
-        end = min(_end_of_batch(log, offset), stop)
+        end = min(_end_of_batch(source, offset), stop)
         try:
-            records = list(log.read(offset, stop=end))
+            records = list(_records(source, offset, end))
         except FormatError as error:
             logger.warning(
-                "%s: offsets %d to %d cannot be parsed and are left out: %s",
-                log.name,
+                "%s: skipping offsets %d to %d, which cannot be parsed: %s",
+                source.name,
                 offset,
                 end,
                 error,
@@ -128,14 +148,16 @@ def _past_unparsable(
     return offset
 
 
-def _end_of_batch(log: LogReader, offset: Offset) -> Offset:
-    header = _header_at(log, offset)
-    return log.high_watermark if header is None else Offset(max(header.next_offset, offset + 1))
+def _end_of_batch(source: LogSource, offset: Offset) -> Offset:
+    header = _header_at(source, offset)
+    if header is None:
+        return source.high_watermark
+    return Offset(max(header.next_offset, offset + 1))
 
 
-def _header_at(log: LogReader, offset: Offset) -> BatchHeader | None:
-    """Of the batch that holds `offset`, or of the next one; None at the end."""
-    found = log.read_range(offset, max_bytes=HEADER_SIZE)
+def _header_at(source: LogSource, offset: Offset) -> BatchHeader | None:
+    """The header of the batch that holds `offset`, or of the next one; None at the end."""
+    found = read_range(source, offset, max_bytes=HEADER_SIZE)
     if found is None:
         return None
     return decode_batch_header(found.file.read_at(found.position, HEADER_SIZE))

@@ -1,25 +1,26 @@
-"""Records by their time: the first at or after one, and the one with the largest.
+"""Finding records by time: the first one at or after a time, and the one with the largest.
 
-The time index of a segment leads near the place, the batches from there on say where it is.
+The time index of a segment gives an offset near the record; the batches from there on are
+searched.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Final
 
-from cordwood.errors import FormatError
+from cordwood.errors import FormatError, InvalidTimestampError
 from cordwood.format import kernel_tables as tables
 from cordwood.format import kernels
 from cordwood.format.batch import RecordRun
-from cordwood.log.reading.file_range import Bound
+from cordwood.log.reading.log_source import LogSource
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_times import is_true_entry
 
-if TYPE_CHECKING:
-    from cordwood.log.reading.log_reader import LogView
-
-Largest = Callable[[Segment], tuple[TimestampMs, Offset]]
+# Timestamps with a meaning of their own, as in Kafka's ListOffsets.
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +31,41 @@ class TimeMatch:
     timestamp_ms: TimestampMs
 
 
-class TimeLookup:
-    """In one view of a log. `largest` tells a segment's largest timestamp, and who has it."""
+def offset_for_time(source: LogSource, timestamp_ms: int) -> Offset | None:
+    """The first offset whose record has that timestamp or a later one; None past the end.
 
-    def __init__(self, view: "LogView", *, bound: Bound, largest: Largest) -> None:
-        self._view = view
-        self._bound = bound
-        self._largest_of = largest
+    `LATEST` and `EARLIEST` stand for the high watermark and the start; else see `find_time`.
+    """
+    if timestamp_ms == LATEST:
+        return source.view().high_watermark
+    if timestamp_ms == EARLIEST:
+        return source.view().start
+    match = find_time(source, timestamp_ms)
+    return None if match is None else match.offset
+
+
+def find_time(source: LogSource, timestamp_ms: int) -> TimeMatch | None:
+    """The first record with that timestamp or a later one; None past the end.
+
+    `MAX_TIMESTAMP` stands for the largest timestamp in the log.
+    """
+    search = _TimeSearch(source)
+    if timestamp_ms == MAX_TIMESTAMP:
+        return search.largest()
+    if timestamp_ms < 0:
+        raise InvalidTimestampError(
+            f"timestamp {timestamp_ms} has no meaning; use -1, -2, -3 or 0 and up"
+        )
+    return search.first_at(TimestampMs(timestamp_ms))
+
+
+class _TimeSearch:
+    """Searches one view of a log."""
+
+    def __init__(self, source: LogSource) -> None:
+        self._view = source.view()
+        self._readable_bytes = source.readable_bytes
+        self._largest_of = source.largest_timestamp
 
     def first_at(self, target: TimestampMs) -> TimeMatch | None:
         """The first record at `target` or later."""
@@ -69,9 +98,9 @@ class TimeLookup:
     ) -> Iterator[RecordRun]:
         """The records of each batch that may hold one at `target` or later.
 
-        Control records have a place in time too: they count here, as they do in Kafka.
+        Control records have timestamps too: they count here, as they do in Kafka.
         """
-        reader = segment.reader(size=self._bound(segment))
+        reader = segment.reader(size=self._readable_bytes(segment))
         position = reader.locate(start, segment.hint(start))
         if position is None:
             return

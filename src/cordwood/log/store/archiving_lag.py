@@ -3,7 +3,7 @@
 from typing import Any
 
 from cordwood.log.reading.archived_segments import ArchiveStatus
-from cordwood.log.reading.log_reader import LogView
+from cordwood.log.reading.log_source import LogView
 from cordwood.quantities import Offset
 
 

@@ -38,7 +38,7 @@ from cordwood.format.partition_metadata import new_topic_id
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.publishing.publication import Publisher
 from cordwood.log.publishing.publication_ledger import write_publications
-from cordwood.log.reading.log_reader import LogView
+from cordwood.log.reading.log_source import LogView
 from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.log.topics.log_directory import PartitionName
 from cordwood.log.topics.topic_catalog import Catalog, write_catalog

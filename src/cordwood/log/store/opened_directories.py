@@ -38,9 +38,10 @@ from cordwood.log.publishing.publication_ledger import (
     read_publications,
     write_publications,
 )
-from cordwood.log.reading.archived_segments import ArchivePlace, Archives
+from cordwood.log.reading.archived_segments import ArchivePlace
 from cordwood.log.rules.duration_histogram import SharedHistogram
 from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.archive_port import Archives
 from cordwood.log.store.open_store import OpenStore
 from cordwood.log.topics.directory_listing import FoundPartition, find_partitions
 from cordwood.log.topics.log_directory import DirectoryStatus, LogDirectory
@@ -349,7 +350,7 @@ class OpenedDirectories(OpenStore):
                     partition=log.partition,
                     directory=log.directory,
                     config=log.config,
-                    allows_gaps=log.allows_gaps,
+                    allows_gaps=log.source.allows_gaps,
                     owner=self.writer_id,
                 )
             )
@@ -465,7 +466,7 @@ class OpenedDirectories(OpenStore):
         """Let go of everything, sync nothing, mark nothing clean."""
         self._is_closed = True
         for log in self._all_logs():
-            log.abandon()
+            log.close(is_orderly=False)
         for directory in self._directories:
             directory.release()
         for flusher in self._flushers:

@@ -18,10 +18,11 @@ from cordwood.format.file_names import (
 )
 from cordwood.format.partition_metadata import ZERO_TOPIC_ID
 from cordwood.log.beside.read_only_log import ReadOnlyLog
-from cordwood.log.reading.archived_segments import ArchivePlace, Archives, ArchiveStatus
+from cordwood.log.reading.archived_segments import ArchivePlace, ArchiveStatus
 from cordwood.log.rules.compaction_plan import CompactionPlan
 from cordwood.log.rules.retention import RetentionPlan
 from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.archive_port import Archives
 from cordwood.log.store.open_store import OpenStore
 from cordwood.log.topics.committed_offsets import CommittedOffsets, Group
 from cordwood.log.topics.directory_listing import find_partitions
@@ -190,14 +191,16 @@ class ReadOnlyStore(OpenStore):
         """For each partition, what retention would do now and why: the plan the owner runs."""
         now_ms = self._clock.now_ms()
         config = self._newest_config(topic)
-        return [log.plan_retention(config, now_ms) for log in self.topic(topic).partitions]
+        return [log.upkeep.plan_retention(config, now_ms) for log in self.topic(topic).partitions]
 
     def explain_compaction(self, topic: str, *, force: bool = False) -> list[CompactionPlan]:
         """For each partition, what compaction would do now, or why it would not."""
         now_ms = self._clock.now_ms()
         config = self._newest_config(topic)
         return [
-            log.plan_compaction(config, now_ms, cleaned_up_to=self._cleaned_up_to(log), force=force)
+            log.upkeep.plan_compaction(
+                config, now_ms, cleaned_up_to=self._cleaned_up_to(log), force=force
+            )
             for log in self.topic(topic).partitions
         ]
 
@@ -207,7 +210,7 @@ class ReadOnlyStore(OpenStore):
         """What following `plan` would save. Reads the whole log; `pace` is told of bytes."""
         log = self.topic(plan.topic).partition(plan.partition)
         config = self._newest_config(plan.topic)
-        return log.forecast_compaction(config, plan, self._clock.now_ms(), pace=pace)
+        return log.upkeep.forecast_compaction(config, plan, self._clock.now_ms(), pace=pace)
 
     def archive_status(self) -> list[ArchiveStatus]:
         """How far the archive of each partition is; what its owner did lately is not known."""

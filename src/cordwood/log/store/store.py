@@ -20,10 +20,11 @@ from cordwood.log.inbox.store_change import CommitGroup
 from cordwood.log.inbox.topic_change import ForgetGroup
 from cordwood.log.inbox.upkeep_change_service import UpkeepChangeService
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.reading.archived_segments import Archives, ArchiveStatus
+from cordwood.log.reading.archived_segments import ArchiveStatus
 from cordwood.log.rules.compaction_plan import CompactionPlan
 from cordwood.log.rules.retention import RetentionPlan
 from cordwood.log.rules.work_progress import WorkProgress
+from cordwood.log.store.archive_port import Archives
 from cordwood.log.store.backup import Backup, StoreSnapshot
 from cordwood.log.store.housekeeping import Housekeeping, UpkeepFunction, UpkeepStatus
 from cordwood.log.store.opened_directories import OFFSETS_CONFIG, StoreSetup

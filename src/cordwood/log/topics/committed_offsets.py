@@ -280,7 +280,7 @@ class CommittedOffsets:
                     self._expect(topic)
                     known = self._read_up_to.get(number, Offset(0))
                 start = view.start if from_start else max(known, view.start)
-                newest = newest_values(log, start, view.high_watermark)
+                newest = newest_values(log.source, start, view.high_watermark)
                 with self._lock:
                     self._expect(topic)
                     if self._read_up_to.get(number, Offset(0)) != known:

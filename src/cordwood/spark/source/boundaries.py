@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Final
 
 from cordwood.errors import ConfigError
-from cordwood.log.reading.log_reader import EARLIEST, LATEST
+from cordwood.log.reading.time_lookup import EARLIEST, LATEST
 from cordwood.quantities import INT32_MAX, INT64_MAX, TimestampMs, parse_duration_ms
 from cordwood.spark.source.stream_offsets import SPECIAL_PREFIX, StreamOffset
 from cordwood.spark.source.topic_choice import TopicPartition

@@ -40,13 +40,13 @@ class CompactionGuard:
         A query that ends before the last segment reads what compaction has left of a past time:
         that never was a state of the log, and no state is promised.
         """
-        if not log.allows_gaps or log.view().segments.active.base_offset > end:
+        if not log.source.allows_gaps or log.view().segments.active.base_offset > end:
             return None
         return cls(start=start, stop=stop, end=end, digest=_digest(log, start, stop, end))
 
     def holds(self, log: LogReader) -> bool:
         """Whether nothing was taken. Asked after reading."""
-        log.look_again(log.view())
+        log.source.refresh()
         if log.view().segments.active.base_offset <= self.end:
             return True
         try:

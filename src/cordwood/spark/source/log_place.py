@@ -71,7 +71,7 @@ class LogPlace:
             defaults=TopicConfig(),
             wants=is_this,
         ) as store:
-            return any(log.allows_gaps for log in store.topic(self.topic).partitions)
+            return any(log.source.allows_gaps for log in store.topic(self.topic).partitions)
 
     @contextmanager
     def open(self) -> Iterator[LogReader | None]:
@@ -84,7 +84,7 @@ class LogPlace:
             yield from self._open_directory()
 
     def _open_archive(self) -> Iterator[LogReader | None]:
-        from cordwood.archive.archive_store import open_archive
+        from cordwood.archive.opened_archive import open_archive
 
         with open_archive(self.archive_url) as archive:
             try:
@@ -117,8 +117,8 @@ class LogPlace:
 
     def _join_archive(self, log: ReadOnlyLog, opened: ExitStack) -> None:
         """Put what is archived in front of the log. Few topics are: others need not import it."""
-        from cordwood.archive.archives import StoreArchives
         from cordwood.archive.segment_cache import SegmentCache
+        from cordwood.archive.store_archives import StoreArchives
 
         fs = RealFileSystem()
         archives = StoreArchives(fs=fs, clock=SystemClock(), cache=SegmentCache(fs))

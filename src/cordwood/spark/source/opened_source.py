@@ -57,7 +57,7 @@ class SourceTopic:
             topic_id=self.topic_id,
             directory=directory,
             log_start=start,
-            allows_gaps=log.allows_gaps,
+            allows_gaps=log.source.allows_gaps,
             archive_url=self.archive_url,
         )
 
@@ -136,8 +136,8 @@ def _is_archive(paths: Sequence[str], directories: Sequence[str]) -> bool:
 
 class _StoreSource(OpenedSource):
     def __init__(self, directories: Sequence[str], wants: Wants) -> None:
-        from cordwood.archive.archives import StoreArchives
         from cordwood.archive.segment_cache import SegmentCache
+        from cordwood.archive.store_archives import StoreArchives
 
         fs, clock = RealFileSystem(), SystemClock()
         self._fs = fs
@@ -182,7 +182,7 @@ class _StoreSource(OpenedSource):
 
 class _ArchiveSource(OpenedSource):
     def __init__(self, url: str, wants: Wants) -> None:
-        from cordwood.archive.archive_store import open_archive
+        from cordwood.archive.opened_archive import open_archive
 
         self._url = url
         self._archive = open_archive(url)

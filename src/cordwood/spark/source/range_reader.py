@@ -14,8 +14,8 @@ import pyarrow as pa
 from cordwood.errors import CorruptSegmentError, OffsetOutOfRangeError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import RecordRun
-from cordwood.log.reading.key_lookup import runs_of_key
 from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.reading.record_walk import read_runs
 from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation
 from cordwood.quantities import Offset
 from cordwood.spark.arrow_rows import ArrowRows
@@ -106,8 +106,8 @@ class RangeReader:
 
     def _runs_between(self, log: LogReader, start: int, stop: int) -> Iterator[RecordRun]:
         if self.key is None:
-            return log.runs(start, stop, isolation=self.isolation)
-        return runs_of_key(log, self.key, Offset(start), Offset(stop))
+            return read_runs(log.source, start, stop, isolation=self.isolation)
+        return log.keys.runs(self.key, Offset(start), Offset(stop))
 
     def _readable(self, log: LogReader, task: OffsetRange, start: int) -> tuple[int, int]:
         """What is there of [start, task.stop); reports what is not."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import ConfigError
-from cordwood.log.reading.log_reader import EARLIEST, LATEST
+from cordwood.log.reading.time_lookup import EARLIEST, LATEST
 from cordwood.log.rules.isolation import READ_COMMITTED, READ_UNCOMMITTED, Isolation
 from cordwood.quantities import MIB, parse_duration_ms, parse_size
 from cordwood.spark.row_columns import DEFAULT_COLUMNS, HEADERS, parse_columns

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from cordwood.errors import ConfigError
-from cordwood.log.reading.log_reader import EARLIEST, LATEST, LogReader
+from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.reading.time_lookup import EARLIEST, LATEST
 from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation, is_committed_only
 from cordwood.quantities import TimestampMs
 from cordwood.spark.source.boundaries import Boundary, Moment
@@ -181,11 +182,10 @@ class OffsetResolver:
 def find_time(log: LogReader, timestamp_ms: TimestampMs) -> int | None:
     """As `LogReader.offset_for_time`, also while retention and compaction go on beside it."""
     for _ in range(_SEARCHES - 1):
-        view = log.view()
         try:
             return log.offset_for_time(timestamp_ms)
         except FileNotFoundError:
-            log.look_again(view)
+            log.source.refresh()
     return log.offset_for_time(timestamp_ms)
 
 

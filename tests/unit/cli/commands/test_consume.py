@@ -327,7 +327,7 @@ def test_following_begins_at_the_end_and_stops_after_so_many(tmp_path: Path) -> 
             deadline_s = time.monotonic() + DEADLINE_S
             while running.process.poll() is None and time.monotonic() < deadline_s:
                 topic.append(b"new")
-                topic.partition(0).wait_beyond(topic.partition(0).end_offset, 0.05)
+                topic.partition(0).source.wait_beyond(topic.partition(0).end_offset, 0.05)
 
             assert running.process.wait(DEADLINE_S) == 0
             assert running.out.read().splitlines() == ["new", "new"]

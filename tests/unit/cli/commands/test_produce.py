@@ -206,7 +206,7 @@ def test_lines_are_appended_as_they_come(tmp_path: Path) -> None:
             process.stdin.flush()
             with cordwood.open(data, read_only=True) as store:
                 log = store.topic("orders").partition(0)
-                assert log.wait_beyond(log.start_offset, 60)
+                assert log.source.wait_beyond(log.start_offset, 60)
                 assert [r.value for r in log.read()] == [b"first"]
 
                 from cordwood.library import request_change

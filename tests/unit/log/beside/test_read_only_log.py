@@ -10,6 +10,7 @@ from cordwood.errors import OffsetOutOfRangeError
 from cordwood.format.checkpoint_text import EpochEntry
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.file_range import read_range
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.quantities import LeaderEpoch, Offset
 from cordwood.storage.checkpoint_file import write_epoch_checkpoint
@@ -106,16 +107,16 @@ def test_a_reader_writes_nothing_and_takes_no_lock(
 def test_a_reader_does_not_see_past_the_high_watermark(fs: SimulatedFileSystem) -> None:
     log = new_log(fs, clock=ManualClock(NOW), flusher=IdleFlusher())[1]
     log.append(value(0))
-    log.append_batch(client_batch(value(1)), wait=False)
+    log.batches.append_batch(client_batch(value(1)), wait=False)
     beside = reader(fs)
 
     assert values(beside) == [value(0)]
     with pytest.raises(OffsetOutOfRangeError):
         beside.read(2)
-    part = beside.read_range(0, max_bytes=1 << 20)
+    part = read_range(beside.source, 0, max_bytes=1 << 20)
     assert part is not None
     assert part.length == SIZE
-    assert beside.read_range(1, max_bytes=1 << 20) is None
+    assert read_range(beside.source, 1, max_bytes=1 << 20) is None
 
 
 def test_half_a_batch_behind_the_high_watermark_disturbs_nobody(
@@ -127,10 +128,10 @@ def test_half_a_batch_behind_the_high_watermark_disturbs_nobody(
     beside = reader(fs)
 
     assert values(beside) == [value(0), value(1)]
-    part = beside.read_range(1, max_bytes=1 << 20)
+    part = read_range(beside.source, 1, max_bytes=1 << 20)
     assert part is not None
     assert part.length == SIZE
-    assert beside.read_range(2, max_bytes=1 << 20) is None
+    assert read_range(beside.source, 2, max_bytes=1 << 20) is None
 
 
 def test_a_reader_follows_deletion_and_reads_what_is_left(

@@ -10,10 +10,11 @@ import pytest
 
 import cordwood
 from cordwood.format.batch_header import HEADER_SIZE
-from cordwood.log.partition.batch_group import BatchGroup
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.batch_boundary import boundary_at
+from cordwood.log.reading.file_range import read_range
 from cordwood.log.rules.append_checks import BatchGate
+from cordwood.log.rules.batch_group import BatchGroup
 from cordwood.quantities import FilePosition, Offset, TimestampMs
 from cordwood.storage.segment import Segment
 from fakes.client_batches import NOW, client_batch
@@ -102,7 +103,7 @@ def test_ranges_for_sendfile_are_whole_batches_up_to_the_watermark(tmp_path: Pat
         log = filled(store, Random(11))
         read = bytearray()
         offset = 0
-        while (found := log.read_range(offset, max_bytes=1 << 20)) is not None:
+        while (found := read_range(log.source, offset, max_bytes=1 << 20)) is not None:
             content = found.file.read_at(found.position, found.length)
             read += content
             position = 0
@@ -126,7 +127,7 @@ def produced(log: PartitionLog, *batches: bytearray) -> list[Offset | Exception]
         survey = gate.survey(memoryview(batch), TimestampMs(NOW))
         assert survey is not None
         group.add(memoryview(batch), survey)
-    return log.append_group(group)
+    return log.batches.append_group(group)
 
 
 def small_batches(random: Random) -> list[bytearray]:
@@ -164,7 +165,7 @@ def test_a_reader_at_the_end_of_the_log_reads_no_more_than_what_is_new(tmp_path:
             produced(log, *small_batches(random))
         segment = log.view().segments.active
         offset = log.end_offset
-        assert log.read_range(offset - 1, max_bytes=1 << 20) is not None
+        assert read_range(log.source, offset - 1, max_bytes=1 << 20) is not None
 
         for _ in range(20):
             produced(log, client_batch(b"new"))
@@ -172,7 +173,7 @@ def test_a_reader_at_the_end_of_the_log_reads_no_more_than_what_is_new(tmp_path:
             with mock.patch.object(
                 kind, "read_at", autospec=True, side_effect=kind.read_at
             ) as reads:
-                found = log.read_range(offset, max_bytes=1 << 20)
+                found = read_range(log.source, offset, max_bytes=1 << 20)
             assert found is not None
             assert found.position + found.length == segment.size
             assert all(call.args[1] >= found.position for call in reads.call_args_list)
@@ -185,7 +186,7 @@ def test_places_where_readers_left_off_are_forgotten_when_the_log_is_cut(tmp_pat
         assert isinstance(log, PartitionLog)
         for number in range(30):
             produced(log, client_batch(b"%d" % number * 20))
-            log.read_range(number, max_bytes=1 << 20)
+            read_range(log.source, number, max_bytes=1 << 20)
         segment = log.view().segments.active
         cut = true_boundaries(segment)[Offset(20)]
 

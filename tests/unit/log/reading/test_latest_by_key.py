@@ -12,6 +12,7 @@ from cordwood.format.batch_header import (
     pack_batch_header_into,
 )
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.reading.file_range import read_range
 from cordwood.log.reading.latest_by_key import newest_values
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.quantities import Offset, ProducerId, TimestampMs
@@ -29,7 +30,7 @@ def make(**config: object) -> tuple[SimulatedFileSystem, PartitionLog]:
 
 
 def table(log: PartitionLog, start: int = 0) -> dict[bytes, bytes | None]:
-    return newest_values(log, Offset(start), log.high_watermark)
+    return newest_values(log.source, Offset(start), log.high_watermark)
 
 
 def test_the_newest_value_of_each_key_counts() -> None:
@@ -39,7 +40,7 @@ def test_the_newest_value_of_each_key_counts() -> None:
 
     assert table(log) == {b"a": b"3", b"b": None}
     assert table(log, 4) == {b"b": None}
-    assert newest_values(log, Offset(0), Offset(2)) == {b"a": b"1", b"b": b"2"}
+    assert newest_values(log.source, Offset(0), Offset(2)) == {b"a": b"1", b"b": b"2"}
 
 
 def test_damage_costs_what_it_hit_and_is_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -63,7 +64,7 @@ def test_a_batch_that_checks_out_and_makes_no_sense_is_passed_over(
     fs, log = make()
     for number in range(3):
         log.append(b"%d" % number, key=b"k%d" % number)
-    found = log.read_range(1, max_bytes=1)
+    found = read_range(log.source, 1, max_bytes=1)
     assert found is not None
     batch = bytearray(found.file.read_at(found.position, found.length))
     batch[HEADER_SIZE] = 0x7F  # the length of its one record
@@ -85,8 +86,8 @@ def test_what_was_dropped_meanwhile_is_not_waited_for() -> None:
     log.delete_before(4)
 
     assert table(log) == {b"k4": b"4", b"k5": b"5"}
-    assert newest_values(log, Offset(3), Offset(100)) == {b"k4": b"4", b"k5": b"5"}
-    assert newest_values(log, Offset(50), Offset(100)) == {}
+    assert newest_values(log.source, Offset(3), Offset(100)) == {b"k4": b"4", b"k5": b"5"}
+    assert newest_values(log.source, Offset(50), Offset(100)) == {}
 
 
 def append_transaction(
@@ -100,7 +101,7 @@ def append_transaction(
         sequence=sequence,
         transactional=True,
     )
-    log.append_batch(batch)
+    log.batches.append_batch(batch)
     marker = MarkerFacts(
         producer_id=ProducerId(producer_id),
         producer_epoch=0,
@@ -109,7 +110,7 @@ def append_transaction(
         timestamp=TimestampMs(NOW),
         is_abort=is_abort,
     )
-    log.append_marker(marker_batch(producer_id, is_abort=is_abort), marker)
+    log.batches.append_marker(marker_batch(producer_id, is_abort=is_abort), marker)
 
 
 def test_what_an_aborted_transaction_wrote_does_not_count() -> None:

@@ -60,4 +60,4 @@ def test_so_many_bytes_behind_an_offset_lies_an_offset(log: ReadOnlyLog) -> None
 def test_no_index_is_opened_for_segments_that_are_read_whole(log: ReadOnlyLog) -> None:
     list(pieces_between(log, 0, 950, target_bytes=10**9))
 
-    assert len(log._handles) <= 1  # the last segment, whose size is looked up
+    assert len(log._files._handles) <= 1  # the last segment, whose size is looked up

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from cordwood.errors import ConfigError
-from cordwood.log.reading.log_reader import EARLIEST, LATEST
+from cordwood.log.reading.time_lookup import EARLIEST, LATEST
 from cordwood.quantities import MIB, TimestampMs
 from cordwood.spark.row_columns import ALL_COLUMNS, DEFAULT_COLUMNS
 from cordwood.spark.source.boundaries import Moment

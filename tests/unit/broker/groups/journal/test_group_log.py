@@ -15,6 +15,7 @@ from cordwood.errors import (
     RecordTooLargeError,
 )
 from cordwood.format.batch_header import decode_batch_header
+from cordwood.log.reading.file_range import read_range
 from cordwood.log.store.store import Store
 from cordwood.log.topics.committed_offsets import GroupRecord
 from cordwood.protocol.error_code import ErrorCode
@@ -82,7 +83,7 @@ def test_what_is_queued_goes_in_with_one_append_for_each_partition(
 
     assert codes == [ErrorCode.none] * 30
     for log in topic.partitions:
-        found = log.read_range(0, max_bytes=1)
+        found = read_range(log.source, 0, max_bytes=1)
         assert found is not None
         header = decode_batch_header(found.file.read_at(found.position, found.length))
         assert header.next_offset == log.high_watermark, "all of it is one batch"

@@ -23,15 +23,15 @@ from cordwood.storage.handle_cache import HandleCache
 
 def open_archive(
     url: str, *, cache_bytes: int = CACHE_BYTES, fs: FileSystem | None = None
-) -> "ArchiveStore":
+) -> "OpenedArchive":
     """Open the archive at `url` for reading, wherever it was written.
 
     Files that are read are kept in a temporary directory, at most `cache_bytes` of them.
     """
-    return ArchiveStore(url, cache_bytes=cache_bytes, fs=fs or RealFileSystem())
+    return OpenedArchive(url, cache_bytes=cache_bytes, fs=fs or RealFileSystem())
 
 
-class ArchiveStore(OpenStore):
+class OpenedArchive(OpenStore):
     """The topics of an archive. Any thread may use it. Close it to remove its cache."""
 
     def __init__(self, url: str, *, cache_bytes: int, fs: FileSystem) -> None:

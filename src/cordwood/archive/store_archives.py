@@ -21,8 +21,7 @@ from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace, ArchiveStatus
 from cordwood.log.rules.work_progress import WorkProgress
-from cordwood.log.store.read_only_store import ReadOnlyStore
-from cordwood.log.store.store import Store
+from cordwood.log.store.archive_port import ArchivableStore, ListedTopics
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem
@@ -91,7 +90,7 @@ class StoreArchives:
 
     # --- a pass ------------------------------------------------------------------------------
 
-    def run(self, store: Store, topics: Collection[str] | None = None) -> None:
+    def run(self, store: ArchivableStore, topics: Collection[str] | None = None) -> None:
         with self._pass:
             self._forget_deleted(store)
             for name in store.topics() if topics is None else topics:
@@ -101,13 +100,13 @@ class StoreArchives:
                 if topic.config.archive_url is not None:
                     self._run_topic(store, topic)
 
-    def _forget_deleted(self, store: Store) -> None:
+    def _forget_deleted(self, store: ArchivableStore) -> None:
         ids = {store.topic(name).topic_id for name in store.topics(include_internal=True)}
         with self._lock:
             for key in [key for key in self._archives if key[0] not in ids]:
                 del self._archives[key]
 
-    def _run_topic(self, store: Store, topic: Topic) -> None:
+    def _run_topic(self, store: ArchivableStore, topic: Topic) -> None:
         assert topic.config.archive_url is not None
         objects = self.objects(topic.config.archive_url)
         for log in topic.partitions:
@@ -129,7 +128,7 @@ class StoreArchives:
             archive.progress.last_error = None
             archive.progress.last_success_ms = self._clock.now_ms()
 
-    def status(self, store: Store | ReadOnlyStore) -> list[ArchiveStatus]:
+    def status(self, store: ListedTopics) -> list[ArchiveStatus]:
         found: list[ArchiveStatus] = []
         for name in store.topics():
             topic: Topic | Topic[ReadOnlyLog] = store.topic(name)
@@ -143,7 +142,7 @@ class StoreArchives:
 
     def restore(
         self,
-        store: Store,
+        store: ArchivableStore,
         topic: str,
         url: str,
         *,

@@ -20,7 +20,7 @@ from cordwood.storage.transaction_index import TransactionIndex
 _TRIES = 3
 
 
-class RemoteSegment(Segment):
+class FetchedSegment(Segment):
     """One copy in the archive. Immutable; any thread may read it."""
 
     def __init__(

@@ -9,7 +9,8 @@ import pytest
 from cordwood.archive.object_store import LocalObjects
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError, OffsetOutOfRangeError, StorageError
-from cordwood.log.reading.log_reader import MAX_TIMESTAMP
+from cordwood.log.reading.file_range import read_range
+from cordwood.log.reading.time_lookup import MAX_TIMESTAMP, find_time
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from fakes.archived_store import ARCHIVE, URL, ArchivedStore, expected, stored, values
@@ -65,7 +66,7 @@ def test_times_are_found_in_either_part(
 def test_the_largest_timestamp_may_be_archived(archived: ArchivedStore) -> None:
     archived.log.append(b"old", timestamp_ms=5)
 
-    found = archived.log.find_time(MAX_TIMESTAMP)
+    found = find_time(archived.log.source, MAX_TIMESTAMP)
 
     assert found is not None
     assert found.offset == 13
@@ -96,7 +97,7 @@ def test_a_key_index_is_archived_and_saves_reading(fs: SimulatedFileSystem) -> N
 
 
 def test_a_range_of_a_file_is_that_of_the_cached_copy(archived: ArchivedStore) -> None:
-    found = archived.log.read_range(4, max_bytes=1 << 20)
+    found = read_range(archived.log.source, 4, max_bytes=1 << 20)
 
     assert found is not None
     assert found.base_offset == 4

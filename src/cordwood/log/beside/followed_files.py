@@ -1,0 +1,243 @@
+"""The files of a log as a process sees them that does not own the log.
+
+Nothing is ever written. The writer publishes how far reading may go in the mapped
+`high-watermark` file. If there is no such file, as in a directory that Kafka wrote, the log ends
+with its last sound batch.
+"""
+
+import time
+from typing import Final
+
+from cordwood.errors import CorruptSegmentError
+from cordwood.format.index_entry import AbortedTransaction
+from cordwood.log.beside.polling import Polling
+from cordwood.log.beside.transaction_tail import FollowedTransactions, TransactionTail
+from cordwood.log.partition.log_loader import read_epochs
+from cordwood.log.reading.archived_segments import ArchiveJoin
+from cordwood.log.reading.log_source import LogView
+from cordwood.log.reading.log_start import known_start
+from cordwood.log.reading.segment_list import SegmentList
+from cordwood.quantities import INT32_MAX, INT64_MAX, Offset, TimestampMs
+from cordwood.storage.files import FileSystem
+from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.high_watermark_file import HighWatermarkFile, LogMarks
+from cordwood.storage.recovery import find_files
+from cordwood.storage.segment import Segment, SegmentLimits
+
+SWAP_LOOKS: Final = 20  # if a swap takes longer, its owner is gone and the next one finishes it
+_SWAP_PAUSE_S: Final = 0.005
+
+# Each look reads the mapped mark, or the size of the last file.
+_POLLING: Final = Polling(pause_s_min=0.001, pause_s_max=0.05, growth=1.5, refreshes=False)
+
+
+class FollowedFiles:
+    """The directory of one partition as a `LogSource`. Any thread may use it."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        name: str,
+        *,
+        handles: HandleCache,
+        log_start: Offset | None,
+        allows_gaps: bool,
+    ) -> None:
+        self.fs = fs
+        self.directory = directory
+        self.name = name
+        self.allows_gaps = allows_gaps
+        self.is_closed = False
+        self.compacted_up_to: Offset | None = None  # only the owner's checkpoint says
+        self.archive: ArchiveJoin | None = None
+        self.limits = SegmentLimits(
+            index_bytes_max=0, index_interval_bytes=0, is_dense=not allows_gaps
+        )
+        self._handles = handles
+        self._marks = HighWatermarkFile(fs, directory, writable=False)
+        # Kafka shortens the indexes of its active segment in place; a map would then be fatal.
+        self._is_ours = _published(self._marks.read()) is not None
+        self._segments = self._list()
+        self._log_start = known_start(
+            directory,
+            first_base=self._segments.first_offset,
+            mark=self._marks.read().log_start,
+            checkpoint=log_start,
+            epochs=read_epochs(fs, directory),
+        )
+        self._sound_end: tuple[tuple[int, int], Offset] | None = None
+        self._transactions = FollowedTransactions(fs, directory, self.readable_bytes)
+
+    # --- the view ----------------------------------------------------------------------------
+
+    def view(self) -> LogView:
+        local = self.local_view()
+        return local if self.archive is None else self.archive.over(local)
+
+    def local_view(self) -> LogView:
+        """The part of the log that lies in its own directory."""
+        marks = self._marks.read()
+        high_watermark = _published(marks)
+        if high_watermark is None:
+            high_watermark = self._end_of_sound_batches()
+        elif high_watermark > self._segments.active.base_offset:
+            self._refresh_if_rolled(high_watermark)
+        first = self._segments.first_offset
+        known = max(first, marks.log_start or 0, self._log_start)
+        start = Offset(min(known, max(high_watermark, first)))
+        return LogView(
+            segments=self._segments,
+            start=start,
+            high_watermark=Offset(max(high_watermark, start)),
+        )
+
+    @property
+    def archived_up_to(self) -> Offset | None:
+        """Every record below has a copy in the archive; None if there is no archive."""
+        return None if self.archive is None else self.archive.source.state().end
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self.local_view().high_watermark
+
+    @property
+    def end_offset(self) -> Offset:
+        return self.local_view().high_watermark
+
+    def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
+        return _POLLING.wait_beyond(self, offset, timeout_s)
+
+    # --- segments ----------------------------------------------------------------------------
+
+    def readable_bytes(self, segment: Segment) -> int:
+        return segment.size if segment.is_archived else segment.file().size()
+
+    def largest_timestamp(self, segment: Segment) -> tuple[TimestampMs, Offset]:
+        """The last segment may hold anything: its index lags behind what was appended."""
+        if segment is self._segments.active:
+            return TimestampMs(INT64_MAX), segment.base_offset
+        return segment.largest_timestamp
+
+    def remembers_keys(self, view: LogView) -> bool:
+        """If the segment before the last one has a key index, the topic indexes keys."""
+        if len(view.segments) == 1:
+            return False
+        sealed = view.segments[len(view.segments) - 2]
+        return sealed.key_index.is_usable(sealed.size)
+
+    # --- transactions ------------------------------------------------------------------------
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        return max(self._tail().last_stable_offset, self.local_view().start)
+
+    def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
+        indexed = self.view().segments.aborted_transactions(start, stop)
+        known = {(t.producer_id, t.first_offset): t for t in indexed}
+        for transaction in self._tail().overlapping(start, stop):
+            known.setdefault((transaction.producer_id, transaction.first_offset), transaction)
+        return list(known.values())
+
+    def _tail(self) -> TransactionTail:
+        """The transactions at the end of the log, up to the high watermark."""
+        try:
+            return self._transactions.up_to(self.local_view())
+        except FileNotFoundError:
+            self.refresh()  # a file was deleted or replaced meanwhile
+            return self._transactions.up_to(self.local_view())
+
+    # --- the files ---------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        self._segments = self._list()
+        if self.archive is not None:
+            self.archive.source.refresh()
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._marks.close()
+        for segment in self._segments:
+            segment.close()
+
+    def _list(self) -> SegmentList:
+        files = find_files(self.fs, self.directory)
+        for _ in range(SWAP_LOOKS):
+            if not files.is_changing:
+                break
+            time.sleep(_SWAP_PAUSE_S)  # the owner is replacing compacted segments
+            files = find_files(self.fs, self.directory)
+        found = files.segments
+        if not found:
+            raise FileNotFoundError(f"no segments in {self.directory}")
+        ends = [*(segment.base_offset for segment in found[1:]), None]
+        segments = [
+            Segment.open_sealed(
+                self.fs,
+                self.directory,
+                segment.base_offset,
+                size=segment.size,
+                next_offset=segment.base_offset if end is None else end,
+                handles=self._handles,
+                limits=self.limits,
+                is_last=end is None,
+                mapped=self._is_ours,
+            )
+            for segment, end in zip(found, ends, strict=True)
+        ]
+        return SegmentList(segments)
+
+    def _refresh_if_rolled(self, high_watermark: Offset) -> None:
+        """Take in new segments and the growth of the last one's index."""
+        last = self._segments.active
+        try:
+            size = last.file().size()
+        except FileNotFoundError:
+            self.refresh()  # it was rolled and deleted
+            last = self._segments.active
+            size = last.file().size()
+        if size == last.size and high_watermark <= last.next_offset:
+            return
+        fresh = find_files(self.fs, self.directory).segments
+        if fresh and fresh[-1].base_offset != last.base_offset:
+            self.refresh()
+            last = self._segments.active
+        last.size = size if last is self._segments.active else last.size
+        last.next_offset = high_watermark
+        last.release()
+
+    def _end_of_sound_batches(self) -> Offset:
+        """Where the sound batches of the last segment end. Computed again only if it changes."""
+        found = find_files(self.fs, self.directory).segments
+        if found and found[-1].base_offset != self._segments.active.base_offset:
+            self.refresh()
+        last = self._segments.active
+        size = last.file().size()
+        key = (last.base_offset, size)
+        if self._sound_end is None or self._sound_end[0] != key:
+            self._sound_end = (key, _sound_end(last, size))
+            last.size, last.next_offset = size, self._sound_end[1]
+        return self._sound_end[1]
+
+
+def _published(marks: LogMarks) -> Offset | None:
+    """How far the writer lets readers go; None for a log that Cordwood did not write.
+
+    A writer that ended between the two stores of its high watermark left a durable mark, which
+    is never past it.
+    """
+    return marks.durable if marks.high_watermark is None else marks.high_watermark
+
+
+def _sound_end(segment: Segment, size: int) -> Offset:
+    """Where the sound batches end. The walk starts at the last batch that the index knows."""
+    reader = segment.reader(size=size)
+    last_offset, _ = hint = segment.hint(Offset(segment.base_offset + INT32_MAX))
+    try:
+        position = reader.locate(last_offset, hint)
+        if position is not None:
+            for _ in reader.chunks(position, reader.next_offset):
+                pass
+    except CorruptSegmentError as error:
+        return error.first_offset
+    return reader.next_offset

@@ -1,0 +1,121 @@
+"""The port between a log and the code that reads it.
+
+Everything in this room reads through a `LogSource`. There are three kinds: the log of the process
+that writes it, the files of a log that another process writes, and an archive alone. A source
+answers questions about the log; it never hands out records.
+"""
+
+import operator
+from typing import NamedTuple, Protocol
+
+from cordwood.errors import LogClosedError, OffsetOutOfRangeError
+from cordwood.format.index_entry import AbortedTransaction
+from cordwood.log.reading.segment_list import SegmentList
+from cordwood.quantities import Offset, TimestampMs
+from cordwood.storage.segment import Segment
+
+
+class LogView(NamedTuple):
+    """One consistent view of a log; a new view replaces it, nothing edits it.
+
+    Invariant: ``start <= high_watermark``. Offsets in [start, high_watermark) may be read.
+    """
+
+    segments: SegmentList
+    start: Offset
+    high_watermark: Offset
+
+    def readable(self, start: int | None, stop: int | None) -> tuple[Offset, Offset]:
+        """[start, stop), cut off at the high watermark. None stands for the end of the view.
+
+        Raises `OffsetOutOfRangeError` when `start` is not in [start, high_watermark].
+        """
+        first = self.start if start is None else Offset(operator.index(start))
+        if not self.start <= first <= self.high_watermark:
+            raise OffsetOutOfRangeError(first, start=self.start, end=self.high_watermark)
+        end = self.high_watermark if stop is None else min(Offset(stop), self.high_watermark)
+        return first, Offset(max(first, end))
+
+
+class LogSource(Protocol):
+    """What a reader asks of a log. Any thread may call it."""
+
+    @property
+    def name(self) -> str:
+        """Topic and partition, for messages."""
+        ...
+
+    def view(self) -> LogView:
+        """The log as it is now. Raises `OSError` if an archive has to answer and cannot."""
+        ...
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The high watermark of the view. Never asks an archive unless there is nothing else."""
+        ...
+
+    @property
+    def end_offset(self) -> Offset:
+        """Where the log ends, as far as this process knows; at least the high watermark."""
+        ...
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """First offset of an open transaction; the high watermark if there is none."""
+        ...
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    @property
+    def allows_gaps(self) -> bool:
+        """Whether compaction may have removed offsets. If not, a missing offset is damage."""
+        ...
+
+    @property
+    def compacted_up_to(self) -> Offset | None:
+        """Sealed segments below this offset are compacted; None if none is, or it is unknown."""
+        ...
+
+    def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
+        """Block until the high watermark is past `offset`; False at the timeout or when closed."""
+        ...
+
+    def refresh(self) -> None:
+        """A file of the last view is gone. Look at the files again, if others change them."""
+        ...
+
+    def readable_bytes(self, segment: Segment) -> int:
+        """How many bytes of the segment's file may be read now."""
+        ...
+
+    def largest_timestamp(self, segment: Segment) -> tuple[TimestampMs, Offset]:
+        """The largest timestamp of a segment and the last offset of the batch that has it.
+
+        An upper bound is enough: it decides whether the segment is searched.
+        """
+        ...
+
+    def remembers_keys(self, view: LogView) -> bool:
+        """Whether a lookup should remember the keys of the last segment, which has no index."""
+        ...
+
+    def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
+        """The aborted transactions that have records in [start, stop)."""
+        ...
+
+
+def open_view(source: LogSource) -> LogView:
+    """The view of a log. Raises `LogClosedError` if the log is closed."""
+    if source.is_closed:
+        raise LogClosedError(source.name)
+    return source.view()
+
+
+def has_changed(source: LogSource, view: LogView) -> bool:
+    """Look at the files again; True if the log has other segments now than in `view`.
+
+    Call it when a file of `view` is gone: False means that the file should be there.
+    """
+    source.refresh()
+    return source.view().segments is not view.segments

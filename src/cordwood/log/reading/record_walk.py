@@ -1,0 +1,175 @@
+"""Walking over the records of a log, from segment to segment.
+
+The walk holds no lock. It takes a view of the log for each segment and never passes the high
+watermark. If retention deletes a segment meanwhile, or compaction replaces it, the walk takes a
+new view and goes on at the offset it had reached.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cordwood.errors import CorruptSegmentError, FormatError, OffsetOutOfRangeError
+from cordwood.format.batch import RecordRun
+from cordwood.format.record import Record
+from cordwood.log.reading.log_source import LogSource, LogView, has_changed, open_view
+from cordwood.log.rules.isolation import (
+    READ_UNCOMMITTED,
+    AbortedBatches,
+    Isolation,
+    is_committed_only,
+)
+from cordwood.quantities import Offset
+from cordwood.storage.segment import Segment
+from cordwood.storage.segment_reader import SegmentReader
+
+
+class ReadPlan(NamedTuple):
+    """What one read covers: offsets in [start, stop), without the batches in `hidden`."""
+
+    start: Offset
+    stop: Offset
+    hidden: AbortedBatches | None
+
+
+def plan_read(
+    source: LogSource, start: int | None, stop: int | None, isolation: Isolation
+) -> ReadPlan:
+    """Check the arguments of a read. None stands for the start and for the high watermark.
+
+    Raises `OffsetOutOfRangeError` when `start` cannot be read, `LogClosedError` when the log is
+    closed.
+    """
+    if not is_committed_only(isolation):
+        return ReadPlan(*open_view(source).readable(start, stop), None)
+    # The stable offset first: every transaction below it is then in the indexes asked below.
+    stable = source.last_stable_offset
+    first, end = open_view(source).readable(start, stop)
+    end = max(first, min(end, stable))
+    return ReadPlan(first, end, _hidden(source, first, end))
+
+
+def _hidden(source: LogSource, start: Offset, stop: Offset) -> AbortedBatches | None:
+    return AbortedBatches(source.aborted_transactions(start, stop) if start < stop else ()) or None
+
+
+def read_runs(
+    source: LogSource, start: int, stop: int, *, isolation: Isolation = READ_UNCOMMITTED
+) -> Iterator[RecordRun]:
+    """Records in [start, stop) in parsed form, for callers that build their own columns.
+
+    Each run is valid until the next one is taken. Raises as `plan_read` does, before it returns.
+    """
+    return walk_runs(source, *plan_read(source, start, stop, isolation))
+
+
+def follow_records(
+    source: LogSource, offset: Offset, timeout_s: float | None, *, only_committed: bool
+) -> Iterator[Record]:
+    """Records from `offset` on; waits for new ones until the timeout or until the log closes."""
+    while not source.is_closed:
+        high_watermark = source.high_watermark
+        end = source.last_stable_offset if only_committed else high_watermark
+        if end > offset:
+            hidden = _hidden(source, offset, end) if only_committed else None
+            for run in walk_runs(source, offset, end, hidden):
+                yield from run.records()
+            offset = end
+        # An open transaction holds the end back until its marker moves the high watermark.
+        elif not source.wait_beyond(max(offset, high_watermark), timeout_s):
+            return
+
+
+def walk_runs(
+    source: LogSource, start: Offset, stop: Offset, hidden: AbortedBatches | None = None
+) -> Iterator[RecordRun]:
+    """Parsed records with offsets in [start, stop), over as many segments as it takes."""
+    offset = start
+    reader: SegmentReader | None = None
+    while offset < stop:
+        view = source.view()
+        if offset < view.start:
+            raise OffsetOutOfRangeError(offset, start=view.start, end=view.high_watermark)
+        index = max(view.segments.floor(offset), 0)
+        segment = view.segments[index]
+        try:
+            fresh = segment.reader(size=source.readable_bytes(segment))
+        except FileNotFoundError:
+            if has_changed(source, view):
+                continue
+            raise
+        if reader is not None:
+            fresh.take_buffers_of(reader)
+        reader = fresh
+        is_last = index == len(view.segments) - 1
+        end = stop if is_last else min(stop, view.segments[index + 1].base_offset)
+        try:
+            yield from _reader_runs(reader, segment, offset, stop, hidden)
+        except CorruptSegmentError as error:
+            if _was_replaced(source, view):
+                offset = max(offset, reader.next_offset)
+                continue
+            raise _with_next(error, None if is_last else end) from None
+        if reader.next_offset < end and not source.allows_gaps:
+            raise CorruptSegmentError(
+                segment.name,
+                reader.position,
+                "the file ends before the records that should follow",
+                first_offset=reader.next_offset,
+                next_offset=end,
+            )
+        offset = end
+
+
+def segment_runs(
+    source: LogSource, segment: Segment, start: Offset, stop: Offset
+) -> Iterator[RecordRun]:
+    """Parsed records of one segment with offsets in [start, stop)."""
+    reader = segment.reader(size=source.readable_bytes(segment))
+    return _reader_runs(reader, segment, start, stop, None)
+
+
+def _reader_runs(
+    reader: SegmentReader,
+    segment: Segment,
+    start: Offset,
+    stop: Offset,
+    hidden: AbortedBatches | None,
+) -> Iterator[RecordRun]:
+    position = reader.locate(start, segment.hint(start))
+    if position is None:
+        return
+    decoder = reader.decoder
+    for first, end in reader.chunks(
+        position, reader.next_offset, start_offset=start, stop_offset=stop
+    ):
+        shown = [(first, end)] if hidden is None else hidden.left_over(decoder, first, end)
+        try:
+            for part in shown:
+                yield from decoder.runs(*part, start_offset=start, stop_offset=stop)
+        except FormatError as error:
+            # The checksum was right, so the batch was written like this: name the place.
+            error.add_note(f"in {segment.name}, after byte {reader.chunk_position}")
+            raise
+
+
+def _was_replaced(source: LogSource, view: LogView) -> bool:
+    """Whether sealed segments of `view` were replaced: then what looked damaged may be sound."""
+    source.refresh()
+    return _sealed_shape(source.view()) != _sealed_shape(view)
+
+
+def _sealed_shape(view: LogView) -> list[tuple[Offset, int]]:
+    return [(segment.base_offset, segment.size) for segment in list(view.segments)[:-1]]
+
+
+def _with_next(error: CorruptSegmentError, following: Offset | None) -> CorruptSegmentError:
+    """The same error; if reading can go on only in the next segment, it names that offset."""
+    if error.next_offset is not None or following is None:
+        return error
+    return CorruptSegmentError(
+        error.name,
+        error.position,
+        error.reason,
+        first_offset=error.first_offset,
+        next_offset=following,
+    )
