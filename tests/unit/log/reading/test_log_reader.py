@@ -104,7 +104,7 @@ def test_a_key_is_not_found_below_the_start() -> None:
 
 
 def scanned_offsets(log: PartitionLog) -> list[int]:
-    return [offset for batch in log.scan(0) for offset in batch.column("offset").to_pylist()]
+    return [row["offset"] for batch in log.scan(0) for row in batch.to_pylist()]
 
 
 def test_readers_beside_a_writer_never_see_past_the_high_watermark_nor_a_gap() -> None:
