@@ -82,7 +82,7 @@ def new_log(
             yield log
         finally:
             # Delete the files first: closing would wait until all of them are on the disk.
-            log.truncate_fully_and_start_at(0)
+            log.truncation.truncate_fully_and_start_at(0)
     shutil.rmtree(path)
 
 

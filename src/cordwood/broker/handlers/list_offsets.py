@@ -122,13 +122,13 @@ class ListOffsetsHandler:
         if not 0 <= partition < found.partition_count:
             raise UnknownPartitionError(topic, partition, count=found.partition_count)
         log = found.partition(partition)
-        if epoch not in {NO_LEADER_EPOCH, log.leader_epoch}:
+        if epoch not in {NO_LEADER_EPOCH, log.epochs.current}:
             code = (
                 ErrorCode.fenced_leader_epoch
-                if epoch < log.leader_epoch
+                if epoch < log.epochs.current
                 else ErrorCode.unknown_leader_epoch
             )
-            raise RefusedError(code, f"the leader epoch is {log.leader_epoch}, not {epoch}")
+            raise RefusedError(code, f"the leader epoch is {log.epochs.current}, not {epoch}")
         return log
 
     # --- OffsetForLeaderEpoch ----------------------------------------------------------------
@@ -154,7 +154,7 @@ class ListOffsetsHandler:
         try:
             log = self._log(topic, wanted.partition, wanted.current_leader_epoch)
             epoch = LeaderEpoch(wanted.leader_epoch)
-            end = log.leader_epochs.end_offset_for(epoch, log.end_offset)
+            end = log.epochs.known.end_offset_for(epoch, log.end_offset)
         except Exception as error:  # the API has no room for a text
             return {"partition": wanted.partition, "error_code": refusal(error).code}
         return {
@@ -169,7 +169,7 @@ def _find(log: PartitionLog, time_ms: int, *, only_committed: bool) -> _Place:
     """The place that `time_ms` stands for, or the first record at that time or later."""
     end = log.last_stable_offset if only_committed else log.high_watermark
     if time_ms == LATEST:
-        return _Place(offset=end, epoch=log.leader_epoch)
+        return _Place(offset=end, epoch=log.epochs.current)
     if time_ms >= 0 or time_ms == MAX_TIMESTAMP:
         match = find_time(log.source, time_ms)
         if match is None or match.offset >= end:
@@ -184,8 +184,8 @@ def _special_offset(log: PartitionLog, time_ms: int) -> Offset | None:
     if time_ms == EARLIEST:
         return log.start_offset
     if time_ms == _EARLIEST_LOCAL:
-        return log.local_start_offset
-    archived_up_to = log.archived_up_to
+        return log.state.start
+    archived_up_to = log.archive.archived_up_to
     if archived_up_to is None:
         return None
     if time_ms == _EARLIEST_TO_ARCHIVE:
@@ -195,5 +195,5 @@ def _special_offset(log: PartitionLog, time_ms: int) -> Offset | None:
 
 
 def _epoch_of(log: PartitionLog, offset: Offset) -> LeaderEpoch:
-    epoch = log.leader_epochs.epoch_of(offset)
+    epoch = log.epochs.known.epoch_of(offset)
     return NO_LEADER_EPOCH if epoch is None else epoch

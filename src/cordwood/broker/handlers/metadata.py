@@ -190,7 +190,7 @@ class MetadataHandler:
         partitions: list[messages.MetadataResponsePartitionsDict] = []
         for number in numbers:
             if topic.has_partition(number):
-                leader, epoch = node, int(topic.partition(number).leader_epoch)
+                leader, epoch = node, int(topic.partition(number).epochs.current)
                 error, in_sync, offline = ErrorCode.none, [node], []
             else:
                 leader = epoch = _NO_LEADER

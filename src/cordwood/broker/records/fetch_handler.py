@@ -133,7 +133,7 @@ class FetchHandler:
             self._watch.await_progress(log, pending)
         # A log may have moved before the fetch was entered; then no report follows.
         for log, mark in zip(pending.logs, pending.marks, strict=True):
-            if log.local_view.high_watermark != mark or log.is_closed:
+            if log.high_watermark != mark or log.is_closed:
                 self.look_again(pending)
                 return
 

@@ -110,7 +110,7 @@ class FetchPlan:
 
     def _refusal(self, log: PartitionLog, part: FetchPartition) -> ErrorCode | None:
         if part.leader_epoch >= 0:
-            latest = log.leader_epochs.latest
+            latest = log.epochs.known.latest
             current = 0 if latest is None else latest.epoch
             if part.leader_epoch < current:
                 return ErrorCode.fenced_leader_epoch
@@ -195,7 +195,7 @@ def _diverging(log: PartitionLog, part: FetchPartition) -> tuple[int, int] | Non
     """The last epoch and offset that the client and we share, if its last epoch is not ours."""
     if part.last_fetched_epoch < 0:
         return None
-    end = log.leader_epochs.end_offset_for(LeaderEpoch(part.last_fetched_epoch), log.end_offset)
+    end = log.epochs.known.end_offset_for(LeaderEpoch(part.last_fetched_epoch), log.end_offset)
     if end.epoch < part.last_fetched_epoch or end.end_offset < part.offset:
         return end.epoch, end.end_offset
     return None

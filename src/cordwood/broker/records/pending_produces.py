@@ -42,7 +42,7 @@ class PendingProduce:
         """The records in `log` are durable, or never will be."""
         if not self.logs_left:
             return  # timed out before
-        if log.failure is not None:
+        if log.state.failure is not None:
             self.reply.refuse(ErrorCode.kafka_storage_error, log)
         elif log.is_closed:
             self.reply.refuse(ErrorCode.not_leader_or_follower, log)

@@ -2,7 +2,7 @@
 
     acks = 0    never an answer; an error closes the connection
     acks = 1    when the kernel has the records
-    acks = all  when the records have the topic's durability: see `PartitionLog.has_promised`
+    acks = all  when the records have the topic's durability: see `Promises.is_kept`
 
 Most requests take the short way, through `produce_lanes`. The long way, here, takes requests for
 several partitions and everything unusual or wrong, and says what is wrong. Before it appends to a
@@ -114,7 +114,7 @@ class ProduceHandler:
             return
         for produced in request.parts:
             reply.add(self._append(produced, answer, reply))
-        unkept = [(log, end) for log, end in reply.ends.items() if not log.has_promised(end)]
+        unkept = [(log, end) for log, end in reply.ends.items() if not log.promises.is_kept(end)]
         for log, _ in unkept:
             self._syncs.request(log)  # with any acks: readers see the records after it
         if request.acks == 0:
@@ -138,7 +138,7 @@ class ProduceHandler:
             if header.api_version < _FIRST_WITH_ZSTD and _is_zstd(records):
                 return ProducedPart(topic, partition, ErrorCode.unsupported_compression_type)
             self._lanes.append_waiting(log)
-            placed = log.append_batch(records, wait=False)
+            placed = log.batches.append_batch(records, wait=False)
         except (CordwoodError, OSError) as error:
             return _refused(topic, partition, error)
         reply.note_appended(log, Offset(placed.last_offset + 1))
@@ -147,7 +147,7 @@ class ProduceHandler:
             partition,
             base_offset=placed.base_offset,
             log_append_time_ms=placed.timestamp_ms if log.config.is_log_append_time else -1,
-            log_start_offset=log.known_start_offset,
+            log_start_offset=log.archive.known_start_offset,
         )
 
 

@@ -24,9 +24,9 @@ from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.clock import Clock
 from cordwood.errors import InvalidRecordError, StorageError
 from cordwood.format.file_names import INTERNAL_TOPICS
-from cordwood.log.partition.batch_group import BatchGroup
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.append_checks import BatchGate
+from cordwood.log.rules.batch_group import BatchGroup
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.produce_request import FIRST_WITH_TOPIC_ID
@@ -79,7 +79,7 @@ class _Lane:
         Consecutive answers to one connection leave in one `send`, because each may have to wake
         the client.
         """
-        log_start = self.log.known_start_offset
+        log_start = self.log.archive.known_start_offset
         responses = self.responses
         connection = produced[0][0].connection
         for answer, base_offset in produced:
@@ -254,7 +254,7 @@ class ProduceLanes:
         if (
             lane.is_patient
             and self._syncs.is_under_way(log)
-            and log.failure is None
+            and log.state.failure is None
             and not log.is_closed
         ):
             # The whole group needs the next sync, which begins when this one ends.
@@ -267,13 +267,13 @@ class ProduceLanes:
         timeout_ms = lane.timeout_ms
         results: Sequence[Offset | Exception]
         try:
-            results = log.append_group(lane.group)
+            results = log.batches.append_group(lane.group)
         except Exception as error:  # a bug of ours: every client gets an answer all the same
             logger.exception("%s: an append failed", log.name)
             results = [error] * len(requests)
         lane.clear()
         end = log.end_offset  # behind all of them; batches that were stored before lie below
-        is_promised = log.has_promised(end)
+        is_promised = log.promises.is_kept(end)
         if not is_promised:
             self._syncs.request(log)  # with any acks: readers see the records after it
         accepted: list[tuple[Answer, Offset]] = []
