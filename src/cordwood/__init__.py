@@ -4,7 +4,7 @@
         orders = store.create_topic("orders", partitions=3)
         orders.append(b"paid", key=b"user:42")
 
-Names are loaded when first used, so that importing the package costs next to nothing.
+Names are loaded when first used, so importing the package is cheap.
 """
 
 from importlib import import_module

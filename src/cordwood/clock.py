@@ -1,7 +1,7 @@
-"""The only place that asks what time it is.
+"""The only place that reads the clock.
 
-Wall time dates records and decides retention; it may jump either way. Durations are taken
-from the monotonic clock, which may not. Tests pass a clock they move by hand.
+Wall time dates records and decides retention; it may jump. Durations are measured with the
+monotonic clock, which never goes back. Tests pass a clock that they move by hand.
 """
 
 import time
@@ -11,19 +11,19 @@ from cordwood.quantities import TimestampMs
 
 
 class Clock(Protocol):
-    """What time it is, and how long something took."""
+    """The wall clock and the monotonic clock."""
 
     def now_ms(self) -> TimestampMs:
-        """Wall time in milliseconds since 1970, as records carry it."""
+        """Wall time in milliseconds since 1970, as in records."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
+        """Seconds since an arbitrary moment; never goes back."""
         ...
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The clocks of the machine."""
 
     def now_ms(self) -> TimestampMs:
         return TimestampMs(time.time_ns() // 1_000_000)

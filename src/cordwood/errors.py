@@ -1,20 +1,20 @@
-"""Every exception Cordwood raises on purpose, in families by who must act.
+"""Every exception that Cordwood raises on purpose, in families by who must act.
 
     CordwoodError
-    ├── ConfigError(key, value, reason)                  the operator's to fix
-    ├── FormatError(reason, position)                    bytes are not what they claim
-    │   ├── TruncatedInputError(needed, got)             ask for more bytes, or call it torn
+    ├── ConfigError(key, value, reason)                  the operator must fix a setting
+    ├── FormatError(reason, position)                    bytes do not have the expected format
+    │   ├── TruncatedInputError(needed, got)             read more bytes, or treat as torn
     │   ├── ChecksumMismatchError(stored, computed)
     │   ├── UnsupportedFormatError(what, found)          magic, codec, version
     │   └── LimitExceededError(what, size, limit)        the sender's fault
     ├── StorageError                                     the disk's fault; keep the evidence
     │   ├── CorruptSegmentError(name, position, reason, first_offset, next_offset)
     │   ├── DirectoryLockedError(path, owner)
-    │   ├── DiskFullError(name, free_bytes_min)          make room, then append again
-    │   └── LogFailedError(name, reason)                 a sync failed: reopen to go on
-    ├── BrokerError                                      a broker elsewhere, asked as a client
-    │   ├── BrokerUnreachableError(address, reason)      it does not answer, or not as a broker
-    │   └── BrokerRefusedError(what, code, reason)       it answers that it will not
+    │   ├── DiskFullError(name, free_bytes_min)          free space, then append again
+    │   └── LogFailedError(name, reason)                 a sync failed; reopen to continue
+    ├── BrokerError                                      a remote broker, as seen by a client
+    │   ├── BrokerUnreachableError(address, reason)      no answer, or not a broker's answer
+    │   └── BrokerRefusedError(what, code, reason)       the broker refused a request
     └── LogError                                         a well-formed request refused
         ├── OffsetOutOfRangeError(requested, start, end)
         ├── RecordTooLargeError(size, limit)
@@ -24,16 +24,16 @@
         ├── OutOfOrderSequenceError / InvalidProducerEpochError / InvalidTransactionStateError
         ├── TopicExistsError / UnknownTopicError / UnknownPartitionError / InvalidTopicNameError
         ├── ReadOnlyError(what)
-        ├── DataLossError(topic, partition, what)        a query asked for records that are gone
-        ├── LogHeldError(name)                           append again in a moment
-        ├── ChangeRefusedError(kind, reason)             the store's owner would not make a change
-        ├── ChangeTimeoutError(path, owner, waited_s)    its owner did not answer
-        ├── TableChangedError(table, what)               someone else wrote to it: run again
+        ├── DataLossError(topic, partition, what)        a query needs records that were deleted
+        ├── LogHeldError(name)                           try again in a moment
+        ├── ChangeRefusedError(kind, reason)             the store's owner refused a change
+        ├── ChangeTimeoutError(path, owner, waited_s)    the store's owner did not answer
+        ├── TableChangedError(table, what)               another writer changed it; run again
         └── LogClosedError(name)
 
-Facts are attributes and the message is built here, so nobody parses a message. Every class
-survives pickling: Spark and process pools move exceptions between processes. An `OSError`
-that is nobody's fault but the machine's passes through, with a note saying what was going on.
+Facts are attributes, and the message is built here, so nobody has to parse a message. Every class
+survives pickling: Spark and process pools move exceptions between processes. An `OSError` passes
+through, with a note that says what was being done.
 """
 
 from collections.abc import Sequence
@@ -51,16 +51,16 @@ def _rebuild(
 
 
 class CordwoodError(Exception):
-    """Root of the tree above; catch this to catch us and nothing else."""
+    """Root of the tree above; catch it to catch all errors of Cordwood and no others."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # By default an exception is rebuilt as cls(message), which fails for every class
-        # below that takes facts; then a worker's error arrives as an unrelated TypeError.
+        # By default an exception is rebuilt as cls(message). That fails for every class below
+        # with other arguments, and the error of a worker would arrive as an unrelated TypeError.
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
 class ConfigError(CordwoodError, ValueError):
-    """A setting that cannot be used, named as the operator wrote it."""
+    """A setting has an unusable value. The key is named as the operator wrote it."""
 
     def __init__(self, key: str, value: object, reason: str) -> None:
         super().__init__(f"{key} = {value}: {reason}")
@@ -69,11 +69,11 @@ class ConfigError(CordwoodError, ValueError):
         self.reason = reason
 
 
-# --- bytes that are not what they claim ----------------------------------------------------
+# --- bytes in the wrong format -------------------------------------------------------------
 
 
 class FormatError(CordwoodError):
-    """Bytes are not what they claim to be. `position` is where, in the input given."""
+    """Bytes do not have the expected format. `position` is relative to the input."""
 
     def __init__(self, reason: str, *, position: int = 0) -> None:
         super().__init__(f"at byte {position}: {reason}")
@@ -82,7 +82,7 @@ class FormatError(CordwoodError):
 
 
 class TruncatedInputError(FormatError):
-    """The input ends before what it announces."""
+    """The input ends too early."""
 
     def __init__(self, what: str, *, needed: int, got: int, position: int = 0) -> None:
         super().__init__(f"{what} needs {needed} bytes, got {got}", position=position)
@@ -91,18 +91,19 @@ class TruncatedInputError(FormatError):
 
 
 class ChecksumMismatchError(FormatError):
-    """The stored checksum is not that of the bytes."""
+    """The stored checksum does not match the bytes."""
 
     def __init__(self, *, stored: int, computed: int, position: int = 0) -> None:
         super().__init__(
-            f"checksum is {computed:#010x}, stored is {stored:#010x}", position=position
+            f"checksum mismatch: stored {stored:#010x}, computed {computed:#010x}",
+            position=position,
         )
         self.stored = stored
         self.computed = computed
 
 
 class UnsupportedFormatError(FormatError):
-    """A version, magic or codec that this code does not know."""
+    """A version, magic or codec is not supported."""
 
     def __init__(self, what: str, found: object, *, position: int = 0) -> None:
         super().__init__(f"unsupported {what}: {found}", position=position)
@@ -111,7 +112,7 @@ class UnsupportedFormatError(FormatError):
 
 
 class LimitExceededError(FormatError):
-    """Something from outside is larger than we accept."""
+    """Input from outside is larger than accepted."""
 
     def __init__(self, what: str, *, size: int, limit: int, position: int = 0) -> None:
         super().__init__(f"{what} of {size} exceeds the limit of {limit}", position=position)
@@ -128,9 +129,9 @@ class StorageError(CordwoodError):
 
 
 class CorruptSegmentError(StorageError):
-    """Promised bytes changed. Nothing was deleted; offsets from `next_offset` on are readable.
+    """Durable bytes changed. Nothing was deleted; offsets from `next_offset` on are readable.
 
-    `next_offset` is None when nothing sound follows in this log.
+    `next_offset` is None if no readable batch follows in this log.
     """
 
     def __init__(
@@ -142,10 +143,11 @@ class CorruptSegmentError(StorageError):
         first_offset: Offset,
         next_offset: Offset | None,
     ) -> None:
-        until = "the end" if next_offset is None else f"offset {next_offset}"
+        lost = (
+            f"from {first_offset} on" if next_offset is None else f"[{first_offset}, {next_offset})"
+        )
         super().__init__(
-            f"{name} is damaged at byte {position}: {reason}; "
-            f"offsets from {first_offset} to {until} cannot be read"
+            f"{name} is damaged at byte {position}: {reason}; offsets {lost} cannot be read"
         )
         self.name = name
         self.position = position
@@ -155,27 +157,27 @@ class CorruptSegmentError(StorageError):
 
 
 class DirectoryLockedError(StorageError):
-    """Another writer holds the data directory."""
+    """Another process owns the data directory."""
 
     def __init__(self, path: str, owner: str) -> None:
         super().__init__(
-            f"{path} is in use by {owner}; stop it, or open the directory with read_only=True"
+            f"{path} is in use by {owner}; stop that process, or open with read_only=True"
         )
         self.path = path
         self.owner = owner
 
 
 class DiskFullError(StorageError):
-    """No room for the append. Nothing of it is visible; reading goes on; try again with room."""
+    """No disk space for an append. Nothing was written; reading still works."""
 
     def __init__(self, name: str, *, free_bytes_min: int | None = None) -> None:
-        room = (
-            "no space left"
+        space = (
+            "no disk space left"
             if free_bytes_min is None
-            else f"less than log.dir.free.bytes.min = {free_bytes_min} bytes free"
+            else f"less disk space left than log.dir.free.bytes.min = {free_bytes_min}"
         )
         super().__init__(
-            f"{room} while appending to {name}: nothing was written; "
+            f"{space} while appending to {name}; nothing was written; "
             "delete data or shorten retention, then append again"
         )
         self.name = name
@@ -183,26 +185,26 @@ class DiskFullError(StorageError):
 
 
 class LogFailedError(StorageError):
-    """The log cannot vouch for what it wrote last, so it acknowledges nothing until reopened."""
+    """The last writes may not be durable, so the log accepts no appends until it is reopened."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(
-            f"{name} stopped accepting appends: {reason}; close and reopen the store to go on "
-            "from the last durable record"
+            f"{name} stopped accepting appends: {reason}; close and reopen the store to continue "
+            "after the last durable record"
         )
         self.name = name
         self.reason = reason
 
 
-# --- a broker elsewhere ---------------------------------------------------------------------
+# --- a remote broker ------------------------------------------------------------------------
 
 
 class BrokerError(CordwoodError):
-    """What was asked of a broker over the network did not happen, or may not have."""
+    """A request to a broker failed, or its outcome is unknown."""
 
 
 class BrokerUnreachableError(BrokerError):
-    """No answer from that address, or none that a broker gives."""
+    """No broker answers at the address."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"no broker answers at {address}: {reason}")
@@ -211,7 +213,7 @@ class BrokerUnreachableError(BrokerError):
 
 
 class BrokerRefusedError(BrokerError):
-    """The broker said no. `code` is what Kafka calls the reason."""
+    """The broker refused a request. `code` is the name of Kafka's error code."""
 
     def __init__(self, what: str, code: str, reason: str = "") -> None:
         said = f"{reason} ({code})" if reason else code
@@ -225,21 +227,21 @@ class BrokerRefusedError(BrokerError):
 
 
 class LogError(CordwoodError):
-    """The log is fine and the request is not."""
+    """A request was refused; the log itself is in order."""
 
 
 class OffsetOutOfRangeError(LogError):
     """The requested offset is not in the half-open range the log holds."""
 
     def __init__(self, requested: Offset, *, start: Offset, end: Offset) -> None:
-        super().__init__(f"asked for offset {requested}, the log holds [{start}, {end})")
+        super().__init__(f"offset {requested} is out of range: the log holds [{start}, {end})")
         self.requested = requested
         self.start = start
         self.end = end
 
 
 class RecordTooLargeError(LogError):
-    """A batch, after compression and with its header, is larger than the topic allows."""
+    """A batch, compressed and with its header, is larger than the topic allows."""
 
     def __init__(self, *, size: int, limit: int, key: str = "max.message.bytes") -> None:
         super().__init__(f"batch of {size} bytes is larger than {key} = {limit}")
@@ -258,14 +260,14 @@ class InvalidRecordError(LogError):
 
 
 class InvalidTimestampError(InvalidRecordError):
-    """A record's timestamp is outside what the topic accepts."""
+    """A record's timestamp is outside the range that the topic accepts."""
 
 
 class UnexpectedOffsetError(LogError):
-    """`expected_offset` was given and another append came first."""
+    """`expected_offset` did not match: another append came first."""
 
     def __init__(self, *, expected: Offset, actual: Offset) -> None:
-        super().__init__(f"expected the next offset to be {expected}, it is {actual}")
+        super().__init__(f"expected next offset {expected}, but it is {actual}")
         self.expected = expected
         self.actual = actual
 
@@ -281,17 +283,17 @@ class OutOfOrderSequenceError(LogError):
 
 
 class InvalidProducerEpochError(LogError):
-    """The producer was fenced by a newer one with the same id."""
+    """A newer producer with the same id has fenced this one."""
 
     def __init__(self, producer_id: int, *, current: int, got: int) -> None:
-        super().__init__(f"producer {producer_id}: epoch {got} is older than {current}")
+        super().__init__(f"producer {producer_id}: epoch {got} is older than current {current}")
         self.producer_id = producer_id
         self.current = current
         self.got = got
 
 
 class InvalidTransactionStateError(LogError):
-    """The batch does not fit the transaction its producer has open."""
+    """The batch does not fit the open transaction of its producer."""
 
     def __init__(self, producer_id: int, reason: str) -> None:
         super().__init__(f"producer {producer_id}: {reason}")
@@ -300,17 +302,19 @@ class InvalidTransactionStateError(LogError):
 
 
 class TransactionCoordinatorFencedError(LogError):
-    """A marker from a coordinator that has been replaced."""
+    """A transaction marker came from a coordinator that was replaced."""
 
     def __init__(self, producer_id: int, *, current: int, got: int) -> None:
-        super().__init__(f"producer {producer_id}: coordinator epoch {got} is older than {current}")
+        super().__init__(
+            f"producer {producer_id}: coordinator epoch {got} is older than current {current}"
+        )
         self.producer_id = producer_id
         self.current = current
         self.got = got
 
 
 class TopicExistsError(LogError):
-    """A topic of that name is already there."""
+    """A topic of that name already exists."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(f"topic {topic!r} already exists")
@@ -318,7 +322,7 @@ class TopicExistsError(LogError):
 
 
 class UnknownTopicError(LogError, KeyError):
-    """No topic of that name."""
+    """There is no topic of that name."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(f"no topic named {topic!r}")
@@ -338,7 +342,7 @@ class UnknownPartitionError(LogError):
 
 
 class InvalidTopicNameError(LogError, ValueError):
-    """The name cannot be a topic's."""
+    """The text cannot be the name of a topic."""
 
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(f"topic name {topic!r}: {reason}")
@@ -355,26 +359,28 @@ class ReadOnlyError(LogError):
 
 
 class DataLossError(LogError):
-    """A query was to read records that are not there any more. `partition` is None: all of them."""
+    """Records that a query needs were deleted. `partition` is None for the whole topic."""
 
     def __init__(self, topic: str, partition: int | None, what: str) -> None:
         name = topic if partition is None else f"{topic}-{partition}"
-        super().__init__(f"{name}: {what}; set failOnDataLoss=false to read on without it")
+        super().__init__(
+            f"{name}: {what}; set failOnDataLoss=false to continue without the lost data"
+        )
         self.topic = topic
         self.partition = partition
         self.what = what
 
 
 class LogHeldError(LogError):
-    """A publication is under way: appends wait for its end, and this one was not to wait."""
+    """A batch is being published, and the caller does not wait for it to end."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"a batch is being published to {name}: append again in a moment")
+        super().__init__(f"a batch is being published to {name}; append again in a moment")
         self.name = name
 
 
 class ChangeRefusedError(LogError):
-    """The owner of a store was asked for a change and refused it. Nothing was changed."""
+    """The owner of a store refused a change. Nothing was changed."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(f"{kind} was refused by the store's owner: {reason}")
@@ -383,21 +389,21 @@ class ChangeRefusedError(LogError):
 
 
 class ChangeTimeoutError(LogError):
-    """Another process owns the store and did not answer a request for a change.
+    """Another process owns the store and did not answer a change request in time.
 
-    `is_in_doubt`: it had taken the request up, and may make the change yet.
+    `is_in_doubt`: the owner had accepted the request and may still make the change.
     """
 
     def __init__(self, path: str, owner: str, *, waited_s: float, is_in_doubt: bool) -> None:
         outcome = (
-            "it has taken the request up, so the change may be made yet; a repeated request with "
-            "the same id is not made twice"
+            "it accepted the request and may still make the change; a repeated request with the "
+            "same id is not executed twice"
             if is_in_doubt
             else "the request was withdrawn and nothing was changed"
         )
         super().__init__(
-            f"{path} is in use by {owner}, which did not answer within {waited_s:.0f} s: "
-            f"{outcome}; see whether that process is alive and does its housekeeping, or stop it"
+            f"{path} is in use by {owner}, which did not answer within {waited_s:.0f} s; "
+            f"{outcome}; check that the process is running with its housekeeping, or stop it"
         )
         self.path = path
         self.owner = owner
@@ -406,7 +412,7 @@ class ChangeTimeoutError(LogError):
 
 
 class TableChangedError(LogError):
-    """Someone else wrote to the table that a job was about to write to. Nothing was written."""
+    """Another writer changed the table while a job ran. The job wrote nothing."""
 
     def __init__(self, table: str, what: str) -> None:
         super().__init__(f"{table} changed while the job ran: {what}; run it again")
@@ -415,7 +421,7 @@ class TableChangedError(LogError):
 
 
 class LogClosedError(LogError):
-    """The log, topic or store was closed."""
+    """The log, topic or store is closed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} is closed")

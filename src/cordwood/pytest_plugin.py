@@ -1,13 +1,13 @@
-"""Fixtures for tests that need a Kafka broker. Installed with Cordwood, nothing to configure.
+"""Fixtures for tests that need a Kafka broker. Installed with Cordwood; no configuration needed.
 
-    cordwood_broker          a broker of its own for each test
-    cordwood_broker_session  one broker for the whole run; each test takes topics of its own
-    cordwood_broker_factory  makes brokers as the test wants them; they are stopped at its end
+    cordwood_broker          a new broker for each test
+    cordwood_broker_session  one broker for the whole run; tests should use different topics
+    cordwood_broker_factory  creates brokers with given arguments; stops them after the test
 
     @pytest.mark.cordwood_broker(topics={"orders": 3}, config={"log.retention.ms": "1h"})
     def test_orders(cordwood_broker): ...
 
-The marker's arguments are those of `cordwood.Broker`.
+The marker takes the arguments of `cordwood.Broker`.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def cordwood_broker(request: pytest.FixtureRequest) -> "Iterator[Broker]":
     """A running broker in a temporary directory, for this test alone."""
-    # Imported here: the plugin is loaded in every run of pytest, also in those without a broker.
+    # Imported here, because every run of pytest loads the plugin, even without a broker.
     from cordwood.testing import Broker
 
     marker = request.node.get_closest_marker(MARKER)
@@ -52,7 +52,7 @@ def cordwood_broker_session() -> "Iterator[Broker]":
 
 @pytest.fixture
 def cordwood_broker_factory() -> "Iterator[Callable[..., Broker]]":
-    """A function that takes the arguments of `cordwood.Broker` and returns one that runs."""
+    """A function that takes the arguments of `cordwood.Broker` and returns a running broker."""
     from cordwood.testing import Broker
 
     with ExitStack() as brokers:

@@ -1,7 +1,7 @@
-"""Numbers that must not be mixed up, and the text in which people write some of them.
+"""Types for numbers that must not be mixed up, and parsing of sizes and durations.
 
-An `Offset` counts records in a log, a `FilePosition` counts bytes in a file. Both are
-integers and neither may ever stand in for the other, so each has a type of its own.
+An `Offset` counts records in a log, a `FilePosition` counts bytes in a file. Both are integers,
+but one must never be used as the other, so each has its own type.
 """
 
 import re
@@ -65,14 +65,12 @@ _NUMBER_AND_UNIT: Final = re.compile(r"\s*(-?\d+)\s*([a-zA-Z]*)\s*")
 
 def parse_size(text: str) -> int:
     """Bytes from ``1048576``, ``64MiB``, ``64m`` or ``1GB``. Raises ValueError with the rule."""
-    return _parse(
-        text, _SIZE_UNITS, "a whole number of bytes, or one with KiB, MiB, GiB, KB, MB, GB"
-    )
+    return _parse(text, _SIZE_UNITS, "a whole number, or with a unit: KiB, MiB, GiB, KB, MB, GB")
 
 
 def parse_duration_ms(text: str) -> int:
     """Milliseconds from ``604800000``, ``7d`` or ``90s``. Raises ValueError with the rule."""
-    return _parse(text, _DURATION_UNITS_MS, "a whole number of ms, or one with ms, s, m, h, d, w")
+    return _parse(text, _DURATION_UNITS_MS, "a whole number, or with a unit: ms, s, m, h, d, w")
 
 
 def _parse(text: str, units: dict[str, int], rule: str) -> int:

@@ -1,8 +1,7 @@
-"""Files, environment and flags become frozen configs here, and nowhere else.
+"""The only reader of configuration files, environment variables and flags.
 
-What wins: flags, then the environment, then the file, then the default. A key that nobody knows
-is an error that names the nearest ones. Where each value came from is kept, for
-``cordwood config show``.
+Precedence: flags, then the environment, then the file, then the default. An unknown key is an
+error that names similar ones. The source of each value is kept for ``cordwood config show``.
 
     file          cordwood.toml, or a Java properties file such as Kafka's server.properties
     environment   CORDWOOD_LOG_RETENTION_MS is log.retention.ms; CORDWOOD_CONFIG is the file
@@ -39,7 +38,7 @@ DEFAULT_SOURCE: Final = "default"
 
 _FILE_BYTES_MAX: Final = 1024 * 1024
 # Variables of other parts of the project, and those that Kubernetes sets in every container for
-# a service named "cordwood"; CORDWOOD_PORT=tcp://10.0.0.1:9092 is one of them.
+# a service named "cordwood", such as CORDWOOD_PORT=tcp://10.0.0.1:9092.
 _OTHER_VARIABLES: Final = re.compile(
     r"CORDWOOD_(AT|CONFIG|CC|PYTHON|KAFKA_LIBS|SERVICE_.*|PORT_[0-9]+_(TCP|UDP).*)"
 )
@@ -65,7 +64,7 @@ _KNOWN: Final = frozenset(
 
 
 class Assignment(NamedTuple):
-    """A key that was given a value, and where: ``cordwood.toml``, ``CORDWOOD_PORT``, ``--port``."""
+    """A key, its value and its source: ``cordwood.toml``, ``CORDWOOD_PORT``, ``--port``."""
 
     name: str
     value: object
@@ -74,7 +73,7 @@ class Assignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A key, the value it has, as text, and where that came from."""
+    """A key, its effective value as text, and the source of the value."""
 
     key: ConfigKey
     value: str
@@ -83,14 +82,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything a broker process is started with."""
+    """The whole configuration of a broker process."""
 
     broker: BrokerConfig
     store: StoreConfig
     topic_defaults: TopicConfig
     log_output: LogOutputConfig
     effective: tuple[Setting, ...]
-    without_effect: tuple[Assignment, ...]  # Kafka's keys for what Cordwood does not have
+    without_effect: tuple[Assignment, ...]  # accepted keys of Kafka for features Cordwood lacks
 
 
 def load_settings(
@@ -99,9 +98,9 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     flags: Sequence[Assignment] = (),
 ) -> Settings:
-    """The settings of this process; `environment` is the process's own unless given.
+    """The settings of this process; `environment` defaults to that of the process.
 
-    Without `file` it is the one in CORDWOOD_CONFIG, else ``cordwood.toml`` where there is one.
+    `file` defaults to CORDWOOD_CONFIG, else to ``cordwood.toml`` if that exists.
     """
     variables = os.environ if environment is None else environment
     layers = [
@@ -113,7 +112,7 @@ def load_settings(
 
 
 def settings_from(config: Mapping[str, object], *, source: str = "config") -> Settings:
-    """The settings that `config` describes and nothing else: no file, no environment."""
+    """The settings in `config` alone, without a file or the environment."""
     return _settings([[Assignment(name, value, source) for name, value in config.items()]])
 
 
@@ -131,7 +130,7 @@ def _settings(layers: Sequence[Sequence[Assignment]]) -> Settings:
         }
         log_output = LogOutputConfig(**output)
     except ConfigError as error:
-        name = BROKER_NAMES.get(error.key, error.key)  # rules among topic keys name those
+        name = BROKER_NAMES.get(error.key, error.key)  # rules between topic keys name topic keys
         source = chosen[name].source if name in chosen else None
         raise error if source is None else _with_source(error, source) from None
     return Settings(
@@ -165,13 +164,13 @@ def _effective(chosen: Mapping[str, Assignment]) -> Iterator[Setting]:
         )
 
 
-# --- which assignment counts -------------------------------------------------------------------
+# --- precedence --------------------------------------------------------------------------------
 
 
 def _choose(layers: Sequence[Sequence[Assignment]]) -> dict[str, Assignment]:
-    """For each key the assignment that counts, from the first layer that has one.
+    """The effective assignment of each key, from the first layer that has one.
 
-    Within a layer, the key's own name wins over others that mean the same.
+    Within a layer, the key's own name has precedence over its synonyms.
     """
     listener_rules = _ListenerRules.from_layers(layers)
     chosen: dict[str, Assignment] = {}
@@ -189,7 +188,7 @@ def _choose(layers: Sequence[Sequence[Assignment]]) -> dict[str, Assignment]:
 def _canonical(
     assignment: Assignment, listener_rules: "_ListenerRules"
 ) -> list[tuple[int, Assignment]]:
-    """What `assignment` says in terms of `SETTING_KEYS`; the smaller number wins."""
+    """`assignment` in terms of `SETTING_KEYS`, each with a rank; the smallest rank wins."""
     name, value, source = assignment
     if name in _KEYS_BY_NAME:
         return [(0, assignment)]
@@ -220,11 +219,11 @@ def _why_unknown(name: str) -> str:
     if refused is not None:
         return refused
     if name in BROKER_NAMES:
-        return f"is a key of topics; its default for all topics is {BROKER_NAMES[name]}"
+        return f"is a topic key; the default for all topics is set by {BROKER_NAMES[name]}"
     near = get_close_matches(name, sorted(_KNOWN), cutoff=0.7)
     if near:
-        return f"is no such key; did you mean {' or '.join(near)}?"
-    return "is no such key; `cordwood config show` lists all of them"
+        return f"unknown key; did you mean {' or '.join(near)}?"
+    return "unknown key; `cordwood config show` lists all keys"
 
 
 def _with_source(error: ConfigError, source: str) -> ConfigError:
@@ -233,7 +232,7 @@ def _with_source(error: ConfigError, source: str) -> ConfigError:
 
 @dataclass(frozen=True, slots=True)
 class _ListenerRules:
-    """What other keys say about the names in ``listeners``."""
+    """What other keys define about the names in ``listeners``."""
 
     protocols: Mapping[str, str]
     controllers: frozenset[str]
@@ -264,7 +263,7 @@ class _ListenerRules:
             ) from error
 
 
-# --- where assignments come from ---------------------------------------------------------------
+# --- sources -----------------------------------------------------------------------------------
 
 
 def variable_name(key: str) -> str:
@@ -280,13 +279,13 @@ def _environment_assignments(variables: Mapping[str, str]) -> Iterator[Assignmen
         value = variables[variable]
         if _SERVICE_LINK.fullmatch(value) and variable == variable_name("port"):
             continue
-        # A name that is unknown is refused with the others, as the key it would be.
+        # An unknown name becomes the key it would be, and is refused like any unknown key.
         guess = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
         yield Assignment(names.get(variable, guess), value, variable)
 
 
 def flag_assignments(texts: Iterable[str], *, source: str = "--set") -> Iterator[Assignment]:
-    """``key=value`` texts as they are given to ``--set``."""
+    """The ``key=value`` texts given to ``--set``."""
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
@@ -328,11 +327,11 @@ def _read_properties(path: str) -> dict[str, object]:
         found = parse_properties(_read_text(path))
         return {name: value.strip() for name, value in found.items()}
     except FormatError as error:
-        raise ConfigError("config", path, f"is no properties file: {error}") from error
+        raise ConfigError("config", path, f"is not a properties file: {error}") from error
 
 
 def _read_toml(path: str) -> dict[str, object]:
-    import tomllib  # only here: most brokers in tests read no file
+    import tomllib  # imported here because most brokers in tests read no file
 
     try:
         document = tomllib.loads(_read_text(path))

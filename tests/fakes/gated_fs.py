@@ -4,7 +4,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cordwood.storage.files import Buffer, RealFile, RealFileSystem
+from cordwood.storage.files import Buffer, RealFileSystem
+from cordwood.storage.real_file import RealFile
 
 _TIMEOUT_S = 60.0
 

@@ -29,16 +29,16 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
         errors.CorruptSegmentError(
             "t-0/0.log", 64, "bad crc", first_offset=Offset(3), next_offset=Offset(9)
         ),
-        ("t-0/0.log", "byte 64", "bad crc", "from 3 to offset 9"),
+        ("t-0/0.log", "byte 64", "bad crc", "offsets [3, 9)"),
     ),
     (
         errors.CorruptSegmentError(
             "t-0/0.log", 64, "bad crc", first_offset=Offset(3), next_offset=None
         ),
-        ("from 3 to the end",),
+        ("offsets from 3 on",),
     ),
     (errors.DirectoryLockedError("/data", "pid 5"), ("/data", "pid 5", "read_only=True")),
-    (errors.DiskFullError("t-0"), ("t-0", "no space left")),
+    (errors.DiskFullError("t-0"), ("t-0", "no disk space left")),
     (errors.LogFailedError("t-0", "fsync failed"), ("t-0", "fsync failed", "reopen")),
     (errors.BrokerError("no"), ("no",)),
     (errors.BrokerUnreachableError("h:9092", "refused"), ("h:9092", "refused")),
@@ -56,7 +56,7 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
     (errors.InvalidTimestampError("too old", [(0, "timestamp 1")]), ("too old",)),
     (
         errors.UnexpectedOffsetError(expected=Offset(4), actual=Offset(6)),
-        ("to be 4", "is 6"),
+        ("next offset 4", "is 6"),
     ),
     (
         errors.OutOfOrderSequenceError(7, expected=3, got=5),
@@ -64,12 +64,12 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
     ),
     (
         errors.InvalidProducerEpochError(7, current=3, got=2),
-        ("producer 7", "epoch 2 is older than 3"),
+        ("producer 7", "epoch 2 is older than current 3"),
     ),
     (errors.InvalidTransactionStateError(7, "none is open"), ("producer 7", "none is open")),
     (
         errors.TransactionCoordinatorFencedError(7, current=3, got=2),
-        ("producer 7", "coordinator epoch 2 is older than 3"),
+        ("producer 7", "coordinator epoch 2 is older than current 3"),
     ),
     (errors.TopicExistsError("orders"), ("'orders' already exists",)),
     (errors.UnknownTopicError("orders"), ("no topic named 'orders'",)),
@@ -97,7 +97,7 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
     ),
     (
         errors.ChangeTimeoutError("/data", "pid 5", waited_s=60.0, is_in_doubt=True),
-        ("may be made yet",),
+        ("may still make the change",),
     ),
 ]
 

@@ -223,13 +223,13 @@ def test_the_file_that_kafka_ships_works_as_it_is(workplace: Path) -> None:
     [
         ("prot", "did you mean port"),
         ("log.retention.mss", "did you mean log.retention.ms"),
-        ("retention.ms", "is a key of topics; its default for all topics is log.retention.ms"),
-        ("durability", "its default for all topics is log.durability"),
+        ("retention.ms", "is a topic key; the default for all topics is set by log.retention.ms"),
+        ("durability", "the default for all topics is set by log.durability"),
         ("ssl.keystore.location", "there is no TLS"),
         ("authorizer.class.name", "there is no TLS, authentication or authorisation"),
         ("listener.name.outside.sasl.enabled.mechanisms", "there is no TLS"),
         ("remote.log.storage.system.enable", "set log.archive.url"),
-        ("xyzzy", "`cordwood config show` lists all of them"),
+        ("xyzzy", "`cordwood config show` lists all keys"),
     ],
 )
 def test_an_unknown_key_is_refused_with_what_was_probably_meant(name: str, reason: str) -> None:
@@ -245,7 +245,7 @@ def test_an_unknown_key_is_refused_with_what_was_probably_meant(name: str, reaso
     ("environment", "message"),
     [
         ({"CORDWOOD_PORT": "many"}, "port = many: must be 0 to 65535 .from CORDWOOD_PORT."),
-        ({"CORDWOOD_PROT": "1"}, "prot = 1: is no such key; did you mean port"),
+        ({"CORDWOOD_PROT": "1"}, "prot = 1: unknown key; did you mean port"),
         (
             {"CORDWOOD_LOG_RETENTION_HOURS": "x"},
             "log.retention.hours = x: .*CORDWOOD_LOG_RETENTION_H",
@@ -292,10 +292,10 @@ def test_variables_of_a_kubernetes_service_named_cordwood_are_passed_over(workpl
     [
         ("a.toml", b"port = ", "is not TOML"),
         ("a.toml", b"\xff\xfe", "is not UTF-8"),
-        ("a.properties", b"port=\\u12", "is no properties file"),
+        ("a.properties", b"port=\\u12", "is not a properties file"),
         ("a.yaml", b"", "must end in .toml or .properties"),
         ("a.toml", b"#" * 1_100_000, "is larger than 1048576 bytes"),
-        ("a.toml", b"[[log]]\ndirs = 'x'\n", "is no such key"),
+        ("a.toml", b"[[log]]\ndirs = 'x'\n", "unknown key"),
     ],
 )
 def test_a_file_that_cannot_be_understood_is_refused(

@@ -1,7 +1,7 @@
-"""Checkpoint files: small text files, replaced whole and durably.
+"""Checkpoint files: small text files that are always replaced as a whole, durably.
 
-A missing or empty file has no entries. A damaged one is a `FormatError` that names the file and
-the line; what to fall back to is the reader's decision.
+A missing or empty file has no entries. A damaged one raises a `FormatError` that names the file
+and the line; the caller decides what to use instead.
 """
 
 import os

@@ -1,15 +1,15 @@
 """The lock that makes one process the only writer of a data directory.
 
 It is a POSIX record lock on the directory's `.lock` file, the kind that Java's
-`FileChannel.tryLock` takes, so a running Kafka and Cordwood exclude each other. The kernel drops
-it when the process ends, however it ends: a stale file never locks anyone out.
+`FileChannel.tryLock` takes, so a running Kafka and Cordwood exclude each other. The kernel releases
+it when the process ends, however it ends: a leftover file locks nobody out.
 
-POSIX locks have two traps. They do not exclude within one process, and they are dropped when
-the process closes *any* descriptor of the file. A registry of the directories this process
-holds answers for both: a second attempt is refused before the file is opened at all.
+POSIX locks have two traps. They do not exclude within one process, and they are released when the
+process closes *any* descriptor of the file. A registry of the directories that this process holds
+solves both: a second attempt is refused before the file is opened.
 
-The file carries one line naming its owner, for the message the next one gets. It is removed on
-release, as Kafka removes its own.
+The file contains one line that names its owner, for the error message of the next process. It is
+removed on release, as Kafka removes its own.
 """
 
 import contextlib
@@ -27,15 +27,15 @@ from cordwood.errors import DirectoryLockedError
 from cordwood.format.file_names import LOCK
 
 _LOCK_FILE_MODE: Final = 0o644
-_OWNER_BYTES_MAX: Final = 512  # the line is ours, the file may be anyone's
-_REFUSALS: Final = (errno.EACCES, errno.EAGAIN)  # POSIX allows either for "someone has it"
+_OWNER_BYTES_MAX: Final = 512  # another program may have written the file
+_REFUSALS: Final = (errno.EACCES, errno.EAGAIN)  # POSIX allows either for "locked"
 
 _guard: Final = threading.Lock()
 _holders: Final[dict[str, int]] = {}  # real path of the lock file -> process that holds it
 
 
 class DirectoryLock:
-    """A held lock. Released by `release`, by garbage collection and by the end of the process."""
+    """A held lock. `release`, garbage collection and the end of the process release it."""
 
     def __init__(self, path: str, fd: int) -> None:
         self._path = path
@@ -43,15 +43,15 @@ class DirectoryLock:
         self._pid = os.getpid()
 
     def release(self) -> None:
-        """Let the next writer in; safe to repeat."""
+        """Release the lock; safe to repeat."""
         with _guard:
             fd, self._fd = self._fd, -1
             if fd < 0:
                 return
-            # A forked child inherits this object but not the lock: the file is its parent's.
+            # A forked child inherits this object but not the lock: the file belongs to its parent.
             if self._pid == os.getpid():
                 _holders.pop(self._path, None)
-                # Removed while still held, so that nobody else's new file can be removed here.
+                # Removed while the lock is held, so that the file of a next owner is never removed.
                 with contextlib.suppress(OSError):
                     os.unlink(self._path)
             os.close(fd)
@@ -62,14 +62,14 @@ class DirectoryLock:
 
 
 def lock_directory(directory: str) -> DirectoryLock:
-    """Become the one writer of `directory`, or raise `DirectoryLockedError` naming who is."""
+    """Become the only writer of `directory`; `DirectoryLockedError` names the present one."""
     path = os.path.join(os.path.realpath(directory), LOCK)
     with _guard:
         if _holders.get(path) == os.getpid():
             raise DirectoryLockedError(directory, f"this process (pid {os.getpid()})")
         fd = _take(directory, path)
         _holders[path] = os.getpid()
-    # The line only serves a message, and a full disk must not keep anyone from starting.
+    # The line is only for a message; a full disk must not prevent a start.
     with contextlib.suppress(OSError):
         os.ftruncate(fd, 0)
         os.pwrite(fd, _describe_this_process(), 0)
@@ -78,18 +78,18 @@ def lock_directory(directory: str) -> DirectoryLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockOwner:
-    """Who holds a directory. `pid` is None where the kernel does not say; it may be elsewhere."""
+    """The owner of a directory. `pid` is None if unknown; it may be on another machine."""
 
     description: str
     pid: int | None
 
 
 def lock_owner(directory: str) -> LockOwner | None:
-    """Who is the writer of `directory` now; None: nobody. Takes no lock, and changes nothing."""
+    """The present writer of `directory`; None if there is none. Takes no lock, changes nothing."""
     path = os.path.join(os.path.realpath(directory), LOCK)
     with _guard:
         if _holders.get(path) == os.getpid():
-            # Not opened here: closing it again would drop the lock.
+            # The file is not opened here: closing it would release the lock.
             return LockOwner(description=f"this process (pid {os.getpid()})", pid=os.getpid())
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -105,7 +105,7 @@ def lock_owner(directory: str) -> LockOwner | None:
             os.close(fd)
 
 
-# `struct flock`, which every system lays out in its own way.
+# `struct flock`, whose layout depends on the system.
 _IS_LINUX: Final = os.uname().sysname == "Linux"
 _FLOCK: Final = struct.Struct("hhqqi4x" if _IS_LINUX else "qqihh")
 
@@ -117,7 +117,7 @@ def _whole_file_lock() -> bytes:
 
 
 def _parse_lock(answer: bytes) -> tuple[int, int]:
-    """The kind of lock that stands in the way, and the process that has it."""
+    """The type of the conflicting lock, and the process that holds it."""
     fields = _FLOCK.unpack(answer)
     return (fields[0], fields[4]) if _IS_LINUX else (fields[3], fields[2])
 
@@ -136,8 +136,8 @@ def _take(directory: str, path: str) -> int:
             if error.errno in _REFUSALS:
                 raise DirectoryLockedError(directory, owner) from error
             raise
-        # The last owner removed the file between our opening and locking it. What we locked
-        # excludes nobody: the next one will create another file.
+        # The last owner removed the file after we opened it and before we locked it. Our lock
+        # excludes nobody, because the next process will create another file.
         os.close(fd)
 
 

@@ -1,17 +1,17 @@
-"""An array of fixed-size entries in a file: what offset, time and transaction index share.
+"""A file of fixed-size entries, shared by the offset, time and transaction index.
 
-An entry file is derived from the segment beside it and can be rebuilt from it, so it is never
-worth a wrong answer or a lost append:
+An entry file is derived from its segment and can be rebuilt from it, so it must never cause a
+wrong answer or a lost append:
 
-* Active, its entries are in memory and go to the file in pieces, appended. (A preallocated
+* While active, its entries are in memory and are appended to the file in pieces. (A preallocated
   writable map would raise SIGBUS on a full disk, and would leave zeros behind after a crash.)
-  At any moment the file is a whole number of entries, or that and a part of one being written.
-* Sealed, nothing is opened before the first lookup, which maps the file read-only.
-* The file is never shortened in place: a shorter one is renamed over it, so maps of the old
-  one, in this process and in others, stay valid.
+  At any moment the file is a whole number of entries, maybe with part of one being written.
+* Once sealed, nothing is opened before the first lookup, which maps the file read-only.
+* The file is never shortened in place: a shorter one is renamed over it, so maps of the old file,
+  in this process and in others, stay valid.
 
-Kafka preallocates its active indexes. A crash leaves the unused slots as zeros at the end of
-the file; they are skipped here.
+Kafka preallocates its active indexes. After a crash the unused slots are zeros at the end of the
+file; they are skipped here.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from cordwood.errors import TruncatedInputError
 from cordwood.quantities import MIB
 from cordwood.storage.files import FileSystem, read_whole, replace_file, write_all
 
-# Kafka's default for the largest index is 10 MiB; this bounds what a damaged one can cost.
+# Kafka's default maximum for an index is 10 MiB; this bounds the cost of a damaged one.
 _READ_BYTES_MAX: Final = 64 * MIB
 
 _FULL_DISK_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -32,7 +32,7 @@ _FULL_DISK_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 class EntryFile:
     """The entries of one file, in order.
 
-    Owned by the segment, whose writer alone may append, flush, seal, truncate and rename. Any
+    Owned by the segment; only its writer may append, flush, seal, truncate and rename. Any
     thread may take `entries` and search in it meanwhile: it only grows, or is replaced.
 
     Invariant: while active, the first `_flushed_size` bytes of `_active` are in the file.
@@ -59,9 +59,9 @@ class EntryFile:
         mapped: bool = True,
         skip_zeros: bool = True,
     ) -> None:
-        """A sealed one; touches no file. See `activate` and `create`.
+        """A sealed file; opens nothing. See `activate` and `create`.
 
-        `mapped=False` reads the file into memory instead, for a file that a foreign program may
+        `mapped=False` reads the file into memory instead, for a file that another program may
         shorten in place (Kafka trims the indexes of its active segment).
         """
         self._fs = fs
@@ -76,7 +76,7 @@ class EntryFile:
 
     @property
     def path(self) -> str:
-        """Where the file is, or will be once the first entry is flushed."""
+        """The path of the file, which exists once the first entry is flushed."""
         return self._path
 
     @property
@@ -86,7 +86,7 @@ class EntryFile:
 
     @property
     def entries(self) -> bytearray | memoryview:
-        """The entries now, as bytes. Take it once per search; do not keep a view of it."""
+        """The present entries as bytes. Take it once per search; do not keep a view of it."""
         active = self._active
         if active is not None:
             return active
@@ -95,7 +95,7 @@ class EntryFile:
 
     @property
     def count(self) -> int:
-        """How many whole entries there are."""
+        """The number of whole entries."""
         return len(self.entries) // self._entry_size
 
     @property
@@ -104,14 +104,14 @@ class EntryFile:
         return len(self.entries)
 
     def create(self) -> None:
-        """Start empty and active, emptying a leftover file of that name."""
+        """Start empty and active; a leftover file of that name is emptied."""
         self._fs.create(self._path, exclusive=False).close()
         self._activate(bytearray(), file_size=0)
 
     def activate(self, *, max_bytes: int) -> None:
-        """Take the entries into memory so that more can be appended. A missing file is empty.
+        """Load the entries into memory so that more can be appended. A missing file is empty.
 
-        Raises `LimitExceededError` for a file beyond all measure: rebuild it.
+        Raises `LimitExceededError` if the file is far too large and must be rebuilt.
         """
         try:
             content = self._read(max(max_bytes, _READ_BYTES_MAX))
@@ -127,13 +127,13 @@ class EntryFile:
         self._active += entry
 
     def extend(self, entries: bytes | bytearray | memoryview) -> None:
-        """Add encoded entries in memory: what a kernel found while walking a segment."""
+        """Add encoded entries in memory, as a kernel found them in a segment."""
         assert self._active is not None, f"{self._path} is sealed"
         assert len(entries) % self._entry_size == 0, len(entries)
         self._active += entries
 
     def flush(self) -> None:
-        """Write the entries the file does not hold yet. After an error, flush again."""
+        """Write the entries that are not in the file yet. After an error, flush again."""
         active = self._active
         if active is None:
             return
@@ -156,7 +156,7 @@ class EntryFile:
         self._file_size = self._flushed_size
 
     def sync(self) -> None:
-        """Flush, then make the entries durable; the file's name is the directory's to sync."""
+        """Flush, then make the entries durable. The caller syncs the directory for a new name."""
         self.flush()
         try:
             file = self._fs.open_write(self._path)
@@ -168,7 +168,7 @@ class EntryFile:
             file.close()
 
     def seal(self) -> None:
-        """Sync and give the memory back; from here on the file is mapped when asked."""
+        """Sync and release the memory; from now on lookups map the file."""
         self.sync()
         self._sealed = None
         self._active = None
@@ -182,7 +182,7 @@ class EntryFile:
             return
         if len(kept) < self._file_size:
             self._replace(kept[: self._flushed_size])
-        # A new array, not a shorter one: a search under way keeps the one it took.
+        # A new array, not a shorter one: a running search keeps the one it took.
         self._active = bytearray(kept)
 
     def check_size(self) -> None:
@@ -197,26 +197,26 @@ class EntryFile:
             )
 
     def rename(self, path: str) -> None:
-        """Move the file. A missing one is no obstacle to moving the segment it belongs to."""
+        """Rename the file. A missing file is no error."""
         with contextlib.suppress(FileNotFoundError):
             self._fs.rename(self._path, path)
         self._path = path
 
     def remove(self) -> None:
-        """Remove the file if there is one. Searches under way end well."""
+        """Remove the file if it exists. Running searches are not affected."""
         self.close()
         with contextlib.suppress(FileNotFoundError):
             self._fs.remove(self._path)
 
     def release(self) -> None:
-        """Drop the map of a sealed file, and what it costs, until the next search.
+        """Unmap a sealed file until the next search.
 
-        A reader beside a live writer does this to see what was appended since.
+        A reader next to a live writer does this to see entries appended since.
         """
         self._sealed = None
 
     def close(self) -> None:
-        """Drop map and memory without flushing; `seal` first to keep what was added."""
+        """Release map and memory without flushing; call `seal` first to keep new entries."""
         self._sealed = None
         self._active = None
 
@@ -251,7 +251,7 @@ class EntryFile:
         return read_whole(self._fs, self._path, limit=limit)
 
     def _sound_part(self, view: memoryview) -> memoryview:
-        """Without a partial last entry, and without Kafka's unused slots."""
+        """The entries without a partial last one and without Kafka's unused slots."""
         size = self._entry_size
         count = len(view) // size
         unused = bytes(size)
@@ -273,17 +273,17 @@ class EntryFile:
         except OSError as error:
             if self._active is None or error.errno not in _FULL_DISK_ERRNOS:
                 raise
-            # No room for another one beside it. Without a file the entries are still in memory,
-            # and the next flush that finds room writes them all.
+            # No space for a second file. The entries are still in memory, and the next flush
+            # that finds space writes them all.
             self._fs.remove(self._path)
             content = b""
         self._flushed_size = self._file_size = len(content)
 
 
 def floor_slot(entries: bytearray | memoryview, layout: Struct, field: int, target: int) -> int:
-    """The last slot whose `field` is at most `target`; -1 when there is none.
+    """The last slot whose `field` is at most `target`; -1 if there is none.
 
-    `field` counts within `layout` and must not decrease from entry to entry.
+    `field` is its number within `layout`; its values must not decrease from entry to entry.
     """
     unpack_from, size = layout.unpack_from, layout.size
     low, high = 0, len(entries) // size

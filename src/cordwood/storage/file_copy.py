@@ -1,4 +1,4 @@
-"""Copies of whole files: by a second name where the file system can, else byte by byte."""
+"""Copies of whole files: as hard links if the file system supports them, else byte by byte."""
 
 import errno
 from typing import Final
@@ -8,7 +8,7 @@ from cordwood.storage.files import TEMPORARY_SUFFIX, FileSystem, write_all
 
 _PIECE_BYTES: Final = 1 * MIB
 
-# Another file system, one without links, too many links, or links forbidden there.
+# Another file system, no support for links, too many links, or links not permitted.
 _NO_LINK_ERRNOS: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 )
@@ -38,7 +38,7 @@ def copy_file(fs: FileSystem, source: str, target: str, *, size: int | None = No
 
 
 def link_or_copy(fs: FileSystem, source: str, target: str) -> bool:
-    """Give a file that nobody changes a second name, or copy it; True when it was linked."""
+    """Link a file that is never changed, or copy it; True if it was linked."""
     try:
         fs.link(source, target)
     except OSError as error:
@@ -50,7 +50,7 @@ def link_or_copy(fs: FileSystem, source: str, target: str) -> bool:
 
 
 def unshare(fs: FileSystem, path: str) -> None:
-    """Before a file is changed in place: if it has other names, they keep what it holds now."""
+    """Call before changing a file in place: its other hard links keep the present content."""
     if not fs.is_shared(path):
         return
     temporary = path + TEMPORARY_SUFFIX

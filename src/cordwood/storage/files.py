@@ -1,33 +1,31 @@
-"""The file-system port, and the real file system behind it.
+"""The file-system port, and the real file system that implements it.
 
-Everything above reaches the disk through `FileSystem`, so that a simulated one can lose power
-or fail the Nth call. The port promises no more than a disk does:
+All other code reaches the disk through `FileSystem`, so that a simulated one can lose power or
+fail the Nth call. The port promises no more than a disk does:
 
     write_at          in the kernel, not on the disk; may be short
     File.sync         the file's data and size are on the disk; its name may not be
     sync_directory    the names in that directory (created, renamed, removed) are on the disk
     rename            atomic: after a crash the new name holds the old file or the new one
 
-After a failed `sync` the state of the unsynced bytes is unknown for good: the kernel may have
-dropped them and marked them clean, so a second `sync` that succeeds proves nothing. Callers
-stop trusting the file; nobody retries.
+After a failed `sync` the state of the unsynced bytes stays unknown: the kernel may have dropped
+them and marked them clean, so a second `sync` that succeeds proves nothing. Callers must stop
+trusting the file, and must not retry.
 
-An `OSError` passes through with a note naming the file. Paths are `str`.
+An `OSError` passes through with a note that names the file. Paths are `str`.
 """
 
 import contextlib
 import errno
-import fcntl
 import mmap
 import os
 import shutil
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from cordwood.errors import LimitExceededError, TruncatedInputError
 from cordwood.storage.directory_lock import DirectoryLock, lock_directory
+from cordwood.storage.real_file import RealFile, RealWordMap, map_file, noting
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -48,13 +46,13 @@ class DirectoryEntry:
 class File(Protocol):
     """An open file, read and written by position.
 
-    Any number of threads may use one at a time, with one writer among them. `close` is for
-    when nobody else holds it; where readers may, drop the reference and the last one closes.
+    Any number of threads may use it at a time, with one writer among them. Call `close` only if
+    nobody else uses the file; otherwise drop the reference, and the last user closes it.
     """
 
     @property
     def name(self) -> str:
-        """The path it was opened by, for messages; stale after a rename."""
+        """The path at which it was opened, for messages; outdated after a rename."""
         ...
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -66,7 +64,7 @@ class File(Protocol):
         ...
 
     def write_at(self, position: int, data: Buffer) -> int:
-        """One write; return the bytes written, which may be fewer than given. See `write_all`."""
+        """One write; return the number of bytes written, maybe not all. See `write_all`."""
         ...
 
     def size(self) -> int:
@@ -74,40 +72,40 @@ class File(Protocol):
         ...
 
     def truncate_to(self, size: int) -> None:
-        """Cut (or extend with zeros) to `size`. Not durable before `sync`."""
+        """Truncate to `size`, or extend with zeros. Not durable before `sync`."""
         ...
 
     def sync(self) -> None:
-        """Make data and size durable. After an error nothing unsynced may be trusted again."""
+        """Make data and size durable. After an error, unsynced bytes can never be trusted."""
         ...
 
     def map(self) -> memoryview:
-        """A read-only map of the whole file as it is now; an empty view of an empty file.
+        """A read-only map of the whole file as it is now; an empty view for an empty file.
 
-        The view lives on after `close`. Touching a part that was truncated away since kills the
-        process, so map only files that nobody shortens in place.
+        The view stays valid after `close`. Reading a part that was truncated since kills the
+        process, so map only files that are never shortened in place.
         """
         ...
 
     def fileno(self) -> int:
-        """The descriptor, for sendfile. `io.UnsupportedOperation` where there is none."""
+        """The descriptor, for sendfile; `io.UnsupportedOperation` if there is none."""
         ...
 
     @property
     def syncs_by_descriptor(self) -> bool:
-        """Whether `sync` is fdatasync of the descriptor, and may be left to the kernel."""
+        """Whether `sync` is fdatasync of the descriptor, which the kernel can run by itself."""
         ...
 
     def close(self) -> None:
-        """Give the descriptor back; safe to repeat. Also done when garbage collected."""
+        """Close the descriptor; safe to repeat. Garbage collection does it too."""
         ...
 
 
 class WordMap(Protocol):
     """A file of signed 64-bit words in native byte order, shared between processes.
 
-    Each load and store is one aligned 8-byte access: another process sees the old word or the
-    new one. Nothing orders two words.
+    Each load and store is one aligned 8-byte access, so another process sees the old word or the
+    new one. The order of stores to different words is not guaranteed.
     """
 
     def __getitem__(self, index: int, /) -> int: ...
@@ -127,41 +125,41 @@ class LockHandle(Protocol):
     """A held directory lock."""
 
     def release(self) -> None:
-        """Let the next writer in; safe to repeat."""
+        """Release the lock; safe to repeat."""
         ...
 
 
 class FileSystem(Protocol):
-    """What this package asks of a disk."""
+    """The operations that Cordwood needs from a file system."""
 
     def open_read(self, path: str) -> File:
-        """An existing file, for reading."""
+        """Open an existing file for reading."""
         ...
 
     def open_write(self, path: str) -> File:
-        """An existing file, for reading and writing."""
+        """Open an existing file for reading and writing."""
         ...
 
     def create(self, path: str, *, exclusive: bool = True) -> File:
-        """A new, empty file, for reading and writing.
+        """Create an empty file for reading and writing.
 
-        An existing one is a `FileExistsError`, or is emptied when not `exclusive`.
+        If it exists: `FileExistsError`; without `exclusive`, it is emptied.
         """
         ...
 
     def map_words(self, path: str, count: int, *, writable: bool) -> WordMap:
-        """A file of `count` words; created with zeros when writable and missing.
+        """Map a file of `count` words; if it is writable and missing, create it with zeros.
 
-        Read-only, a missing file is a `FileNotFoundError`, a short one a `TruncatedInputError`.
+        If not writable: `FileNotFoundError` if it is missing, `TruncatedInputError` if too short.
         """
         ...
 
     def list(self, path: str) -> list[DirectoryEntry]:
-        """The directory's entries, in order of name."""
+        """The entries of the directory, sorted by name."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory of that name is there."""
+        """Whether a file or directory of that name exists."""
         ...
 
     def size(self, path: str) -> int:
@@ -173,11 +171,11 @@ class FileSystem(Protocol):
         ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Date the file back or forward."""
+        """Set the time of the last write."""
         ...
 
     def make_directory(self, path: str) -> None:
-        """Create the directory and those above it; it may exist already."""
+        """Create the directory and its parents; it may exist already."""
         ...
 
     def remove(self, path: str) -> None:
@@ -185,19 +183,19 @@ class FileSystem(Protocol):
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all in it."""
+        """Remove a directory and its contents."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file or directory another name, atomically replacing a file that has it."""
+        """Rename a file or directory, atomically replacing a file of that name."""
         ...
 
     def link(self, existing: str, new: str) -> None:
-        """A second name for a file; `FileExistsError` when the new name is taken."""
+        """Create a hard link; `FileExistsError` if the new name exists."""
         ...
 
     def is_shared(self, path: str) -> bool:
-        """Whether the file has another name too; changing it in place would change that."""
+        """Whether the file has another hard link, which a change in place would change too."""
         ...
 
     def sync_directory(self, path: str) -> None:
@@ -205,22 +203,22 @@ class FileSystem(Protocol):
         ...
 
     def free_bytes(self, path: str) -> int:
-        """Bytes an unprivileged process may still write there."""
+        """Free bytes for an unprivileged process."""
         ...
 
     def total_bytes(self, path: str) -> int:
-        """Bytes that the disk there holds, free or not."""
+        """Size of the disk in bytes."""
         ...
 
     def lock(self, path: str) -> LockHandle:
-        """Become the one writer of a directory, or raise `DirectoryLockedError`."""
+        """Become the only writer of a directory, or raise `DirectoryLockedError`."""
         ...
 
 
 def write_all(file: File, position: int, data: Buffer) -> None:
-    """Write all of `data` at `position`, however short each write is.
+    """Write all of `data` at `position`, with as many writes as it takes.
 
-    On an `OSError` some of it may be in the file: the caller truncates or stops.
+    After an `OSError` some of it may be in the file; the caller must truncate or stop.
     """
     written = file.write_at(position, data)
     if written == len(data):
@@ -228,7 +226,7 @@ def write_all(file: File, position: int, data: Buffer) -> None:
     rest = memoryview(data).cast("B")
     while True:
         if written <= 0:
-            raise OSError(errno.EIO, "the disk accepts no bytes and gives no reason", file.name)
+            raise OSError(errno.EIO, "the disk accepted no bytes and reported no error", file.name)
         position += written
         rest = rest[written:]
         if not rest:
@@ -237,7 +235,7 @@ def write_all(file: File, position: int, data: Buffer) -> None:
 
 
 def replace_file(fs: FileSystem, path: str, content: Buffer) -> None:
-    """Make `content` the file at `path`, durably: a crash leaves the old content or the new."""
+    """Replace the file at `path` durably; after a crash it has the old content or the new."""
     temporary = path + TEMPORARY_SUFFIX
     try:
         file = fs.create(temporary, exclusive=False)
@@ -248,7 +246,7 @@ def replace_file(fs: FileSystem, path: str, content: Buffer) -> None:
             file.close()
         fs.rename(temporary, path)
     except OSError:
-        # A half-written temporary file is in nobody's way, but on a full disk it takes room.
+        # A half-written temporary file does no harm, but takes space on a full disk.
         with contextlib.suppress(OSError):
             fs.remove(temporary)
         raise
@@ -256,10 +254,10 @@ def replace_file(fs: FileSystem, path: str, content: Buffer) -> None:
 
 
 def make_durable_directory(fs: FileSystem, path: str) -> None:
-    """Create the directory and those above it, all of them durable on return.
+    """Create the directory and its parents, all of them durable on return.
 
-    A name that an earlier process created and did not live to sync looks like any other, so the
-    whole way up is synced. Only a directory that had to be created here must be.
+    An earlier process may have created a parent and crashed before it synced the name, so all
+    parents are synced. An error counts only for directories that were created here.
     """
     above = path
     names: list[tuple[str, bool]] = []
@@ -276,7 +274,7 @@ def make_durable_directory(fs: FileSystem, path: str) -> None:
 
 
 def read_whole(fs: FileSystem, path: str, *, limit: int) -> bytes:
-    """The file's bytes; `LimitExceededError` before reading more than `limit` of them."""
+    """The content of the file; `LimitExceededError` if it is larger than `limit`."""
     file = fs.open_read(path)
     try:
         size = file.size()
@@ -287,136 +285,8 @@ def read_whole(fs: FileSystem, path: str, *, limit: int) -> bytes:
         file.close()
 
 
-@contextlib.contextmanager
-def _noting(action: str, name: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        error.add_note(f"while {action} {name}")
-        raise
-
-
-class RealFile:
-    """A file of the operating system. See `File`."""
-
-    __slots__ = ("_fd", "_name")
-
-    def __init__(self, fd: int, name: str) -> None:
-        self._fd = fd
-        self._name = name
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def read_at(self, position: int, size: int) -> bytes:
-        try:
-            data = os.pread(self._fd, size, position)
-            if len(data) == size or not data:
-                return data
-            # Short of the end too: the kernel caps one read just under 2 GiB.
-            pieces = [data]
-            while size := size - len(data):
-                position += len(data)
-                data = os.pread(self._fd, size, position)
-                if not data:
-                    break
-                pieces.append(data)
-            return b"".join(pieces)
-        except OSError as error:
-            error.add_note(f"while reading {self._name}")
-            raise
-
-    def read_into(self, position: int, buffer: memoryview) -> int:
-        done = 0
-        try:
-            while done < len(buffer):
-                count = os.preadv(self._fd, [buffer[done:]], position + done)
-                if count == 0:
-                    break
-                done += count
-        except OSError as error:
-            error.add_note(f"while reading {self._name}")
-            raise
-        return done
-
-    def write_at(self, position: int, data: Buffer) -> int:
-        try:
-            return os.pwrite(self._fd, data, position)
-        except OSError as error:
-            error.add_note(f"while writing {self._name}")
-            raise
-
-    def size(self) -> int:
-        with _noting("measuring", self._name):
-            return os.fstat(self._fd).st_size
-
-    def truncate_to(self, size: int) -> None:
-        with _noting("truncating", self._name):
-            os.ftruncate(self._fd, size)
-
-    def sync(self) -> None:
-        with _noting("syncing", self._name):
-            _sync_data(self._fd)
-
-    def map(self) -> memoryview:
-        with _noting("mapping", self._name):
-            if os.fstat(self._fd).st_size == 0:  # mmap refuses to map nothing
-                return memoryview(b"")
-            return memoryview(_map(self._fd, 0, access=mmap.ACCESS_READ))
-
-    @property
-    def syncs_by_descriptor(self) -> bool:
-        return hasattr(os, "fdatasync")
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __del__(self) -> None:
-        # An error of close(2) has nowhere to go from here, and nothing unsynced was promised.
-        with contextlib.suppress(OSError, AttributeError):
-            self.close()
-
-
-class RealWordMap:
-    """Words in a shared memory map. See `WordMap`."""
-
-    __slots__ = ("_map", "_path", "_words")
-
-    def __init__(self, mapped: mmap.mmap, path: str) -> None:
-        self._map = mapped
-        self._path = path
-        self._words = memoryview(mapped).cast("q")
-
-    def __getitem__(self, index: int, /) -> int:
-        return self._words[index]
-
-    def __setitem__(self, index: int, value: int, /) -> None:
-        self._words[index] = value
-
-    def sync(self) -> None:
-        # By a descriptor and not by mmap.flush, which keeps every other thread waiting (it does
-        # not let go of the interpreter's lock). What was stored through a shared map is part of
-        # the file for fsync too.
-        fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            with _noting("syncing", self._path):
-                _sync_data(fd)
-        finally:
-            os.close(fd)
-
-    def close(self) -> None:
-        self._words.release()
-        self._map.close()
-
-
 class RealFileSystem:
-    """The operating system's files. Stateless: any number may be used side by side."""
+    """The file system of the operating system. Stateless; any number of instances may exist."""
 
     def open_read(self, path: str) -> RealFile:
         return RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
@@ -437,12 +307,12 @@ class RealFileSystem:
             if size < wanted:
                 if not writable:
                     raise TruncatedInputError(f"{count} words", needed=wanted, got=size)
-                # Real zeros on real blocks: storing into a hole of a full disk is a SIGBUS.
+                # Write real zeros: storing into a hole of a file on a full disk is a SIGBUS.
                 write_all(file, size, bytes(wanted - size))
                 file.sync()
             access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-            with _noting("mapping", path):
-                return RealWordMap(_map(file.fileno(), wanted, access=access), path)
+            with noting("mapping", path):
+                return RealWordMap(map_file(file.fileno(), wanted, access=access), path)
         finally:
             file.close()
 
@@ -453,7 +323,7 @@ class RealFileSystem:
                 is_directory = item.is_dir()
                 try:
                     size = 0 if is_directory else item.stat().st_size
-                except FileNotFoundError:  # removed, or a dangling link, since the name was read
+                except FileNotFoundError:  # removed since the name was read, or a dangling link
                     continue
                 entries.append(DirectoryEntry(name=item.name, is_directory=is_directory, size=size))
         entries.sort(key=lambda entry: entry.name)
@@ -464,7 +334,7 @@ class RealFileSystem:
             os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        return True  # any other error is raised: "cannot tell" must not read as "not there"
+        return True  # other errors are raised: "unknown" must not look like "missing"
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
@@ -496,7 +366,7 @@ class RealFileSystem:
     def sync_directory(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with _noting("syncing directory", path):
+            with noting("syncing directory", path):
                 os.fsync(fd)
         finally:
             os.close(fd)
@@ -511,27 +381,3 @@ class RealFileSystem:
 
     def lock(self, path: str) -> DirectoryLock:
         return lock_directory(path)
-
-
-if sys.platform == "darwin":
-
-    def _sync_data(fd: int) -> None:
-        # fsync on macOS stops at the drive's cache; only this reaches the platter.
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-
-else:
-
-    def _sync_data(fd: int) -> None:
-        os.fdatasync(fd)
-
-
-if sys.version_info >= (3, 13):
-
-    def _map(fd: int, length: int, *, access: int) -> mmap.mmap:
-        # Without this every map keeps a descriptor of its own open, for a resize we never do.
-        return mmap.mmap(fd, length, access=access, trackfd=False)
-
-else:
-
-    def _map(fd: int, length: int, *, access: int) -> mmap.mmap:
-        return mmap.mmap(fd, length, access=access)

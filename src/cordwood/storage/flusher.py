@@ -1,8 +1,8 @@
 """Group commit: one thread per log directory, many appends per sync.
 
-An append that must be on the disk asks for its log to be synced and waits. While one sync is
-under way further appends pile up; the next sync serves them all. So the disk's sync rate bounds
-latency, not throughput.
+An append that must be on the disk requests a sync of its log and waits. While one sync runs,
+more appends arrive; the next sync serves them all. So the disk's sync rate bounds latency, not
+throughput.
 """
 
 import threading
@@ -13,12 +13,12 @@ class Syncable(Protocol):
     """A log that can be made durable."""
 
     def sync_pending(self) -> None:
-        """Sync all that was appended so far and wake who waits for it. Never raises."""
+        """Sync everything appended so far and wake the waiters. Never raises."""
         ...
 
 
 class Flusher:
-    """Syncs logs that ask for it, in the order they asked, on a thread of its own."""
+    """Syncs logs in the order of their requests, on its own thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -28,7 +28,7 @@ class Flusher:
         self._thread: threading.Thread | None = None
 
     def request(self, log: Syncable) -> None:
-        """Have `log` synced soon. Returns at once."""
+        """Request a sync of `log`. Returns at once."""
         with self._condition:
             if id(log) in self._waiting:
                 return
@@ -41,7 +41,7 @@ class Flusher:
             self._condition.notify()
 
     def stop(self) -> None:
-        """Serve what was asked for, then end the thread."""
+        """Serve the pending requests, then end the thread."""
         with self._condition:
             self._is_stopped = True
             self._condition.notify()
@@ -63,10 +63,10 @@ class Flusher:
 
 
 class InlineFlusher:
-    """Syncs in the thread that asks: for tests that must be repeatable, and short programs."""
+    """Syncs in the calling thread, for deterministic tests and short programs."""
 
     def request(self, log: Syncable) -> None:
         log.sync_pending()
 
     def stop(self) -> None:
-        """Nothing is ever pending."""
+        """Nothing to do: no request is ever pending."""

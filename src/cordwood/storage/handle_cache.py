@@ -1,7 +1,7 @@
-"""How many sealed segments may be open at once.
+"""Limits how many sealed segments are open at once.
 
-A log of ten thousand segments must not hold ten thousand descriptors. A sealed segment opens
-its files when it is read; past the limit the one not read for longest gives them back.
+A log of ten thousand segments must not hold ten thousand descriptors. A sealed segment opens its
+files when it is read; above the limit, the least recently used segment closes its files.
 """
 
 import threading
@@ -14,12 +14,12 @@ OPEN_SEGMENTS_MAX: Final = 256
 
 class Releasable(Protocol):
     def release(self) -> None:
-        """Give files back; whoever is reading keeps what it holds."""
+        """Close files; running reads keep theirs."""
         ...
 
 
 class HandleCache:
-    """Open segments in order of use. Shared by all logs of a store; any thread may call it."""
+    """Open segments in order of use. Shared by all logs of a store. For any thread."""
 
     def __init__(self, limit: int = OPEN_SEGMENTS_MAX) -> None:
         self._limit = limit
@@ -41,6 +41,6 @@ class HandleCache:
             other.release()
 
     def forget(self, segment: Releasable) -> None:
-        """`segment` is gone."""
+        """`segment` was closed or removed."""
         with self._lock:
             self._open.pop(id(segment), None)

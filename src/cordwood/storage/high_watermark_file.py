@@ -11,14 +11,14 @@
     7     durable, second slot            written in turns with the first
     8     its check
 
-Words are 64-bit, signed, in native order (little-endian on every machine we know of), mapped
-and shared. The check of a value is its bitwise complement, so a pair of zeros, a value caught
-between its two stores, and one of which a power cut kept half are all told from a sound one.
-The durable mark decides what recovery may cut off, so it has two slots: only one is written at
-a time, and the other stays sound.
+Words are 64-bit, signed, in native byte order (little-endian on all common machines), mapped and
+shared. The check of a value is its bitwise complement. It detects a pair of zeros, a value read
+between its two stores, and a value of which a power failure kept only half. The durable mark
+decides what recovery may cut off, so it has two slots: only one is written at a time, and the
+other stays valid.
 
-Publishing is two stores into memory, without a system call. After a power cut the file may
-be ahead of the log or behind it: on opening, the log's own bytes and the checkpoints decide.
+Publishing is two stores into memory, without a system call. After a power failure the file may be
+ahead of the log or behind it; on opening, the bytes of the log and the checkpoints decide.
 """
 
 import os
@@ -38,14 +38,14 @@ _LOG_START_WORD: Final = 3
 _DURABLE_WORDS: Final = (5, 7)
 WORD_COUNT: Final = 9
 
-# A live writer may be suspended between its two stores: give it a few time slices.
+# A live writer may be suspended between its two stores: wait a few time slices.
 _READ_ATTEMPTS: Final = 8
 _READ_PAUSE_S: Final = 0.0002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogMarks:
-    """What the file says; None where it says nothing sound."""
+    """The values in the file; None for a value that is not valid."""
 
     high_watermark: Offset | None = None
     log_start: Offset | None = None
@@ -56,7 +56,7 @@ class HighWatermarkFile:
     """One process, the owner of the directory, publishes; any process reads."""
 
     def __init__(self, fs: FileSystem, directory: str, *, writable: bool) -> None:
-        """Opened for writing the file is created when missing; for reading, looked for on read."""
+        """If writable, a missing file is created; otherwise it is opened on the first read."""
         self._fs = fs
         self._path = os.path.join(directory, HIGH_WATERMARK)
         self._is_writable = writable
@@ -68,7 +68,7 @@ class HighWatermarkFile:
         if writable:
             self._words = words = fs.map_words(self._path, WORD_COUNT, writable=True)
             if words[0] != _MAGIC:
-                for word in range(1, WORD_COUNT):  # whatever this is, it must not read as ours
+                for word in range(1, WORD_COUNT):  # whatever the content is, it must not look valid
                     words[word] = 0
                 words[0] = _MAGIC
             self._is_unpublished = self.read().durable is None
@@ -79,7 +79,7 @@ class HighWatermarkFile:
 
     @property
     def is_unsynced(self) -> bool:
-        """Whether something was published since the last `sync`."""
+        """Whether a value was published since the last `sync`."""
         return self._is_unsynced
 
     def publish(
@@ -89,10 +89,10 @@ class HighWatermarkFile:
         log_start: Offset | None = None,
         durable: Offset | None = None,
     ) -> None:
-        """Show readers the given values. Not durable: see `sync`.
+        """Publish the given values to readers. Not durable: see `sync`.
 
-        Only the first durable mark of a new file is synced here: from then on a power cut
-        leaves some mark, and recovery can tell what was promised.
+        Only the first durable mark of a new file is synced here: from then on the file has some
+        mark after a power failure, and recovery knows what was acknowledged.
         """
         words = self._words
         assert words is not None, f"{self._path} is closed"
@@ -111,7 +111,7 @@ class HighWatermarkFile:
 
     def _publish_durable(self, words: WordMap, durable: Offset) -> None:
         if self._durable is None or durable < self._durable:
-            for word in _DURABLE_WORDS:  # the log was opened or cut: neither may say more
+            for word in _DURABLE_WORDS:  # the log was opened or truncated: no slot may be higher
                 _store(words, word, durable)
         else:
             self._durable_turn ^= 1
@@ -119,9 +119,9 @@ class HighWatermarkFile:
         self._durable = durable
 
     def read(self) -> LogMarks:
-        """What is published now. All None when there is no such file, as beside a Kafka log.
+        """The published values. All None if there is no such file, as in a log of Kafka.
 
-        Each value is sound by itself; the three may be of slightly different moments.
+        Each value is valid on its own; the three may be from slightly different moments.
         """
         words = self._words or self._try_map()
         if words is None or words[0] != _MAGIC:
@@ -133,13 +133,13 @@ class HighWatermarkFile:
         )
 
     def sync(self) -> None:
-        """Make what was published durable."""
+        """Make the published values durable."""
         assert self._words is not None, f"{self._path} is closed"
-        self._is_unsynced = False  # before: what is published meanwhile counts as unsynced
+        self._is_unsynced = False  # first, so that values published meanwhile count as unsynced
         self._words.sync()
 
     def close(self) -> None:
-        """Unmap; safe to repeat. A reader may read again and maps anew."""
+        """Unmap; safe to repeat. A later read maps the file again."""
         words, self._words = self._words, None
         if words is not None:
             words.close()
@@ -148,7 +148,7 @@ class HighWatermarkFile:
         try:
             self._words = self._fs.map_words(self._path, WORD_COUNT, writable=False)
         except (FileNotFoundError, TruncatedInputError):
-            return None  # its writer has yet to create it, or is about to fill it
+            return None  # its writer has not created or filled it yet
         return self._words
 
 
@@ -176,9 +176,9 @@ def _load_larger(words: WordMap, slots: tuple[int, int]) -> Offset | None:
 
 
 def decode_words(data: bytes) -> dict[str, Offset | None]:
-    """The whole file as bytes, for whoever looks at a copy of it; None: nothing sound is there.
+    """The values in the bytes of a whole file, for a dump; None for a value that is not valid.
 
-    `FormatError` where it is not this file at all.
+    `FormatError` if it is another kind of file.
     """
     if len(data) != WORD_COUNT * 8:
         raise TruncatedInputError("high-watermark", needed=WORD_COUNT * 8, got=len(data))

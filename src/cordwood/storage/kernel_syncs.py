@@ -1,9 +1,9 @@
-"""Syncs that the kernel does in the background: Linux's asynchronous I/O, for fdatasync alone.
+"""Syncs in the background by the kernel: Linux asynchronous I/O, only for fdatasync.
 
-A sync is handed to the kernel in one call and its end announced by a descriptor that an event
-loop can watch. No thread of ours waits, so nobody contends for the interpreter's lock, which
-under load costs more than the sync itself. Where the kernel has it not, or will not let us,
-`KernelSyncs.open` returns None and threads do the waiting.
+One call starts a sync, and a descriptor that an event loop can watch signals its end. No thread
+has to wait, so none contends for the GIL, which under load costs more than the sync itself. If
+the kernel lacks it or does not permit it, `KernelSyncs.open` returns None, and threads wait
+instead.
 """
 
 import errno
@@ -19,11 +19,11 @@ _REQUEST: Final = struct.Struct("<QIIHhIQQqQII")
 _EVENT: Final = struct.Struct("<QQqq")  # data, address of the request, result, second result
 _FDSYNC: Final = 3
 _TELL_EVENTFD: Final = 1
-_SLOTS: Final = 64  # syncs under way at once
+_SLOTS: Final = 64  # syncs running at once
 
 
 class KernelSyncs:
-    """For one thread, that of the loop which watches `fd`."""
+    """Runs syncs. For one thread, that of the event loop which watches `fd`."""
 
     def __init__(self, context: int, calls: tuple[int, int, int, int]) -> None:
         import ctypes
@@ -41,7 +41,7 @@ class KernelSyncs:
 
     @classmethod
     def open(cls) -> Self | None:
-        """None where the kernel does not offer it."""
+        """None if the kernel does not offer it."""
         calls = _CALLS.get(os.uname().machine) if sys.platform == "linux" else None
         if calls is None or not hasattr(os, "eventfd") or sys.byteorder != "little":
             return None
@@ -53,7 +53,7 @@ class KernelSyncs:
         return cls(context.value, calls)
 
     def submit(self, fd: int, number: int) -> bool:
-        """Begin to sync `fd`; its end is told under `number`. False: do it another way."""
+        """Start a sync of `fd`; `finished` reports it by `number`. False: sync in another way."""
         if self._count == _SLOTS:
             return False
         _REQUEST.pack_into(
@@ -65,7 +65,7 @@ class KernelSyncs:
         return True
 
     def finished(self) -> list[tuple[int, OSError | None]]:
-        """The numbers of those that ended since the last look, each with its error, if any."""
+        """The numbers of the syncs that ended since the last call, each with its error or None."""
         try:
             os.eventfd_read(self.fd)
         except BlockingIOError:
@@ -73,7 +73,7 @@ class KernelSyncs:
         return self._collect(at_least=0)
 
     def wait_for_all(self) -> list[tuple[int, OSError | None]]:
-        """As `finished`, once none is under way."""
+        """Like `finished`, after waiting for all running syncs."""
         found: list[tuple[int, OSError | None]] = []
         while self._count:
             found.extend(self._collect(at_least=self._count))
@@ -98,6 +98,6 @@ class KernelSyncs:
         return found
 
     def close(self) -> None:
-        """Give back what the kernel keeps for us, once nothing is under way."""
+        """Release the kernel's resources after all syncs have ended."""
         self._syscall(self._destroy, self._context)
         os.close(self.fd)

@@ -1,8 +1,8 @@
-"""The key index of one sealed segment: making its file, and asking it.
+"""The key index of one sealed segment: building its file, and lookups.
 
-Making one walks the segment once for each part of the hashes that fits in memory: one walk for
-most, more for a segment of very many small records. The file appears whole, by rename, and is
-not synced: every part of it is checksummed, and what a power cut spoils is made again.
+Building reads the segment once for each part of the hashes that fits in memory: once for most
+segments, more often for one with very many small records. The file is renamed into place and not
+synced: every part of it has a checksum, and an index damaged by a power failure is built again.
 """
 
 import logging
@@ -27,7 +27,7 @@ from cordwood.storage.segment_reader import SegmentReader
 
 logger = logging.getLogger(__name__)
 
-# Notes in memory at a time, of 32 bytes with the room to sort them.
+# Entries in memory at a time; each takes 32 bytes, including the space to sort them.
 _NOTES_MAX: Final = 2_000_000
 _HASHES: Final = 1 << 64
 _PARTS_MAX: Final = 16
@@ -35,7 +35,7 @@ _ROOM_MIN: Final = 4 * KIB
 
 
 class KeyIndex:
-    """Asks the file of one segment, opened when first needed. Any thread may."""
+    """Lookups in the index of one segment, opened on first use. For any thread."""
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
@@ -48,11 +48,11 @@ class KeyIndex:
         return self._path
 
     def is_usable(self, log_size: int) -> bool:
-        """Whether there is a file that was made from a log file of this size."""
+        """Whether there is an index that was built from a log file of this size."""
         return not self.is_damaged and self._load(log_size) is not None
 
     def batches_of(self, key: bytes, *, log_size: int) -> list[FilePosition] | None:
-        """Where batches lie that may hold `key`, in order; None when the file cannot tell."""
+        """Positions of the batches that may contain `key`, in order; None if unusable."""
         pages = self._load(log_size)
         if pages is None:
             return None
@@ -81,15 +81,15 @@ class KeyIndex:
 
     def _note_damage(self, error: FormatError) -> None:
         if not self.is_damaged:
-            logger.warning("%s is damaged and will be made again: %s", self._path, error)
+            logger.warning("%s is damaged and will be rebuilt: %s", self._path, error)
         self.is_damaged = True
 
     def release(self) -> None:
-        """Unmap the file until the next question."""
+        """Unmap the file until the next lookup."""
         self._pages = None
 
     def remove(self) -> None:
-        """The segment's log file is about to change: what the index says no longer holds."""
+        """Remove the index, because the log file is about to change."""
         self._pages = None
         try:
             self._fs.remove(self._path)
@@ -97,15 +97,15 @@ class KeyIndex:
             return
 
     def build(self, reader: SegmentReader, base_offset: Offset, log_size: int) -> int:
-        """Make the file anew from the segment that `reader` reads; return its entries.
+        """Build the file from the segment that `reader` reads; return the number of entries.
 
-        Raises `CorruptSegmentError` or `FormatError` where the segment cannot be read whole:
+        Raises `CorruptSegmentError` or `FormatError` if the segment cannot be read completely:
         an index of a part would hide keys.
         """
         notes = KeyNotes(_NOTES_MAX)
         start = FilePosition(0)
         parts = 1
-        # The first walk tells how many there are; usually that is all it takes.
+        # The first pass counts the entries; usually it is the only one.
         while not notes.walk(reader, start, base_offset, last_hash=_HASHES // parts - 1):
             if parts < _PARTS_MAX:
                 parts *= 2
@@ -122,7 +122,7 @@ class KeyIndex:
                     while not notes.walk(
                         reader, start, base_offset, first_hash=low, last_hash=high
                     ):
-                        notes.limit *= 2  # one key in very many batches: these stay together
+                        notes.limit *= 2  # one key in very many batches: its entries stay together
                 entries = notes.sorted_entries()
                 count += len(entries) // ENTRY_SIZE
                 rest += entries
@@ -143,7 +143,7 @@ class KeyIndex:
 
 
 class KeyNotes:
-    """Hashes of keys and the batches that hold them, in the order of the log, in memory."""
+    """Hashes of keys and the batches that contain them, in log order, in memory."""
 
     def __init__(self, limit: int) -> None:
         self.count = 0
@@ -160,7 +160,7 @@ class KeyNotes:
         first_hash: int = 0,
         last_hash: int = _HASHES - 1,
     ) -> bool:
-        """Note the keys from `position` on, and no others; False when there are too many."""
+        """Note only the keys from `position` on; False if there are too many."""
         self.count = 0
         for first, end in reader.chunks(position, next_offset):
             if not self.note_chunk(reader, first, end, first_hash=first_hash, last_hash=last_hash):
@@ -176,7 +176,7 @@ class KeyNotes:
         first_hash: int = 0,
         last_hash: int = _HASHES - 1,
     ) -> bool:
-        """Note the keys of batches [first, end) of a chunk; False when there are too many."""
+        """Note the keys of batches [first, end) of a chunk; False if there are too many."""
         decoder: BatchDecoder = reader.decoder
         wanted = sum(
             decoder.rows[
@@ -225,7 +225,7 @@ class KeyNotes:
         return memoryview(out)[: kept * ENTRY_SIZE]
 
     def batches_of(self, key: bytes) -> list[FilePosition]:
-        """Positions of the batches that may hold `key`, in order; the notes are unsorted."""
+        """Positions of the batches that may contain `key`, in order; the notes are unsorted."""
         wanted = key_hashes.key_hash(key)
         found: list[FilePosition] = []
         at = key_hashes.last_note_of(self._hashes, self.count, wanted)

@@ -1,9 +1,9 @@
-"""The offset index of a segment: from an offset to a place in the log file near it.
+"""The offset index of a segment: from an offset to a nearby position in the log file.
 
-Sparse: one entry per `index.interval.bytes` or so of log, naming a batch's last offset and the
-position where that batch starts. A lookup gives a place at or before the batch sought, and the
-reader walks on from there. An index that lost its end, or all of itself, makes that walk
-longer and never wrong: below the first entry the answer is the start of the segment.
+It is sparse: about one entry per `index.interval.bytes` of log, with a batch's last offset and
+its position. A lookup returns a position at or before the wanted batch, and the reader continues
+from there. If the index lost its end, or all entries, reading takes longer but stays correct:
+below the first entry the answer is the start of the segment.
 """
 
 from typing import Final
@@ -35,20 +35,20 @@ class OffsetIndex(BoundedIndex):
 
     @property
     def last_offset(self) -> Offset:
-        """Offset of the last entry; the base offset when there is none."""
+        """Offset of the last entry; the base offset if there is none."""
         entries = self._file.entries
         if not entries:
             return self.base_offset
         position = len(entries) - OFFSET_ENTRY_SIZE
         relative_offset: int = OFFSET_ENTRY.unpack_from(entries, position)[_RELATIVE_OFFSET]
         if relative_offset < 0:
-            decode_offset_entry(entries, position)  # says what is wrong with it
+            decode_offset_entry(entries, position)  # raises with the reason
         return Offset(self.base_offset + relative_offset)
 
     def add(self, offset: Offset, position: FilePosition) -> None:
-        """Note that the batch ending with `offset` starts at `position`. In memory: see `flush`.
+        """Add that the batch ending with `offset` starts at `position`. In memory: see `flush`.
 
-        Raises `FormatError` when full, not beyond the last entry, or too far from the base.
+        Raises `FormatError` if full, not after the last entry, or too far from the base.
         """
         file = self._file
         entries = file.entries
@@ -63,13 +63,13 @@ class OffsetIndex(BoundedIndex):
                 raise FormatError(f"offset {offset} is not beyond the last entry's, {last_offset}")
         if 0 <= relative_offset <= INT32_MAX and 0 <= position <= INT32_MAX:
             file.append(OFFSET_ENTRY.pack(relative_offset, position))
-        else:  # says what is wrong with it
+        else:  # raises with the reason
             encode_offset_entry(OffsetEntry(relative_offset=relative_offset, position=position))
 
     def lookup(self, offset: Offset) -> tuple[Offset, FilePosition]:
-        """The last entry at or below `offset`; the start of the segment when there is none.
+        """The last entry at or below `offset`; the start of the segment if there is none.
 
-        The entry is a hint: a damaged file may hold any number that is not negative.
+        The entry is only a hint: a damaged file may hold any number that is not negative.
         """
         entries = self._file.entries
         slot = floor_slot(entries, OFFSET_ENTRY, _RELATIVE_OFFSET, offset - self.base_offset)
@@ -81,12 +81,12 @@ class OffsetIndex(BoundedIndex):
         return Offset(self.base_offset + relative_offset), FilePosition(position)
 
     def entry(self, slot: int) -> tuple[Offset, FilePosition]:
-        """The entry in that slot, counted from 0; `IndexError` when there is none."""
+        """The entry in that slot, counted from 0; `IndexError` if there is none."""
         found = decode_offset_entry(*self._slot_at(slot))
         return Offset(self.base_offset + found.relative_offset), FilePosition(found.position)
 
     def upper_bound(self, position: FilePosition, size: int) -> Offset | None:
-        """Offset of the first entry at or past `position` + `size`; None when none is."""
+        """Offset of the first entry at or after `position` + `size`; None if there is none."""
         entries = self._file.entries
         slot = 1 + floor_slot(entries, OFFSET_ENTRY, _POSITION, position + size - 1)
         if slot >= len(entries) // OFFSET_ENTRY_SIZE:

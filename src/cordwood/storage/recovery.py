@@ -1,14 +1,14 @@
-"""Opening a partition directory: finish what a crash interrupted, and find where the log ends.
+"""Recovery of a partition directory: completes interrupted changes and finds the end of the log.
 
-Three steps, each leaving the directory in a state that the same step accepts again:
+There are three steps. Each can be repeated on the state that it leaves:
 
-    tidy_directory    finishes or undoes what the suffixes in file names say was under way
+    tidy_directory    completes or undoes the changes that suffixes in file names mark
     walk_segment      re-reads one segment and rebuilds its indexes; changes no log file
     plan_recovery     decides from the walks, purely, what is a torn tail and what is damage
 
-A torn tail is bytes at the end that were promised to nobody: they are cut off. Damage is
-promised bytes that changed: it is reported with its offsets, nothing behind it is deleted,
-and the log goes on after it.
+A torn tail is bytes at the end that were never acknowledged: they are cut off. Damage is
+acknowledged bytes that changed: it is reported with its offsets, nothing after it is deleted,
+and the log continues after it.
 """
 
 import logging
@@ -40,9 +40,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """Promised bytes that cannot be read: offsets [first_offset, next_offset) of a log.
+    """Acknowledged records that cannot be read: offsets [first_offset, next_offset) of a log.
 
-    The file is left as it is. `next_offset` is where reading goes on.
+    The file is left as it is. Reading continues at `next_offset`.
     """
 
     path: str
@@ -63,7 +63,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSegment:
-    """A segment as the directory lists it. `has_indexes`: both are there in whole entries."""
+    """A segment in a directory. `has_indexes`: both exist and consist of whole entries."""
 
     base_offset: Offset
     size: int
@@ -72,9 +72,9 @@ class FoundSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFiles:
-    """What is in a partition directory once it is tidy.
+    """The contents of a tidy partition directory.
 
-    `is_changing`: segments are being replaced, so the list may lack some.
+    `is_changing`: segments are being replaced, so some may be missing from the list.
     """
 
     segments: list[FoundSegment]
@@ -83,13 +83,13 @@ class FoundFiles:
 
 
 def tidy_directory(fs: FileSystem, directory: str) -> FoundFiles:
-    """Remove what was being deleted or built, finish swaps that had begun, list the rest."""
+    """Remove files that were being deleted or built, complete begun swaps, list the rest."""
     names = _parsed_names(fs, directory)
     changed = _remove(fs, directory, [n for n in names if names[n].suffix in (DELETED, CLEANED)])
     cleaned = [parsed.base_offset for parsed in names.values() if parsed.suffix == CLEANED]
     swaps = {name: parsed for name, parsed in names.items() if parsed.suffix == SWAP}
     if cleaned:
-        # A replacement of several segments that was not yet complete when it stopped.
+        # A replacement of several segments was interrupted before it was complete.
         unfinished = [n for n, p in swaps.items() if p.base_offset >= min(cleaned)]
         changed |= _remove(fs, directory, unfinished)
         for name in unfinished:
@@ -144,7 +144,7 @@ def _remove(fs: FileSystem, directory: str, names: Sequence[str]) -> bool:
 
 
 def _orphans(fs: FileSystem, directory: str) -> list[str]:
-    """Indexes whose log file is gone. (Snapshots stand by themselves.)"""
+    """Indexes without a log file. Snapshots need none."""
     names = _parsed_names(fs, directory)
     logs = {parsed.base_offset for parsed in names.values() if parsed.kind is FileKind.LOG}
     return [
@@ -160,7 +160,7 @@ def _finish_swaps(
     names: dict[str, SegmentFileName],
     swaps: dict[str, SegmentFileName],
 ) -> None:
-    """A complete replacement goes in: remove what it replaces, then take its final names."""
+    """Complete a replacement: remove the replaced segments, then rename to the final names."""
     ranges = [
         _range_of(fs, directory, name, parsed.base_offset)
         for name, parsed in swaps.items()
@@ -176,9 +176,9 @@ def _finish_swaps(
             and first <= parsed.base_offset < end
         ]
         _remove(fs, directory, replaced)
-        # Names reach the disk in any order: what was replaced must not come back beside it.
+        # Names reach the disk in any order: a replaced segment must not reappear after a crash.
         fs.sync_directory(directory)
-    # Log files last: while one is still a `.swap`, a second crash comes back here.
+    # Log files last: as long as one is still a `.swap`, recovery after a second crash returns here.
     for name in sorted(swaps, key=lambda name: swaps[name].kind is FileKind.LOG):
         parsed = swaps[name]
         final = segment_file_name(parsed.base_offset, parsed.kind)
@@ -189,9 +189,9 @@ def _finish_swaps(
 def _range_of(
     fs: FileSystem, directory: str, name: str, base_offset: Offset
 ) -> tuple[Offset, Offset]:
-    """The offsets of a replacement. Of a damaged one no more is believed than its name.
+    """The offsets of a replacement. If it is damaged, only the base offset in its name counts.
 
-    What it was to replace then stays beside it: better twice than not at all.
+    The segments it should replace are then kept: records twice are better than records lost.
     """
     file = fs.open_read(os.path.join(directory, name))
     reader = SegmentReader(file, base_offset, file.size())
@@ -209,7 +209,7 @@ def _range_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadStretch:
-    """Bytes of a segment that are no sound batches. `next_offset` is None when none follow."""
+    """Bytes of a segment that are not valid batches. `next_offset` is None if none follow."""
 
     position: int
     first_offset: Offset
@@ -219,7 +219,7 @@ class BadStretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """What re-reading a segment found. `end` and `next_offset` are behind its last sound batch."""
+    """The result of re-reading a segment. `end` and `next_offset` follow its last valid batch."""
 
     path: str
     base_offset: Offset
@@ -234,11 +234,11 @@ BatchVisitor = Callable[[BatchDecoder, int, int], None]
 
 
 def walk_segment(segment: Segment, from_offset: Offset, visit: BatchVisitor) -> Walk:
-    """Re-read an active segment from `from_offset` on, verifying checksums, and index it anew.
+    """Re-read an active segment from `from_offset` on, verify checksums, and rebuild its indexes.
 
-    What lies before is vouched for by indexes that were synced; the walk starts at the last
-    index entry below `from_offset`, or at the start of the file when they are not to be
-    trusted. `visit` sees each run of sound batches.
+    Synced indexes cover what comes before. The walk starts at the last index entry below
+    `from_offset`, or at the start of the file if the indexes cannot be trusted. `visit` sees each
+    run of valid batches.
     """
     file_size = segment.file().size()
     start, start_offset = _walk_start(segment, from_offset, file_size)
@@ -250,7 +250,7 @@ def walk_segment(segment: Segment, from_offset: Offset, visit: BatchVisitor) -> 
     while True:
         try:
             for first, stop in reader.chunks(position, next_offset):
-                assert first == 0, first  # batches are indexed in the order they lie
+                assert first == 0, first  # batches are indexed in file order
                 segment.index_walked(reader.decoder, stop, reader.chunk_position)
                 visit(reader.decoder, first, stop)
                 found = True
@@ -284,7 +284,7 @@ def walk_segment(segment: Segment, from_offset: Offset, visit: BatchVisitor) -> 
 
 
 def rebuild_indexes(segment: Segment) -> None:
-    """A sealed segment gets new indexes from its log file, which is not touched."""
+    """Rebuild the indexes of a sealed segment from its log file, which is not changed."""
     logger.warning("rebuilding the indexes of %s", segment.name)
     size, next_offset = segment.size, segment.next_offset
     segment.activate(now_ms=segment.modified_ms())
@@ -298,7 +298,7 @@ def rebuild_indexes(segment: Segment) -> None:
 def _walk_start(
     segment: Segment, from_offset: Offset, file_size: int
 ) -> tuple[FilePosition, Offset]:
-    """Drop index entries that cannot be trusted; return where to start reading."""
+    """Drop index entries that cannot be trusted; return where reading starts."""
     if from_offset > segment.base_offset and _has_sane_indexes(segment, file_size):
         entry_offset, position = segment.offset_index.lookup(Offset(from_offset - 1))
         header = _header_at(segment, position)
@@ -334,7 +334,7 @@ def _has_sane_indexes(segment: Segment, file_size: int) -> bool:
 
 
 def _has_true_times(segment: Segment, last_offset: Offset) -> bool:
-    """Whether the last time index entry up to `last_offset` is what the log says."""
+    """Whether the last time index entry up to `last_offset` matches the log."""
     segment.time_index.truncate_to(Offset(last_offset + 1))
     entry = segment.time_index.last_entry
     return entry[0] == NO_TIMESTAMP or is_true_entry(segment, entry)
@@ -354,10 +354,10 @@ def _header_at(segment: Segment, position: FilePosition) -> BatchHeader | None:
 class RecoveryPlan:
     """What to do with the segments that were walked.
 
-    kept          how many of them stay; those behind held nothing that was promised
-    cut_position  where the last one kept is cut, None to leave it as it is
-    end_offset    where the log goes on
-    is_appendable whether the last segment kept may take more batches
+    kept          how many of them are kept; the others hold nothing that was acknowledged
+    cut_position  where the last kept one is truncated; None: it is not
+    end_offset    the end of the log, where it continues
+    is_appendable whether the last kept segment can take more batches
     """
 
     kept: int
@@ -370,13 +370,13 @@ class RecoveryPlan:
 def plan_recovery(
     walks: Sequence[Walk], *, durable: Offset, is_durable_exact: bool, allows_gaps: bool
 ) -> RecoveryPlan:
-    """Tell torn from damaged.
+    """Distinguish a torn tail from damage.
 
-    `durable` is an offset below which everything was synced. `is_durable_exact`: nothing at or
-    past it was ever acknowledged, so a bad stretch there, or a missing file, ends the log even
-    when sound batches lie behind it. Otherwise what lies behind may have been promised, and
-    stays. `allows_gaps`: compaction may have removed offsets between segments, and `durable` may
-    be older than that, so a gap says nothing.
+    Everything below `durable` was synced. `is_durable_exact`: nothing at or after it was ever
+    acknowledged, so a bad stretch there, or a missing file, ends the log even if valid batches
+    follow. Otherwise the batches that follow may have been acknowledged, and are kept.
+    `allows_gaps`: compaction may have removed offsets between segments, and `durable` may be older
+    than that, so a gap proves nothing.
     """
     damages: list[Damage] = []
     for number, walk in enumerate(walks):
@@ -432,7 +432,7 @@ def _cut(
 
 
 def _has_gap(walk: Walk, following: Walk) -> bool:
-    """Whether batches, or files of them, are missing before a segment that follows."""
+    """Whether batches or whole files are missing before the next segment."""
     has_bad_tail = bool(walk.bad) and walk.bad[-1].next_offset is None
     return not has_bad_tail and walk.next_offset < following.base_offset
 
@@ -443,5 +443,5 @@ def _missing(last: Walk, end_offset: Offset, durable: Offset) -> Damage:
         position=last.end,
         first_offset=end_offset,
         next_offset=durable,
-        reason="the file ends before records that were synced",
+        reason="the file ends before synced records",
     )

@@ -1,8 +1,8 @@
-"""A segment being written anew, in `.cleaned` files beside the ones it will replace.
+"""A segment that is being rewritten, in `.cleaned` files next to those it will replace.
 
-Nobody reads it before it takes its final name. Until `finish` it is a log file without indexes;
-`finish` reads that file back, verifies every checksum, derives the indexes from what it read,
-and makes all of it durable. Left over by a crash, it is thrown away at the next start.
+Nobody reads it before it has its final name. Until `finish` it is a log file without indexes;
+`finish` reads the file back, verifies every checksum, builds the indexes and makes everything
+durable. If a crash interrupts it, the next start removes it.
 """
 
 import contextlib
@@ -34,9 +34,9 @@ _BATCHES_PER_CHUNK: Final = 8192
 
 
 class SegmentRewrite:
-    """The files of one segment to come. For one thread.
+    """The files of one new segment. For one thread.
 
-    kinds   the files there are, once finished
+    kinds   the kinds of files that exist, once finished
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class SegmentRewrite:
         limits: SegmentLimits,
         adopted: str | None = None,
     ) -> None:
-        """Begin an empty one; or take over the log file at `adopted`, which is gone from there."""
+        """Begin an empty segment, or take over the log file at `adopted` by moving it."""
         self.base_offset = base_offset
         self.size = 0
         self.kinds: list[FileKind] = []
@@ -56,7 +56,7 @@ class SegmentRewrite:
         self._directory = directory
         self._limits = limits
         self._aborted: list[AbortedTransaction] = []
-        self.discard()  # what an earlier attempt may have left
+        self.discard()  # leftovers of an earlier attempt
         if adopted is None:
             self._file = fs.create(self.path(FileKind.LOG))
         else:
@@ -69,7 +69,7 @@ class SegmentRewrite:
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            copy_file(self._fs, path, self.path(FileKind.LOG))  # it lies on another disk
+            copy_file(self._fs, path, self.path(FileKind.LOG))  # it is on another disk
         return self._fs.open_write(self.path(FileKind.LOG))
 
     def path(self, kind: FileKind, suffix: str = CLEANED) -> str:
@@ -82,14 +82,14 @@ class SegmentRewrite:
         self.size += len(batches)
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """The marker of an aborted transaction was kept: readers must still know of it."""
+        """Index an aborted transaction whose marker was kept."""
         self._aborted.append(transaction)
 
     def sync_log(self) -> None:
         self._file.sync()
 
     def finish(self, *, modified_ms: int) -> int:
-        """Verify, index and sync; return how many records there are.
+        """Verify, index and sync; return the number of records.
 
         The names are durable once the directory is synced.
         """
@@ -98,7 +98,7 @@ class SegmentRewrite:
         offset_index = OffsetIndex.create(
             self._fs, self.path(FileKind.INDEX), self.base_offset, max_bytes=limit
         )
-        # A full index is as good as a shorter one: lookups start at its last entry.
+        # A full index is no problem: lookups beyond it start at its last entry.
         offset_room = limit // OFFSET_ENTRY_SIZE * OFFSET_ENTRY_SIZE
         offset_index.extend(memoryview(offset_entries)[:offset_room])
         offset_index.seal()
@@ -118,7 +118,7 @@ class SegmentRewrite:
         if self._aborted:
             self._write_aborted()
         self._file.close()
-        # Retention goes by the age of what is in it, not by when it was compacted.
+        # Retention depends on the age of the records, not on the time of compaction.
         self._fs.set_modified_ms(self.path(FileKind.LOG), modified_ms)
         return state[tables.S_RECORD_COUNT]
 
@@ -157,14 +157,14 @@ class SegmentRewrite:
             raise CorruptSegmentError(
                 self._file.name,
                 reader.position,
-                f"{self.size} bytes were written, {reader.position} read back",
+                f"{self.size} bytes were written, but {reader.position} were read back",
                 first_offset=reader.next_offset,
                 next_offset=None,
             )
         return offset_entries, time_entries, state.tolist()
 
     def discard(self) -> None:
-        """Remove whatever there is of it."""
+        """Remove all its files."""
         for kind in SEGMENT_KINDS:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.remove(self.path(kind))

@@ -1,8 +1,8 @@
-"""Time index entries held against the log they were derived from.
+"""Checks time index entries against the log.
 
-An index has no checksum, and a wrong offset in one only costs a longer search. A wrong time
-costs more: a search would pass over records, and retention would delete a segment early. So a
-time is believed only if the batch it was taken from says the same.
+An index has no checksum. A wrong offset in it only makes a search longer, but a wrong time does
+more harm: a search would skip records, and retention would delete a segment early. So a time is
+trusted only if the batch it was taken from has the same time.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ TimedOffset = tuple[TimestampMs, Offset]
 
 
 def is_true_entry(segment: "Segment", entry: TimedOffset) -> bool:
-    """Whether the batch that holds the entry's offset has that largest timestamp."""
+    """Whether the batch with the entry's offset has the entry's time as largest timestamp."""
     timestamp, offset = entry
     try:
         position = segment.reader().locate(offset, segment.hint(offset))
@@ -34,7 +34,7 @@ def is_true_entry(segment: "Segment", entry: TimedOffset) -> bool:
 def find_largest(segment: "Segment") -> TimedOffset:
     """The largest timestamp of a sealed segment and the last offset of the batch that has it.
 
-    The last entry of its time index, unless the log contradicts it.
+    This is the last entry of its time index, unless the log contradicts it.
     """
     if not segment.size:
         return NO_TIMESTAMP, segment.base_offset
@@ -51,7 +51,7 @@ def find_largest(segment: "Segment") -> TimedOffset:
 
 
 def _largest_from(segment: "Segment", position: FilePosition, offset: Offset) -> TimedOffset:
-    """The largest of the batches from one that lies at `position` on, as far as they are sound."""
+    """The largest timestamp of the valid batches from `position` on."""
     largest: TimedOffset = (NO_TIMESTAMP, segment.base_offset)
     reader = segment.reader()
     if position:

@@ -1,7 +1,7 @@
-"""Files of staged batches on the disk: written by who has records, read by who owns the log.
+"""Files of staged batches: written by a process with records, read by the owner of the log.
 
-They are not synced. Until the batches are in their logs nothing was promised to anyone, and one
-that a power cut tore is told by its checksums: whoever wrote it writes it again.
+They are not synced. Nothing is acknowledged before the batches are in their logs, and checksums
+detect a file that a power failure tore; its writer then writes it again.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from cordwood.storage.files import Buffer, File, FileSystem, write_all
 
 
 class StagedFileWriter:
-    """One file being written, by one thread. Without `finish` it is worth nothing."""
+    """Writes one file, by one thread. Without `finish` the file is not valid."""
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._file = fs.create(path)
@@ -38,13 +38,13 @@ class StagedFileWriter:
         return self._index.batch_count
 
     def add(self, place: PlaceName, batch: Buffer) -> None:
-        """Write one encoded batch behind the others of its place."""
+        """Write one encoded batch after the others of its partition."""
         write_all(self._file, self.size, batch)
         self._index.add(place, self.size, len(batch))
         self.size += len(batch)
 
     def finish(self) -> int:
-        """Write what describes the batches; return the size of the whole file."""
+        """Write the index of the batches; return the size of the whole file."""
         end = self._index.encode(self.size)
         write_all(self._file, self.size, end)
         self.size += len(end)
@@ -56,9 +56,9 @@ class StagedFileWriter:
 
 
 class StagedFile:
-    """A finished file, opened for reading. Any thread may use it.
+    """A finished file, opened for reading. For any thread.
 
-    Where it is not what it claims to be: `FormatError`, on opening or on reading a batch.
+    Raises `FormatError`, on opening or on reading a batch, if the file is damaged.
     """
 
     def __init__(self, fs: FileSystem, path: str, *, size: int) -> None:
@@ -77,13 +77,13 @@ class StagedFile:
             raise
 
     def sizes(self) -> dict[PlaceName, int]:
-        """How many bytes of batches there are for each place."""
+        """The bytes of batches for each partition."""
         return self._index.sizes()
 
     def batches(self, place: PlaceName, *, size_max: int) -> Iterator[memoryview]:
-        """The batches of a place, in order; each is writable, and valid until the next.
+        """The batches of a partition, in order; each is writable, and valid until the next.
 
-        One larger than `size_max` is a `RecordTooLargeError` before memory is taken for it.
+        Raises `RecordTooLargeError` for a batch larger than `size_max`, before allocating memory.
         """
         buffer = bytearray(0)
         for position, size in self._index.of(place):

@@ -1,9 +1,8 @@
 """The time index of a segment: from a timestamp to an offset near it.
 
-An entry says: the largest timestamp up to here is this one, and the batch that brought it ends
-with this offset. So timestamps strictly increase from entry to entry, whatever order the
-records themselves come in, and every record with a timestamp above an entry's lies beyond its
-offset.
+An entry holds the largest timestamp so far, and the last offset of the batch that has it. So
+timestamps increase strictly from entry to entry, whatever the order of the records, and every
+record with a larger timestamp than an entry's comes after the entry's offset.
 """
 
 from typing import Final
@@ -25,9 +24,9 @@ _RELATIVE_OFFSET: Final = 1
 
 
 class TimeIndex(BoundedIndex):
-    """Entries in strictly increasing order of timestamp, and no decreasing offset.
+    """Entries with strictly increasing timestamps and offsets that do not decrease.
 
-    Full one slot early, as sealing the segment may add an entry.
+    It is full one slot early, because sealing the segment may add an entry.
     """
 
     __slots__ = ()
@@ -39,18 +38,18 @@ class TimeIndex(BoundedIndex):
 
     @property
     def last_entry(self) -> tuple[TimestampMs, Offset]:
-        """The largest timestamp indexed and its offset; (-1, base offset) when there is none."""
+        """The largest timestamp indexed and its offset; (-1, base offset) if there is none."""
         entries = self._file.entries
         if not entries:
             return NO_TIMESTAMP, self.base_offset
         return self._decode(entries, len(entries) - TIME_ENTRY_SIZE)
 
     def add(self, timestamp: TimestampMs, offset: Offset, *, force: bool = False) -> bool:
-        """Note the largest timestamp so far, brought by the batch ending with `offset`.
+        """Add the largest timestamp so far, of the batch that ends with `offset`.
 
-        Returns whether an entry was added: a timestamp no larger than the last one says
-        nothing new. `force` may take the slot that `is_full` keeps back. In memory: see `flush`.
-        Raises `FormatError` when full, when the offset decreases, or is too far from the base.
+        Returns whether an entry was added; a timestamp no larger than the last one adds none.
+        `force` may take the slot that `is_full` reserves. In memory: see `flush`. Raises
+        `FormatError` if full, or if the offset decreases or is too far from the base.
         """
         last_timestamp, last_offset = self.last_entry
         count = self.count
@@ -65,21 +64,21 @@ class TimeIndex(BoundedIndex):
         return True
 
     def lookup(self, timestamp: TimestampMs) -> tuple[TimestampMs, Offset]:
-        """The last entry at or below `timestamp`; (-1, base offset) when there is none.
+        """The last entry at or below `timestamp`; (-1, base offset) if there is none.
 
-        Every record with a larger timestamp than the entry's lies beyond its offset.
+        Every record with a larger timestamp than the entry's comes after the entry's offset.
         """
         entries = self._file.entries
         slot = floor_slot(entries, TIME_ENTRY, _TIMESTAMP, timestamp)
         if slot < 0:
             return NO_TIMESTAMP, self.base_offset
         found, relative_offset = TIME_ENTRY.unpack_from(entries, slot * TIME_ENTRY_SIZE)
-        if found < 0 or relative_offset < 0:  # damaged; the start of the segment is never wrong
+        if found < 0 or relative_offset < 0:  # damaged; the start of the segment is always correct
             return NO_TIMESTAMP, self.base_offset
         return TimestampMs(found), Offset(self.base_offset + relative_offset)
 
     def entry(self, slot: int) -> tuple[TimestampMs, Offset]:
-        """The entry in that slot, counted from 0; `IndexError` when there is none."""
+        """The entry in that slot, counted from 0; `IndexError` if there is none."""
         return self._decode(*self._slot_at(slot))
 
     def sanity_check(self) -> None:
@@ -101,5 +100,5 @@ class TimeIndex(BoundedIndex):
     def _decode(self, entries: bytearray | memoryview, position: int) -> tuple[TimestampMs, Offset]:
         timestamp, relative_offset = TIME_ENTRY.unpack_from(entries, position)
         if timestamp < 0 or relative_offset < 0:
-            decode_time_entry(entries, position)  # says what is wrong with it
+            decode_time_entry(entries, position)  # raises with the reason
         return TimestampMs(timestamp), Offset(self.base_offset + relative_offset)

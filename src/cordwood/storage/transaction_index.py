@@ -1,8 +1,7 @@
 """The aborted transactions that end in a segment.
 
-A reader that must not see aborted records asks here which producers' records to skip. The file
-exists only where a transaction was aborted: most segments have none, and a missing file means
-just that.
+A reader that must not see aborted records finds here which producers' records to skip. The file
+exists only if a transaction was aborted; for most segments it is missing.
 """
 
 from dataclasses import dataclass
@@ -22,9 +21,9 @@ from cordwood.storage.files import FileSystem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortedTransactions:
-    """What one segment knows of a range of offsets.
+    """The aborted transactions that one segment has for a range of offsets.
 
-    `is_complete`: no later segment can hold another aborted transaction of the range.
+    `is_complete`: no later segment can have another aborted transaction of the range.
     """
 
     transactions: list[AbortedTransaction]
@@ -43,14 +42,14 @@ class TransactionIndex(EntryIndex):
     def open_active(
         cls, fs: FileSystem, path: str, base_offset: Offset, *, max_bytes: int = 0
     ) -> Self:
-        """With the entries of the file, if any; the file is created with the first entry."""
+        """Open with the entries of the file, if any; the first entry creates the file."""
         file = cls._file_at(fs, path)
         file.activate(max_bytes=max_bytes)
         return cls(file, base_offset)
 
     @property
     def last_offset(self) -> Offset:
-        """Last offset of the last entry; one below the base offset when there is none."""
+        """Last offset of the last entry; one below the base offset if there is none."""
         entries = self._file.entries
         if not entries:
             return Offset(self.base_offset - 1)
@@ -58,7 +57,7 @@ class TransactionIndex(EntryIndex):
         return last.last_offset
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add one. In memory: see `flush`. `FormatError` unless its last offset is the largest."""
+        """Add an entry, in memory: see `flush`. `FormatError` unless its last offset is largest."""
         if self.count and transaction.last_offset <= self.last_offset:
             raise FormatError(
                 f"last offset {transaction.last_offset} is not beyond "
@@ -67,7 +66,7 @@ class TransactionIndex(EntryIndex):
         self._file.append(encode_aborted_transaction(transaction))
 
     def entries(self) -> list[AbortedTransaction]:
-        """All of them, in order."""
+        """All entries, in order."""
         entries = self._file.entries
         return [
             decode_aborted_transaction(entries, position)
@@ -75,19 +74,19 @@ class TransactionIndex(EntryIndex):
         ]
 
     def collect(self, *, fetch_start: Offset, upper_bound: Offset) -> AbortedTransactions:
-        """Those that overlap `[fetch_start, upper_bound)`."""
+        """The transactions that overlap `[fetch_start, upper_bound)`."""
         found = []
         for transaction in self.entries():
             if transaction.last_offset >= fetch_start and transaction.first_offset < upper_bound:
                 found.append(transaction)
-            # Everything below the last stable offset was decided by then, so what is aborted
-            # later starts at or beyond it.
+            # Everything below the last stable offset was decided by then, so a transaction that
+            # aborts later starts at or after it.
             if transaction.last_stable_offset >= upper_bound:
                 return AbortedTransactions(transactions=found, is_complete=True)
         return AbortedTransactions(transactions=found, is_complete=False)
 
     def truncate_to(self, offset: Offset) -> None:
-        """Drop those whose last offset is at or beyond `offset`."""
+        """Drop the entries whose last offset is at or after `offset`."""
         entries = self.entries()
         kept = sum(transaction.last_offset < offset for transaction in entries)
         if kept < len(entries):

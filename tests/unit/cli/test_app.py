@@ -98,7 +98,7 @@ def test_keys_without_effect_are_named_on_the_side(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["serve", "--set", "prot=1"], "cordwood: prot = 1: is no such key; did you mean port"),
+        (["serve", "--set", "prot=1"], "cordwood: prot = 1: unknown key; did you mean port"),
         (["serve", "--port", "70000"], "cordwood: port = 70000: must be 0 to 65535 (from --port)"),
         (
             ["serve", "--durability", "ram"],

@@ -28,7 +28,7 @@ def test_write_all_gives_up_on_a_disk_that_takes_nothing() -> None:
     file = fs.create("/file")
     fs.fail_at(1, ShortWrite(0))
 
-    with pytest.raises(OSError, match="accepts no bytes"):
+    with pytest.raises(OSError, match="accepted no bytes"):
         write_all(file, 0, b"abc")
 
 

@@ -239,9 +239,12 @@ class _Produced:
             JsonOutput().facts((), self._summary())
         elif not quiet:
             shown = sorted(self._parts.items())[:_PARTITIONS_SHOWN]
-            places = [f"{n}: {first} to {end - 1}" for n, (first, end, _) in shown]
+            places = [
+                f"partition {number}: {_shown_offsets(first, end)}"
+                for number, (first, end, _) in shown
+            ]
             more = ["..."] if len(self._parts) > len(shown) else []
-            where = f" (partition: offsets {', '.join(places + more)})" if places else ""
+            where = f" ({'; '.join(places + more)})" if places else ""
             say(f"appended {counted(self.count, 'record')} to {self.topic}{where}")
 
     def _summary(self) -> "Row":
@@ -258,3 +261,7 @@ class _Produced:
                 for number, (first, following, count) in sorted(self._parts.items())
             ],
         }
+
+
+def _shown_offsets(first: int, end: int) -> str:
+    return f"offset {first}" if end == first + 1 else f"offsets {first} to {end - 1}"

@@ -7,7 +7,7 @@ from typing import Final
 
 from cordwood.cli.disk_probe import BareDisk
 from cordwood.cli.doctor.findings import Finding, Verdict
-from cordwood.cli.readable_values import shown_bytes
+from cordwood.cli.readable_values import counted, shown_bytes
 from cordwood.quantities import GIB, KIB
 
 _MOUNTS: Final = "/proc/self/mountinfo"
@@ -131,7 +131,10 @@ def sync_finding(area: str, times_us: list[float], *, is_memory: bool) -> Findin
     ordered = sorted(times_us)
     middle = ordered[len(ordered) // 2]
     late = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
-    value = f"{_shown_us(middle)} (99 %: {_shown_us(late)}), {len(ordered)} times 4 KiB"
+    value = (
+        f"median {_shown_us(middle)}, 99th percentile {_shown_us(late)}, "
+        f"{counted(len(ordered), 'write')} of 4 KiB"
+    )
     verdict, advice = Verdict.OK, ""
     if middle < _FAST_US and not is_memory:
         verdict = Verdict.WARNING

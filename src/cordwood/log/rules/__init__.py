@@ -1,4 +1,4 @@
-"""Decisions on plain values: what may be appended, when segments roll, expire or are compacted.
+"""Decisions on plain values: what may be appended; when segments roll, expire, are compacted.
 
-Nothing here opens a file, asks the time or starts a thread.
+Nothing here opens a file, reads the clock or starts a thread.
 """

@@ -1,4 +1,4 @@
-"""Where records went."""
+"""The results of appends: partitions, offsets and timestamps of the records."""
 
 from array import array
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from cordwood.quantities import Offset, TimestampMs
 
 
 class Appended(NamedTuple):
-    """The place a record was given."""
+    """The partition, offset and timestamp of an appended record."""
 
     partition: int
     offset: Offset
@@ -21,7 +21,7 @@ class Appended(NamedTuple):
 class AppendedRange:
     """Consecutive offsets [first_offset, next_offset) of one partition.
 
-    `timestamp_ms` is the time that records without one of their own were given.
+    `timestamp_ms` is the timestamp of records that were given without one.
     """
 
     partition: int
@@ -35,9 +35,9 @@ class AppendedRange:
 
 
 class AppendedMany(Sequence[Appended]):
-    """The places of many records, in the order they were given. Worked out when looked at.
+    """The results for many records, in their order. Computed on access.
 
-    `ranges` says it per partition, which is all that most callers need.
+    `ranges` has the offsets for each partition, which is all that most callers need.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class AppendedMany(Sequence[Appended]):
             return [self._place(i) for i in range(*index.indices(len(self)))]
         position = index + len(self) if index < 0 else index
         if not 0 <= position < len(self):
-            raise IndexError(f"{len(self)} records were appended, none has index {index}")
+            raise IndexError(f"index {index} is out of range: {len(self)} records were appended")
         return self._place(position)
 
     def __repr__(self) -> str:

@@ -1,20 +1,20 @@
-"""Which logs are compacted, how far, and which segments go together. Decisions only.
+"""Which logs are compacted, how far, and which segments are merged. Decisions only.
 
-A log falls into three parts:
+A log has three parts:
 
     [start, first_dirty)              clean: compacted before, by the cleaner's checkpoint
     [first_dirty, first_uncleanable)  dirty: written since
-    [first_uncleanable, end)          out of reach: the active segment, what is not synced, what
-                                      an open transaction may undo, what is younger than
-                                      min.compaction.lag.ms
+    [first_uncleanable, end)          out of reach: the active segment, and records that are not
+                                      synced, that an open transaction may abort, or that are
+                                      younger than min.compaction.lag.ms
 
-Segments count whole. A log is due when dirty bytes are more than min.cleanable.dirty.ratio of
-clean and dirty ones together, or when something dirty is older than max.compaction.lag.ms. A
-compacted log has nothing dirty, so it is not due again before something is written to it.
+Only whole segments count. A log is due if dirty bytes are more than min.cleanable.dirty.ratio of
+clean and dirty bytes together, or if a dirty record is older than max.compaction.lag.ms. After
+compaction nothing is dirty, so the log is not due again before more is written.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -26,7 +26,10 @@ GROUP_SEGMENTS_MAX: Final = 128
 
 
 class SegmentSummary(NamedTuple):
-    """What planning needs to know of a sealed segment. `end_offset` is where the next begins."""
+    """The facts about a sealed segment that planning depends on.
+
+    `end_offset` is the base offset of the next segment.
+    """
 
     base_offset: Offset
     end_offset: Offset
@@ -34,15 +37,15 @@ class SegmentSummary(NamedTuple):
     index_bytes: int
     time_index_bytes: int
     largest_timestamp: TimestampMs
-    first_timestamp: TimestampMs  # largest of its first batch; not positive: it has none
+    first_timestamp: TimestampMs  # largest of its first batch; zero or negative: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSummary:
-    """A log as planning sees it. `segments` are the sealed ones, in order.
+    """The facts about a log that planning depends on. `segments` are the sealed ones, in order.
 
     checkpoint   how far the log was compacted; None: never
-    settled      below this everything is synced, sealed and decided
+    settled      everything below is synced, sealed, and decided by its transactions
     """
 
     topic: str
@@ -58,14 +61,14 @@ class LogSummary:
 class CompactionReason(StrEnum):
     """Why a log is compacted now, or why it is not."""
 
-    DIRTY = "more of the log is dirty than min.cleanable.dirty.ratio"
-    LAG = "something dirty is older than max.compaction.lag.ms"
-    FORCED = "asked for"
-    NOT_COMPACTED = "cleanup.policy does not say compact"
-    NOTHING_SEALED = "all that is dirty is in the active segment, or not settled yet"
+    DIRTY = "the dirty ratio exceeds min.cleanable.dirty.ratio"
+    LAG = "a dirty record is older than max.compaction.lag.ms"
+    FORCED = "requested"
+    NOT_COMPACTED = "cleanup.policy does not include compact"
+    NOTHING_SEALED = "all dirty records are in the active segment, or not settled yet"
     NOTHING_DIRTY = "nothing was written since the last compaction"
-    TOO_YOUNG = "all that is dirty is younger than min.compaction.lag.ms"
-    NOT_DIRTY_ENOUGH = "too little of the log is dirty"
+    TOO_YOUNG = "all dirty records are younger than min.compaction.lag.ms"
+    NOT_DIRTY_ENOUGH = "the dirty ratio is too low"
 
 
 _DUE: Final = frozenset({CompactionReason.DIRTY, CompactionReason.LAG, CompactionReason.FORCED})
@@ -73,7 +76,7 @@ _DUE: Final = frozenset({CompactionReason.DIRTY, CompactionReason.LAG, Compactio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """What compacting a log now would mean."""
+    """What compacting a log now would do."""
 
     topic: str
     partition: int
@@ -91,7 +94,7 @@ class CompactionPlan:
 
     @property
     def bytes_to_read(self) -> int:
-        """The dirty part is gone over twice: for its keys, and with the rest."""
+        """The dirty part is read twice: for its keys, and then with the rest."""
         return self.clean_bytes + 2 * self.cleanable_bytes
 
     @property
@@ -105,7 +108,7 @@ def plan_compaction(
 ) -> CompactionPlan:
     """Whether `log` is due, and which part of it would be compacted.
 
-    With `force` it is due whatever the ratio and the lags, as long as anything is sealed.
+    With `force` it is due whatever the ratio and the lags, if it has a sealed segment.
     """
     first_dirty = _first_dirty(log)
     reachable = min(log.settled, log.active_base_offset)
@@ -131,7 +134,7 @@ def plan_compaction(
         uncleanable_bytes=sum(s.size for s in log.segments if s.base_offset >= first_uncleanable),
         overdue_ms=overdue_ms,
     )
-    return _with_reason(plan, _reason(plan, log, config, bound=bound, force=force))
+    return replace(plan, reason=_reason(plan, log, config, bound=bound, force=force))
 
 
 def _reason(
@@ -155,22 +158,8 @@ def _reason(
     return CompactionReason.NOT_DIRTY_ENOUGH
 
 
-def _with_reason(plan: CompactionPlan, reason: CompactionReason) -> CompactionPlan:
-    return CompactionPlan(
-        topic=plan.topic,
-        partition=plan.partition,
-        reason=reason,
-        first_dirty=plan.first_dirty,
-        first_uncleanable=plan.first_uncleanable,
-        clean_bytes=plan.clean_bytes,
-        cleanable_bytes=plan.cleanable_bytes,
-        uncleanable_bytes=plan.uncleanable_bytes,
-        overdue_ms=plan.overdue_ms,
-    )
-
-
 def filthiest_first(plans: Iterable[CompactionPlan]) -> list[CompactionPlan]:
-    """Those that are due: the overdue ones by how long, then the others by their ratio."""
+    """The plans that are due: first the longest overdue, then by dirty ratio."""
     due = [plan for plan in plans if plan.is_due]
     return sorted(due, key=lambda plan: (-plan.overdue_ms, -plan.dirty_ratio))
 
@@ -182,10 +171,10 @@ def group_segments(
     index_bytes_max: int,
     segments_max: int = GROUP_SEGMENTS_MAX,
 ) -> list[tuple[SegmentSummary, ...]]:
-    """Consecutive segments that become one: together no larger than a segment may be.
+    """Groups of consecutive segments to merge, each no larger than a segment may be.
 
-    Nothing is known of what will be left of them, so the sizes now are what counts. Their
-    offsets must lie within 2^31-1 of the first, except those of an empty one.
+    How much compaction will leave is not known, so the present sizes count. Offsets must be within
+    2^31-1 of the first one, except those of an empty segment.
     """
     groups: list[tuple[SegmentSummary, ...]] = []
     group: list[SegmentSummary] = []
@@ -211,7 +200,7 @@ def group_segments(
 
 
 def _first_dirty(log: LogSummary) -> Offset:
-    """The checkpoint, or the log's start where it says nothing of this log."""
+    """The checkpoint, or the log's start if the checkpoint is not within the log."""
     checkpoint = log.checkpoint
     if checkpoint is None or not log.start_offset <= checkpoint <= log.end_offset:
         return log.start_offset
@@ -219,7 +208,7 @@ def _first_dirty(log: LogSummary) -> Offset:
 
 
 def _round_down(log: LogSummary, offset: Offset) -> Offset:
-    """The base of the segment that holds `offset`: segments are compacted whole."""
+    """The base offset of the segment that contains `offset`: only whole segments are compacted."""
     for segment in log.segments:
         if segment.base_offset <= offset < segment.end_offset:
             return segment.base_offset

@@ -1,8 +1,8 @@
-"""One configuration key: its name, its default, and what it accepts.
+"""One configuration key: its name, its default, and the values it accepts.
 
-A key reads values as people write them (``7d``, ``"64MiB"``, ``true``, ``["compact"]``) and
-renders them as Kafka prints them (``604800000``, ``67108864``, ``true``, ``compact``). What a
-key refuses it refuses with a `ConfigError` that names the key, the value as typed, the rule.
+A key parses values as people write them (``7d``, ``"64MiB"``, ``true``, ``["compact"]``) and
+renders them as Kafka prints them (``604800000``, ``67108864``, ``true``, ``compact``). It refuses
+a value with a `ConfigError` that names the key, the value as typed, and the rule.
 """
 
 import math
@@ -19,7 +19,7 @@ ConfigValue = int | float | bool | str | tuple[str, ...] | None
 
 
 class ConfigKind(StrEnum):
-    """What a value is, and so how its text is read."""
+    """The type of a value, which decides how its text is parsed."""
 
     SIZE = "size"  # bytes, units accepted
     DURATION = "duration"  # milliseconds, units accepted
@@ -37,9 +37,9 @@ _WHOLE_NUMBERS = frozenset({ConfigKind.SIZE, ConfigKind.DURATION, ConfigKind.INT
 class ConfigKey:
     """A key and its rule.
 
-    Numbers lie in [minimum, maximum], both included, or are among `also_allowed`. A text, or
-    each item of a list, is one of `choices` and matches `pattern` where these are given;
-    `requirement` is that pattern in words. `none_text` is how None (no limit, not set) is written.
+    A number is from `minimum` to `maximum`, both included, or one of `also_allowed`. A text, or
+    each item of a list, is one of `choices` and matches `pattern`, if given; `requirement` says
+    the pattern in words. `none_text` is the text for None (no limit, not set).
     """
 
     name: str
@@ -67,7 +67,7 @@ class ConfigKey:
 
     @property
     def rule(self) -> str:
-        """What the key accepts, as the end of an error message."""
+        """The values that the key accepts, as the end of an error message."""
         match self.kind:
             case ConfigKind.BOOLEAN:
                 return "must be true or false"
@@ -76,16 +76,16 @@ class ConfigKey:
             case ConfigKind.TEXT:
                 return self.requirement
             case ConfigKind.LIST if self.choices:
-                return f"must be a list of any of {', '.join(self.choices)}"
+                return f"must be a list with items from {', '.join(self.choices)}"
             case ConfigKind.LIST if self.pattern is not None:
                 return "must be * or a list of partition:broker pairs"
             case ConfigKind.LIST:
-                return "must be a list, separated by commas"
+                return "must be a comma-separated list"
             case _:
                 return self._range_rule()
 
     def parse(self, raw: object) -> ConfigValue:
-        """The value `raw` stands for: text, or already a number, a bool, a list or None."""
+        """The value of `raw`, which is text, or already a number, a bool, a list or None."""
         if self.none_text is not None and (raw is None or str(raw).strip() == self.none_text):
             return None
         try:
@@ -134,7 +134,7 @@ class ConfigKey:
         return int(text)
 
     def _reading_rule(self, error: Exception) -> str:
-        # The units that a size or a duration may have are told by whoever reads them.
+        # The parsers of sizes and durations name the units they accept.
         is_about_units = self.kind in {ConfigKind.SIZE, ConfigKind.DURATION}
         return str(error) if is_about_units and isinstance(error, ValueError) else self.rule
 
@@ -186,7 +186,7 @@ class ConfigKey:
 
 
 def config_field(name: str, kind: ConfigKind, default: str, doc: str, **rule: Any) -> Any:
-    """A dataclass field that is one key; the key is in its metadata, under ``key``."""
+    """A dataclass field for one key; its metadata holds the key under ``key``."""
     key = ConfigKey(name=name, kind=kind, default_text=default, doc=doc, **rule)
     return field(default=key.default, metadata={"key": key})
 
@@ -199,7 +199,7 @@ def _read_boolean(raw: object) -> bool:
             return True
         case "false":
             return False
-    raise ValueError("neither true nor false")
+    raise ValueError("not true or false")
 
 
 def _read_ratio(raw: object) -> float:

@@ -1,7 +1,7 @@
-"""How long things take, counted in fixed steps: watching costs next to nothing.
+"""Histograms of durations, with fixed buckets, which are cheap to update.
 
-A histogram holds how many durations fell into each step and their sum, which is what percentiles
-over any later time are made of.
+A histogram holds the number of durations in each bucket and their sum; percentiles over any period
+can be computed from these.
 """
 
 import threading
@@ -9,7 +9,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final
 
-# From what a cache answers to what a person gives up on.
+# From the speed of a cache to the patience of a person.
 STEPS_S: Final = (
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
     30.0,
@@ -18,8 +18,11 @@ STEPS_S: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistogramView:
-    """Counts as they were at one moment: `counts[i]` fell at or below ``STEPS_S[i]`` and above
-    the step before; the last count is of what took longer than all steps."""
+    """The counts at one moment.
+
+    `counts[i]` durations were at most ``STEPS_S[i]`` and longer than the step before; the last
+    count is of durations longer than all steps.
+    """
 
     counts: tuple[int, ...]
     sum_s: float
@@ -34,7 +37,7 @@ class HistogramView:
 
 
 class DurationHistogram:
-    """Durations counted in the steps above. One thread observes, any may look."""
+    """A histogram with the steps above. One thread observes; any thread may call `view`."""
 
     __slots__ = ("_counts", "_sum_s")
 
@@ -51,7 +54,7 @@ class DurationHistogram:
 
 
 class SharedHistogram:
-    """One that any thread may observe into, for what takes long beside taking a lock."""
+    """A histogram for any thread, for durations that are long compared with taking a lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

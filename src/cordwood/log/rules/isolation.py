@@ -1,9 +1,9 @@
-"""Reading only what was committed: which batches of a log a reader must not be shown.
+"""Isolation levels: which batches of a log a reader may see.
 
-Kafka's two levels. A reader of uncommitted records sees what was appended, in order. A reader of
-committed ones stops at the last stable offset, before the first transaction that is not decided
-yet, and is not shown what transactions wrote that were aborted. Records outside of transactions
-are committed when they are appended.
+These are Kafka's two levels. With read_uncommitted a reader sees all appended records in order.
+With read_committed it stops at the last stable offset, before the first undecided transaction,
+and skips records of aborted transactions. Records outside of transactions are committed when they
+are appended.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,14 +22,14 @@ READ_COMMITTED: Final = "read_committed"
 
 
 def is_committed_only(isolation: str) -> bool:
-    """Whether this level leaves anything out. Raises `ConfigError` for what is no level."""
+    """Whether the level is read_committed; `ConfigError` for an unknown level."""
     if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise ConfigError("isolation", isolation, f"must be {READ_UNCOMMITTED} or {READ_COMMITTED}")
     return isolation == READ_COMMITTED
 
 
 class AbortedBatches:
-    """The batches of aborted transactions, told by their producer and offset."""
+    """The batches of aborted transactions, identified by producer and offset."""
 
     def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
         self._spans: dict[int, list[tuple[int, int]]] = {}
@@ -41,7 +41,7 @@ class AbortedBatches:
         return bool(self._spans)
 
     def left_over(self, decoder: BatchDecoder, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """Batches [first, end) of the decoder without the aborted ones, as runs of indexes."""
+        """Batches [first, end) of the decoder without the aborted ones, as ranges of indexes."""
         start = first
         for index in range(first, end):
             if self._has(decoder, index):

@@ -1,11 +1,11 @@
-"""Which leader wrote which offsets of a log.
+"""Which leader epoch wrote which offsets of a log.
 
-Each entry says from which offset on an epoch was written; it ends where the next one starts.
-The list lets a consumer or a follower that last saw epoch E find where E ended, and so whether
-what it read is still part of the log.
+Each entry is an epoch and its first offset; the epoch ends where the next one starts. With the
+list, a consumer or follower that last saw epoch E can find where E ended, and so whether the
+records it read are still part of the log.
 
-This module keeps the list; writing it to the `leader-epoch-checkpoint` file whenever a method
-here reports a change is the log's work.
+This module keeps the list. The log writes it to the `leader-epoch-checkpoint` file whenever a
+method here reports a change.
 """
 
 from bisect import bisect_right
@@ -21,7 +21,7 @@ _BY_START: Final[Callable[[EpochEntry], Offset]] = attrgetter("start_offset")
 
 
 class EpochEnd(NamedTuple):
-    """An epoch and the offset after its last record; NO_LEADER_EPOCH, NO_OFFSET when unknown."""
+    """An epoch and the offset after its last record; NO_LEADER_EPOCH, NO_OFFSET if unknown."""
 
     epoch: LeaderEpoch
     end_offset: Offset
@@ -31,9 +31,9 @@ UNKNOWN_EPOCH_END: Final = EpochEnd(NO_LEADER_EPOCH, NO_OFFSET)
 
 
 class LeaderEpochs:
-    """The epochs of one log. Changed under the log's lock; `entries` may be read by anyone.
+    """The epochs of one log. Changed under the log's lock; any thread may read `entries`.
 
-    Invariant: both epochs and start offsets strictly increase. `entries` is a tuple that is
+    Invariant: epochs and start offsets both increase strictly. `entries` is a tuple that is
     replaced, never edited, so a reader takes the reference once and works on that.
     """
 
@@ -51,10 +51,10 @@ class LeaderEpochs:
         return self.entries[0] if self.entries else None
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """`epoch` writes from `start_offset` on. True when that is news.
+        """Record that `epoch` writes from `start_offset` on; True if that changes the list.
 
-        An epoch keeps the start it was first given. Entries that contradict a new one, by a
-        higher epoch or a later start, came from a history that was cut off and are dropped.
+        An epoch keeps its first start. Entries with a higher epoch or a later start contradict
+        the new one; they belong to a history that was truncated, and are dropped.
         """
         assert epoch >= 0, epoch
         assert start_offset >= 0, start_offset
@@ -70,10 +70,10 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> EpochEnd:
-        """Where `epoch` ended, or failing that the greatest epoch here below it.
+        """Where `epoch` ended; if it is not in the list, the greatest epoch below it.
 
         The latest epoch ends at the log's end. An epoch older than all entries ended where the
-        first entry starts: its records are gone, and that is the first offset after them.
+        first entry starts: its records were deleted, and that is the first offset after them.
         """
         if epoch < 0:
             return UNKNOWN_EPOCH_END
@@ -98,7 +98,7 @@ class LeaderEpochs:
         )
 
     def truncate_from_start(self, start_offset: Offset) -> bool:
-        """The log now starts at `start_offset`: so does the epoch that wrote that offset."""
+        """The log now starts at `start_offset`, and so does the epoch that wrote that offset."""
         above = bisect_right(self.entries, start_offset, key=_BY_START)
         if above == 0:
             return False

@@ -1,6 +1,6 @@
-"""What a log remembers of one producer, and the rules its next batch is held to.
+"""The state of one producer of a log, and the checks of its next batch.
 
-Sequence numbers go from 0 to 2^31-1 and round again; see `producer_state` for the rules.
+Sequence numbers go from 0 to 2^31-1 and then start again; see `producer_state` for the rules.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ _NO_COORDINATOR_EPOCH: Final = -1
 
 
 class BatchFacts(NamedTuple):
-    """What of a data batch concerns its producer. One is made per batch, so it is a tuple."""
+    """The facts about a data batch that concern its producer. A tuple: one per batch."""
 
     producer_id: ProducerId
     producer_epoch: int
@@ -55,7 +55,7 @@ class _StoredBatch(NamedTuple):
 
 
 class ProducerEntry:
-    """What a log remembers of one producer. Owned by its `ProducerStates`.
+    """The state of one producer. Owned by its `ProducerStates`.
 
     Invariant: every batch in `batches` was written in `epoch`.
     """
@@ -70,7 +70,7 @@ class ProducerEntry:
         self.batches: deque[_StoredBatch] = deque(maxlen=BATCHES_REMEMBERED)
 
     def add_batch(self, batch: BatchFacts) -> None:
-        """Remember a batch that was written, and forget the sixth last."""
+        """Record a batch that was written; only the last five are kept."""
         self.enter_epoch(batch.producer_epoch)
         self.batches.append(
             _StoredBatch(
@@ -84,13 +84,13 @@ class ProducerEntry:
         self.last_timestamp = batch.max_timestamp
 
     def enter_epoch(self, epoch: int) -> None:
-        """Batches of another epoch are forgotten: sequences are counted in each anew."""
+        """Drop the batches of another epoch: sequences start again in each epoch."""
         if epoch != self.epoch:
             self.batches.clear()
             self.epoch = epoch
 
     def find_duplicate(self, batch: BatchFacts) -> Duplicate | None:
-        """Where a batch with just these sequences was stored, if it was of late."""
+        """Where a batch with exactly these sequences was stored, if it is among the last ones."""
         if batch.producer_epoch != self.epoch:
             return None
         base_sequence, last_sequence = batch.base_sequence, batch.last_sequence
@@ -100,7 +100,7 @@ class ProducerEntry:
         return None
 
     def check_epoch(self, producer_id: ProducerId, epoch: int) -> None:
-        """Refuse a producer that was replaced by a newer one."""
+        """Refuse a producer that a newer one has fenced."""
         if epoch < self.epoch:
             raise InvalidProducerEpochError(producer_id, current=self.epoch, got=epoch)
 
@@ -117,13 +117,13 @@ class ProducerEntry:
             )
 
     def is_expired(self, now_ms: TimestampMs, expiration_ms: int) -> bool:
-        """Whether the producer was silent for so long that it may be forgotten."""
-        # An open transaction keeps its producer: forgetting it would leave the transaction
-        # open for ever, and read-committed consumers waiting behind it.
+        """Whether the producer was silent for so long that it may be dropped."""
+        # An open transaction keeps its producer: without it the transaction would stay open
+        # forever, and read-committed consumers would wait for it.
         return self.transaction_start is None and now_ms - self.last_timestamp >= expiration_ms
 
     def to_snapshot(self, producer_id: ProducerId) -> ProducerSnapshotEntry:
-        """What survives a restart: all but the older batches."""
+        """The state that survives a restart: everything except the older batches."""
         newest = self.batches[-1] if self.batches else None
         start = self.transaction_start
         return ProducerSnapshotEntry(
@@ -139,7 +139,7 @@ class ProducerEntry:
 
     @classmethod
     def from_snapshot(cls, entry: ProducerSnapshotEntry) -> "ProducerEntry":
-        """The producer as it was when the snapshot was taken."""
+        """The producer's state at the time of the snapshot."""
         producer = cls()
         producer.epoch = entry.producer_epoch
         producer.coordinator_epoch = entry.coordinator_epoch
@@ -147,7 +147,7 @@ class ProducerEntry:
         if entry.current_txn_first_offset >= 0:
             producer.transaction_start = entry.current_txn_first_offset
         if entry.last_offset >= 0:
-            # A batch without sequence numbers, a coordinator's, stays without.
+            # A batch of a coordinator has no sequence numbers.
             last = entry.last_sequence
             producer.batches.append(
                 _StoredBatch(
@@ -162,10 +162,10 @@ class ProducerEntry:
 
 
 def sequence_after(sequence: int) -> int:
-    """The sequence number that follows: they go from 0 to 2^31-1 and round again."""
+    """The next sequence number; 0 follows 2^31-1."""
     return 0 if sequence == INT32_MAX else sequence + 1
 
 
 def sequence_before(sequence: int, steps: int) -> int:
-    """The sequence number `steps` earlier, the other way round the same circle."""
+    """The sequence number `steps` earlier; 2^31-1 precedes 0."""
     return sequence - steps if sequence >= steps else sequence - steps + INT32_MAX + 1

@@ -1,17 +1,17 @@
-"""What a log remembers of each producer, so that a retried batch is stored once.
+"""The state of each producer of a log, so that a retried batch is stored only once.
 
-A producer numbers its records from 0 in each of its epochs. Per producer the log keeps the
-epoch, the last five batches and the transaction that is open, and holds every batch to:
+A producer numbers its records from 0 in each of its epochs. For each producer the log keeps the
+epoch, the last five batches and the open transaction, and checks every batch against these rules:
 
-    duplicate    exactly the sequences of one of the last five batches in the same epoch: nothing
-                 is stored and the answer is where the first copy went
+    duplicate    it has exactly the sequences of one of the last five batches in the same epoch:
+                 nothing is stored, and the result is the place of the first copy
     epoch        never goes back; a higher one starts again at sequence 0
-    sequence     the one after the last stored, 2^31-1 being followed by 0; a producer that is
-                 not known (new, or expired) may start anywhere
-    transaction  while one is open every batch of its producer belongs to it
+    sequence     follows the last stored one; 0 follows 2^31-1; an unknown producer (new, or
+                 expired) may start anywhere
+    transaction  while one is open, every batch of its producer belongs to it
 
-All of it is memory only. The state at an offset is saved as a producer snapshot, which holds
-the newest batch of each producer; replaying the batches behind the snapshot gives the rest.
+The state is only in memory. The state at an offset is saved as a producer snapshot, which holds
+the newest batch of each producer; replaying the batches after the snapshot restores the rest.
 """
 
 from collections.abc import Iterable
@@ -42,19 +42,19 @@ __all__ = [
 
 PRODUCER_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
 
-# The coordinator itself ends a transaction that outlives its timeout; five minutes more allow
-# for the markers to arrive before anyone is alarmed.
+# The coordinator ends a transaction that exceeds its timeout; five more minutes let the markers
+# arrive before the transaction is reported as late.
 _LATE_TRANSACTION_GRACE_MS: Final = 5 * 60 * 1000
 _EPOCH_BUMPING_VERSION: Final = 2
 _START: Final = Offset(0)
 
 
 class AppendOrigin(Enum):
-    """Who wrote a batch, and so how much of it is still to be checked."""
+    """Who wrote a batch, which decides what must be checked."""
 
     CLIENT = auto()  # everything
-    COORDINATOR = auto()  # its batches carry no sequence numbers: epoch and transaction only
-    REPLICATION = auto()  # was checked when first written; also a log replayed after a restart
+    COORDINATOR = auto()  # its batches have no sequence numbers: epoch and transaction only
+    REPLICATION = auto()  # nothing: checked when first written; also for replay at a start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class MarkerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletedTransaction:
-    """A transaction with records in this log. `last_offset` is that of its marker."""
+    """A finished transaction with records in this log. `last_offset` is that of its marker."""
 
     producer_id: ProducerId
     first_offset: Offset
@@ -82,9 +82,9 @@ class CompletedTransaction:
 class ProducerStates:
     """The producers of one log. Owned by the log and called under its lock.
 
-    For each batch with a producer id, `check` before the write and `update` after it; for each
-    transaction marker `check_marker`, `append_marker`, and `complete` once the transaction
-    index has the entry. `advance_to` follows batches without a producer.
+    For each batch with a producer id, call `check` before the write and `update` after it. For
+    each transaction marker, call `check_marker`, `append_marker`, and `complete` once the
+    transaction index has the entry. Call `advance_to` after batches without a producer.
 
     Invariant: the state is that of exactly the batches below `map_end_offset`.
     """
@@ -93,19 +93,19 @@ class ProducerStates:
         self.map_end_offset = end_offset
         self.last_snapshot_offset = end_offset
         self._producers: dict[ProducerId, ProducerEntry] = {}
-        # First offset -> producer, in the order of the offsets: transactions begin at the end
-        # of the log, and a dictionary keeps the order of insertion.
+        # First offset -> producer, ordered by offset: transactions begin at the end of the log,
+        # and a dictionary keeps the order of insertion.
         self._ongoing: dict[Offset, ProducerId] = {}
-        # First offset -> offset of the marker, while that may be above the high watermark.
+        # First offset -> offset of the marker, while the marker may be above the high watermark.
         self._completed: dict[Offset, Offset] = {}
 
     @property
     def producer_count(self) -> int:
-        """How many producers are remembered."""
+        """The number of known producers."""
         return len(self._producers)
 
     def largest_producer_id(self, *, below: int) -> ProducerId:
-        """The largest id below `below` that is remembered; NO_PRODUCER_ID without any."""
+        """The largest known id below `below`; NO_PRODUCER_ID if there is none."""
         return max((id_ for id_ in self._producers if id_ < below), default=NO_PRODUCER_ID)
 
     # --- data batches ----------------------------------------------------------------------
@@ -117,9 +117,9 @@ class ProducerStates:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         unknown_starts_at_zero: bool = False,
     ) -> Duplicate | None:
-        """Hold a batch to the rules above; changes nothing. None: write it, then `update`.
+        """Check a batch against the rules above; changes nothing. None: write it, then `update`.
 
-        `unknown_starts_at_zero` is the rule of transactions version 2: there a first sequence
+        `unknown_starts_at_zero` is the rule of transactions version 2, where a first sequence
         other than 0 means that an earlier batch was lost.
         """
         if origin is AppendOrigin.REPLICATION:
@@ -140,13 +140,13 @@ class ProducerStates:
         if producer.transaction_start is not None and not batch.is_transactional:
             raise InvalidTransactionStateError(
                 batch.producer_id,
-                "a batch outside a transaction while the one "
-                f"begun at offset {producer.transaction_start} is open",
+                "a batch outside of the transaction that is open since "
+                f"offset {producer.transaction_start}",
             )
         return None
 
     def update(self, batch: BatchFacts) -> None:
-        """Remember a batch that was written. Takes any batch: a replayed log is not refused."""
+        """Record a batch that was written. Accepts any batch: a replayed log is never refused."""
         assert batch.producer_id >= 0, batch
         producer = self._producer(batch.producer_id)
         producer.add_batch(batch)
@@ -156,7 +156,7 @@ class ProducerStates:
         self.map_end_offset = Offset(batch.last_offset + 1)
 
     def advance_to(self, end_offset: Offset) -> None:
-        """Everything below `end_offset` is accounted for, also batches of no producer."""
+        """The state now covers everything below `end_offset`, also batches without a producer."""
         assert end_offset >= self.map_end_offset, (end_offset, self.map_end_offset)
         self.map_end_offset = end_offset
 
@@ -172,8 +172,8 @@ class ProducerStates:
         """Refuse the marker of a fenced producer or of a coordinator that was replaced.
 
         In transactions version 2 every end of a transaction raises the producer's epoch, so a
-        marker with the epoch already known is a retry: harmless when nothing is open, and the
-        marker of an earlier transaction, which must not end this one, when something is.
+        marker with the known epoch is a retry. Without an open transaction it is harmless. With
+        one, it belongs to an earlier transaction and must not end the open one.
         """
         producer = self._producers.get(marker.producer_id)
         if producer is None or origin is AppendOrigin.REPLICATION:
@@ -195,10 +195,10 @@ class ProducerStates:
             )
 
     def append_marker(self, marker: MarkerFacts) -> CompletedTransaction | None:
-        """Remember a marker that was written; None when its transaction left nothing here.
+        """Record a marker that was written; None if its transaction has no records here.
 
-        The transaction still counts as open until `complete`: should writing the transaction
-        index fail in between, no reader may pass it.
+        The transaction counts as open until `complete`: if writing the transaction index fails in
+        between, no reader may pass it.
         """
         producer = self._producer(marker.producer_id)
         first_offset = producer.transaction_start
@@ -217,7 +217,7 @@ class ProducerStates:
         )
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
-        """What the last stable offset is once `completed` is complete; for the index entry."""
+        """The last stable offset once `completed` is complete; for the index entry."""
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != completed.producer_id:
                 return first_offset
@@ -232,7 +232,7 @@ class ProducerStates:
     def first_unstable_offset(self, high_watermark: Offset) -> Offset | None:
         """First offset of a transaction that is open or whose marker no reader may see yet.
 
-        The high watermark never goes back, so what is complete below it is forgotten here.
+        The high watermark never goes back, so transactions completed below it are dropped here.
         """
         if self._completed:
             self._forget_completed_below(high_watermark)
@@ -247,7 +247,7 @@ class ProducerStates:
         return producer is not None and producer.transaction_start is not None
 
     def has_late_transaction(self, now_ms: TimestampMs, *, timeout_ms_max: int) -> bool:
-        """True when the oldest open transaction should have been ended long ago."""
+        """Whether the oldest open transaction should have been ended long ago."""
         oldest = next(iter(self._ongoing.values()), None)
         producer = None if oldest is None else self._producers.get(oldest)
         if producer is None or producer.last_timestamp <= 0:
@@ -255,16 +255,16 @@ class ProducerStates:
         return now_ms - producer.last_timestamp > timeout_ms_max + _LATE_TRANSACTION_GRACE_MS
 
     def retreat_to(self, end_offset: Offset) -> None:
-        """Batches from `end_offset` on were taken back; none of them had a producer."""
+        """Batches from `end_offset` on were removed; none of them had a producer."""
         self.map_end_offset = min(self.map_end_offset, end_offset)
         self.last_snapshot_offset = min(self.last_snapshot_offset, Offset(end_offset - 1))
 
-    # --- forgetting, saving, loading ---------------------------------------------------------
+    # --- expiring, saving, loading -----------------------------------------------------------
 
     def expire(self, now_ms: TimestampMs, *, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> int:
-        """Forget producers whose last batch is that old; return how many.
+        """Drop producers whose last batch is that old; return how many.
 
-        The age is by the batch's own timestamp, so that a restart comes to the same answer.
+        The age counts from the batch's own timestamp, so that a restart has the same result.
         """
         expired = [
             producer_id
@@ -276,10 +276,10 @@ class ProducerStates:
         return len(expired)
 
     def last_batches(self, now_ms: TimestampMs) -> tuple[frozenset[int], dict[int, int]]:
-        """What compaction must not take from the producers that are still remembered.
+        """What compaction must keep for the known producers.
 
-        The last offsets of their newest data batches, which tell the sequence to go on with;
-        and, of producers without any, the epoch that their last transaction's end tells.
+        These are the last offsets of their newest data batches, which hold the last sequence; and,
+        for producers without such a batch, the epoch in the marker of their last transaction.
         """
         offsets: set[int] = set()
         epochs: dict[int, int] = {}
@@ -293,7 +293,7 @@ class ProducerStates:
         return frozenset(offsets), epochs
 
     def reset(self, end_offset: Offset) -> None:
-        """Forget everything: the log now begins, empty, at `end_offset`."""
+        """Drop all state: the log is now empty and begins at `end_offset`."""
         self._producers.clear()
         self._ongoing.clear()
         self._completed.clear()
@@ -301,17 +301,17 @@ class ProducerStates:
         self.last_snapshot_offset = end_offset
 
     def move_log_start(self, log_start: Offset) -> None:
-        """Records below `log_start` are gone. Their producers are remembered until they expire."""
+        """Records below `log_start` were deleted. Their producers stay known until they expire."""
         self._forget_completed_below(log_start)
         self.map_end_offset = max(self.map_end_offset, log_start)
 
     @property
     def needs_snapshot(self) -> bool:
-        """False when a snapshot taken now would be the one already on disk."""
+        """False if a snapshot taken now would equal the one on disk."""
         return self.map_end_offset > self.last_snapshot_offset
 
     def to_snapshot(self) -> list[ProducerSnapshotEntry]:
-        """The state at `map_end_offset`, one entry for each producer, newest batch only."""
+        """The state at `map_end_offset`: one entry per producer, with its newest batch only."""
         return [
             producer.to_snapshot(producer_id) for producer_id, producer in self._producers.items()
         ]
@@ -325,9 +325,9 @@ class ProducerStates:
         now_ms: TimestampMs,
         expiration_ms: int = PRODUCER_EXPIRATION_MS,
     ) -> "ProducerStates":
-        """The state a snapshot at `end_offset` holds, without what has expired since.
+        """The state of a snapshot at `end_offset`, without producers that have expired since.
 
-        Transactions open at the time are open again. Replay the batches from `end_offset` on
+        Transactions that were open then are open again. Replay the batches from `end_offset` on
         with `update` and `append_marker`.
         """
         states = cls(end_offset=end_offset)
@@ -356,10 +356,10 @@ class ProducerStates:
 
 
 def plan_stray_snapshots(snapshots: Iterable[Offset], segments: Iterable[Offset]) -> list[Offset]:
-    """The snapshots to delete at start, those that belong to no segment.
+    """The snapshots to delete at start: those that belong to no segment.
 
-    `segments` are base offsets. The newest stray is kept when it lies past all of them: it is
-    the one a clean shutdown leaves at the end of the log.
+    `segments` are base offsets. The newest stray is kept if it is after all of them: a clean
+    shutdown leaves it at the end of the log.
     """
     bases = set(segments)
     strays = sorted(set(snapshots) - bases)

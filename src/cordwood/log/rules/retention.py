@@ -1,23 +1,23 @@
-"""Which segments of a log go, which stay, and why. Decisions only.
+"""Which segments of a log are deleted, which are kept, and why. Decisions only.
 
-Whole segments are deleted, oldest first, and the first that stays keeps all behind it. A
-segment goes when one of these holds, and readers may see all of it (it ends at or below the
-high watermark):
+Whole segments are deleted, oldest first; the first one that is kept keeps all after it. A segment
+is deleted if readers may see all of it (it ends at or below the high watermark) and one of these
+holds:
 
-    LOG_START   it lies wholly below the log's start; whatever the policy
+    LOG_START   it is completely below the log's start; whatever the policy
     AGE         it is older than retention.ms; with policy delete
     SIZE        without it the log still has retention.bytes; with policy delete
-    COUNT       retention.segments newer ones hold records; with policy delete
+    COUNT       retention.segments newer segments hold records; with policy delete
 
-A segment is as old as its largest record timestamp, but a timestamp later than the segment's
-last append counts as the time of that append: a producer whose clock runs ahead cannot keep
-data for ever. Records without timestamps are as old as the last append. Where even that lies
-in the future, because this machine's clock was wrong, the appends to later segments bound it.
+The age of a segment counts from its largest record timestamp. A timestamp later than the segment's
+last append counts as the time of that append, so that a producer whose clock is ahead cannot keep
+data forever. Records without timestamps count from the last append. If even that is in the future,
+because this machine's clock was wrong, the appends to later segments bound it.
 
-The active segment goes like any other, once it is rolled; then an empty one remains.
+The active segment is rolled and then deleted like any other; an empty one remains.
 
-With an archive, retention.* rule over the log as a whole, wherever its segments lie, and
-local.retention.* over the local copies of those that the archive holds.
+With an archive, retention.* applies to the whole log, wherever its segments are, and
+local.retention.* to the local copies of archived segments.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,11 +29,11 @@ from cordwood.log.rules.moments_in_words import duration_in_words, in_words
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
 
-_FOLLOW: Final = -2  # of local.retention.*: as retention.*
+_FOLLOW: Final = -2  # as a value of local.retention.*: like retention.*
 
 
 class RetentionRule(StrEnum):
-    """What decides over a segment."""
+    """The rule by which a segment is deleted."""
 
     LOG_START = "log start"
     AGE = "age"
@@ -42,7 +42,7 @@ class RetentionRule(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What becomes of a segment."""
+    """What happens to a segment."""
 
     KEEP = "keep"
     DELETE = "delete"
@@ -50,12 +50,12 @@ class Verdict(StrEnum):
 
 
 class SegmentHistory(NamedTuple):
-    """What retention needs to know of a segment."""
+    """The facts about a segment that retention depends on."""
 
     base_offset: Offset
     next_offset: Offset
     size: int
-    largest_timestamp: TimestampMs  # of its records; NO_TIMESTAMP when none has one
+    largest_timestamp: TimestampMs  # of its records; NO_TIMESTAMP if none has one
     modified_ms: TimestampMs  # when it was last appended to
     is_active: bool
     is_local: bool = True  # False: only the archive has it
@@ -63,14 +63,14 @@ class SegmentHistory(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentDecision:
-    """What becomes of one segment, and why, in words.
+    """What happens to one segment, and why, in words.
 
-    Of one that is kept, what will make it go, each by itself; None: that never will:
+    For a kept segment, what will delete it, each on its own; None: never:
 
-    expires_ms        its age, at that time; of one that goes by its age: since when it should
-    after_bytes       so many more bytes in the log
-    after_segments    so many more segments
-    local_expires_ms  its age, the local copy alone
+    expires_ms        its age, at that time; for a segment deleted by age: when it expired
+    after_bytes       this many more bytes in the log
+    after_segments    this many more segments
+    local_expires_ms  its age, only the local copy
     """
 
     base_offset: Offset
@@ -89,11 +89,11 @@ class SegmentDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPlan:
-    """What a run of retention at `now_ms` does, segment by segment, oldest first.
+    """What retention does at `now_ms`, segment by segment, oldest first.
 
     Invariant: DELETE comes before DROP_LOCAL, and that before KEEP; nothing at or above the
-    high watermark goes. `start_offset` is where the log starts afterwards, `local_start_offset`
-    the first offset that still has a local copy.
+    high watermark is deleted. `start_offset` is the start of the log afterwards,
+    `local_start_offset` the first offset that still has a local copy.
     """
 
     topic: str
@@ -105,7 +105,7 @@ class RetentionPlan:
 
     @property
     def must_roll(self) -> bool:
-        """Whether the active segment goes, and so has to be rolled first."""
+        """Whether the active segment is deleted and so must be rolled first."""
         return any(s.is_active and s.verdict is Verdict.DELETE for s in self.segments)
 
     @property
@@ -118,7 +118,7 @@ class RetentionPlan:
 
 
 class _Limits(NamedTuple):
-    """What bounds a log, or its local part. None: nothing does. `prefix` names the keys."""
+    """The limits of a log or of its local part; None: no limit. `prefix` is that of the keys."""
 
     prefix: str
     age_ms: int | None
@@ -127,7 +127,7 @@ class _Limits(NamedTuple):
 
 
 class _Opinion(NamedTuple):
-    """Why a segment goes, or what would make it go."""
+    """Why a segment is deleted, or what would delete it."""
 
     rule: RetentionRule | None
     words: str
@@ -147,9 +147,9 @@ def plan_retention(
     topic: str = "",
     partition: int = 0,
 ) -> RetentionPlan:
-    """What becomes of each of `segments`, which are all of the log's, in order.
+    """Plan retention for `segments`, which are all segments of the log, in order.
 
-    `archived_up_to`: everything below has a copy in the archive; None without an archive.
+    The archive has a copy of everything below `archived_up_to`; None: there is no archive.
     """
     limits = _Limits("", None, None, None)
     if config.is_deleted:
@@ -188,7 +188,7 @@ def plan_retention(
 
 
 def _local_limits(config: TopicConfig) -> _Limits:
-    """What bounds the local copies; `retention.*` where nothing of their own is said."""
+    """The limits of local copies; `retention.*` unless `local.retention.*` is set."""
     age_ms, size = config.local_retention_ms, config.local_retention_bytes
     return _Limits(
         "local.",
@@ -199,10 +199,10 @@ def _local_limits(config: TopicConfig) -> _Limits:
 
 
 def _written_ms(segments: Sequence[SegmentHistory], now_ms: TimestampMs) -> list[TimestampMs]:
-    """When each segment was last appended to, as far as that can be believed.
+    """When each segment was last appended to, corrected for a wrong clock.
 
-    A date in the future was written by a clock that was wrong. The appends went on behind it:
-    it is no younger than the latest of those that has a believable date.
+    A date in the future came from a wrong clock. Later segments were appended to afterwards, so
+    such a segment is no younger than the latest of them with a date in the past.
     """
     bound = now_ms
     seen = False
@@ -226,7 +226,7 @@ def _expired_prefix(
     start_offset: Offset | None,
     may_go: Callable[[SegmentHistory], bool],
 ) -> tuple[int, list[_Opinion]]:
-    """How many go, from the first, and for each segment why or why not."""
+    """How many segments expire, from the first, and for each segment why or why not."""
     total = sum(segment.size for segment in segments)
     filled = sum(1 for segment in segments if segment.size)
     opinions: list[_Opinion] = []
@@ -234,21 +234,21 @@ def _expired_prefix(
     expires_ms: TimestampMs | None = NO_TIMESTAMP
     for index, segment in enumerate(segments):
         aged_ms = _aged_ms(segment, written[index], limits)
-        going = _why_it_goes(segment, written[index], limits, now_ms, start_offset, total, filled)
+        going = _why_expired(segment, written[index], limits, now_ms, start_offset, total, filled)
         if going is not None and expired == index and may_go(segment):
             opinions.append(going)
             expired += 1
         else:
-            # Behind a segment that age never takes, age never gets to this one.
+            # If an older segment never expires by age, neither does this one.
             if aged_ms is None or expires_ms is None:
                 expires_ms = None
             else:
                 expires_ms = TimestampMs(max(expires_ms, aged_ms))
-            staying = _why_it_stays(segment, limits, expires_ms, total, filled)
+            staying = _why_kept(segment, limits, expires_ms, total, filled)
             if expired < index:
-                staying = staying._replace(words=f"an older segment stays; {staying.words}")
+                staying = staying._replace(words=f"an older segment is kept; {staying.words}")
             elif going is not None:
-                staying = staying._replace(words=f"{_held(segment)}, or else: {going.words}")
+                staying = staying._replace(words=f"{_held(segment)}; otherwise: {going.words}")
             opinions.append(staying)
         total -= segment.size
         filled -= 1 if segment.size else 0
@@ -258,20 +258,20 @@ def _expired_prefix(
 def _aged_ms(
     segment: SegmentHistory, written_ms: TimestampMs, limits: _Limits
 ) -> TimestampMs | None:
-    """The first moment at which the segment is too old; None: never."""
+    """The time at which the segment expires by age; None: never."""
     if limits.age_ms is None or (segment.is_active and not segment.size):
         return None
     return TimestampMs(_dated_ms(segment, written_ms) + limits.age_ms + 1)
 
 
 def _dated_ms(segment: SegmentHistory, written_ms: TimestampMs) -> TimestampMs:
-    """The time a segment's age is counted from."""
+    """The time from which a segment's age counts."""
     if segment.largest_timestamp <= NO_TIMESTAMP:
         return written_ms
     return min(segment.largest_timestamp, written_ms)
 
 
-def _why_it_goes(
+def _why_expired(
     segment: SegmentHistory,
     written_ms: TimestampMs,
     limits: _Limits,
@@ -280,10 +280,13 @@ def _why_it_goes(
     total: int,
     filled: int,
 ) -> _Opinion | None:
-    """`total` and `filled`: the bytes, and the segments with records, from this one on."""
+    """Why the segment expires; None if no rule applies.
+
+    `total` and `filled`: the bytes, and the segments with records, from this one on.
+    """
     if start_offset is not None and segment.next_offset <= start_offset and not segment.is_active:
         return _Opinion(
-            RetentionRule.LOG_START, f"it lies below the log's start at offset {start_offset}"
+            RetentionRule.LOG_START, f"it is below the log's start at offset {start_offset}"
         )
     if segment.is_active and not segment.size:
         return None
@@ -293,13 +296,13 @@ def _why_it_goes(
     if limits.size is not None and total - segment.size >= limits.size:
         return _Opinion(
             RetentionRule.SIZE,
-            f"the segments behind it have {total - segment.size} bytes, "
-            f"{limits.prefix}retention.bytes asks for {limits.size}",
+            f"newer segments have {total - segment.size} bytes, "
+            f"{limits.prefix}retention.bytes is {limits.size}",
         )
     if limits.segments is not None and filled > limits.segments:
         return _Opinion(
             RetentionRule.COUNT,
-            f"{filled - 1} newer segments hold records, retention.segments keeps {limits.segments}",
+            f"{filled - 1} newer segments hold records, retention.segments is {limits.segments}",
         )
     return None
 
@@ -310,45 +313,45 @@ def _why_old(
     assert limits.age_ms is not None
     dated_ms = _dated_ms(segment, written_ms)
     if dated_ms == segment.largest_timestamp:
-        what = "its newest record is of"
+        what = "its newest record is from"
     elif segment.largest_timestamp <= NO_TIMESTAMP:
-        what = "its records carry no time and it was last written"
+        what = "its records have no timestamps and it was last written"
     else:
-        what = "its records claim to be newer, but it was last written"
+        what = "its records have later timestamps, but it was last written"
     return (
         f"{what} {in_words(dated_ms)}, {duration_in_words(now_ms - dated_ms)} ago; "
         f"{limits.prefix}retention.ms is {duration_in_words(limits.age_ms)}"
     )
 
 
-def _why_it_stays(
+def _why_kept(
     segment: SegmentHistory,
     limits: _Limits,
     expires_ms: TimestampMs | None,
     total: int,
     filled: int,
 ) -> _Opinion:
-    """Which rules could take it, and when each would."""
+    """Which rules could delete the segment, and when."""
     if segment.is_active and not segment.size:
-        return _Opinion(None, "it is the active segment and empty")
+        return _Opinion(None, "it is the active segment, and empty")
     ways: list[str] = []
     after_bytes = after_segments = None
     if expires_ms is not None:
         ways.append(f"at {in_words(expires_ms)} ({limits.prefix}retention.ms)")
     if limits.size is not None:
         after_bytes = max(limits.size + segment.size - total, 0)
-        ways.append(f"once {after_bytes} more bytes came ({limits.prefix}retention.bytes)")
+        ways.append(f"after {after_bytes} more bytes ({limits.prefix}retention.bytes)")
     if limits.segments is not None:
         after_segments = max(limits.segments + 1 - filled, 0)
-        ways.append(f"once {after_segments} more segments began (retention.segments)")
-    words = f"it goes {' or '.join(ways)}" if ways else "no limit applies to it"
+        ways.append(f"after {after_segments} more segments (retention.segments)")
+    words = f"it expires {' or '.join(ways)}" if ways else "no limit applies"
     return _Opinion(None, words, expires_ms, after_bytes, after_segments)
 
 
 def _held(segment: SegmentHistory) -> str:
     if segment.is_active:
-        return "it is the active segment, or not all of it may be read yet"
-    return "not all of it may be read or is archived yet"
+        return "it is the active segment, or not all of it is readable yet"
+    return "not all of it is readable or archived yet"
 
 
 def _decision(
@@ -364,7 +367,7 @@ def _decision(
     if goes_locally:
         verdict = Verdict.DROP_LOCAL
         local = local_reasons[index]
-        words, rule = f"the archive keeps it: {local.words}", local.rule
+        words, rule = f"the archive keeps a copy: {local.words}", local.rule
         local_expires_ms = local.expires_ms
     elif verdict is Verdict.KEEP and index in local_reasons:
         words = f"{words}; local copy: {local_reasons[index].words}"

@@ -1,16 +1,16 @@
 """When the active segment is sealed and a new one begins. Decisions only.
 
-Before an append the active segment is rolled when one of these holds:
+Before an append the active segment is rolled if one of these holds:
 
     SIZE             it would grow past segment.bytes
-    AGE              more than segment.ms lies between its first batch and the incoming one, less
-                     the jitter that keeps many partitions from rolling at once
+    AGE              the incoming batch is more than segment.ms, minus the jitter, newer than its
+                     first batch; the jitter keeps many partitions from rolling at once
     COUNT            it would hold more than segment.records records
     INDEX_FULL       an index has no room for another entry
     OFFSET_OVERFLOW  the last incoming offset is more than 2^31-1 above the base offset, which
                      index entries cannot express
 
-An empty segment is rolled for the last reason alone: for the others a new one is no better.
+An empty segment is rolled only for the last reason: for the others a new one is no better.
 """
 
 from enum import StrEnum
@@ -22,7 +22,7 @@ from cordwood.quantities import INT32_MAX, Offset, TimestampMs
 
 
 class RollReason(StrEnum):
-    """Why a segment was rolled, as metrics and logs print it."""
+    """Why a segment was rolled, as printed in metrics and logs."""
 
     SIZE = "size"
     AGE = "age"
@@ -32,18 +32,18 @@ class RollReason(StrEnum):
 
 
 class SegmentFacts(NamedTuple):
-    """What rolling needs to know of the active segment. Made for every append, so a tuple."""
+    """The facts about the active segment that rolling depends on. A tuple: one per append."""
 
     base_offset: Offset
     size: int
     record_count: int
-    first_batch_timestamp: TimestampMs  # its max timestamp; NO_TIMESTAMP when it carries none
+    first_batch_timestamp: TimestampMs  # its max timestamp; NO_TIMESTAMP if it has none
     created_ms: TimestampMs
     index_full: bool
 
 
 class Incoming(NamedTuple):
-    """What is about to be appended, all of it to one segment."""
+    """The batches about to be appended, all to one segment."""
 
     size: int
     max_timestamp: TimestampMs
@@ -59,7 +59,7 @@ def roll_reason(
     now_ms: TimestampMs,
     jitter_ms: int = 0,
 ) -> RollReason | None:
-    """Why `segment` must be rolled before `incoming` is appended; None when there is room."""
+    """Why `segment` must be rolled before `incoming` is appended; None if it need not be."""
     if incoming.last_offset - segment.base_offset > INT32_MAX:
         return RollReason.OFFSET_OVERFLOW
     if segment.size == 0:
@@ -81,10 +81,10 @@ def roll_reason(
 def due_for_timer_roll(
     segment: SegmentFacts, config: TopicConfig, *, now_ms: TimestampMs, jitter_ms: int = 0
 ) -> bool:
-    """Whether a segment no append has rolled is to be rolled all the same, for its age.
+    """Whether a segment must be rolled for its age, without an append.
 
-    By the wall clock alone: a producer that loads old events would otherwise have its segment
-    rolled at every tick of the timer.
+    This uses only the wall clock: otherwise a producer that loads old events would have its
+    segment rolled at every tick of the timer.
     """
     return (
         segment.size > 0 and now_ms - segment.created_ms > config.segment_ms_effective - jitter_ms
@@ -92,14 +92,14 @@ def due_for_timer_roll(
 
 
 def draw_jitter_ms(config: TopicConfig, random: Random) -> int:
-    """How much sooner one segment rolls than its age demands; drawn once, when it is created."""
+    """How much earlier than segment.ms a segment rolls; drawn once, when it is created."""
     limit_ms = min(config.segment_jitter_ms, config.segment_ms)
     return random.randrange(limit_ms) if limit_ms > 0 else 0
 
 
 def _age_ms(segment: SegmentFacts, incoming: Incoming, now_ms: TimestampMs) -> int:
-    # Time as the records tell it, so that replaying them cuts the same segments. Without
-    # timestamps in the records the wall clock has to do.
+    # Uses the time of the records, so that replaying them produces the same segments. Records
+    # without timestamps are dated by the wall clock.
     if segment.first_batch_timestamp >= 0:
         return incoming.max_timestamp - segment.first_batch_timestamp
     return now_ms - segment.created_ms

@@ -1,10 +1,10 @@
-"""Every configuration key of a topic: Kafka's with Kafka's names and defaults, and our own.
+"""Every configuration key of a topic: Kafka's keys with Kafka's names and defaults, and our own.
 
-Each field below is one key and the only place that knows it: `_key` gives its name, kind,
-default, range and meaning, from which parsing, checking, rendering and the documentation work.
+Each field below is one key, defined only here: `_key` gives its name, kind, default, range and
+meaning. Parsing, checking, rendering and the documentation are derived from that.
 ``retention.ms`` is the field `retention_ms`.
 
-None stands for "no limit" or "not set" and is written -1, or as empty text.
+None means "no limit" or "not set"; it is written as -1 or as empty text.
 """
 
 from collections.abc import Mapping
@@ -27,8 +27,8 @@ _RATIO, _BOOLEAN, _TEXT, _LIST = (
 )
 _FOR_EVER: Final = str(INT64_MAX)
 _REPLICAS: Final = r"\*|[0-9]+:[0-9]+"
-_NO_EFFECT: Final = "Accepted so that Kafka's tools work, without effect: "
-_TIERED: Final = f"{_NO_EFFECT}see archive.url, which takes the place of tiered storage."
+_NO_EFFECT: Final = "No effect; accepted so that Kafka's tools work: "
+_TIERED: Final = f"{_NO_EFFECT}archive.url replaces tiered storage."
 _ONE_REPLICA: Final = f"{_NO_EFFECT}a partition has one replica."
 
 _REMOVED_IN_KAFKA_4: Final = frozenset(
@@ -46,32 +46,32 @@ class TopicConfig:
 
     # --- segments ----------------------------------------------------------------------------
     segment_bytes: int = _key(
-        "segment.bytes", _SIZE, "1073741824", "A segment is rolled before it grows past this.",
+        "segment.bytes", _SIZE, "1073741824", "Roll a segment before it grows past this size.",
         minimum=MIB, maximum=INT32_MAX,
     )  # fmt: skip
     internal_segment_bytes: int | None = _key(
-        "internal.segment.bytes", _SIZE, "-1", "For tests: wins over segment.bytes, may be tiny.",
+        "internal.segment.bytes", _SIZE, "-1", "For tests: overrides segment.bytes; may be tiny.",
         minimum=14, maximum=INT32_MAX, none_text="-1", is_internal=True,
     )  # fmt: skip
     segment_ms: int = _key(
-        "segment.ms", _DURATION, "604800000", "A segment is rolled when it is older than this.",
+        "segment.ms", _DURATION, "604800000", "Roll a segment when it is older than this.",
         minimum=1,
     )  # fmt: skip
     segment_jitter_ms: int = _key(
         "segment.jitter.ms", _DURATION, "0",
-        "Up to this much is taken off segment.ms, at random, for each segment.",
+        "Shorten segment.ms by a random time up to this, for each segment.",
     )  # fmt: skip
     segment_records: int | None = _key(
-        "segment.records", _INTEGER, "-1", "A segment is rolled before it holds more records.",
+        "segment.records", _INTEGER, "-1", "Roll a segment before it holds more records.",
         minimum=1, none_text="-1", since_cordwood=True,
     )  # fmt: skip
     segment_index_bytes: int = _key(
         "segment.index.bytes", _SIZE, "10485760",
-        "A segment is rolled when one of its indexes reaches this size.",
+        "Roll a segment when one of its indexes reaches this size.",
         minimum=4, maximum=INT32_MAX,
     )  # fmt: skip
     index_interval_bytes: int = _key(
-        "index.interval.bytes", _SIZE, "4096", "Bytes of log for each entry of the indexes.",
+        "index.interval.bytes", _SIZE, "4096", "Bytes of log per index entry.",
         maximum=INT32_MAX,
     )  # fmt: skip
     preallocate: bool = _key(
@@ -79,14 +79,14 @@ class TopicConfig:
     )  # fmt: skip
     key_index: bool = _key(
         "key.index", _BOOLEAN, "false",
-        "Keep an index of the keys of each sealed segment, for find and history.",
+        "Keep an index of the keys of each sealed segment, for fast lookups by key.",
         since_cordwood=True,
     )  # fmt: skip
 
     # --- durability --------------------------------------------------------------------------
     durability: str = _key(
         "durability", _TEXT, "disk",
-        "When an append is acknowledged: on disk (fsync), or once the operating system has it.",
+        "When an append is acknowledged: disk, after a sync; os, once the operating system has it.",
         choices=("disk", "os"), since_cordwood=True,
     )  # fmt: skip
     flush_messages: int = _key(
@@ -101,41 +101,41 @@ class TopicConfig:
     # --- retention ---------------------------------------------------------------------------
     cleanup_policy: tuple[str, ...] = _key(
         "cleanup.policy", _LIST, "delete",
-        "What becomes of old segments; empty: they are kept, and only DeleteRecords removes any.",
+        "What happens to old segments. Empty: they are kept; only DeleteRecords removes them.",
         choices=("compact", "delete"),
     )  # fmt: skip
     retention_ms: int | None = _key(
         "retention.ms", _DURATION, "604800000",
-        "With policy delete, segments whose newest record is older are deleted; a record from the "
-        "future counts as of its append.",
+        "With policy delete, delete segments whose newest record is older than this. A record with "
+        "a time in the future counts from its append.",
         none_text="-1",
     )  # fmt: skip
     retention_bytes: int | None = _key(
         "retention.bytes", _SIZE, "-1",
-        "With policy delete, the oldest segments are deleted while at least this much remains.",
+        "With policy delete, delete the oldest segments as long as this much remains.",
         none_text="-1",
     )  # fmt: skip
     retention_segments: int | None = _key(
         "retention.segments", _INTEGER, "-1",
-        "With policy delete, only this many of the newest segments are kept.",
+        "With policy delete, keep only this many of the newest segments.",
         minimum=1, none_text="-1", since_cordwood=True,
     )  # fmt: skip
     file_delete_delay_ms: int = _key(
         "file.delete.delay.ms", _DURATION, "60000",
-        "How long the files of a deleted segment stay for those still reading them.",
+        "How long the files of a deleted segment remain for current readers.",
     )  # fmt: skip
 
     # --- compaction --------------------------------------------------------------------------
     delete_retention_ms: int = _key(
         "delete.retention.ms", _DURATION, "86400000",
-        "How long a tombstone stays visible in a compacted topic.",
+        "How long a compacted topic keeps a tombstone.",
     )  # fmt: skip
     min_compaction_lag_ms: int = _key(
-        "min.compaction.lag.ms", _DURATION, "0", "Records younger than this are not compacted.",
+        "min.compaction.lag.ms", _DURATION, "0", "Do not compact records younger than this.",
     )  # fmt: skip
     max_compaction_lag_ms: int = _key(
         "max.compaction.lag.ms", _DURATION, _FOR_EVER,
-        "Records are compacted at this age at the latest, whatever the dirty ratio.",
+        "Compact records at this age at the latest, whatever the dirty ratio.",
         minimum=1,
     )  # fmt: skip
     min_cleanable_dirty_ratio: float = _key(
@@ -147,64 +147,64 @@ class TopicConfig:
     # --- records -----------------------------------------------------------------------------
     max_message_bytes: int = _key(
         "max.message.bytes", _SIZE, "1048588",
-        "The largest batch accepted, header included, as compressed.",
+        "Largest batch accepted, compressed and with its header.",
         maximum=INT32_MAX,
     )  # fmt: skip
     compression_type: str = _key(
         "compression.type", _TEXT, "producer",
-        "The codec batches are stored in; producer: whatever they came in.",
+        "Codec of stored batches; producer: keep the codec of the producer.",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     )  # fmt: skip
     compression_gzip_level: int = _key(
-        "compression.gzip.level", _INTEGER, "-1", "With compression.type=gzip; -1: zlib's choice.",
+        "compression.gzip.level", _INTEGER, "-1", "Level for gzip; -1: zlib's default.",
         minimum=1, maximum=9, also_allowed=(-1,),
     )  # fmt: skip
     compression_lz4_level: int = _key(
-        "compression.lz4.level", _INTEGER, "9", "With compression.type=lz4.",
+        "compression.lz4.level", _INTEGER, "9", "Level for lz4.",
         minimum=1, maximum=17,
     )  # fmt: skip
     compression_zstd_level: int = _key(
-        "compression.zstd.level", _INTEGER, "3", "With compression.type=zstd.",
+        "compression.zstd.level", _INTEGER, "3", "Level for zstd.",
         minimum=-131072, maximum=22,
     )  # fmt: skip
     message_timestamp_type: str = _key(
         "message.timestamp.type", _TEXT, "CreateTime",
-        "Whose time a record carries: its producer's, or that of the append.",
+        "Timestamp of a record: set by its producer, or the time of the append.",
         choices=("CreateTime", "LogAppendTime"),
     )  # fmt: skip
     message_timestamp_before_max_ms: int = _key(
         "message.timestamp.before.max.ms", _DURATION, _FOR_EVER,
-        "How far a CreateTime may lie in the past.",
+        "How far a CreateTime may be in the past.",
     )  # fmt: skip
     message_timestamp_after_max_ms: int = _key(
         "message.timestamp.after.max.ms", _DURATION, "3600000",
-        "How far a CreateTime may lie in the future.",
+        "How far a CreateTime may be in the future.",
     )  # fmt: skip
 
     # --- archive -----------------------------------------------------------------------------
     archive_url: str | None = _key(
         "archive.url", _TEXT, "",
-        "Where sealed segments are copied to, as file:///dir or s3://bucket/dir; empty: nowhere.",
+        "Archive for sealed segments: file:///dir or s3://bucket/dir; empty: no archive.",
         pattern=r"file:(//(localhost)?)?/(?!/).*|(?!file:)[a-z][a-z0-9+.-]*://[^/].*",
         none_text="", since_cordwood=True,
     )  # fmt: skip
     archive_after_ms: int | None = _key(
         "archive.after.ms", _DURATION, "-1",
-        "How long after its last append a sealed segment is archived; -1: at once.",
+        "Archive a sealed segment this long after its last append; -1: at once.",
         none_text="-1", since_cordwood=True,
     )  # fmt: skip
     local_retention_ms: int = _key(
         "local.retention.ms", _DURATION, "-2",
-        "With archive.url, how long archived segments are kept locally too; -2: as retention.ms.",
+        "With archive.url, how long local copies are kept; -2: like retention.ms.",
         minimum=-2,
     )  # fmt: skip
     local_retention_bytes: int = _key(
         "local.retention.bytes", _SIZE, "-2",
-        "With archive.url, how many bytes are kept locally; -2: as retention.bytes.",
+        "With archive.url, how many bytes of local copies are kept; -2: like retention.bytes.",
         minimum=-2,
     )  # fmt: skip
 
-    # --- Kafka's, for things we do not have --------------------------------------------------
+    # --- Kafka's keys for features that Cordwood lacks ---------------------------------------
     min_insync_replicas: int = _key(
         "min.insync.replicas", _INTEGER, "1", _ONE_REPLICA, minimum=1, maximum=INT32_MAX
     )
@@ -244,30 +244,30 @@ class TopicConfig:
             raise ConfigError(
                 "cleanup.policy",
                 ",".join(self.cleanup_policy),
-                "cannot go with archive.url: the segments of a compacted topic are rewritten",
+                "cannot be combined with archive.url: compaction rewrites segments",
             )
         if self.remote_storage_enable:
             raise ConfigError(
-                "remote.storage.enable", "true", "tiered storage is not available; set archive.url"
+                "remote.storage.enable", "true", "tiered storage is not supported; set archive.url"
             )
 
     @classmethod
     def parse(
         cls, mapping: Mapping[str, object], *, defaults: "TopicConfig | None" = None
     ) -> "TopicConfig":
-        """The config that `mapping` of keys to values describes; the rest is from `defaults`."""
+        """Parse a mapping of keys to values; other keys have their value from `defaults`."""
         values: dict[str, Any] = {}
         for name, raw in mapping.items():
             key = known_key(name, raw)
             values[key.field_name] = key.parse(raw)
         base = defaults if defaults is not None else cls()
         if "compact" in values.get("cleanup_policy", base.cleanup_policy):
-            # A store may archive by default; that is not meant for topics that cannot be.
+            # An archive that is the store's default does not apply to compacted topics.
             values.setdefault("archive_url", None)
         return replace(base, **values)
 
     def render(self, *, defaults: "TopicConfig | None" = None) -> dict[str, str]:
-        """The keys that differ from `defaults` (Kafka's when not given), as text."""
+        """The keys that differ from `defaults` (by default Kafka's), as text."""
         base = defaults if defaults is not None else TopicConfig()
         return {
             key.name: key.render(self._value(key))
@@ -276,7 +276,7 @@ class TopicConfig:
         }
 
     def effective(self) -> dict[str, str]:
-        """Every key and its value as text; an internal key only when it is set."""
+        """Every key and its value as text; internal keys only if set."""
         return {
             key.name: key.render(self._value(key))
             for key in CONFIG_KEYS
@@ -293,7 +293,7 @@ class TopicConfig:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether retention deletes segments; False also for the empty policy."""
+        """Whether retention deletes segments; False for the empty policy."""
         return "delete" in self.cleanup_policy
 
     @property
@@ -309,7 +309,7 @@ class TopicConfig:
     def segment_ms_effective(self) -> int:
         """The age at which a segment is rolled.
 
-        Only sealed segments are compacted, so a compacted topic seals them within its lag.
+        Only sealed segments are compacted, so a compacted topic seals them within its maximum lag.
         """
         if self.is_compacted:
             return min(self.segment_ms, self.max_compaction_lag_ms)
@@ -317,12 +317,12 @@ class TopicConfig:
 
     @property
     def codec(self) -> Codec | None:
-        """The codec batches must be stored in; None: the one they came in."""
+        """The codec of stored batches; None: keep that of the producer."""
         return None if self.compression_type == "producer" else Codec.named(self.compression_type)
 
     @property
     def compression_level(self) -> int | None:
-        """The level for `codec`; None where it has no levels."""
+        """The level for `codec`; None if it has no levels."""
         levels = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
@@ -338,7 +338,7 @@ _KEYS_BY_NAME: Final = {key.name: key for key in CONFIG_KEYS}
 
 
 def known_key(name: str, value: object) -> ConfigKey:
-    """The key of that name; `ConfigError`, with the nearest ones, when there is none."""
+    """The key of that name; `ConfigError` with similar names if it is unknown."""
     key = _KEYS_BY_NAME.get(name)
     if key is None:
         raise ConfigError(name, value, _why_unknown(name))
@@ -346,16 +346,16 @@ def known_key(name: str, value: object) -> ConfigKey:
 
 
 def canonical_texts(mapping: Mapping[str, object]) -> dict[str, str]:
-    """The keys of `mapping` and their values as Kafka would print them: ``7d`` is 604800000."""
+    """The keys and values of `mapping` as Kafka would print them: ``7d`` is 604800000."""
     keys = [(known_key(name, raw), raw) for name, raw in mapping.items()]
     return {key.name: key.render(key.parse(raw)) for key, raw in keys}
 
 
 def _why_unknown(name: str) -> str:
     if name in _REMOVED_IN_KAFKA_4:
-        return "is no longer a topic key since Kafka 4.0"
+        return "was removed in Kafka 4.0"
     known = sorted(key.name for key in CONFIG_KEYS if not key.is_internal)
     near = get_close_matches(name, known)
     if near:
-        return f"is no topic key; did you mean {' or '.join(near)}?"
-    return f"is no topic key; there are {', '.join(known)}"
+        return f"unknown topic key; did you mean {' or '.join(near)}?"
+    return f"unknown topic key; known keys are {', '.join(known)}"

@@ -1,20 +1,20 @@
-"""How far a piece of work is, told by whoever does it and read by whoever waits."""
+"""The progress of long work, updated by the worker and read by those who wait for it."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 
 class WorkDone(NamedTuple):
-    """So much is done, of `total`; None where that is not known. In bytes."""
+    """Bytes done, and bytes in total; None if the total is unknown."""
 
     done: int = 0
     total: int | None = None
 
 
 class WorkProgress:
-    """Written by the one thread that works, read by any.
+    """Updated by the one thread that works, read by any.
 
-    Work that is watched better from outside puts a function in `look`.
+    Work that is better observed from outside sets the function `look`.
     """
 
     def __init__(self) -> None:
@@ -23,11 +23,11 @@ class WorkProgress:
         self.look: Callable[[], WorkDone] | None = None
 
     def expect(self, total: int) -> None:
-        """There is so much to do in all."""
+        """Set the total."""
         self._total = total
 
     def add(self, count: int) -> None:
-        """So much more is done."""
+        """Add bytes that are done."""
         self._done += count
 
     def so_far(self) -> WorkDone:

@@ -50,7 +50,7 @@ def test_a_target_is_a_directory_or_a_broker(text: str, expected: Target) -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("none", "directory none does not exist, and a broker is given as host:port"),
+        ("none", "directory none does not exist; a broker is written as host:port"),
         ("./none", "directory ./none does not exist"),
         ("file", "file is a file, not a data directory"),
         ("store,none", "directory none does not exist"),

@@ -75,7 +75,7 @@ def test_what_is_due_is_compacted(on_target: CommandLine, target: CommandTarget)
     done = on_target.ok("compact", "accounts", "--due-only", "--json").objects
 
     assert [row["reason"] for row in planned] == [
-        "more of the log is dirty than min.cleanable.dirty.ratio"
+        "the dirty ratio exceeds min.cleanable.dirty.ratio"
     ] * 2
     assert [row["outcome"] for row in done] == ["done", "done"]
     assert values(target) == list(range(290, 300))

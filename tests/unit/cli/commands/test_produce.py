@@ -32,7 +32,7 @@ def test_each_line_is_a_value(on_target: CommandLine, target: CommandTarget, ord
     found = [record for part in records(target) for record in part]
     assert [r.value for r in found] == [b"one", b"two", b"", b"last without an end"]
     assert all(r.key is None and not r.headers for r in found)
-    assert ran.err.startswith("appended 4 records to orders (partition: offsets ")
+    assert ran.err.startswith("appended 4 records to orders (partition ")
     assert ran.out == ""
 
 

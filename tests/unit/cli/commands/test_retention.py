@@ -70,10 +70,10 @@ def test_people_see_when_each_goes_and_what_is_freed(
         *("partition", "base_offset", "next_offset", "bytes", "verdict", "expires", "reason")
     ]
     assert "now, by age, due 2.5 h ago" in lines[1]
-    assert "its newest record is of" in lines[1]
+    assert "its newest record is from" in lines[1]
     assert re.search(r"in (30|29)\.\d min \(", lines[4])
     assert "or after 9" in lines[4]
-    assert lines[4].endswith("more bytes came (retention.bytes)")
+    assert lines[4].endswith("more bytes (retention.bytes)")
     assert lines[-2].split()[:2] == ["partition", "bytes"]
     assert re.search(r"in (30|29)\.\d min \(", lines[-1])
 
@@ -85,7 +85,7 @@ def test_one_partition_is_explained_alone(on_target: CommandLine, target: Comman
     plans = on_target.ok("retention", "explain", "orders", "-p", "2", "--json").objects
 
     assert [plan["partition"] for plan in plans] == [2]
-    assert plans[0]["segments"][0]["reason"] == "it is the active segment and empty"
+    assert plans[0]["segments"][0]["reason"] == "it is the active segment, and empty"
     assert on_target("retention", "explain", "orders", "-p", "3").code == 1
 
 

@@ -139,7 +139,7 @@ def test_an_owner_whose_signs_of_life_end_is_given_up(waiting: Waiting) -> None:
 
     waiting.meanwhile = stop_at_five
 
-    with pytest.raises(ChangeTimeoutError, match="may be made yet"):
+    with pytest.raises(ChangeTimeoutError, match="may still make the change"):
         waiting.ask(timeout_s=2)
 
 
@@ -147,7 +147,7 @@ def test_an_owner_that_took_it_up_and_never_answers_leaves_it_in_doubt(waiting: 
     open_store(waiting.fs, clock=waiting.clock)
     waiting.meanwhile = lambda: waiting.inbox.claim(waiting.request_id)
 
-    with pytest.raises(ChangeTimeoutError, match="may be made yet") as caught:
+    with pytest.raises(ChangeTimeoutError, match="may still make the change") as caught:
         waiting.ask(timeout_s=1)
 
     assert caught.value.is_in_doubt

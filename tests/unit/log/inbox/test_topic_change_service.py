@@ -78,7 +78,7 @@ def test_a_topic_is_trimmed(path: Path) -> None:
 def test_one_wrong_offset_deletes_nothing_at_all(path: Path) -> None:
     before = {0: Offset(4), 1: Offset(1)}
 
-    with pytest.raises(ChangeRefusedError, match="asked for offset 1"):
+    with pytest.raises(ChangeRefusedError, match="offset 1 is out of range"):
         request_change(path, TrimTopic(topic="orders", topic_id=topic_id(path), before=before))
 
     with read_only(path) as store:

@@ -117,7 +117,7 @@ def test_a_young_segment_keeps_older_looking_ones_behind_it() -> None:
 
     assert verdicts(made) == ["keep", "keep", "keep"]
     assert made.segments[1].expires_ms == made.segments[0].expires_ms
-    assert "an older segment stays" in made.segments[1].reason
+    assert "an older segment is kept" in made.segments[1].reason
 
 
 def test_a_timestamp_in_the_future_pins_nothing_longer_than_its_append() -> None:
@@ -130,7 +130,7 @@ def test_a_timestamp_in_the_future_pins_nothing_longer_than_its_append() -> None
     )
 
     assert verdicts(made) == ["delete", "keep"]
-    assert "claim to be newer" in made.segments[0].reason
+    assert "have later timestamps" in made.segments[0].reason
 
 
 def test_records_without_timestamps_are_as_old_as_the_last_append() -> None:
@@ -144,7 +144,7 @@ def test_records_without_timestamps_are_as_old_as_the_last_append() -> None:
     )
 
     assert verdicts(made) == ["delete", "keep", "keep"]
-    assert "carry no time" in made.segments[0].reason
+    assert "have no timestamps" in made.segments[0].reason
 
 
 def test_a_file_dated_in_the_future_is_as_old_as_the_appends_behind_it() -> None:
@@ -165,7 +165,7 @@ def test_unlimited_retention_keeps_everything() -> None:
 
     assert verdicts(made) == ["keep", "keep"]
     assert made.segments[0].expires_ms is None
-    assert made.segments[0].reason == "no limit applies to it"
+    assert made.segments[0].reason == "no limit applies"
 
 
 # --- bytes and count ---------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_size_retention_never_leaves_less_than_retention_bytes(limit: int, delet
 def test_a_segment_kept_for_its_size_says_how_much_has_to_come() -> None:
     made = plan([history(0), history(10, active=True)], retention_bytes=150, retention_ms=-1)
 
-    assert "once 50 more bytes came (retention.bytes)" in made.segments[0].reason
+    assert "after 50 more bytes (retention.bytes)" in made.segments[0].reason
     assert made.segments[0].after_bytes == 50
 
 
@@ -249,7 +249,7 @@ def test_nothing_at_or_above_the_high_watermark_goes() -> None:
     )
 
     assert verdicts(made) == ["delete", "keep", "keep"]
-    assert "not all of it may be read" in made.segments[1].reason
+    assert "not all of it is readable" in made.segments[1].reason
 
 
 def test_the_active_segment_goes_too_when_it_is_due() -> None:
@@ -284,9 +284,9 @@ def test_local_copies_go_by_their_own_limits_once_the_archive_has_them() -> None
     assert verdicts(made) == ["drop local copy", "drop local copy", "keep", "keep"]
     assert made.start_offset == 0
     assert made.local_start_offset == 20
-    assert "the archive keeps it" in made.segments[0].reason
+    assert "the archive keeps a copy" in made.segments[0].reason
     assert made.segments[0].expires_ms == NOW - 5 * HOUR_MS + 7 * DAY_MS + 1
-    assert "local copy: not all of it may be read or is archived yet" in made.segments[2].reason
+    assert "local copy: not all of it is readable or archived yet" in made.segments[2].reason
 
 
 def test_without_an_archive_the_local_limits_mean_nothing() -> None:

@@ -126,8 +126,8 @@ def test_only_what_differs_from_the_defaults_is_rendered() -> None:
         ("retention.m", "did you mean retention.ms"),
         ("log.retention.ms", "did you mean"),
         ("segment_bytes", "did you mean segment.bytes"),
-        ("qqqq", "there are archive.after.ms, archive.url, cleanup.policy"),
-        ("message.format.version", "since Kafka 4.0"),
+        ("qqqq", "known keys are archive.after.ms, archive.url, cleanup.policy"),
+        ("message.format.version", "removed in Kafka 4.0"),
     ],
 )
 def test_an_unknown_key_is_refused_with_the_nearest_ones(name: str, hint: str) -> None:
