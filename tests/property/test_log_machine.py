@@ -141,7 +141,7 @@ class LogMachine(RuleBasedStateMachine):
         sequence = self.next_sequence(producer)
         entry = Entry(tuple(self.fresh(count, age)), producer, sequence)
 
-        where = self.log.append_batch(self.encoded(entry))
+        where = self.log.batches.append_batch(self.encoded(entry))
 
         assert (where.base_offset, where.is_duplicate) == (entry.base, False)
         self.entries.append(entry)
@@ -152,7 +152,7 @@ class LogMachine(RuleBasedStateMachine):
         if last is None or last.base < self.start:
             return  # a producer whose batches are deleted may be forgotten
 
-        where = self.log.append_batch(self.encoded(last))
+        where = self.log.batches.append_batch(self.encoded(last))
 
         assert (where.is_duplicate, where.base_offset) == (True, last.base)
 
@@ -186,13 +186,13 @@ class LogMachine(RuleBasedStateMachine):
     def sync(self) -> None:
         self.log.sync()
 
-        assert self.log.durable_offset == self.end
+        assert self.log.state.durable == self.end
 
     @rule(share=shares)
     def truncate(self, share: float) -> None:
         offset = self.place_at(share)
 
-        self.log.truncate_to(offset)
+        self.log.truncation.truncate_to(offset)
 
         kept = [entry for entry in self.entries if entry.end <= offset]
         self.entries = kept if not kept or kept[-1].end >= self.start else []
@@ -218,7 +218,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(seed=seeds)
     def lose_power(self, seed: int) -> None:
-        durable = self.log.durable_offset
+        durable = self.log.state.durable
         self.reopen(self.fs.crash(random.Random(seed)))
 
         survivors, first_hole = self.survivors()
@@ -251,7 +251,7 @@ class LogMachine(RuleBasedStateMachine):
     def settle(self, end: int) -> None:
         """Go on with what is left before the first hole."""
         if self.log.end_offset > end:
-            self.log.truncate_to(max(end, self.log.start_offset))
+            self.log.truncation.truncate_to(max(end, self.log.start_offset))
             self.close_and_open()
         self.entries = [entry for entry in self.entries if entry.end <= self.log.end_offset]
 
@@ -346,7 +346,7 @@ class DurableLogMachine(LogMachine):
     @precondition(lambda self: hasattr(self, "log"))
     @rule(seed=seeds)
     def lose_power(self, seed: int) -> None:
-        assert self.log.durable_offset == self.end
+        assert self.log.state.durable == self.end
 
         self.reopen(self.fs.crash(random.Random(seed)))
 

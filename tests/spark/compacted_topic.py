@@ -72,7 +72,7 @@ class Writer:
             sequence=sequence,
             transactional=is_transactional,
         )
-        self.log.append_batch(batch)
+        self.log.batches.append_batch(batch)
         if producer_id >= 0:
             self.sequences[producer_id] = sequence + count
         if is_transactional:
@@ -97,7 +97,7 @@ class Writer:
             is_abort=is_abort,
         )
         data = marker_batch(producer_id, is_abort=is_abort, timestamp=now_ms)
-        self.log.append_marker(data, marker)
+        self.log.batches.append_marker(data, marker)
         self.open.discard(producer_id)
 
     def end_all(self, now_ms: int) -> None:
@@ -140,7 +140,7 @@ def compact_locally(path: Path, *, now_ms: int) -> None:
     )
     with open_quiet(path) as store:
         for log in store.topic(TOPIC).partitions:
-            plan = log.plan_compaction(TimestampMs(now_ms), force=True)
+            plan = log.compaction.plan(TimestampMs(now_ms), force=True)
             CompactionRun(log, plan, settings, now_ms=TimestampMs(now_ms)).run()
 
 

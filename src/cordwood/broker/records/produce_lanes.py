@@ -26,9 +26,9 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.clock import Clock
 from cordwood.errors import InvalidRecordError, StorageError
 from cordwood.format.file_names import INTERNAL_TOPICS
-from cordwood.log.partition.batch_group import BatchGroup
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.append_checks import BatchGate
+from cordwood.log.rules.batch_group import BatchGroup
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.produce_request import FIRST_WITH_TOPIC_ID
 from cordwood.protocol.produce_response import ProducedPart, SoleResponse, encode_produce_response
@@ -108,7 +108,7 @@ class _SharedSync:
     def promise_kept(self, log: PartitionLog) -> None:
         if self.is_over:
             return
-        if log.failure is not None:
+        if log.state.failure is not None:
             self.refuse(ErrorCode.kafka_storage_error)
         elif log.is_closed:
             self.refuse(ErrorCode.not_leader_or_follower)
@@ -248,13 +248,13 @@ class ProduceLanes:
         timeout_ms = lane.timeout_ms
         results: Sequence[Offset | Exception]
         try:
-            results = log.append_group(lane.group)
+            results = log.batches.append_group(lane.group)
         except Exception as error:  # our own fault: nobody is left waiting, nothing comes twice
             logger.exception("%s: an append failed", log.name)
             results = [error] * len(requests)
         lane.clear()
         end = log.end_offset  # of all of it; what was stored before lies below
-        is_promised = log.has_promised(end)
+        is_promised = log.promises.is_kept(end)
         if not is_promised:
             self._syncs.request(log)  # whatever the acks: it lets readers see the records
         accepted: list[tuple[Answer, Offset]] = []
@@ -295,7 +295,7 @@ class ProduceLanes:
 def _accept_all(
     lane: _Lane, accepted: list[tuple[Answer, Offset]], metrics: RequestObserver
 ) -> None:
-    log_start = lane.log.known_start_offset
+    log_start = lane.log.archive.known_start_offset
     responses = lane.responses
     now_s = perf_counter()
     latencies_s: list[float] = []

@@ -14,7 +14,8 @@ from typing import Final
 from cordwood.errors import FormatError, LogError
 from cordwood.format import kernel_tables as tables
 from cordwood.log.inbox.store_change import DONE, SKIPPED, ChangeAnswer, SwapSegments
-from cordwood.log.partition.compactable_log import CompactableLog, CompactionSource
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.segment_replacement import CompactionSource
 from cordwood.log.publishing.publication_ledger import Place
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import INT32_MAX, MIB, FilePosition
@@ -33,7 +34,7 @@ class StagedSwap:
     def __init__(
         self,
         fs: FileSystem,
-        log: CompactableLog,
+        log: PartitionLog,
         place: Place,
         change: SwapSegments,
         paths: Sequence[str],
@@ -47,12 +48,12 @@ class StagedSwap:
     def run(self) -> ChangeAnswer:
         """Do it, or raise what is wrong with it and leave the log as it is."""
         self._check_request()
-        if not self._log.compaction_lock.acquire(timeout=_LOCK_WAIT_S):
+        if not self._log.compaction.lock.acquire(timeout=_LOCK_WAIT_S):
             raise LogError(f"{self._log.name} is being compacted: ask again later")
         try:
             return self._run()
         finally:
-            self._log.compaction_lock.release()
+            self._log.compaction.lock.release()
 
     def _check_request(self) -> None:
         change = self._change
@@ -73,7 +74,7 @@ class StagedSwap:
                 raise FormatError(f"{transaction} ends outside of what is replaced")
 
     def _run(self) -> ChangeAnswer:
-        source = self._log.begin_compaction()
+        source = self._log.compaction.begin()
         old = self._planned_on(source.segments)
         if old is None:
             if self._is_in_place(source.segments):
@@ -85,9 +86,9 @@ class StagedSwap:
         self._verify(source)
         rewrites = self._adopt(source, modified_ms=old[-1].modified_ms())
         try:
-            is_replaced = self._log.replace_segments(source, old, rewrites)
+            is_replaced = self._log.compaction.replace_segments(source, old, rewrites)
         except BaseException:
-            if self._log.failure is None:  # else recovery decides over the files
+            if self._log.state.failure is None:  # else recovery decides over the files
                 _discard(rewrites)
             raise
         if not is_replaced:
@@ -104,9 +105,9 @@ class StagedSwap:
 
     def _finish(self, source: CompactionSource) -> None:
         up_to = self._change.cleaned_up_to
-        if up_to is not None and up_to > (self._log.cleaned_up_to or 0):
+        if up_to is not None and up_to > (self._log.state.cleaned_up_to or 0):
             end = source.segments.active.base_offset
-            self._log.finish_compaction(source, min(up_to, end))
+            self._log.compaction.finish(source, min(up_to, end))
 
     # --- what the log has --------------------------------------------------------------------
 

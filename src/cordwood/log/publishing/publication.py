@@ -157,11 +157,11 @@ class Publisher:
         held: list[Part] = []
         try:
             for part in parts:
-                part.log.hold()
+                part.log.publication.begin()
                 held.append(part)
         except BaseException:
             for part in held:
-                part.log.let_go()
+                part.log.publication.release()
             raise
         return {part.place: part.log.end_offset for part in parts}
 
@@ -187,10 +187,10 @@ class Publisher:
         except BaseException as error:
             reason = f"whether {publication} was published is not known: {error}"
             for part in parts:
-                part.log.give_up(reason)
+                part.log.publication.give_up(reason)
             raise
         for part in parts:
-            part.log.show()
+            part.log.publication.show()
         return Published(
             offsets={(place.topic, place.partition): found for place, found in offsets.items()}
         )
@@ -210,23 +210,23 @@ class Publisher:
         now_ms = self._clock.now_ms()
         config = part.log.config
         for data in part.batches():
-            part.log.add(check_produced_batch(data, config, now_ms=now_ms), now_ms)
-        part.log.sync_held()
+            part.log.publication.add(check_produced_batch(data, config, now_ms=now_ms), now_ms)
+        part.log.publication.sync()
 
     def _take_back(self, parts: Sequence[Part]) -> None:
         """Undo what there is, take off the list what was undone, and only then let go of it."""
         if not parts:
             return
-        undone = [part.place for part in parts if part.log.undo()]
+        undone = [part.place for part in parts if part.log.publication.undo()]
         try:
             self._save(self._publications.without_cuts(undone))
         except OSError as error:
             reason = f"a publication could not be taken back: {error}"
             for part in parts:
-                part.log.give_up(reason)
+                part.log.publication.give_up(reason)
             return
         for part in parts:
-            part.log.let_go()
+            part.log.publication.release()
 
     def _save(self, publications: Publications) -> None:
         """Durable on return. Where it fails, either of both may be found at the next start."""

@@ -29,8 +29,8 @@ from cordwood.format.partition_metadata import (
     render_partition_metadata,
 )
 from cordwood.log.compaction.cleaner import CleanerConfig
-from cordwood.log.partition.durable_log import FlushQueue, LogParts, segment_limits
 from cordwood.log.partition.log_loader import LoadRequest, load_log
+from cordwood.log.partition.log_parts import FlushQueue, LogParts, segment_limits
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.publishing.publication_ledger import (
     NOTHING_PUBLISHED,
@@ -263,7 +263,7 @@ class OpenedDirectories(OpenStore):
                 if _place_of(self._catalog.topics[place[0]], place[1]) not in cuts:
                     continue
                 try:
-                    log.drop_held()
+                    log.publication.drop()
                 except OSError as error:
                     logger.error("%s-%d is offline: %s", *place, error)
                     directory.offline[place] = error
@@ -331,7 +331,7 @@ class OpenedDirectories(OpenStore):
             loaded,
         )
         if place in checkpoints.cleaned:
-            log.note_compacted(checkpoints.cleaned[place])
+            log.compaction.note_compacted(checkpoints.cleaned[place])
         for damage in log.damages:
             logger.error("%s", damage)
         self._attach_archive(log, entry)
@@ -342,7 +342,7 @@ class OpenedDirectories(OpenStore):
         archives = self._setup.archives
         if archives is None:
             return
-        log.attach_archive(
+        log.archive.attach(
             archives.source(
                 ArchivePlace(
                     topic=entry.name,
@@ -350,7 +350,7 @@ class OpenedDirectories(OpenStore):
                     partition=log.partition,
                     directory=log.directory,
                     config=log.config,
-                    allows_gaps=log.allows_gaps,
+                    allows_gaps=log.source.allows_gaps,
                     owner=self.writer_id,
                 )
             )
@@ -417,7 +417,7 @@ class OpenedDirectories(OpenStore):
         """For each data directory, by its path, the bytes of every partition that lies in it."""
         return {
             directory.path: {
-                place: log.local_view.segments.size for place, log in list(directory.logs.items())
+                place: log.state.segments.size for place, log in list(directory.logs.items())
             }
             for directory in self._directories
         }
@@ -457,7 +457,7 @@ class OpenedDirectories(OpenStore):
             logs = list(directory.logs.values())
             for log in logs:
                 log.close()
-            is_clean = not directory.offline and all(log.failure is None for log in logs)
+            is_clean = not directory.offline and all(log.state.failure is None for log in logs)
             directory.close(is_clean=is_clean)
         finally:
             directory.release()
@@ -466,7 +466,7 @@ class OpenedDirectories(OpenStore):
         """Let go of everything, sync nothing, mark nothing clean."""
         self._is_closed = True
         for log in self._all_logs():
-            log.abandon()
+            log.close(is_orderly=False)
         for directory in self._directories:
             directory.release()
         for flusher in self._flushers:

@@ -6,7 +6,8 @@ from typing import Any
 
 from cordwood.format.batch_builder import build_batches
 from cordwood.format.record import Record
-from cordwood.log.partition.partition_log import PartitionLog, batch_style
+from cordwood.log.partition.appending import batch_style
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.publishing.publication import Part, PublicationId, Published, Publisher
 from cordwood.log.publishing.publication_ledger import Place
 from cordwood.log.store.opened_directories import StoreSetup

@@ -118,7 +118,7 @@ class Store(PublishingStore):
         return self.ensure_offsets_topic() if topic is None and create else topic
 
     def _largest_producer_id(self, below: int) -> int:
-        known = (log.largest_producer_id(below=below) for log in self._all_logs())
+        known = (log.producers.largest_id(below=below) for log in self._all_logs())
         return max(known, default=NO_PRODUCER_ID)
 
     def _id_of_topic(self, name: str) -> uuid.UUID | None:
@@ -174,12 +174,12 @@ class Store(PublishingStore):
     def explain_retention(self, topic: str) -> list[RetentionPlan]:
         """For each partition, what retention would do now and why: the plan that runs."""
         now_ms = self._tasks.steady_clock.now_ms()
-        return [log.plan_retention(now_ms) for log in self.topic(topic).partitions]
+        return [log.upkeep.plan_retention(now_ms) for log in self.topic(topic).partitions]
 
     def explain_compaction(self, topic: str, *, force: bool = False) -> list[CompactionPlan]:
         """For each partition, what compaction would do now, or why it would not."""
         now_ms = self._tasks.steady_clock.now_ms()
-        return [log.plan_compaction(now_ms, force=force) for log in self.topic(topic).partitions]
+        return [log.compaction.plan(now_ms, force=force) for log in self.topic(topic).partitions]
 
     def compact(
         self, topic: str, *, force: bool = False, partitions: Sequence[int] | None = None

@@ -73,7 +73,7 @@ class UpkeepTasks:
             log
             for directory in self._directories()
             for log in list(directory.logs.values())
-            if not log.is_closed and log.failure is None
+            if not log.is_closed and log.state.failure is None
         ]
 
     def run_timers(self) -> None:
@@ -81,8 +81,8 @@ class UpkeepTasks:
         for directory in self._directories():
             directory.delete_due()
         for log in self._logs():
-            log.roll_if_due()
-            log.flush_if_due()
+            log.rolling.roll_if_due()
+            log.syncing.flush_if_due()
 
     def sync_marks(self) -> None:
         """Some logs each time, going round, for as long as the budget lasts."""
@@ -92,7 +92,7 @@ class UpkeepTasks:
             turn = (self._marks_turn + step) % len(logs)
             log = logs[turn]
             try:
-                did_sync = log.sync_marks()
+                did_sync = log.syncing.sync_marks()
             except (OSError, AssertionError, ValueError):
                 if not log.is_closed:
                     raise
@@ -107,7 +107,7 @@ class UpkeepTasks:
 
     def index_keys(self) -> None:
         for log in self._logs():
-            log.index_keys(self._should_stop)
+            log.upkeep.index_keys(self._should_stop)
 
     def run_retention(self) -> int:
         """Every log, also when one of them fails; the first failure is then raised."""
@@ -118,7 +118,7 @@ class UpkeepTasks:
             if self._should_stop():
                 break
             try:
-                reclaimed += log.apply_retention(now_ms).local_bytes_reclaimed
+                reclaimed += log.upkeep.apply_retention(now_ms).local_bytes_reclaimed
             except (OSError, CordwoodError) as error:
                 if not log.is_closed:
                     error.add_note(f"while deleting from {log.name}")
@@ -134,4 +134,4 @@ class UpkeepTasks:
     def expire_producers(self) -> None:
         now_ms = self.steady_clock.now_ms()
         for log in self._logs():
-            log.expire_producers(now_ms)
+            log.producers.expire(now_ms)

@@ -69,7 +69,7 @@ class Bench:
             timestamps=[self.clock.now_ms()] * len(pairs),
             **rest,  # type: ignore[arg-type]
         )
-        self.log.append_batch(batch)
+        self.log.batches.append_batch(batch)
 
     def end_transaction(self, producer_id: int, *, is_abort: bool) -> None:
         marker = MarkerFacts(
@@ -81,7 +81,7 @@ class Bench:
             is_abort=is_abort,
         )
         data = marker_batch(producer_id, is_abort=is_abort, timestamp=self.clock.now_ms())
-        self.log.append_marker(data, marker)
+        self.log.batches.append_marker(data, marker)
 
     def records(self) -> list[tuple[int | None, bytes | None, bytes | None]]:
         return [(record.offset, record.key, record.value) for record in self.log.read()]
@@ -141,7 +141,7 @@ def test_a_compacted_log_is_the_same_after_a_restart() -> None:
 
     assert bench.records() == before
     assert bench.store.damages() == []
-    assert bench.log.cleaned_up_to == 3
+    assert bench.log.state.cleaned_up_to == 3
 
 
 def test_records_without_a_key_go() -> None:
@@ -234,7 +234,7 @@ def test_a_batch_that_loses_records_keeps_its_offsets_producer_and_codec(
 def test_the_largest_timestamp_is_that_of_what_stays() -> None:
     bench = Bench()
     batch = client_batch(b"1", b"1", keys=[b"a", b"b"], timestamps=[NOW - 50, NOW])
-    bench.log.append_batch(batch)
+    bench.log.batches.append_batch(batch)
     bench.append((b"b", b"2"))
 
     bench.compact()
@@ -327,7 +327,7 @@ def run_with(
     bench: Bench, *, pace: Callable[[int], None] = lambda _: None, **rest: int
 ) -> CompactionResult:
     bench.log.roll()
-    bench.log.sync_pending()
+    bench.log.syncing.sync_pending()
     now_ms = bench.clock.now_ms()
     settings = RunSettings(
         map_bytes=rest.pop("map_bytes", MIB),
@@ -336,7 +336,7 @@ def run_with(
         pace=pace,
         **rest,
     )
-    plan = bench.log.plan_compaction(now_ms, force=True)
+    plan = bench.log.compaction.plan(now_ms, force=True)
     return CompactionRun(bench.log, plan, settings, now_ms=TimestampMs(now_ms)).run()
 
 
@@ -457,7 +457,7 @@ def test_the_last_batch_of_a_producer_stays_as_a_header() -> None:
     assert (kept.base_timestamp, kept.max_timestamp) == (-1, NOW)
     bench.reopen()
     again = client_batch(b"2", keys=[b"a"], producer_id=5, sequence=1)
-    assert bench.log.append_batch(again).is_duplicate
+    assert bench.log.batches.append_batch(again).is_duplicate
 
 
 def test_the_header_goes_once_its_producer_has_written_more_or_is_forgotten() -> None:
@@ -584,7 +584,7 @@ def test_a_reader_under_way_finishes_on_the_files_it_holds() -> None:
     bench = Bench()
     bench.append(*[(b"%d" % (n % 3), b"%d" % n) for n in range(12)])
     bench.log.roll()
-    bench.log.sync_pending()
+    bench.log.syncing.sync_pending()
     view = bench.log.view()
 
     bench.compact()
@@ -600,7 +600,7 @@ def test_a_reader_in_another_process_goes_on_from_any_offset() -> None:
     for number in range(12):
         bench.append((b"%d" % (number % 3), b"%d" % number))
         bench.log.roll()
-    bench.log.sync_pending()
+    bench.log.syncing.sync_pending()
     with ReadOnlyStore((DATA,), fs=bench.fs, clock=bench.clock, defaults=TopicConfig()) as beside:
         log = beside.topic(TOPIC).partition(0)
         reading = log.read(0)
@@ -621,7 +621,7 @@ def test_a_log_that_is_cut_meanwhile_is_left_as_it_is() -> None:
 
     def cut(_size: int) -> None:
         if bench.log.end_offset == 3:
-            bench.log.truncate_to(2)
+            bench.log.truncation.truncate_to(2)
 
     result = run_with(bench, pace=cut)
 
@@ -682,10 +682,10 @@ def test_cutting_the_log_takes_the_checkpoint_back() -> None:
     bench.append((b"a", b"1"), (b"b", b"2"))
     bench.compact()
 
-    bench.log.truncate_to(1)
+    bench.log.truncation.truncate_to(1)
 
     assert checkpoints(bench.store, bench.fs) == {(TOPIC, 0): 1}
-    assert bench.log.plan_compaction(bench.clock.now_ms()).first_dirty == 1
+    assert bench.log.compaction.plan(bench.clock.now_ms()).first_dirty == 1
 
 
 def test_the_checkpoint_of_a_deleted_topic_goes_with_it() -> None:
@@ -726,7 +726,7 @@ def test_a_damaged_segment_is_not_compacted_and_nothing_of_it_is_lost(position: 
     bench = Bench()
     bench.append((b"a", b"1" * 50), (b"a", b"2" * 50))
     bench.log.roll()
-    bench.log.sync_pending()
+    bench.log.syncing.sync_pending()
     damage(bench, position)
     size = bench.log.size_bytes
 
@@ -772,7 +772,7 @@ def test_a_cleaner_may_be_made_for_one_log_alone() -> None:
     bench = Bench()
     bench.append((b"a", b"1"), (b"a", b"2"))
     bench.log.roll()
-    bench.log.sync_pending()
+    bench.log.syncing.sync_pending()
     logs: list[PartitionLog] = [bench.log]
     cleaner = Cleaner(lambda: logs, bench.clock, CleanerConfig(dedupe_buffer_size=1 * MIB))
 

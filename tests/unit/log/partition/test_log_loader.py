@@ -94,7 +94,7 @@ def test_after_a_clean_close_everything_is_as_it_was(fs: SimulatedFileSystem) ->
     store, log = reopened(fs)
 
     assert readable(log) == everything(10)
-    assert (log.end_offset, log.durable_offset, log.recovery_point) == (10, 10, 10)
+    assert (log.end_offset, log.state.durable, log.state.recovery_point) == (10, 10, 10)
     store.close()
     after = {entry.name: content(fs, f"{DIRECTORY}/{entry.name}") for entry in fs.list(DIRECTORY)}
     assert after.keys() == before.keys()
@@ -191,7 +191,7 @@ def test_a_log_can_be_cut_after_it_was_recovered(fs: SimulatedFileSystem) -> Non
     filled(fs)
     _, log = reopened(fs.kill())
 
-    log.truncate_to(5)
+    log.truncation.truncate_to(5)
     fill(log, 3)
 
     assert readable(log) == everything(8)
@@ -492,7 +492,7 @@ def test_lost_and_damaged_checkpoints_cost_time_and_no_records(
     fs: SimulatedFileSystem, name: str, harm: str, is_clean: bool
 ) -> None:
     store = filled(fs)
-    log_of(store).delete_before(2)
+    log_of(store).deletion.delete_before(2)
     store.maintain()
     if is_clean:
         store.close()
@@ -520,7 +520,7 @@ def test_the_start_is_kept_inside_a_segment_and_on_its_edge(
     fs: SimulatedFileSystem, start: int, how: str
 ) -> None:
     store = filled(fs)
-    log_of(store).delete_before(start)
+    log_of(store).deletion.delete_before(start)
     if how == "close":
         store.close()
 
@@ -532,7 +532,7 @@ def test_the_start_is_kept_inside_a_segment_and_on_its_edge(
 
 def test_a_log_that_ends_before_its_start_begins_anew_there(fs: SimulatedFileSystem) -> None:
     store = filled(fs, 10, durability="os")
-    log_of(store).delete_before(9)
+    log_of(store).deletion.delete_before(9)
     store.close()
     for base in (4, 8):
         for kind in ("log", "index", "timeindex"):
@@ -557,7 +557,7 @@ def snapshots(fs: SimulatedFileSystem) -> list[int]:
 
 def produce(log: PartitionLog, first: int, count: int) -> None:
     for sequence in range(first, first + count):
-        log.append_batch(client_batch(value(sequence), producer_id=7, sequence=sequence))
+        log.batches.append_batch(client_batch(value(sequence), producer_id=7, sequence=sequence))
 
 
 def test_snapshots_lie_at_segment_bases_and_at_the_end(fs: SimulatedFileSystem) -> None:
@@ -605,7 +605,7 @@ def test_producers_are_rebuilt_from_the_batches_when_snapshots_are_lost(
 
     if how == "close" and which == "all" and harm == "lost":
         return  # no snapshot at all after a clean close: a log that never had producers
-    again = log.append_batch(client_batch(value(9), producer_id=7, sequence=9))
+    again = log.batches.append_batch(client_batch(value(9), producer_id=7, sequence=9))
     assert (again.is_duplicate, again.base_offset) == (True, 9)
 
 
@@ -618,7 +618,7 @@ def test_producers_are_known_after_a_crash_and_then_a_clean_close(fs: SimulatedF
 
     _, log = reopened(after)
 
-    again = log.append_batch(client_batch(value(0), producer_id=7, sequence=0))
+    again = log.batches.append_batch(client_batch(value(0), producer_id=7, sequence=0))
     assert (again.is_duplicate, again.base_offset) == (True, 0)
 
 
@@ -630,19 +630,22 @@ def test_producers_of_a_log_with_damage_are_rebuilt_around_it(fs: SimulatedFileS
 
     _, log = reopened(after)
 
-    assert log.append_batch(client_batch(value(9), producer_id=7, sequence=9)).is_duplicate
+    assert log.batches.append_batch(client_batch(value(9), producer_id=7, sequence=9)).is_duplicate
 
 
 def test_deleting_records_keeps_their_producers_known(fs: SimulatedFileSystem) -> None:
     store, log = new_log(fs, CONFIG, clock=ManualClock(NOW))
     produce(log, 0, 10)
-    log.delete_before(10)
+    log.deletion.delete_before(10)
     store.close()
 
     _, log = reopened(fs)
 
-    assert log.append_batch(client_batch(value(9), producer_id=7, sequence=9)).is_duplicate
-    assert log.append_batch(client_batch(value(10), producer_id=7, sequence=10)).base_offset == 10
+    assert log.batches.append_batch(client_batch(value(9), producer_id=7, sequence=9)).is_duplicate
+    assert (
+        log.batches.append_batch(client_batch(value(10), producer_id=7, sequence=10)).base_offset
+        == 10
+    )
 
 
 def test_producers_silent_for_too_long_are_forgotten_at_the_start(fs: SimulatedFileSystem) -> None:
@@ -652,7 +655,7 @@ def test_producers_silent_for_too_long_are_forgotten_at_the_start(fs: SimulatedF
 
     later = open_store(fs, clock=ManualClock(NOW + 25 * 3600 * 1000))
 
-    where = log_of(later).append_batch(
+    where = log_of(later).batches.append_batch(
         client_batch(b"x", producer_id=7, sequence=99, timestamps=[NOW])
     )
     assert not where.is_duplicate
@@ -665,11 +668,13 @@ def test_aborted_transactions_over_several_segments_are_known(
 ) -> None:
     store, log = new_log(fs, clock=ManualClock(NOW))
     for producer in (7, 8):
-        log.append_batch(client_batch(b"t", producer_id=producer, sequence=0, transactional=True))
+        log.batches.append_batch(
+            client_batch(b"t", producer_id=producer, sequence=0, transactional=True)
+        )
     if is_rolled:
         log.roll()
     for producer in (7, 8):
-        log.append_marker(
+        log.batches.append_marker(
             marker_batch(producer, is_abort=True),
             MarkerFacts(
                 producer_id=ProducerId(producer),

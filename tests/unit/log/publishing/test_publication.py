@@ -166,7 +166,7 @@ def test_several_segments_are_filled(fs: SimulatedFileSystem, durability: str) -
     log = log_of(store, "audit")
     assert len(log.segments()) > 1
     assert values(log) == [b"x" * 200] * 5
-    assert log.durable_offset == log.high_watermark == log.end_offset == 5
+    assert log.state.durable == log.high_watermark == log.end_offset == 5
 
 
 def test_log_append_time_is_that_of_the_publication(fs: SimulatedFileSystem) -> None:
@@ -301,7 +301,7 @@ def test_ends_leave_out_a_publication_that_is_not_visible_everywhere_yet(
     store = store_with_topics(fs)
     store.publish("etl", 0, FIRST)
     first, second = log_of(store, "orders", 0), log_of(store, "orders", 1)
-    show = first.show
+    show = first.publication.show
     shown: list[tuple[int, ...]] = []
 
     def show_and_look() -> None:
@@ -310,7 +310,7 @@ def test_ends_leave_out_a_publication_that_is_not_visible_everywhere_yet(
             shown.append((first.high_watermark, second.high_watermark))
             shown.append(tuple(whole_ends(beside, ["orders"], fs=fs).values()))
 
-    first.show = show_and_look  # type: ignore[method-assign]
+    first.publication.show = show_and_look  # type: ignore[method-assign]
     store.publish("etl", 1, FIRST)
 
     assert shown == [(4, 1), (2, 1)]
@@ -320,7 +320,7 @@ def test_ends_leave_out_a_publication_that_is_not_visible_everywhere_yet(
 def test_appends_wait_for_the_end_of_a_publication(fs: SimulatedFileSystem) -> None:
     store = store_with_topics(fs)
     log = log_of(store, "orders", 0)
-    log.hold()
+    log.publication.begin()
     begun, offsets = threading.Event(), []
 
     def append() -> None:
@@ -331,7 +331,7 @@ def test_appends_wait_for_the_end_of_a_publication(fs: SimulatedFileSystem) -> N
     thread.start()
     begun.wait(10)
     assert not offsets
-    log.let_go()
+    log.publication.release()
     thread.join(10)
 
     assert offsets == [0]
@@ -340,12 +340,12 @@ def test_appends_wait_for_the_end_of_a_publication(fs: SimulatedFileSystem) -> N
 def test_single_appends_wait_for_the_end_of_a_publication(fs: SimulatedFileSystem) -> None:
     store = store_with_topics(fs)
     log = log_of(store, "orders", 0)
-    log.hold()
+    log.publication.begin()
     appended: list[int] = []
     thread = threading.Thread(target=lambda: appended.append(log.append(b"late").offset))
 
     thread.start()
-    log.let_go()
+    log.publication.release()
     thread.join(10)
 
     assert appended == [0]
@@ -354,13 +354,13 @@ def test_single_appends_wait_for_the_end_of_a_publication(fs: SimulatedFileSyste
 def test_an_append_that_is_not_to_wait_is_told_to_come_again(fs: SimulatedFileSystem) -> None:
     store = store_with_topics(fs)
     log = log_of(store, "orders", 0)
-    log.hold()
+    log.publication.begin()
 
     with pytest.raises(LogHeldError, match="orders-0"):
-        log.append_batch(client_batch(b"now"), wait=False)
+        log.batches.append_batch(client_batch(b"now"), wait=False)
 
-    log.let_go()
-    assert log.append_batch(client_batch(b"then"), wait=False).base_offset == 0
+    log.publication.release()
+    assert log.batches.append_batch(client_batch(b"then"), wait=False).base_offset == 0
 
 
 def test_a_snapshot_knows_what_was_published(fs: SimulatedFileSystem) -> None:
@@ -460,7 +460,7 @@ def test_a_disk_that_fails_once_leaves_all_or_nothing(fs: SimulatedFileSystem, n
     after = contents(open_store(fs.kill()))
     assert is_published or after == before or after["orders", 0] != before["orders", 0]
     for log in (log_of(store, "orders", 0), log_of(store, "audit")):
-        if log.failure is None:
+        if log.state.failure is None:
             log.append(b"behind")
     for crashed in (fs.kill(), fs.crash(Random(number))):
         again = open_store(crashed)

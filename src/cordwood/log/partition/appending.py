@@ -1,0 +1,161 @@
+"""Appending records: they are encoded in the caller's thread, then written together."""
+
+import operator
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from cordwood.errors import InvalidRecordError, UnexpectedOffsetError
+from cordwood.format import kernels
+from cordwood.format.batch_builder import BatchStyle, build_batch, build_batches, scratch_size
+from cordwood.format.compression import Codec
+from cordwood.format.record import Header, Record
+from cordwood.format.unplaced_batch import UnplacedBatch
+from cordwood.log.partition.batch_writer import BatchWriter
+from cordwood.log.partition.group_commit import GroupCommit, PendingAppend
+from cordwood.log.partition.log_parts import LogParts
+from cordwood.log.partition.promises import Promises
+from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.partition.truncation import Truncation
+from cordwood.log.rules.append_checks import check_timestamp
+from cordwood.log.rules.appended import Appended, AppendedRange
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.quantities import Offset, TimestampMs
+
+_NEEDS_KEY: Final = "a compacted topic needs a key"
+
+
+def batch_style(config: TopicConfig) -> BatchStyle:
+    return BatchStyle(
+        bytes_max=min(config.max_message_bytes, config.segment_bytes_effective),
+        codec=config.codec or Codec.NONE,
+        level=config.compression_level,
+        is_log_append_time=config.is_log_append_time,
+    )
+
+
+class _Scratch(threading.local):
+    """A buffer for each thread that appends: one for each log would be too many."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(0)
+
+
+_SCRATCH: Final = _Scratch()
+
+
+def _scratch_for(style: BatchStyle) -> bytearray:
+    size = scratch_size(style)
+    if len(_SCRATCH.buffer) != size:
+        _SCRATCH.buffer = bytearray(size)
+    return _SCRATCH.buffer
+
+
+class Appending:
+    """Appends records to one log. Any thread may call it.
+
+    Records are checked and encoded without a lock, written under the log's lock, and acknowledged
+    when the promise is kept.
+    """
+
+    def __init__(
+        self,
+        parts: LogParts,
+        holder: StateHolder,
+        *,
+        writer: BatchWriter,
+        commits: GroupCommit,
+        promises: Promises,
+        truncation: Truncation,
+    ) -> None:
+        self._partition = parts.partition
+        self._clock = parts.clock
+        self._holder = holder
+        self._writer = writer
+        self._commits = commits
+        self._promises = promises
+        self._truncation = truncation
+        self._style = batch_style(parts.config)
+        self._styled_by = parts.config
+
+    def append(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[Header] | Mapping[str, bytes | None],
+        timestamp_ms: int | None,
+        expected_offset: int | None,
+    ) -> Appended:
+        """Append one record. See `PartitionLog.append`."""
+        holder = self._holder
+        config = holder.config
+        now_ms = self._clock.now_ms()
+        if timestamp_ms is not None:
+            timestamp_ms = operator.index(timestamp_ms)
+            check_timestamp(timestamp_ms, config, now_ms=now_ms)
+        if isinstance(headers, Mapping):
+            headers = tuple(headers.items())
+        if key is None and config.is_compacted:
+            raise InvalidRecordError(_NEEDS_KEY, [(0, _NEEDS_KEY)])
+        built = build_batch(
+            [Record(value, key, headers, timestamp_ms)], now_ms, self._style_of(config)
+        )
+        data = built.data
+        batch = UnplacedBatch(len(data), 1, built.max_timestamp)
+        if config.durability == "disk":
+            item = PendingAppend(data, batch, now_ms, expected_offset)
+            self._commits.commit(item)
+            if item.error is not None:
+                raise item.error
+            return Appended(self._partition, item.offset, batch.max_timestamp)
+        with holder.lock:
+            self._check_expected(expected_offset)
+            offset = self._writer.write(data, batch, now_ms)
+        self._promises.await_kept(Offset(offset + 1))
+        return Appended(self._partition, offset, batch.max_timestamp)
+
+    def append_many(self, records: Iterable[Any], expected_offset: int | None) -> AppendedRange:
+        """Append records in order, all or none. See `PartitionLog.append_many`."""
+        now_ms = self._clock.now_ms()
+        items: list[Any] = records if isinstance(records, list) else list(records)
+        self._check_many(items, now_ms)
+        holder = self._holder
+        style = self._style_of(holder.config)
+        with holder.lock:
+            first = self._check_expected(expected_offset)
+            try:
+                for built in build_batches(items, now_ms, style, scratch=_scratch_for(style)):
+                    batch = UnplacedBatch(len(built.data), built.record_count, built.max_timestamp)
+                    self._writer.write(built.data, batch, now_ms, is_visible=False)
+            except BaseException:
+                if holder.state.end != first:
+                    self._truncation.take_back(first)
+                raise
+            end = holder.state.end
+            self._writer.show()
+        self._promises.await_kept(end)
+        return AppendedRange(
+            partition=self._partition, first_offset=first, next_offset=end, timestamp_ms=now_ms
+        )
+
+    def _style_of(self, config: TopicConfig) -> BatchStyle:
+        if self._styled_by is not config:
+            self._style, self._styled_by = batch_style(config), config
+        return self._style
+
+    def _check_expected(self, expected_offset: int | None) -> Offset:
+        """Where the next record goes, if it may. Holds the lock."""
+        self._holder.check_appendable()
+        end = self._holder.state.end
+        if expected_offset is not None and expected_offset != end:
+            raise UnexpectedOffsetError(expected=Offset(expected_offset), actual=end)
+        return end
+
+    def _check_many(self, items: list[Any], now_ms: TimestampMs) -> None:
+        config = self._holder.config
+        oldest, newest, keyless = kernels.survey_records(items, Record)
+        if keyless >= 0 and config.is_compacted:
+            raise InvalidRecordError(_NEEDS_KEY, [(keyless, _NEEDS_KEY)])
+        for timestamp in (oldest, newest):
+            if timestamp is not None:
+                check_timestamp(timestamp, config, now_ms=now_ms)
