@@ -111,7 +111,7 @@ class StagedSwap:
 
     # --- what the log has --------------------------------------------------------------------
 
-    def _planned_on(self, segments: SegmentList) -> list[Segment] | None:
+    def _planned_on(self, segments: SegmentList[Segment]) -> list[Segment] | None:
         """The segments that were planned on; None when the log has others now."""
         planned = self._change.planned_on
         first = segments.floor(planned[0].base_offset)
