@@ -1,15 +1,15 @@
 """Copying sealed segments into the archive.
 
-A segment is due when it is sealed and synced, all of it may be read and no open transaction can
-still undo any of it, its last append is `archive.after.ms` ago, and everything before it is
+A segment is due if it is sealed and synced, readers may see all of it, no open transaction can
+still abort any of it, its last append is `archive.after.ms` old, and every segment before it is
 archived. Then:
 
     1  put each of its files under the id of this copy
-    2  read each back, and compare size and SHA-256 with what was put
+    2  read each file back, and compare its size and SHA-256 with what was put
     3  put the manifest that names the copy
 
-Interrupted before 3, the objects are garbage that a sweep removes, and the next run starts over;
-after it, the segment is archived and is not copied again.
+If this is interrupted before step 3, the objects are garbage: a sweep removes them, and the next
+run starts over. After step 3 the segment is archived and is not copied again.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ def due_segments(
 ) -> list[tuple[Segment, Offset]]:
     """The segments to copy now, in order, each with the offset where it ends.
 
-    `view` is of the local segments. `archived_up_to` is None when nothing is archived yet.
+    `view` shows the local segments. `archived_up_to` is None if nothing is archived yet.
     """
     due: list[tuple[Segment, Offset]] = []
     after_ms = config.archive_after_ms or 0
@@ -68,7 +68,7 @@ def due_segments(
 
 
 class SegmentCopier:
-    """Copies what is due of one partition at a time. `should_stop` is asked between pieces."""
+    """Copies the due segments of one partition at a time. Asks `should_stop` between pieces."""
 
     def __init__(self, fs: FileSystem, clock: Clock, should_stop: Callable[[], bool]) -> None:
         self._fs = fs
@@ -76,7 +76,7 @@ class SegmentCopier:
         self._should_stop = should_stop
 
     def copy_due(self, archive: PartitionArchive, log: PartitionLog) -> int:
-        """Copy every segment that is due; return how many were."""
+        """Copy every segment that is due; return how many."""
         manifest = self._touching(archive, archive.look_again(), log)
         copied = 0
         for segment, end in due_segments(
@@ -91,7 +91,7 @@ class SegmentCopier:
             except FileNotFoundError:
                 if segment in list(log.local_view.segments):
                     raise
-                logger.info("%s was deleted while it was archived", segment.name)
+                logger.info("%s was deleted while it was being archived", segment.name)
                 break
             copied += 1
         return copied
@@ -99,21 +99,26 @@ class SegmentCopier:
     def _touching(
         self, archive: PartitionArchive, manifest: Manifest, log: PartitionLog
     ) -> Manifest:
-        """The manifest to go on from: it ends where a segment of the log begins."""
+        """The manifest to continue: it ends where a segment of the log begins."""
         view = log.local_view
         if not manifest.segments:
             return manifest
         if manifest.end > log.end_offset:
             raise StorageError(
-                f"the archive of {log.name} goes up to offset {manifest.end}, the log only to "
-                f"{log.end_offset}: records were lost here; restore the topic from the archive"
+                f"the archive of {log.name} ends at offset {manifest.end}, but the log ends at "
+                f"{log.end_offset}: the log lost records; restore the topic from the archive"
             )
         bases = {segment.base_offset for segment in view.segments}
         if manifest.end in bases or manifest.end == log.end_offset:
             return manifest
         if manifest.end < view.segments.first_offset:
-            # Retention took what lies between: what is older has outlived it all the more.
-            logger.warning("%s: the archive ends before the log starts, and begins anew", log.name)
+            # Retention deleted the records in between, so older records have expired too.
+            logger.warning(
+                "%s: the archive ends at %d, before the log starts at %d; it starts over",
+                log.name,
+                manifest.end,
+                view.segments.first_offset,
+            )
             archive.keep(view.start, manifest.end)
             return archive.manifest
         return self._without_outgrown(archive, manifest, log)
@@ -121,17 +126,17 @@ class SegmentCopier:
     def _without_outgrown(
         self, archive: PartitionArchive, manifest: Manifest, log: PartitionLog
     ) -> Manifest:
-        """The last archived segment was the last of the log again, after a crash, and grew on.
+        """Forget the last archived segment: after a crash it became active again and grew.
 
-        The log has all of it: the archive forgets the part it has, and copies the whole.
+        The log has all of it, so the whole segment is copied again.
         """
         view = log.local_view
         segment = view.segments[view.segments.floor(manifest.end)]
         bases = {copy.base_offset for copy in manifest.segments}
         if segment.base_offset not in bases or segment.base_offset < view.start:
             raise StorageError(
-                f"the archive of {log.name} ends at offset {manifest.end}, inside a segment "
-                f"that begins at {segment.base_offset}, which the archive has no segment for"
+                f"the archive of {log.name} ends at offset {manifest.end}, inside the segment "
+                f"that begins at {segment.base_offset}, but has no segment that begins there"
             )
         archive.keep(manifest.start, segment.base_offset)
         return archive.manifest
@@ -201,8 +206,8 @@ class SegmentCopier:
             size_back += len(piece)
         if back.digest() != put.digest() or size_back != sum(sizes):
             raise StorageError(
-                f"{archive.objects.url}/{key} reads back as {size_back} bytes that are not the "
-                f"{sum(sizes)} that were put"
+                f"{archive.objects.url}/{key} differs from what was put: {size_back} bytes were "
+                f"read back, {sum(sizes)} bytes were put"
             )
         return ArchivedFile(kind=kind, size=sum(sizes), sha256=put.hexdigest())
 
@@ -228,16 +233,16 @@ class SegmentCopier:
 
     def _check_running(self, what: str) -> None:
         if self._should_stop():
-            raise LogClosedError(f"the archiving of {what}")
+            raise LogClosedError(f"the store that archives {what}")
 
 
 def _recorded(
     manifest: Manifest, copy: SegmentCopy, epochs: Sequence[EpochEntry], start: Offset
 ) -> Manifest:
-    """`manifest` with `copy` at its end."""
+    """`manifest` with `copy` added at its end."""
     if manifest.segments and manifest.end != copy.base_offset:
         raise StorageError(
-            f"{manifest.prefix} ends at offset {manifest.end}, the next copy begins at "
-            f"{copy.base_offset}: it was changed meanwhile"
+            f"{manifest.prefix} ends at offset {manifest.end}, but the next copy begins at "
+            f"{copy.base_offset}: the manifest was changed meanwhile"
         )
     return manifest.plus(copy, tuple(epochs), start)

@@ -1,7 +1,7 @@
-"""An archived segment that reads like one of the log's own.
+"""An archived segment, read like a local one.
 
-Its files are fetched into the cache when they are first needed, each for itself: finding a place
-by offset or time costs only an index, and what the manifest knows costs nothing.
+Each of its files is fetched into the cache when it is first needed: a lookup by offset or time
+fetches only an index, and facts of the manifest fetch nothing.
 """
 
 from cordwood.archive.manifest import SegmentCopy
@@ -21,7 +21,7 @@ _TRIES = 3
 
 
 class FetchedSegment(Segment):
-    """One copy in the archive. Immutable; any thread may read it."""
+    """One copy of a segment in the archive. Immutable; any thread may read it."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class FetchedSegment(Segment):
             offset_limit=copy.next_offset,
         )
 
-    # --- what the manifest knows -------------------------------------------------------------
+    # --- facts of the manifest ---------------------------------------------------------------
 
     @property
     def is_archived(self) -> bool:
@@ -95,12 +95,12 @@ class FetchedSegment(Segment):
                 try:
                     held = self._file = self._fs.open_read(self.path(FileKind.LOG))
                 except FileNotFoundError:
-                    # Put out of the cache in between, or someone emptied its directory.
+                    # Removed from the cache meanwhile, or its directory was emptied.
                     self._cache.forget(self.path(FileKind.LOG))
                     continue
             self._handles.touch(self)
             return held
-        raise OSError(f"the cache of {self._cache.bytes_max} bytes has no room for {self.name}")
+        raise OSError(f"the cache of {self._cache.bytes_max} bytes is too small for {self.name}")
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -141,7 +141,7 @@ class FetchedSegment(Segment):
     def _fetch(self, kind: FileKind) -> None:
         file = self.copy.find(kind)
         if file is None:
-            return  # the segment never had one: an empty index says the same
+            return  # the segment has no such file, which reads as an empty index
         key = f"{self._prefix}/{self.copy.object_name(kind)}"
         self._cache.ensure(self.path(kind), self._objects, key, file, self)
 
@@ -153,7 +153,7 @@ class FetchedSegment(Segment):
         self._own_key_index.release()
 
     def mark_deleted(self) -> list[str]:
-        raise AssertionError(f"{self.name} is deleted through its manifest")
+        raise AssertionError(f"{self.name} can only be deleted through its manifest")
 
     def close(self) -> None:
         self._handles.forget(self)

@@ -1,4 +1,4 @@
-"""What an archive holds, written down in two small objects that are replaced as a whole.
+"""The two small objects that describe an archive. Each is replaced as a whole.
 
     <topic>/<topic id>/topic.json                       the topic: configuration, groups' offsets
     <topic>/<topic id>/<partition>/manifest.json        the partition: which segments are archived
@@ -6,12 +6,12 @@
                                                         one file of one segment
 
 A file counts only if a manifest names it, with its size and SHA-256. Each copy of a segment has
-an id of its own, so no file is ever overwritten: an interrupted copy leaves files that nobody
-names, and a manifest is the old one or the new one.
+its own id, so no file is ever overwritten: an interrupted copy leaves files that no manifest
+names, and a manifest is either the old one or the new one.
 
 Both objects are ``{"checksum": sha256 of the rest, "content": {...}}``; `generation` in the content
-grows with every change. The topic id is part of every key: a topic deleted and created anew
-does not mix with the archive of the old one.
+grows with every change. The topic id is part of every key, so a topic that was deleted and created
+again does not mix with the archive of the old one.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from cordwood.quantities import MIB, NO_TIMESTAMP, LeaderEpoch, Offset, Timestam
 
 MANIFEST_NAME: Final = "manifest.json"
 TOPIC_NAME: Final = "topic.json"
-# A million segments of a gibibyte each; what a damaged or hostile object can cost at most.
+# Enough for a million segments. A damaged or hostile object cannot take more memory.
 MANIFEST_BYTES_MAX: Final = 512 * MIB
 _VERSION: Final = 1
 _MOMENTS_MAX: Final = 256
@@ -47,7 +47,7 @@ def partition_prefix(topic: str, topic_id: UUID, partition: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedFile:
-    """One file of a segment: a producer snapshot is that at the segment's end."""
+    """One file of a segment. A producer snapshot describes the end of the segment."""
 
     kind: FileKind
     size: int
@@ -87,11 +87,11 @@ class SegmentCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What is archived of one partition.
+    """The archived segments of one partition.
 
-    Invariant: segments follow each other without a gap; `start` lies in or behind the first.
-    `owner` is the store that may change it: a store restored from this archive takes it over,
-    and the one before it finds that out before it changes anything.
+    Invariant: segments follow each other without a gap; `start` lies in the first one or after
+    it. `owner` is the store that may change it. A store that is restored from this archive takes
+    it over; the previous owner notices before it changes anything.
     """
 
     generation: int
@@ -107,7 +107,7 @@ class Manifest:
     def __post_init__(self) -> None:
         pairs = zip(self.segments, self.segments[1:], strict=False)
         if any(a.next_offset != b.base_offset for a, b in pairs):
-            raise FormatError(f"the segments of {self.topic}-{self.partition} do not touch")
+            raise FormatError(f"{self.topic}-{self.partition}: there is a gap between segments")
         if any(s.base_offset >= s.next_offset for s in self.segments):
             raise FormatError(f"a segment of {self.topic}-{self.partition} holds no offset")
 
@@ -117,7 +117,7 @@ class Manifest:
 
     @property
     def end(self) -> Offset:
-        """Offsets in [start, end) are archived; the start itself when there is no segment."""
+        """Offsets in [start, end) are archived; equals `start` if there is no segment."""
         return self.segments[-1].next_offset if self.segments else self.start
 
     @property
@@ -127,7 +127,7 @@ class Manifest:
     def plus(
         self, segment: SegmentCopy, epochs: tuple[EpochEntry, ...], log_start: Offset
     ) -> "Manifest":
-        """With one segment more. Epochs of the log that start behind it are not archived yet."""
+        """With one more segment. Epochs of the log that start after it are not archived yet."""
         first = self.segments[0] if self.segments else segment
         start = Offset(max(self.start, first.base_offset, log_start))
         known = {entry.epoch: entry for entry in self.epochs}
@@ -143,9 +143,10 @@ class Manifest:
         )
 
     def kept(self, start: Offset, end: Offset) -> "Manifest":
-        """Without what lies outside [start, end). Whole segments go; self when nothing does.
+        """Without the segments outside [start, end); self if there are none.
 
-        A segment that reaches past `end` goes too: the log has what of it is still wanted.
+        Whole segments are removed, also one that reaches past `end`: the log still has the part
+        of it that is wanted.
         """
         start = max(start, self.start)
         segments = tuple(s for s in self.segments if s.next_offset > start and s.next_offset <= end)
@@ -166,7 +167,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffset:
-    """Where one group stood in one partition."""
+    """The committed offset of one group in one partition."""
 
     group: str
     partition: int
@@ -177,7 +178,7 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMoment:
-    """Where all groups stood in a topic, seen at one time."""
+    """The committed offsets of all groups in a topic at one time."""
 
     at_ms: TimestampMs
     offsets: tuple[GroupOffset, ...]
@@ -185,7 +186,7 @@ class GroupMoment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedTopic:
-    """A topic as its archive knows it. `config` holds what differs from Kafka's defaults."""
+    """A topic as its archive knows it. `config` holds the values that are not defaults."""
 
     generation: int
     topic: str
@@ -197,7 +198,7 @@ class ArchivedTopic:
     moments: tuple[GroupMoment, ...] = field(default=())
 
     def plus(self, moment: GroupMoment) -> "ArchivedTopic":
-        """With one moment more. Past the limit the older half is thinned out to every second."""
+        """With one more moment. Past the limit, the older half loses every second moment."""
         moments = (*self.moments, moment)
         if len(moments) > _MOMENTS_MAX:
             half = len(moments) // 2
@@ -205,7 +206,7 @@ class ArchivedTopic:
         return replace(self, moments=moments)
 
     def moment_at(self, timestamp_ms: int | None) -> GroupMoment | None:
-        """The newest moment not after `timestamp_ms`; the newest of all for None."""
+        """The newest moment at or before `timestamp_ms`; None stands for the newest of all."""
         found = [m for m in self.moments if timestamp_ms is None or m.at_ms <= timestamp_ms]
         return found[-1] if found else None
 
@@ -231,7 +232,7 @@ def render_manifest(manifest: Manifest) -> bytes:
 
 
 def parse_manifest(data: bytes) -> Manifest:
-    """Raises `FormatError` for anything but a whole, unchanged manifest."""
+    """Parse a manifest. Raises `FormatError` if it is not whole or was changed."""
     return _opened(data, "cordwood-manifest", _parse_manifest)
 
 
@@ -261,7 +262,7 @@ def render_topic(topic: ArchivedTopic) -> bytes:
 
 
 def parse_topic(data: bytes) -> ArchivedTopic:
-    """Raises `FormatError` for anything but a whole, unchanged topic object."""
+    """Parse a topic object. Raises `FormatError` if it is not whole or was changed."""
     return _opened(data, "cordwood-archived-topic", _parse_topic)
 
 
@@ -334,7 +335,7 @@ def _parse_segment(content: Any) -> SegmentCopy:
         for kind, size, sha256 in content["files"]
     )
     if FileKind.LOG not in {file.kind for file in files}:
-        raise ValueError("a segment without a log file")
+        raise ValueError(f"segment {copy_id} has no log file")
     return SegmentCopy(
         copy_id=copy_id,
         base_offset=Offset(_number(content["base_offset"])),
@@ -382,7 +383,7 @@ def _parse_group_offset(
 
 def _number(value: object, minimum: int | None = 0) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is no whole number")
+        raise TypeError(f"{value!r} is not a whole number")
     if minimum is not None and value < minimum:
         raise ValueError(f"{value} is below {minimum}")
     return value
@@ -390,5 +391,5 @@ def _number(value: object, minimum: int | None = 0) -> int:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a text")
     return value

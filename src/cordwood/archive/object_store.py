@@ -1,19 +1,19 @@
-"""Where archived files live: a few operations that every object store has, chosen by URL.
+"""Object stores, chosen by URL: the few operations that every one of them has.
 
-    file:///srv/archive         a directory of this machine, or one that is mounted
-    s3://bucket/prefix          S3 and what speaks its protocol, through pyarrow
-    gs://  abfs://  hdfs://     whatever else pyarrow knows, untested
+    file:///srv/archive         a local or mounted directory
+    s3://bucket/prefix          S3 and compatible stores, through pyarrow
+    gs://  abfs://  hdfs://     other file systems of pyarrow, untested
 
-What is promised, and all that the rest relies on:
+Each store promises this, and the archive relies on nothing else:
 
-    put        the object is there whole, or not at all, under its key; an existing one of that
-               key is replaced. Durable on return. After an error there may be either one, or
-               (object stores only) a piece of the new one
-    delete     afterwards it is gone; one that is not there is no error
-    listing    every object put before the call is in it
+    put        the object exists whole or not at all, and replaces an object of the same key.
+               Durable on return. After an error the old or the new object may exist, or (not for
+               directories) a part of the new one
+    delete     the object is gone; deleting a missing object is not an error
+    listing    contains every object that was put before the call
 
-Keys are relative to the URL, parted by "/". Errors are `OSError`; `FileNotFoundError` for a key
-that is not there.
+Keys are relative to the URL, with parts separated by "/". Errors are `OSError`; a missing key is
+`FileNotFoundError`.
 """
 
 import os
@@ -42,7 +42,7 @@ _LOCAL_SCHEME: Final = "file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectInfo:
-    """One object, as a listing shows it. `modified_ms` is the store's clock, not ours."""
+    """One object in a listing. `modified_ms` is the time of the store's clock, not ours."""
 
     key: str
     size: int
@@ -54,11 +54,11 @@ class ObjectStore(Protocol):
 
     @property
     def url(self) -> str:
-        """Where this is, without credentials: for messages."""
+        """The URL without credentials, for messages."""
         ...
 
     def put(self, key: str, pieces: Iterable[Buffer]) -> None:
-        """Store an object. The pieces are taken one at a time."""
+        """Store an object. Takes the pieces one at a time."""
         ...
 
     def read(self, key: str) -> Iterator[bytes]:
@@ -66,24 +66,24 @@ class ObjectStore(Protocol):
         ...
 
     def get_range(self, key: str, position: int, size: int) -> bytes:
-        """`size` bytes from `position`; fewer only at the end of the object."""
+        """`size` bytes from `position` on; fewer only at the end of the object."""
         ...
 
     def size(self, key: str) -> int: ...
 
     def listing(self, prefix: str) -> list[ObjectInfo]:
-        """Every object whose key starts with `prefix`, a key's leading parts, in order."""
+        """Every object below `prefix`, whole parts of a key, in order of keys."""
         ...
 
     def names(self, prefix: str) -> list[str]:
-        """The next part of every key below `prefix`, in order, each once; "" is the top."""
+        """The next part of every key below `prefix`, in order, without repeats; "" is the top."""
         ...
 
     def delete(self, key: str) -> None: ...
 
 
 def get(store: ObjectStore, key: str, *, limit: int) -> bytes:
-    """A small object; `LimitExceededError` before more than `limit` bytes are held."""
+    """The bytes of a small object. Raises `LimitExceededError` if it has more than `limit`."""
     pieces: list[bytes] = []
     size = 0
     for piece in store.read(key):
@@ -95,7 +95,7 @@ def get(store: ObjectStore, key: str, *, limit: int) -> bytes:
 
 
 def shown_url(url: str) -> str:
-    """The URL without user, password and the values of its query: fit for messages and files."""
+    """The URL without user, password and query, for messages and files."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     path = parts.path.rstrip("/") or "/"
@@ -103,7 +103,7 @@ def shown_url(url: str) -> str:
 
 
 def check_url(url: str) -> None:
-    """Raise `ConfigError` for a URL that no archive can have."""
+    """Raise `ConfigError` if no archive can have this URL."""
     parts = urlsplit(url)
     if not parts.scheme or ("://" not in url and parts.scheme != _LOCAL_SCHEME):
         raise ConfigError(
@@ -119,10 +119,10 @@ def check_url(url: str) -> None:
 
 
 def open_object_store(url: str, fs: FileSystem) -> ObjectStore:
-    """The store a URL names. Nothing is asked of it yet, so an unreachable one is no error.
+    """The object store of a URL. Does not connect yet, so an unreachable store is not an error.
 
-    Options of S3 go in the URL's query as pyarrow defines them (``region``, ``scheme``,
-    ``endpoint_override``), or in AWS's environment variables, where credentials belong.
+    Options of S3 belong in the URL's query as pyarrow defines them (``region``, ``scheme``,
+    ``endpoint_override``), or in AWS's environment variables, and credentials only there.
     """
     check_url(url)
     parts = urlsplit(url)
@@ -132,7 +132,7 @@ def open_object_store(url: str, fs: FileSystem) -> ObjectStore:
 
 
 class LocalObjects:
-    """Objects as files of a directory, put by writing beside, syncing and renaming."""
+    """Objects as files in a directory. Writes a temporary file, syncs it and renames it."""
 
     def __init__(self, fs: FileSystem, root: str) -> None:
         self._fs = fs
@@ -226,7 +226,7 @@ class LocalObjects:
 
 
 class ArrowObjects:
-    """Objects in whatever pyarrow has a file system for. Connects when first used."""
+    """Objects in any file system of pyarrow. Connects when first used."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -245,7 +245,7 @@ class ArrowObjects:
             try:
                 try:
                     fs, root = arrow_fs.FileSystem.from_uri(_with_single_puts(self._url))
-                except pa.ArrowInvalid:  # an older pyarrow, which does not know the option
+                except pa.ArrowInvalid:  # an older pyarrow without this option
                     fs, root = arrow_fs.FileSystem.from_uri(self._url)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise ConfigError("archive.url", self._shown, str(error)) from error
@@ -263,7 +263,7 @@ class ArrowObjects:
 
     def put(self, key: str, pieces: Iterable[Buffer]) -> None:
         with self._at(key, "putting") as (fs, path):
-            # Left by an error, the stream makes an object of what it got: nobody refers to it.
+            # After an error the stream still makes an object of its part: no manifest names it.
             stream = fs.open_output_stream(path)
             for piece in pieces:
                 stream.write(piece)
@@ -292,7 +292,7 @@ class ArrowObjects:
         with self._at(key, "measuring") as (fs, path):
             info: Any = fs.get_file_info([path])[0]
             if info.type != FileType.File:
-                raise FileNotFoundError(f"there is no {self._shown}/{key}")
+                raise FileNotFoundError(f"{self._shown}/{key} does not exist")
             return int(info.size)
 
     def listing(self, prefix: str) -> list[ObjectInfo]:
@@ -336,9 +336,9 @@ def copy_into(
     note: Callable[[bytes], None],
     sync: bool = False,
 ) -> None:
-    """Write an object to a new file of exactly `size` bytes, showing each piece to `note`.
+    """Write an object to a new file of exactly `size` bytes; call `note` with each piece.
 
-    Raises `TruncatedInputError` or `LimitExceededError` when the size is another.
+    Raises `TruncatedInputError` or `LimitExceededError` if the object has another size.
     """
     file = fs.create(path, exclusive=False)
     try:
@@ -360,7 +360,7 @@ def copy_into(
 
 
 def _with_single_puts(url: str) -> str:
-    """Have S3 take a small object in one request, where it would be three."""
+    """Make S3 take a small object in one request instead of three."""
     parts = urlsplit(url)
     if parts.scheme != "s3" or "allow_delayed_open" in parts.query:
         return url

@@ -1,4 +1,4 @@
-"""An archive opened by itself: its topics, read without the store that wrote them."""
+"""An archive opened without the store that wrote it: its topics, for reading."""
 
 from types import TracebackType
 from typing import Self
@@ -26,9 +26,9 @@ from cordwood.storage.handle_cache import HandleCache
 def open_archive(
     url: str, *, cache_bytes: int = CACHE_BYTES, fs: FileSystem | None = None
 ) -> "OpenedArchive":
-    """Open the archive at `url` for reading, wherever it was written.
+    """Open the archive at `url` for reading, on any machine.
 
-    Files that are read are kept in a temporary directory, at most `cache_bytes` of them.
+    The files that are read are cached in a temporary directory of at most `cache_bytes`.
     """
     return OpenedArchive(url, cache_bytes=cache_bytes, fs=fs or RealFileSystem())
 
@@ -53,7 +53,7 @@ class OpenedArchive:
         return [name for name in self._objects.names("") if find_topics(self._objects, name)]
 
     def topic(self, name: str, *, topic_id: UUID | None = None) -> Topic[ArchivedLog]:
-        """A topic as it was archived last; `topic_id` chooses among those that had the name."""
+        """A topic as it was archived last. `topic_id` chooses among several of the same name."""
         self._lifetime.check_open()
         archived = find_topic(self._objects, name, topic_id)
         return self._topics.get(archived.topic_id) or self._open(archived)
@@ -92,7 +92,7 @@ class OpenedArchive:
     def explain_restore(
         self, name: str, *, to_timestamp_ms: int | None = None, topic_id: UUID | None = None
     ) -> list[RestoredPartition]:
-        """What `Store.restore_topic` would bring back of each partition."""
+        """What `Store.restore_topic` would restore of each partition."""
         self._lifetime.check_open()
         archived = find_topic(self._objects, name, topic_id)
         config = TopicConfig.parse(archived.config)
@@ -102,7 +102,7 @@ class OpenedArchive:
         ]
 
     def close(self) -> None:
-        """Let go of all files and remove the cache. Safe to repeat."""
+        """Close all files and remove the cache. Safe to repeat."""
         self._lifetime.end()
         for topic in self._topics.values():
             for log in topic.partitions:

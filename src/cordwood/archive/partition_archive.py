@@ -1,13 +1,13 @@
 """The archive of one partition: its manifest, and the segments read through it.
 
 The manifest in the object store is the truth. A copy of it lies in the partition's directory, so
-that a store opens, and knows where its log begins, without asking the network; it is written
-after the truth was replaced, and lags behind at worst.
+that a store can open, and knows where its log begins, without the network. The copy is written
+after the manifest, so at worst it lags behind.
 
-A change is: read the manifest again, see that this store still owns it, put the new one, write
-the copy. A crash in between leaves the old manifest or the new one. Objects come before the
-manifest that names them and go after the one that does not: whatever no manifest names is
-garbage, and `sweep` removes it.
+A change takes four steps: read the manifest again, check that this store still owns it, put the
+new one, write the copy. A crash in between leaves the old manifest or the new one. Objects are put
+before the manifest that names them, and deleted after it stops naming them: an object that no
+manifest names is garbage, and `sweep` removes it.
 """
 
 import logging
@@ -43,7 +43,7 @@ LOCAL_COPY_NAME: Final = "archive-manifest"
 
 @dataclass(slots=True)
 class Progress:
-    """What was done since the store was opened."""
+    """Archiving since the store was opened."""
 
     copied_segments: int = 0
     copied_bytes: int = 0
@@ -53,7 +53,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveParts:
-    """What every partition's archive works with."""
+    """What the archives of all partitions share."""
 
     fs: FileSystem
     cache: SegmentCache
@@ -93,11 +93,11 @@ class PartitionArchive:
 
     @property
     def manifest(self) -> Manifest:
-        """As far as is known here: see `refresh`."""
+        """The manifest as it was last read; see `refresh`."""
         return self._known().manifest
 
     def refresh(self) -> None:
-        """Read the manifest again: from the object store, or, for a mere reader, the copy."""
+        """Read the manifest again: the owner from the object store, a reader from the copy."""
         with self._lock:
             manifest = self._read_copy() if self.place.owner is None else None
             self._take(manifest or self._read_manifest())
@@ -110,7 +110,7 @@ class PartitionArchive:
         return loaded
 
     def _take(self, manifest: Manifest) -> _Loaded:
-        """Make `manifest` what is known. Segments known already keep what they have open."""
+        """Use `manifest` from now on. Segments that it shares with the old one stay open."""
         old = self._loaded
         if old is not None and old.manifest == manifest:
             return old
@@ -138,7 +138,7 @@ class PartitionArchive:
         )
 
     def _read_manifest(self) -> Manifest:
-        """What the object store has; an empty manifest when it has none."""
+        """The manifest in the object store; an empty one if there is none."""
         key = f"{self.prefix}/{MANIFEST_NAME}"
         try:
             manifest = parse_manifest(get(self.objects, key, limit=MANIFEST_BYTES_MAX))
@@ -155,7 +155,7 @@ class PartitionArchive:
         except FormatError as error:
             raise StorageError(f"{self.objects.url}/{key} is damaged: {error.reason}") from error
         if manifest.prefix != self.prefix:
-            raise StorageError(f"{self.objects.url}/{key} is the manifest of {manifest.prefix}")
+            raise StorageError(f"{self.objects.url}/{key} holds the manifest of {manifest.prefix}")
         return manifest
 
     # --- the copy in the partition's directory -----------------------------------------------
@@ -165,7 +165,7 @@ class PartitionArchive:
         return os.path.join(self.place.directory, LOCAL_COPY_NAME)
 
     def _read_copy(self) -> Manifest | None:
-        """The copy, where there is one of this archive: its first line says of which."""
+        """The copy; None if there is none of this archive. Its first line names the archive."""
         if not self.place.directory:
             return None
         try:
@@ -175,7 +175,7 @@ class PartitionArchive:
         except FileNotFoundError:
             return None
         except FormatError as error:
-            logger.warning("%s is damaged and not used: %s", self._copy_path, error)
+            logger.warning("%s is damaged, ignoring it: %s", self._copy_path, error)
             return None
         is_ours = url.decode("utf-8", "replace") == self.objects.url
         return manifest if is_ours and manifest.prefix == self.prefix else None
@@ -187,13 +187,13 @@ class PartitionArchive:
         try:
             replace_file(self._parts.fs, self._copy_path, content)
         except OSError as error:
-            # It lags behind, which `refresh` mends.
-            logger.warning("%s could not be written: %s", self._copy_path, error)
+            # The copy lags behind until the next change.
+            logger.warning("cannot write %s: %s", self._copy_path, error)
 
     # --- changing ----------------------------------------------------------------------------
 
     def look_again(self) -> Manifest:
-        """Before work: what the object store has now, provided this store owns it."""
+        """The manifest in the object store now. Raises `StorageError` if another store owns it."""
         with self._lock:
             manifest = self._owned()
             if self._loaded is None or self._loaded.manifest != manifest:
@@ -203,7 +203,7 @@ class PartitionArchive:
             return manifest
 
     def keep(self, start: Offset, end: Offset) -> None:
-        """Forget what lies outside [start, end): in the manifest now, its objects later."""
+        """Forget offsets outside [start, end): in the manifest now, their objects later."""
         self._change(lambda manifest: manifest.kept(start, end))
 
     def _change(self, change: Callable[[Manifest], Manifest]) -> None:
@@ -220,7 +220,7 @@ class PartitionArchive:
                     self._garbage += [self.key_of(segment, f.kind) for f in segment.files]
 
     def take_over(self) -> None:
-        """This store goes on writing an archive that another one began."""
+        """Make this store the owner of an archive that another store began."""
         with self._lock:
             manifest = self._read_manifest()
             owner = self.place.owner
@@ -233,7 +233,7 @@ class PartitionArchive:
         if manifest.owner != self.place.owner:
             raise StorageError(
                 f"{self.objects.url}/{self.prefix} belongs to store {manifest.owner!r}, which was "
-                "restored from it or wrote it first; give this topic another archive.url"
+                "restored from it or wrote it first; set another archive.url for this topic"
             )
         return manifest
 
@@ -246,18 +246,18 @@ class PartitionArchive:
     # --- copies under way --------------------------------------------------------------------
 
     def begin_copy(self, copy_id: str) -> None:
-        """The objects of `copy_id` are on their way: no garbage, though no manifest names them."""
+        """Objects of `copy_id` are being put: not garbage, although no manifest names them."""
         with self._lock:
             self._copying.add(copy_id)
 
     def finish_copy(self, copy: SegmentCopy, change: Callable[[Manifest], Manifest]) -> None:
-        """All its objects are there and verified: the manifest may name it."""
+        """Add a copy to the manifest: all its objects are put and verified."""
         with self._lock:
             self._change(change)
             self._copying.discard(copy.copy_id)
 
     def abandon_copy(self, copy_id: str) -> None:
-        """Whatever of it is there is garbage."""
+        """A copy failed: its objects are garbage."""
         with self._lock:
             self._copying.discard(copy_id)
             self._needs_sweep = True
@@ -270,9 +270,9 @@ class PartitionArchive:
     def sweep(self) -> int:
         """Remove objects that no manifest names; return how many.
 
-        Listed before the manifest is read: what is put meanwhile is not in the list, and what
-        is recorded meanwhile is in the manifest. A full listing is made once, and again after
-        a copy failed; else only what was forgotten here is removed.
+        Objects are listed before the manifest is read: an object that is put meanwhile is not in
+        the list, and one that is recorded meanwhile is in the manifest. A full listing is made
+        once, and again after a failed copy; otherwise only forgotten objects are removed.
         """
         with self._lock:
             garbage, self._garbage = self._garbage, []

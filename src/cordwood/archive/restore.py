@@ -1,18 +1,18 @@
-"""Making a topic again from its archive: whole, or as it was at a point in time.
+"""Restoring a topic from its archive: the whole topic, or as it was at a point in time.
 
-Everything is fetched into staging directories, checked against the manifest, synced, and only
-then made a topic, so a crash leaves the whole topic or none of it. The order:
+All files are fetched into staging directories, checked against the manifest and synced before they
+become a topic, so a crash leaves the whole topic or nothing. The order:
 
-    1  fetch and check the files of every partition, cut them at the point in time
-    2  where archiving goes on in the same place: take the archive over from the lost store
-    3  commit the groups' offsets, none past the end of what was restored
+    1  fetch and check the files of every partition, and cut them at the point in time
+    2  if archiving continues in the same place: take the archive over from the lost store
+    3  commit the groups' offsets, none past the end of the restored log
     4  install the topic
 
-A point in time is a timestamp T. A partition ends before its first record that is newer than T,
-in order of offsets; later records with older timestamps go with it, as order is what a log is.
-Batches are not taken apart: the batch that holds that record goes whole, with records in it
-that are older. Such a topic no longer agrees with its archive, which still holds what was cut,
-so it has no `archive.url` until it is given another one.
+A point in time is a timestamp T. A partition ends before its first record, in offset order, that
+is newer than T. Later records are cut off even if their timestamps are older, because a log keeps
+its order. Batches are not split: the batch that holds the first newer record is cut off as a whole.
+Such a topic no longer matches its archive, which still holds the records that were cut off, so it
+has no `archive.url` until it gets another one.
 """
 
 import hashlib
@@ -45,13 +45,13 @@ logger = logging.getLogger(__name__)
 
 
 def find_topics(objects: ObjectStore, name: str) -> list[ArchivedTopic]:
-    """Every topic of that name that was archived there, the one changed last at the end."""
+    """Every archived topic of that name; the one that was changed last comes last."""
     found: list[ArchivedTopic] = []
     for part in objects.names(name):
         try:
             topic_id = decode_topic_id(part)
         except FormatError:
-            continue  # not ours
+            continue  # not a topic of ours
         topic = read_topic(objects, name, topic_id)
         if topic is not None:
             found.append(topic)
@@ -60,7 +60,7 @@ def find_topics(objects: ObjectStore, name: str) -> list[ArchivedTopic]:
 
 
 def find_topic(objects: ObjectStore, name: str, topic_id: UUID | None) -> ArchivedTopic:
-    """The topic of that name and id, or the last that had the name."""
+    """The topic of that name and id; without an id, the one that was changed last."""
     for topic in reversed(find_topics(objects, name)):
         if topic_id is None or topic.topic_id == topic_id:
             return topic
@@ -69,10 +69,10 @@ def find_topic(objects: ObjectStore, name: str, topic_id: UUID | None) -> Archiv
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredPartition:
-    """What would come back of one partition: offsets [start_offset, end_offset).
+    """What a restore brings back of one partition: offsets in [start_offset, end_offset).
 
-    `archived_end` is where its archive ends, and `fetched_bytes` what is read from there: also
-    the part of the last segment that is then cut off.
+    `archived_end` is where the archive ends. `fetched_bytes` includes the part of the last
+    segment that is cut off after it was fetched.
     """
 
     partition: int
@@ -108,7 +108,7 @@ class TopicRestore:
         should_stop: Callable[[], bool],
         progress: WorkProgress,
     ) -> None:
-        """`should_stop` is asked between pieces: nothing of the topic is there then."""
+        """`should_stop` is asked between pieces; a restore that stops leaves nothing behind."""
         self._objects = objects
         self._parts = parts
         self._fs = parts.fs
@@ -130,7 +130,7 @@ class TopicRestore:
         if "archive.url" in texts:
             texts["archive.url"] = url if to_timestamp_ms is None and is_same else ""
         texts.update(config or {})
-        parsed = TopicConfig.parse(texts)  # refused before anything is fetched
+        parsed = TopicConfig.parse(texts)  # raises before anything is fetched
         staged = self._store.registry.stage(
             new_name or archived.topic,
             archived.topic_id if is_same else new_topic_id(),
@@ -179,14 +179,14 @@ class TopicRestore:
     def _fill(
         self, partition: IncomingPartition, source: PartitionArchive, to_timestamp_ms: int | None
     ) -> None:
-        """Fetch what of the partition is wanted. Durable but for the directory's names."""
+        """Fetch the wanted segments. Durable, except for the names in the directory."""
         manifest = source.manifest
         end = restored_end(source, to_timestamp_ms)
         partition.start = source.state().start
         partition.end = Offset(max(end, partition.start))
         partition.allows_gaps = manifest.allows_gaps
         if end <= partition.start:
-            return  # nothing of it may be read: the log goes on, empty, at its start
+            return  # nothing can be read: the log continues, empty, at its start
         for copy in manifest.segments:
             if copy.base_offset < end:
                 self._fetch_segment(partition.path, source, copy, end)
@@ -201,7 +201,7 @@ class TopicRestore:
         for file in copy.files:
             named_by = copy.next_offset if file.kind is FileKind.SNAPSHOT else copy.base_offset
             if named_by > end:
-                continue  # the producers' state behind the cut
+                continue  # the producers' state after the cut
             path = os.path.join(directory, segment_file_name(named_by, file.kind))
             key = source.key_of(copy, file.kind)
             digest = hashlib.sha256()
@@ -209,22 +209,22 @@ class TopicRestore:
                 pieces = self._watched(self._objects.read(key), key)
                 copy_into(self._fs, path, pieces, size=file.size, note=digest.update, sync=True)
                 if digest.hexdigest() != file.sha256:
-                    raise FormatError("its SHA-256 is not that of the manifest")
+                    raise FormatError("its SHA-256 differs from the manifest")
             except FormatError as error:
                 reason = f"{self._objects.url}/{key} is damaged: {error.reason}"
                 raise StorageError(reason) from error
-            # Retention counts from the last append, which the restore does not change.
+            # Retention counts from the last append; a restore does not change that.
             self._fs.set_modified_ms(path, copy.modified_ms)
 
     def _watched(self, pieces: Iterable[bytes], key: str) -> Iterator[bytes]:
         for piece in pieces:
             if self._should_stop():
-                raise LogClosedError(f"the restoring of {key}")
+                raise LogClosedError(f"the store that restores {key}")
             self._progress.add(len(piece))
             yield piece
 
     def _cut_last(self, directory: str, manifest: Manifest, end: Offset) -> None:
-        """Cut the segment that holds `end`, a batch boundary, and its indexes there."""
+        """Cut the segment that holds `end`, and its indexes, at this batch boundary."""
         copy = next(s for s in manifest.segments if s.base_offset < end <= s.next_offset)
         if copy.next_offset == end:
             return
@@ -255,9 +255,9 @@ class TopicRestore:
     def _commit_groups(
         self, archived: ArchivedTopic, staged: IncomingTopic, to_timestamp_ms: int | None
     ) -> None:
-        """Groups go on where they were at the time, within what was restored.
+        """Commit the groups' offsets of that time, limited to the restored offsets.
 
-        A group that this store knows already keeps its place, unless that lies past the end.
+        A group that this store already knows keeps its offset, unless it lies past the end.
         """
         wanted: dict[str, dict[tuple[str, int], tuple[int, str]]] = {}
         moment = archived.moment_at(to_timestamp_ms)
@@ -278,12 +278,12 @@ class TopicRestore:
 
 
 def restored_end(source: PartitionArchive, to_timestamp_ms: int | None) -> Offset:
-    """Where a partition ends once it is restored, up to a point in time or whole."""
+    """Where a partition ends after a restore, up to a point in time or whole."""
     return source.manifest.end if to_timestamp_ms is None else _cut_at(source, to_timestamp_ms)
 
 
 def _cut_at(source: PartitionArchive, to_timestamp_ms: int) -> Offset:
-    """Where the batch begins that holds the first record newer than `to_timestamp_ms`."""
+    """The offset at which the batch begins that holds the first record after that time."""
     manifest = source.manifest
     place = source.place
     log = ArchivedLog(place.topic, place.partition, source, allows_gaps=manifest.allows_gaps)

@@ -1,10 +1,10 @@
 """Local copies of archived files, bounded in bytes.
 
-A file is fetched whole when first read, checked against the manifest's SHA-256, and kept until
-room is needed; the one not used for longest goes first. One that is larger than the whole cache
-is let in alone. A reader that has a file open keeps it, whatever happens to its name.
+A file is fetched whole when it is first read, checked against the SHA-256 of the manifest, and kept
+until its space is needed; the least recently used file is removed first. A file that is larger than
+the cache is admitted alone. A reader that has a file open can go on reading after it was removed.
 
-Nothing here outlives the process that fetched it: the directory is emptied when first used.
+No file outlives the process that fetched it: the directory is emptied when it is first used.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ CACHE_BYTES: Final = 1 * GIB
 
 
 class Holder(Protocol):
-    """Whoever reads a cached file and can let go of it."""
+    """Reads a cached file and can close it on request."""
 
     def release(self) -> None: ...
 
@@ -40,9 +40,9 @@ class _Entry:
 
 
 class SegmentCache:
-    """The cache of one store. Any thread may use it; a file is fetched by one at a time.
+    """The cache of one store. Any thread may use it; only one thread fetches a file.
 
-    Without a `directory` it makes one for this process alone, when it is first needed.
+    Without a `directory` it makes a temporary one when it is first needed.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class SegmentCache:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the files held now, those on their way included."""
+        """Bytes of all files in the cache, including those being fetched."""
         return self._size
 
     def touch(self, path: str) -> None:
-        """The file was used: it goes later."""
+        """The file was used: remove it later."""
         with self._changed:
             if path in self._entries:
                 self._entries.move_to_end(path)
@@ -78,9 +78,9 @@ class SegmentCache:
     def ensure(
         self, path: str, objects: ObjectStore, key: str, file: ArchivedFile, holder: Holder
     ) -> None:
-        """Have the archived `file` at `path`, below the cache's directory.
+        """Fetch the archived `file` to `path`, below the cache's directory, unless it is there.
 
-        Raises `StorageError` when the object is not what the manifest says.
+        Raises `StorageError` if the object is not the one that the manifest describes.
         """
         if not self._claim(path, file.size, holder):
             return
@@ -92,7 +92,7 @@ class SegmentCache:
         self._settle(path, is_ready=True)
 
     def _claim(self, path: str, size: int, holder: Holder) -> bool:
-        """False when the file is there; else room was made for it, and it is ours to fetch."""
+        """False if the file is there. If True, there is room for it and the caller fetches it."""
         with self._changed:
             while (known := self._entries.get(path)) is not None:
                 if known.is_ready:
@@ -113,7 +113,7 @@ class SegmentCache:
             return True
 
     def forget(self, path: str) -> None:
-        """The file is not there, though it should be: fetch it again when asked."""
+        """The file is missing although it should be there: fetch it again when asked."""
         with self._changed:
             entry = self._entries.get(path)
             if entry is not None and entry.is_ready:
@@ -144,7 +144,7 @@ class SegmentCache:
         try:
             copy_into(self._fs, temporary, objects.read(key), size=file.size, note=digest.update)
             if digest.hexdigest() != file.sha256:
-                raise FormatError("its SHA-256 is not that of the manifest")
+                raise FormatError("its SHA-256 differs from the manifest")
             self._fs.rename(temporary, path)
         except FormatError as error:
             raise StorageError(f"{objects.url}/{key} is damaged: {error.reason}") from error
@@ -162,7 +162,7 @@ class SegmentCache:
             self._fs.remove(path)
 
     def close(self) -> None:
-        """Remove everything. Readers keep what they have open."""
+        """Remove all files. Readers can go on reading the files they have open."""
         with self._changed:
             self._entries.clear()
             self._size = 0

@@ -1,7 +1,6 @@
 """The archives of a store: one for each partition whose topic has an `archive.url`.
 
-The library hands an object of this kind to the store; the store asks it for the archived part of
-each log, runs its passes from the housekeeping, and restores topics through it.
+This implements the store's port to archives: see `log/store/archive_port.py`.
 """
 
 import logging
@@ -78,7 +77,7 @@ class StoreArchives:
         with self._lock:
             known = self._archives.get(key)
             if known is not None and known.objects is archive.objects:
-                return known  # altered, but not in where it is archived
+                return known  # the topic was altered, but it is archived in the same place
             self._archives[key] = archive
         return archive
 
@@ -115,14 +114,14 @@ class StoreArchives:
                 continue
             try:
                 archive.look_again()
-                # The topic's own object first: segments without one could not be restored.
+                # The topic's own object first: without it, segments cannot be restored.
                 self._keeper.save(store, topic, objects)
                 self._copier.copy_due(archive, log)
                 archive.sweep()
             except LogClosedError:
                 return
             except (OSError, CordwoodError) as error:
-                logger.warning("archiving %s failed, it is tried again: %s", log.name, error)
+                logger.warning("archiving %s failed, will retry: %s", log.name, error)
                 archive.progress.last_error = f"{type(error).__name__}: {error}"
                 continue
             archive.progress.last_error = None
@@ -162,7 +161,7 @@ class StoreArchives:
             )
 
     def close(self) -> None:
-        """End a pass that is running, soon; remove the cache."""
+        """Stop a pass that is running, and remove the cache."""
         self._stopping.set()
         with self._pass:
             self.cache.close()

@@ -1,4 +1,4 @@
-"""Keeps the object that describes an archived topic up to date: configuration and groups."""
+"""Keeping the object that describes an archived topic up to date: configuration and groups."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ from cordwood.log.topics.topic import Topic
 
 
 def read_topic(objects: ObjectStore, topic: str, topic_id: UUID) -> ArchivedTopic | None:
-    """None where there is none; `StorageError` for a damaged one."""
+    """The topic's object; None if there is none. Raises `StorageError` if it is damaged."""
     key = f"{topic_prefix(topic, topic_id)}/{TOPIC_NAME}"
     try:
         return parse_topic(get(objects, key, limit=MANIFEST_BYTES_MAX))
@@ -33,7 +33,7 @@ def read_topic(objects: ObjectStore, topic: str, topic_id: UUID) -> ArchivedTopi
 
 
 class TopicKeeper:
-    """Remembers what it saved last and puts only what is news. For one pass at a time."""
+    """Remembers what it saved last and puts only changes. For one pass at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -75,7 +75,7 @@ class TopicKeeper:
 
 
 def _shown_config(config: Mapping[str, str]) -> dict[str, str]:
-    """Without what may hold a secret."""
+    """The configuration without secrets."""
     shown = dict(config)
     if "archive.url" in shown:
         shown["archive.url"] = shown_url(shown["archive.url"])

@@ -1,8 +1,8 @@
 """Reading one segment's log file, batch by batch, and getting past damage in it.
 
-Everything that reads a log goes through here: reading records, scans, time lookups, recovery.
-A batch is handed out only after its checksum was verified. Where the file is damaged, the
-walk says which offsets cannot be read and where it goes on, and skips nothing silently.
+Everything that reads a log uses this: reading records, scans, time lookups, recovery. A batch is
+returned only after its checksum was verified. If the file is damaged, the error says which offsets
+cannot be read and where reading can go on; nothing is skipped silently.
 """
 
 from bisect import bisect_right
@@ -27,14 +27,14 @@ _CHUNK_BYTES_MIN: Final = 32 * KIB
 _CHUNK_BYTES_MAX: Final = 2 * MIB
 _SEARCH_BYTES: Final = 1 * MIB
 
-# What an index says of a batch: its last offset, and where it starts. Position 0 says nothing.
+# What an index knows of a batch: its last offset and its position. Position 0 means unknown.
 IndexHint = tuple[Offset, FilePosition]
 
 _SHORT_STOPS: Final = (tables.STOP_SHORT_HEADER, tables.STOP_SHORT_BATCH)
 
 
 class _Located(NamedTuple):
-    """The chunk that `locate` ended in: `chunks` from there on need not read it again."""
+    """The chunk in which `locate` ended, so that `chunks` need not read it again."""
 
     position: FilePosition
     first: int
@@ -46,8 +46,8 @@ class _Located(NamedTuple):
 class SegmentReader:
     """Walks the batches of one segment file. For one thread; holds its buffers.
 
-    `size` bounds what is looked at: bytes behind it may be half-written. No batch may end past
-    `offset_limit`; with `is_dense` each starts at the offset where the one before it ended.
+    Only the first `size` bytes are read: bytes after them may be half-written. No batch may end
+    past `offset_limit`; with `is_dense` each starts at the offset where the one before it ended.
     After each step of `chunks`, batch rows in `decoder` have positions relative to
     `chunk_position`.
     """
@@ -74,7 +74,7 @@ class SegmentReader:
         self.next_offset = base_offset
 
     def take_buffers_of(self, other: "SegmentReader") -> None:
-        """Go on with the buffers of a reader that is done with its own segment."""
+        """Use the buffers of a reader that is done with its own segment."""
         self.decoder, self._buffer = other.decoder, other._buffer
         self._located = None
 
@@ -89,11 +89,11 @@ class SegmentReader:
     ) -> Iterator[tuple[int, int]]:
         """Runs [first, end) of sound batches from `position` on, as indexes into `decoder`.
 
-        The batch at `position` starts at `next_offset`, or behind it where gaps are allowed.
-        Batches that end at or before `start_offset` are passed over; the walk ends before the
-        first that begins at or past `stop_offset`. `position` and `next_offset` of this object
-        always name the end of what was handed out. Raises `CorruptSegmentError`, unless reading
-        can go on at or before `start_offset`: then nothing that was asked for is damaged.
+        The batch at `position` starts at `next_offset`, or after it if gaps are allowed. Batches
+        that end at or before `start_offset` are skipped; the walk ends before the first batch
+        that begins at or past `stop_offset`. `position` and `next_offset` of this object always
+        name the end of what was returned. Raises `CorruptSegmentError`, unless reading can go on
+        at or before `start_offset`: then no wanted record is damaged.
         """
         located, self._located = self._located, None
         self.position, self.next_offset = position, next_offset
@@ -111,7 +111,7 @@ class SegmentReader:
             if first < sound:
                 yield first, sound
             if self.next_offset >= min(stop_offset, self._offset_limit):
-                return  # what follows may be half-written: nobody asked for it
+                return  # bytes after this may be half-written, and are not wanted
             if self.decoder.stop == tables.STOP_OFFSET and sound == count:
                 return
             try:
@@ -124,12 +124,12 @@ class SegmentReader:
                 self._go_on_behind_damage()
 
     def locate(self, offset: Offset, hint: IndexHint) -> FilePosition | None:
-        """Where the batch lies that holds `offset`, or the first one behind it; None past the end.
+        """Position of the batch that holds `offset`, or of the first one after; None past the end.
 
-        `next_offset` of this object is then the offset that batch starts at. `hint` comes from
-        an index and is believed only if the batch it speaks of is there. Checksums are verified
-        on the way: a damaged header would lead past sound batches, or claim offsets of others.
-        Raises `CorruptSegmentError` when `offset` itself lies in a stretch that cannot be read.
+        `next_offset` of this object is then the offset at which that batch starts. `hint` comes
+        from an index and is believed only if that batch is there. Checksums are verified on the
+        way: a damaged header could lead past sound batches, or claim the offsets of others.
+        Raises `CorruptSegmentError` if `offset` itself cannot be read.
         """
         self.position, self.next_offset = FilePosition(0), self._base_offset
         self._located = None
@@ -160,7 +160,7 @@ class SegmentReader:
         return None
 
     def _first_behind(self, offset: Offset, count: int) -> int:
-        """Which of the first `count` batches holds `offset` or lies behind it; `count`: none."""
+        """Index of the first batch that ends after `offset`, of `count`; `count` if none does."""
 
         def end_of(index: int) -> Offset:
             return Offset(self.decoder.field(index, tables.B_NEXT_OFFSET))
@@ -168,7 +168,7 @@ class SegmentReader:
         return bisect_right(range(count), offset, key=end_of)
 
     def _again(self, located: "_Located", stop_offset: int) -> tuple[int, int, int, int]:
-        """What `locate` has read and verified, as a step of `chunks`: first, sound, count, got."""
+        """The chunk that `locate` has verified, as a step of `chunks`: first, sound, count, got."""
         for index in range(located.first, located.batches):
             if self.decoder.field(index, tables.B_BASE_OFFSET) >= stop_offset:
                 self.decoder.stop = tables.STOP_OFFSET
@@ -178,7 +178,7 @@ class SegmentReader:
     def runs_at(
         self, position: FilePosition, *, start_offset: Offset, stop_offset: Offset
     ) -> Iterator[RecordRun]:
-        """The records of the one batch at `position`, as some index has it."""
+        """The records of the batch at `position`, which comes from an index."""
         header = decode_batch_header(self._file.read_at(position, HEADER_SIZE))
         for first, _ in self.chunks(position, header.base_offset, chunk_bytes=header.size):
             yield from self.decoder.runs(
@@ -187,10 +187,9 @@ class SegmentReader:
             return
 
     def resume_after(self, position: int, offset_min: Offset) -> BatchInfo | None:
-        """The first sound batch that starts behind `position`: where reading goes on.
+        """The first sound batch that starts after `position`: reading can go on there.
 
-        Its position is in the file. A stretch of bytes is believed to be a batch only if its
-        checksum says so.
+        Its position is the one in the file. Bytes count as a batch only if the checksum matches.
         """
         at = position
         buffer = bytearray(min(_SEARCH_BYTES, max(self._size - at, 0)))
@@ -230,7 +229,7 @@ class SegmentReader:
             is_dense=self._is_dense,
         )
         if got < wanted:
-            self._size = self.position + got  # shorter than it was said to be
+            self._size = self.position + got  # the file is shorter than expected
         return count, got
 
     def _advance(self, count: int) -> None:
@@ -243,7 +242,7 @@ class SegmentReader:
         self.next_offset = Offset(self.decoder.field(last, tables.B_NEXT_OFFSET))
 
     def _after(self, count: int, got: int, chunk_bytes: int) -> int:
-        """How much to read next, once a chunk is used up. Raises where the file is damaged."""
+        """How many bytes to read next, after a chunk is used up. Raises if the file is damaged."""
         stop = self.decoder.stop
         if stop in _SHORT_STOPS and self.chunk_position + got < self._size:
             if count:
@@ -279,11 +278,10 @@ class SegmentReader:
         self.position, self.next_offset = following.position, following.base_offset
 
     def _start_at(self, hint: IndexHint, offset: Offset) -> None:
-        """Start where the index says, if the batch there ends with the very offset it says.
+        """Start where the index says, if the batch there ends with exactly the offset it says.
 
-        Not before it: no checksum covers a batch's base offset, and this is what tells a rotten
-        one. A batch that ends before `offset` need not be read at all, where the next one proves
-        by its offset that it follows.
+        No checksum covers the base offset of a batch; this comparison detects a damaged one. A
+        batch that ends before `offset` is skipped if the header after it has the next offset.
         """
         last_offset, position = hint
         header = self._header_at(position)

@@ -166,7 +166,7 @@ def test_what_does_not_read_back_as_it_was_put_is_not_recorded() -> None:
     (status,) = bench.store.archive_now()
 
     assert status.last_error is not None
-    assert "reads back" in status.last_error
+    assert "read back" in status.last_error
     assert status.archived_up_to == 0
     assert named_by_manifests(fs) == set()
 
@@ -218,7 +218,7 @@ def test_an_archive_ahead_of_its_log_is_reported() -> None:
     (status,) = bench.store.archive_now()
 
     assert status.last_error is not None
-    assert "records were lost here" in status.last_error
+    assert "the log lost records" in status.last_error
 
 
 def test_a_segment_that_grew_after_it_was_archived_is_copied_anew() -> None:

@@ -1,1 +1,1 @@
-"""Logs that are read without being their writer: from files, or from an archive."""
+"""Reading logs that another process writes: from their files, or from an archive."""

@@ -1,4 +1,4 @@
-"""The producers of a log as someone sees them who only reads its files."""
+"""The producers of a log, found in its files by a process that only reads them."""
 
 from cordwood.errors import FormatError
 from cordwood.log.partition.producer_snapshots import read_snapshot, replay
@@ -12,9 +12,9 @@ from cordwood.storage.recovery import find_files
 def read_producers(
     fs: FileSystem, directory: str, view: LogView, now_ms: TimestampMs
 ) -> ProducerStates:
-    """What the owner of the log remembers of its producers: snapshot, and what came behind it.
+    """The state of the log's producers: the newest snapshot, and the batches after it.
 
-    Without a snapshot everything is walked over.
+    Without a usable snapshot, all batches are read.
     """
     states = ProducerStates(end_offset=view.segments.first_offset)
     for offset in sorted(find_files(fs, directory).snapshots, reverse=True):
@@ -23,7 +23,7 @@ def read_producers(
         try:
             entries = read_snapshot(fs, directory, offset)
         except (FormatError, FileNotFoundError):
-            continue  # the one before it leads to the same, by a longer way
+            continue  # an older snapshot gives the same state, but takes longer
         states = ProducerStates.from_snapshot(entries, end_offset=offset, now_ms=now_ms)
         break
     replay(states, view.segments, Offset(INT64_MAX))

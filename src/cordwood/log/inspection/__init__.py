@@ -1,1 +1,1 @@
-"""Checking and counting what is in a log. Changes nothing."""
+"""Checking a log and counting its records. Changes nothing."""

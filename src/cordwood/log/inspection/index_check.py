@@ -1,10 +1,10 @@
-"""Index entries held against the batches they were derived from, as these pass by.
+"""Checking index entries against the batches they were derived from.
 
-offsets   entries ascend, and each leads to the start of a batch at or before its offset
-times     entries ascend, each is the largest time up to its offset, and a batch has it
+offsets   entries ascend, and each points to the start of a batch at or before its offset
+times     entries ascend, and each is the largest time up to its offset, which a batch has
 
-Indexes are derived: one that is missing or too short only costs time, and is no problem here.
-One that says something wrong is.
+Indexes are derived. A missing or short index only costs time and is not a problem; a wrong entry
+is one.
 """
 
 import operator
@@ -25,7 +25,7 @@ _SECOND: Final = operator.itemgetter(1)
 
 
 class EntryProblem(NamedTuple):
-    """What is wrong with an entry, where in the index it lies, and the offset it speaks of."""
+    """What is wrong with an entry, its position in the index, and the offset it names."""
 
     position: int
     offset: int | None
@@ -33,14 +33,14 @@ class EntryProblem(NamedTuple):
 
 
 def ascends(numbers: Iterable[int], *, strictly: bool = True) -> bool:
-    """Whether each number is larger than the one before it, or as large."""
+    """Whether each number is larger than the one before it; equal ones count unless `strictly`."""
     kept = numbers if isinstance(numbers, array) else array("q", numbers)
     compare = operator.lt if strictly else operator.le
     return all(map(compare, kept, islice(kept, 1, None)))
 
 
 class OffsetEntries:
-    """Entries of an offset index. Batches are shown to it in order, from the first on."""
+    """Entries of an offset index. Call `check` with all batches, in order."""
 
     def __init__(self, content: memoryview, base_offset: int) -> None:
         """`content` is a whole number of entries."""
@@ -50,13 +50,13 @@ class OffsetEntries:
         self._seen = 0
 
     def order(self) -> Iterator[EntryProblem]:
-        """Entries that are out of order are not believed at all from then on."""
+        """Check the order of the entries. If it is wrong, they are ignored from then on."""
         if not (ascends(self._offsets) and ascends(self._positions)):
             yield EntryProblem(0, None, "entries of the offset index do not ascend")
             self._offsets = self._positions = array("q")
 
     def check(self, starts: Numbers, bases: Numbers) -> Iterator[EntryProblem]:
-        """Batches that start at those positions, with those offsets."""
+        """Check the entries of batches with these positions and base offsets."""
         end = bisect_right(self._positions, starts[-1], self._seen)
         for slot in range(self._seen, end):
             position, offset = self._positions[slot], self._offsets[slot]
@@ -65,23 +65,23 @@ class OffsetEntries:
                 yield EntryProblem(
                     slot * OFFSET_ENTRY.size,
                     offset,
-                    f"the offset index says that offset {offset} is at {position}",
+                    f"the offset index says that offset {offset} is at byte {position}",
                 )
         self._seen = end
 
     def rest(self, next_offset: int) -> Iterator[EntryProblem]:
-        """Entries behind the last batch, which ended before `next_offset`."""
+        """Check the entries after the last batch, which ended before `next_offset`."""
         if self._seen < len(self._offsets) and self._offsets[self._seen] < next_offset:
             offset = self._offsets[self._seen]
             yield EntryProblem(
                 self._seen * OFFSET_ENTRY.size,
                 offset,
-                f"the offset index leads behind the end of the log for offset {offset}",
+                f"the offset index points past the end of the log for offset {offset}",
             )
 
 
 class TimeEntries:
-    """Entries of a time index. Batches are shown to it in order, from the first on."""
+    """Entries of a time index. Call `check` with all batches, in order."""
 
     def __init__(self, content: memoryview, base_offset: int) -> None:
         """`content` is a whole number of entries."""
@@ -92,13 +92,13 @@ class TimeEntries:
         self._largest = int(NO_TIMESTAMP)
 
     def order(self) -> Iterator[EntryProblem]:
-        """Entries that are out of order are not believed at all from then on."""
+        """Check the order of the entries. If it is wrong, they are ignored from then on."""
         if not (ascends(self._timestamps) and ascends(self._offsets, strictly=False)):
             yield EntryProblem(0, None, "entries of the time index do not ascend")
             self._offsets = self._timestamps = array("q")
 
     def check(self, nexts: Numbers, largest: Numbers) -> Iterator[EntryProblem]:
-        """Batches that end before these offsets, with those largest times."""
+        """Check the entries of batches with these next offsets and largest times."""
         before = self._largest
         self._largest = max(before, *largest)
         end = bisect_left(self._offsets, nexts[-1], self._seen)
@@ -112,7 +112,7 @@ class TimeEntries:
                 yield EntryProblem(
                     slot * TIME_ENTRY.size,
                     offset,
-                    f"the time index says {timestamp} of offset {offset}",
+                    f"the time index says {timestamp} for offset {offset}",
                 )
         self._seen = end
 

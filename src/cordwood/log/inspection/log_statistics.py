@@ -1,7 +1,7 @@
-"""What is in a log: how many records and batches, how large, how old, and of how many keys.
+"""Figures of a log: how many records, batches and keys it has, how large and how old they are.
 
-One walk over all that can be read. Damage is passed over and counted. A segment that is taken
-away or replaced meanwhile is begun again as it is then, and its first figures are forgotten.
+One walk over all readable records. Damage is skipped and counted. If a segment is deleted or
+replaced meanwhile, its figures are discarded and it is walked again.
 """
 
 from array import array
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 _LOOKS: Final = 3
 _RECORDS_TOGETHER: Final = 16_384  # what a decoder parses at once
-_ROWS_ENOUGH: Final = 1 << 16  # rows are looked at together, however small batches are
-# Keys are told apart, not hidden: the same in every process, so that samples can be merged.
+_ROWS_ENOUGH: Final = 1 << 16  # rows that are counted at once, however small batches are
+# Not a secret: it is the same in every process, so that samples can be merged.
 _SECRET: Final = (0x7661727665206C6F, 0x67206B6579732121)
 
 
 @dataclass(slots=True, kw_only=True)
 class SizeFigures:
-    """Sizes of keys, or of values, in bytes; None as long as there is none."""
+    """Sizes of keys or of values in bytes. `smallest` and `largest` are None if there are none."""
 
     count: int = 0
     bytes: int = 0
@@ -53,15 +53,15 @@ class SizeFigures:
 
 @dataclass(slots=True, kw_only=True)
 class LogStatistics:
-    """Figures of a log, or of several together.
+    """Figures of one log, or of several together.
 
-    bytes        of batches, as they lie in the files
-    raw_bytes    what they would be without compression
-    keys         different ones, all of them or one in `sampled_one_in`; see `key_sample`
-    superseded   records of which a newer one has the key: what compaction removes
-    keyed_bytes  of keys and values of records that have a key
-    newest_*     of the records that are the last of their key
-    unreadable   what could not be read, in words
+    bytes        size of the batches in the files
+    raw_bytes    size of the batches without compression
+    keys         different keys: all of them, or one in `sampled_one_in`; see `key_sample`
+    superseded   records with a newer record of the same key: compaction removes them
+    keyed_bytes  size of keys and values of records that have a key
+    newest_*     the newest record of each key
+    unreadable   messages about records that could not be read
     """
 
     records: int = 0
@@ -95,7 +95,7 @@ class LogStatistics:
         return max(self.keyed_bytes - self.newest_bytes, 0) / content
 
     def add(self, other: "LogStatistics") -> None:
-        """Take in another log; `keys` and `sampled_one_in` are left to whoever knows both."""
+        """Add the figures of another log, except `keys` and `sampled_one_in`."""
         for name in _SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.key_sizes.add(other.key_sizes)
@@ -129,9 +129,9 @@ def _most(one: int | None, other: int | None) -> int | None:
 
 
 def survey_log(log: LogReader, sample: KeySample, pace: Callable[[int], None]) -> LogStatistics:
-    """The figures of all that can be read in `log`; its keys go into `sample`.
+    """The figures of all readable records of `log`; adds their keys to `sample`.
 
-    `pace` is told of bytes as they are done.
+    Calls `pace` with the number of bytes read.
     """
     total = LogStatistics()
     view = log.view()
@@ -160,7 +160,7 @@ def _surveyed(
     sample: KeySample,
     pace: Callable[[int], None],
 ) -> LogStatistics:
-    """One segment, as it is when nobody replaces it. Empty when it is gone."""
+    """The figures of one segment. Empty if it was deleted."""
     found = LogStatistics()
     for _ in range(_LOOKS):
         view = log.view()
@@ -183,7 +183,7 @@ def _surveyed(
 
 
 class _SegmentSurvey:
-    """One walk over a segment. Rows are collected and looked at together."""
+    """One walk over a segment. Collects rows and counts many at once."""
 
     def __init__(self, segment: Segment, sample: KeySample, pace: Callable[[int], None]) -> None:
         self._segment = segment
@@ -233,7 +233,7 @@ class _SegmentSurvey:
         self._pace(size)
 
     def _runs(self, decoder: BatchDecoder, first: int, end: int) -> Iterator[RecordRun]:
-        """Records batch by batch where they are compressed, else as many as go together."""
+        """Compressed batches one by one; as many plain batches as possible in one run."""
         found, row = self._found, tables.BATCH_ROW
         at = first
         while at < end:
@@ -254,7 +254,7 @@ class _SegmentSurvey:
                 )
                 try:
                     yield from decoder.runs(at, following)
-                except FormatError:  # before anything came: all of them are one run
+                except FormatError:  # raised before the first run: all of them are one run
                     yield from self._one_by_one(decoder, at, following)
             at = following
 
@@ -306,7 +306,7 @@ class _SegmentSurvey:
 
 
 def _end_of_plain(decoder: BatchDecoder, first: int, end: int) -> int:
-    """Where behind `first` the batches end that are parsed into one run with it."""
+    """The end of the batches after `first` that are parsed into one run with it."""
     count = decoder.field(first, tables.B_RECORD_COUNT)
     at = first + 1
     while at < end and not decoder.field(at, tables.B_ATTRIBUTES) & (CONTROL | CODEC_MASK):
@@ -324,7 +324,7 @@ def _column(numbers: "array[int]") -> "pa.Array[Any]":
 
 
 def _known(numbers: "pa.Array[Any]") -> "pa.Array[Any]":
-    """Without those that stand for none."""
+    """Without negative numbers, which stand for a missing value."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,13 +1,13 @@
-"""One segment held against everything that must be true of it.
+"""Checking one segment.
 
-checksum   every batch has the one it claims
-records    every batch can be taken apart, into as many records as it says
-order      offsets ascend, within the segment, and are all there unless compaction took some
-index      its entries agree with the batches: see `index_check`
-times      as well
+checksum   every batch matches its checksum
+records    every batch can be parsed into as many records as its header says
+order      offsets ascend within the segment, and none is missing unless compaction removed it
+index      the offset index agrees with the batches: see `index_check`
+times      the time index agrees with the batches
 aborted    entries of the transaction index ascend and lie in the segment
 
-Whoever writes the log may go on meanwhile: what it takes away or replaces is no problem.
+The log may be written meanwhile: segments that are deleted or replaced are not problems.
 """
 
 from array import array
@@ -29,17 +29,17 @@ from cordwood.storage.files import FileSystem, RealFileSystem, read_whole
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_reader import SegmentReader
 
-PROBLEMS_MAX: Final = 20  # of one segment: more say nothing new
-_LOOKS: Final = 3  # at a segment that is replaced under our hands, again and again
+PROBLEMS_MAX: Final = 20  # for each segment: more of them say nothing new
+_LOOKS: Final = 3  # at a segment that is replaced while it is checked
 _INDEX_BYTES_MAX: Final = 128 * MIB
 _NO_FAULTS: Final = array("q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentProblem:
-    """What is wrong, in which file of a segment, and where.
+    """What is wrong, in which file, and where.
 
-    `offset` and `next_offset` bound the records that the trouble is about, as far as known.
+    [offset, next_offset) are the records concerned, as far as known.
     """
 
     file: str
@@ -49,14 +49,14 @@ class SegmentProblem:
     next_offset: int | None = None
 
     def __str__(self) -> str:
-        """The reason, and for the log file the place in it."""
+        """The reason; for a log file also the position."""
         is_in_log = self.position is not None and self.file.endswith(FileKind.LOG)
         return f"byte {self.position}: {self.reason}" if is_in_log else self.reason
 
 
 @dataclass(slots=True, kw_only=True)
 class SegmentFindings:
-    """What was found in one segment."""
+    """Counts and problems of one segment."""
 
     base_offset: int
     next_offset: int
@@ -73,12 +73,10 @@ class SegmentFindings:
 def check_segment(
     log: LogReader, base_offset: Offset, pace: Callable[[int], None] | None = None
 ) -> SegmentFindings | None:
-    """Check the segment of `log` that begins there; None when it was taken away meanwhile.
+    """Check the segment of `log` that begins at `base_offset`; None if it was deleted meanwhile.
 
-    `pace` is told of bytes as they are done.
-
-    A problem counts if it is still there in files that were opened anew, unless those have
-    changed again.
+    Calls `pace` with the number of bytes checked. A problem counts only if it is found again
+    after the files were opened again.
     """
     found: SegmentFindings | None = None
     for _ in range(_LOOKS):
@@ -109,7 +107,7 @@ def check_segment(
 
 
 class SegmentCheck:
-    """Checks one segment. `end` is where the next begins, or how far readers may go."""
+    """Checks one segment. `end` is where the next one begins, or the high watermark."""
 
     def __init__(
         self,
@@ -134,7 +132,7 @@ class SegmentCheck:
         )
         self._offsets = OffsetEntries(memoryview(b""), segment.base_offset)
         self._times = TimeEntries(memoryview(b""), segment.base_offset)
-        self._unreadable: list[tuple[int, int]] = []  # offsets in stretches that are damaged
+        self._unreadable: list[tuple[int, int]] = []  # offsets in damaged ranges
 
     def run(self) -> SegmentFindings:
         if not self._segment.is_archived:
@@ -159,7 +157,7 @@ class SegmentCheck:
         return found
 
     def _chunks(self) -> Iterator[tuple[BatchDecoder, int, int, int]]:
-        """Runs of sound batches; what lies between them is a problem."""
+        """Runs of sound batches. Each gap between them is added as a problem."""
         reader = self._segment.reader(size=self._size)
         position, next_offset = FilePosition(0), self._segment.base_offset
         stop_offset = self._end if self._is_last else INT64_MAX
@@ -219,7 +217,7 @@ class SegmentCheck:
                 first = bad + 1
 
     def _count_ordered(self, decoder: BatchDecoder, first: int, stop: int) -> int:
-        """How many records there are; those that are out of order are a problem."""
+        """The number of records. Records that are out of order are added as a problem."""
         count = 0
         for run in decoder.runs(first, stop):
             count += len(run)
@@ -240,7 +238,7 @@ class SegmentCheck:
             self._found.add(
                 SegmentProblem(
                     file=self._segment.name,
-                    reason=f"offsets do not ascend behind {first}",
+                    reason=f"offsets do not ascend after {first}",
                     offset=first,
                 )
             )
@@ -304,7 +302,7 @@ class SegmentCheck:
         self._add_all(FileKind.TIMEINDEX, self._times.check(nexts, largest))
 
     def _add_all(self, kind: FileKind, problems: Iterable[EntryProblem]) -> None:
-        """Entries for what cannot be read may be right: nobody can tell."""
+        """Add the problems, except for unreadable records: their entries may be right."""
         for problem in problems:
             if len(self._found.problems) >= PROBLEMS_MAX:
                 return

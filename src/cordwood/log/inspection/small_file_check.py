@@ -1,7 +1,7 @@
-"""The small files beside segments, held against what they must be.
+"""Checking the small files beside segments.
 
-Each of them can be done without: damage costs a longer start, a lookup, or an id. It is told
-all the same, because a disk that spoils one file will spoil others.
+A log works without any of them: damage costs a longer start, a slower lookup, or an id. It is
+reported all the same, because a disk that damages one file will damage others.
 """
 
 import os
@@ -37,7 +37,7 @@ from cordwood.storage.files import FileSystem, read_whole
 
 SMALL_FILE_BYTES_MAX: Final = 256 * MIB
 
-# A second in all, which nobody takes to write one of these. Only damage costs it.
+# One second in all: writing such a file takes less. Only a damaged file is waited for.
 _LOOKS: Final = 11
 _PAUSE_S: Final = 0.1
 
@@ -57,7 +57,7 @@ _BY_KIND: Final[dict[FileKind, Callable[[bytes], object]]] = {
 
 
 def check_small_files(fs: FileSystem, directory: str) -> Iterator[SegmentProblem]:
-    """What is wrong with the small files in a data directory, or in a partition's."""
+    """Problems of the small files in a data directory or in a partition's directory."""
     try:
         names = sorted(entry.name for entry in fs.list(directory) if not entry.is_directory)
     except FileNotFoundError:
@@ -76,7 +76,7 @@ def _reader_of(name: str) -> Callable[[bytes], object] | None:
 
 
 def _check(fs: FileSystem, path: str, read: Callable[[bytes], object]) -> Iterator[SegmentProblem]:
-    """A file that is written right now may be empty or cut off: look until it is done."""
+    """Check one file. A file that is being written may be empty or cut off: look again."""
     for look in range(_LOOKS):
         try:
             read(read_whole(fs, path, limit=SMALL_FILE_BYTES_MAX))

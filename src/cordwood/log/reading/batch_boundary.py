@@ -1,10 +1,10 @@
-"""Where the batch lies that begins with an offset, by the index and a few headers.
+"""Finding the batch that begins with an offset, from the index and a few headers.
 
-A consumer that reads on asks for the offset behind the last batch it was sent. The index names a
-batch near it, or a reader has left off there; from there header leads to header. Nothing is read
-but headers, and nothing is believed that does not fit: the batch must be the one the index means,
-each must begin where the one before it ended, and one of them with the very offset that is looked
-for. Whoever gets None looks for it properly, over verified batches.
+A consumer usually asks for the offset after the last batch it was sent. The index, or the place
+where a reader stopped, gives a batch near it; from there each header leads to the next. Only
+headers are read, so each must fit: the first batch must be the one that the index names, each must
+begin where the one before it ended, and one must begin with the wanted offset. If none does, the
+answer is None and the caller searches verified batches instead.
 """
 
 from typing import Final
@@ -14,14 +14,14 @@ from cordwood.format.batch_header import HEADER_SIZE, decode_batch_header
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.segment import Segment
 
-_HEADERS_MAX: Final = 6  # then reading a stretch at once is as quick
-_NEAR_BYTES: Final = 32 * 1024  # from the end of the log: an index would not lead any nearer
+_HEADERS_MAX: Final = 6  # reading a larger piece is as quick as reading more headers
+_NEAR_BYTES: Final = 32 * 1024  # to the end of the log: an index entry would not be nearer
 
 
 def boundary_at(segment: Segment, offset: Offset, size: int) -> FilePosition | None:
-    """Where in the first `size` bytes the batch begins that starts with `offset`.
+    """The position, in the first `size` bytes, of the batch that begins with `offset`.
 
-    `size` itself where the last of them ends before `offset`. None: this does not tell. Only for
+    `size` itself if the last batch ends before `offset`. None if it is not found here. Only for
     segments without gaps.
     """
     expected: Offset | None

@@ -1,12 +1,12 @@
-"""Where a log starts, by what several files say of it.
+"""Where a log starts. Several files say it:
 
-    first segment       nothing before its base offset is there
-    mapped mark         carries a check, but may be older than the last deletion after a power cut
-    checkpoint          durable, but text without a check: one wrong digit would hide records
-    leader epochs       the first one begins where the log does, since a deletion writes that too
+    first segment       no record before its base offset exists
+    mapped mark         has a checksum, but after a power cut may be older than the last deletion
+    checkpoint          durable, but a text without checksum: one wrong digit would hide records
+    leader epochs       the first epoch begins where the log does: a deletion writes both
 
-So the checkpoint, which alone may say more than the first two, is believed when another file
-says the same.
+The checkpoint alone may name a later start than the first two. It is believed only if the leader
+epochs confirm it.
 """
 
 import logging
@@ -25,7 +25,7 @@ def known_start(
     checkpoint: Offset | None,
     epochs: LeaderEpochs,
 ) -> Offset:
-    """The first offset that may be read, as far as the files can be believed."""
+    """The first offset that may be read, according to the files that can be believed."""
     certain = Offset(max(first_base or 0, mark or 0))
     if checkpoint is None or checkpoint <= certain:
         return certain
@@ -34,7 +34,7 @@ def known_start(
         return checkpoint
     believed = Offset(max(certain, earliest.start_offset))
     logger.warning(
-        "%s: the checkpoint says it starts at %d, and nothing else does; it starts at %d",
+        "%s: no other file confirms the start %d of the checkpoint; the log starts at %d",
         name,
         checkpoint,
         believed,

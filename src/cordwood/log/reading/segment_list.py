@@ -1,4 +1,4 @@
-"""The segments of a log, in order. Replaced, never edited: a reader keeps the one it took."""
+"""The segments of a log, in order. A list is replaced, never edited: a reader keeps its own."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
@@ -37,21 +37,21 @@ class SegmentList:
 
     @property
     def size(self) -> int:
-        """Bytes of all log files together."""
+        """The size of all log files together."""
         return sum(segment.size for segment in self._segments)
 
     def floor(self, offset: Offset) -> int:
-        """Index of the last segment that starts at or before `offset`; -1 when none does."""
+        """Index of the last segment that starts at or before `offset`; -1 if there is none."""
         return bisect_right(self._bases, offset) - 1
 
     def end_of(self, index: int) -> Offset:
-        """Where segment `index` ends at the latest: the base of the next, or its next offset."""
+        """Where segment `index` ends: the base offset of the next one, or its own next offset."""
         if index + 1 < len(self._bases):
             return self._bases[index + 1]
         return self._segments[index].next_offset
 
     def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
-        """Those with records in [start, stop), as the segments' indexes have them."""
+        """The aborted transactions with records in [start, stop), from the segments' indexes."""
         found: list[AbortedTransaction] = []
         for segment in self._segments[max(self.floor(start), 0) :]:
             here = segment.transaction_index.collect(fetch_start=start, upper_bound=stop)
