@@ -149,7 +149,7 @@ def append_and_scan(path: Path, total_bytes: int) -> None:
             "scan_gb_per_s": total_bytes / scan.seconds / 1e9,
         }
         print(json.dumps(facts), flush=True)
-        log.truncate_fully_and_start_at(0)  # closing need not wait for the disk
+        log.truncation.truncate_fully_and_start_at(0)  # closing need not wait for the disk
 
 
 def _peak_bytes() -> int:

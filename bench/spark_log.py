@@ -112,7 +112,7 @@ def _index_keys(path: Path) -> None:
     """What the housekeeping of a running store does in time."""
     with Store([str(path)], StoreSetup(fs=UnsyncedFileSystem(), has_housekeeping=False)) as store:
         for partition in store.topic(TOPIC).partitions:
-            assert _log_of(partition).index_keys() > 0
+            assert _log_of(partition).upkeep.index_keys() > 0
 
 
 def _log_of(partition: object) -> PartitionLog:

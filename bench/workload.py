@@ -82,7 +82,7 @@ def new_log(
             yield log
         finally:
             # Dropped before it is closed: closing would wait for all of it to reach the disk.
-            log.truncate_fully_and_start_at(0)
+            log.truncation.truncate_fully_and_start_at(0)
     shutil.rmtree(path)
 
 

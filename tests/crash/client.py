@@ -124,11 +124,11 @@ class Client:
             topics = [self.store.topic(name) for name in self.store.topics()]
             logs = [log for topic in topics for log in topic.partitions]
             for log in logs:
-                plan = log.plan_retention(self.clock.now_ms())
+                plan = log.upkeep.plan_retention(self.clock.now_ms())
                 self.history.log(log.topic, log.partition).deleting(plan.start_offset)
             self.store.maintain()
             for log in logs:
-                if log.failure is None:  # a log that failed is left alone until it is reopened
+                if log.state.failure is None:  # a failed log is left alone until it is reopened
                     self.history.log(log.topic, log.partition).deleted(log.start_offset)
 
     def advance(self, ms: int) -> None:
@@ -285,7 +285,7 @@ class Client:
         with self._appending(topic, partition, [c for group in groups for c in group]) as ack:
             log = self.log(topic, partition)
             placed = [log.append_batch(self._encode(group), wait=False) for group in groups]
-            log.await_durable(log.end_offset)
+            log.promises.await_durable(log.end_offset)
             ack(placed[0].base_offset)
             if [p.base_offset for p in placed[1:]] != [p.last_offset + 1 for p in placed[:-1]]:
                 raise BrokenPromise(f"a group of appends is not in a row: {placed}")
@@ -304,20 +304,20 @@ class Client:
             refused = next((answer for answer in placed if isinstance(answer, Exception)), None)
             if refused is not None:
                 raise refused
-            if not log.has_promised(log.end_offset):
+            if not log.promises.is_kept(log.end_offset):
                 self._sync_in_parts(log)
             ack(cast("int", placed[0]))
             if placed != list(range(cast("int", placed[0]), log.end_offset, 2)):
                 raise BrokenPromise(f"a group of appends is not in a row: {placed}")
 
     def _sync_in_parts(self, log: PartitionLog) -> None:
-        sync = log.begin_sync()
+        sync = log.syncing.begin()
         if sync is None:
-            log.await_durable(log.end_offset)
+            log.promises.await_durable(log.end_offset)
             return
         sync.finish(sync.wait())
-        if log.failure is not None:
-            raise log.failure
+        if log.state.failure is not None:
+            raise log.state.failure
 
     def produce(self, topic: str, producer: int, partition: int = 0) -> None:
         """One batch of an idempotent producer, sent twice: the second must be known."""
@@ -366,7 +366,7 @@ class Client:
 
     def _has_failed(self, log: PartitionLog) -> bool:
         """Once a sync of its batches failed, a log cannot vouch for anything until reopened."""
-        return log.failure is not None or any(
+        return log.state.failure is not None or any(
             call > self._opened_at and path.startswith(log.directory + "/")
             for call, path in self.failed_syncs
         )
@@ -387,7 +387,7 @@ class Client:
         told.cutting(offset)
         with self._attempt():
             log = self.log(topic, partition)
-            log.truncate_to(offset)
+            log.truncation.truncate_to(offset)
             told.cut(log.end_offset)
 
     def delete_before(self, topic: str, offset: int, partition: int = 0) -> None:

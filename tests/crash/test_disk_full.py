@@ -123,7 +123,7 @@ def test_appends_are_refused_and_reads_go_on(disk: SmallDisk) -> None:
         for _ in range(3):
             with pytest.raises(DiskFullError):
                 log.append(b"x" * 5000)
-        assert log.failure is None
+        assert log.state.failure is None
         assert values_in(log) == values
 
 

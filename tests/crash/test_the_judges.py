@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from cordwood.format.batch import BatchDecoder
-from cordwood.log.partition.durable_log import DurableLog
+from cordwood.log.partition.state_holder import StateHolder
 from cordwood.storage.segment import Segment
 from crash.client import Client
 from crash.io_faults import CallFault, all_faults, run_fault
@@ -48,7 +48,7 @@ def test_that_checksums_are_not_verified(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_that_a_failed_sync_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DurableLog, "_fail", lambda self, reason: None)
+    monkeypatch.setattr(StateHolder, "fail", lambda self, reason: None)
     monkeypatch.setattr(Segment, "sync_log", _sync_and_forget)
     failing = [fault for fault in _syncs_of("append") if fault.kind == "EIO"]
 

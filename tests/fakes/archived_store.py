@@ -89,7 +89,7 @@ class ArchivedStore:
         """Archive everything that is sealed, and drop the local copies."""
         for status in self.store.archive_now():
             assert status.last_error is None, status
-        self.log.apply_retention(self.clock.now_ms())
+        self.log.upkeep.apply_retention(self.clock.now_ms())
 
 
 def values(log: LogReader, start: int | None = None) -> list[bytes | None]:

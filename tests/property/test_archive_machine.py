@@ -47,7 +47,7 @@ class ArchiveMachine(RuleBasedStateMachine):
 
     @rule()
     def drop_local_copies(self) -> None:
-        self.bench.log.apply_retention(self.bench.clock.now_ms())
+        self.bench.log.upkeep.apply_retention(self.bench.clock.now_ms())
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
@@ -86,7 +86,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         for status in self.bench.store.archive_now():
             assert status.last_error is None, status
         log = self.bench.log
-        archived = log.archived_up_to
+        archived = log.archive.archived_up_to
         if not archived:
             return
         self.bench.store.close()

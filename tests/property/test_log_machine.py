@@ -186,13 +186,13 @@ class LogMachine(RuleBasedStateMachine):
     def sync(self) -> None:
         self.log.sync()
 
-        assert self.log.durable_offset == self.end
+        assert self.log.state.durable == self.end
 
     @rule(share=shares)
     def truncate(self, share: float) -> None:
         offset = self.place_at(share)
 
-        self.log.truncate_to(offset)
+        self.log.truncation.truncate_to(offset)
 
         kept = [entry for entry in self.entries if entry.end <= offset]
         self.entries = kept if not kept or kept[-1].end >= self.start else []
@@ -218,7 +218,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(seed=seeds)
     def lose_power(self, seed: int) -> None:
-        durable = self.log.durable_offset
+        durable = self.log.state.durable
         self.reopen(self.fs.crash(random.Random(seed)))
 
         survivors, first_hole = self.survivors()
@@ -251,7 +251,7 @@ class LogMachine(RuleBasedStateMachine):
     def settle(self, end: int) -> None:
         """Go on with what is left before the first hole."""
         if self.log.end_offset > end:
-            self.log.truncate_to(max(end, self.log.start_offset))
+            self.log.truncation.truncate_to(max(end, self.log.start_offset))
             self.close_and_open()
         self.entries = [entry for entry in self.entries if entry.end <= self.log.end_offset]
 
@@ -346,7 +346,7 @@ class DurableLogMachine(LogMachine):
     @precondition(lambda self: hasattr(self, "log"))
     @rule(seed=seeds)
     def lose_power(self, seed: int) -> None:
-        assert self.log.durable_offset == self.end
+        assert self.log.state.durable == self.end
 
         self.reopen(self.fs.crash(random.Random(seed)))
 

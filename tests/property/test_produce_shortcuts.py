@@ -252,9 +252,11 @@ def test_a_batch_that_passes_at_a_glance_passes_unchanged_the_long_way(
     assert not isinstance(checked, Exception), checked
     assert bytes(checked.data) == data
     header = checked.header
-    count, newest, _, _, producer_id, epoch, sequence, _ = survey
-    assert (count, newest) == (header.record_count, header.max_timestamp)
-    assert (producer_id, epoch, sequence) == (
+    assert (survey.record_count, survey.max_timestamp) == (
+        header.record_count,
+        header.max_timestamp,
+    )
+    assert (survey.producer_id, survey.producer_epoch, survey.base_sequence) == (
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,

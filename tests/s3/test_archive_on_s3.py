@@ -58,7 +58,7 @@ def test_a_log_is_read_across_s3_and_disk(tmp_path: Path, s3_url: str) -> None:
     with cordwood.open(tmp_path / "data") as store:
         log = store.topic("orders").partition(0)
 
-        assert (log.start_offset, log.local_start_offset) == (0, 200)
+        assert (log.start_offset, log.state.start) == (0, 200)
         assert values(log) == numbers(220)
         assert log.offset_for_time(77) == 77
         assert sum(batch.num_rows for batch in log.scan(threads=2)) == 220
@@ -86,7 +86,7 @@ def test_a_lost_store_is_restored(tmp_path: Path, s3_url: str) -> None:
             topic.append(b"%d" % number)
         store.archive_now()
         store.maintain()
-        assert topic.partition(0).local_start_offset == 300
+        assert topic.partition(0).state.start == 300
         assert values(topic.partition(0)) == numbers(320)
 
 
@@ -139,7 +139,7 @@ def test_a_copier_killed_on_its_way_is_finished_by_the_next(
         store.maintain()
         log = store.topic("orders").partition(0)
 
-        assert log.local_start_offset == 400
+        assert log.state.start == 400
         assert values(log) == numbers(420)
         named = 1 + 1 + sum(4 for s in log.segments() if s.state == "archived")
         assert len(objects.listing("")) <= named, "nothing is left of the interrupted copy"

@@ -140,7 +140,7 @@ def compact_locally(path: Path, *, now_ms: int) -> None:
     )
     with open_quiet(path) as store:
         for log in store.topic(TOPIC).partitions:
-            plan = log.plan_compaction(TimestampMs(now_ms), force=True)
+            plan = log.compaction.plan(TimestampMs(now_ms), force=True)
             CompactionRun(log, plan, settings, now_ms=TimestampMs(now_ms)).run()
 
 

@@ -316,7 +316,7 @@ def test_the_archive_of_a_topic_is_a_table(spark: "SparkSession", tmp_path: Path
         store.maintain()
         whole = expected(topic.partition(0).read(), "a")
 
-        assert topic.partition(0).local_start_offset == 30
+        assert topic.partition(0).state.start == 30
         assert rows(read(spark, tmp_path / "data")) == whole
     assert rows(read(spark, url)) == whole[:30]
     assert rows(read(spark, url, startingOffsets='{"a": {"0": 15}}', key="k17")) == [whole[17]]

@@ -37,7 +37,7 @@ def archived(tmp_path: Path) -> Iterator[cordwood.Broker]:
         assert [status.last_error for status in broker.store.archive_now()] == [None]
         broker.store.maintain()
         log = topic.partition(0)
-        assert (log.start_offset, log.local_start_offset) == (0, 90)
+        assert (log.start_offset, log.state.start) == (0, 90)
         yield broker
 
 

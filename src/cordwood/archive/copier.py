@@ -80,16 +80,16 @@ class SegmentCopier:
         manifest = self._touching(archive, archive.look_again(), log)
         copied = 0
         for segment, end in due_segments(
-            log.local_view,
+            log.archive.local_view,
             log.config,
             archived_up_to=manifest.end if manifest.segments else None,
-            stable_offset=Offset(min(log.last_stable_offset, log.durable_offset)),
+            stable_offset=Offset(min(log.last_stable_offset, log.state.durable)),
             now_ms=self._clock.now_ms(),
         ):
             try:
                 self._copy(archive, log, segment, end)
             except FileNotFoundError:
-                if segment in list(log.local_view.segments):
+                if segment in list(log.state.segments):
                     raise
                 logger.info("%s was deleted while it was being archived", segment.name)
                 break
@@ -100,7 +100,7 @@ class SegmentCopier:
         self, archive: PartitionArchive, manifest: Manifest, log: PartitionLog
     ) -> Manifest:
         """The manifest to continue: it ends where a segment of the log begins."""
-        view = log.local_view
+        view = log.archive.local_view
         if not manifest.segments:
             return manifest
         if manifest.end > log.end_offset:
@@ -130,7 +130,7 @@ class SegmentCopier:
 
         The log has all of it, so the whole segment is copied again.
         """
-        view = log.local_view
+        view = log.archive.local_view
         segment = view.segments[view.segments.floor(manifest.end)]
         bases = {copy.base_offset for copy in manifest.segments}
         if segment.base_offset not in bases or segment.base_offset < view.start:
@@ -148,9 +148,9 @@ class SegmentCopier:
         archive.begin_copy(copy_id)
         try:
             copy = self._put_files(archive, log, segment, end, copy_id)
-            epochs = log.leader_epochs.entries
+            epochs = log.epochs.known.entries
             start = log.view().start
-            if segment not in list(log.local_view.segments) or log.end_offset < end:
+            if segment not in list(log.state.segments) or log.end_offset < end:
                 raise FileNotFoundError(segment.name)
             archive.finish_copy(copy, lambda manifest: _recorded(manifest, copy, epochs, start))
         except BaseException:

@@ -14,7 +14,7 @@ The life of the files:
 import os
 import threading
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,7 @@ from cordwood.format import kernel_tables as tables
 from cordwood.format import kernels
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.file_names import DELETED, NO_SUFFIX, FileKind, segment_file_name
+from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.quantities import INT64_MAX, MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
 from cordwood.storage.files import Buffer, File, FileSystem, write_all
 from cordwood.storage.handle_cache import HandleCache
@@ -45,7 +46,7 @@ SEGMENT_KINDS: Final = (
 # through an active segment; every one would cost two system calls per few kilobytes of log.
 _UNFLUSHED_ENTRIES_MAX: Final = 128
 _BOUNDARIES_KEPT: Final = 8  # of readers at the end of the log
-_INDEX_STRETCH: Final = 32 * 1024  # small batches that come together: an entry for so many bytes
+_STRETCH_INTERVALS: Final = 8  # small batches of one write share an entry for so many intervals
 
 _REWRITE_BYTES: Final = 1 * MIB
 
@@ -110,6 +111,7 @@ class Segment:
         self._file = file
         self._handles = handles
         self._limits = limits
+        self._stretch_max = _STRETCH_INTERVALS * limits.index_interval_bytes
         self._state = new_walk_state()
         self._unflushed_entries = 0
         self._is_frozen = file is None
@@ -306,25 +308,43 @@ class Segment:
     # --- writing -----------------------------------------------------------------------------
 
     def append(
-        self,
-        data: Buffer,
-        *,
-        next_offset: Offset,
-        max_timestamp: TimestampMs,
-        record_count: int,
-    ) -> FilePosition:
-        """Write one batch at the end; return where it landed. Not yet durable.
+        self, data: Buffer, batches: Sequence[UnplacedBatch], *, base_offset: Offset
+    ) -> None:
+        """Write batches that lie one behind the other in `data` at the end. Not yet durable.
 
-        On an `OSError` the file is as it was before, or the error says that it could not be
-        made so: see `repair`.
+        They are stamped already; the first begins at `base_offset`. All of them are written or,
+        on an `OSError`, none; part of them may then be left in the file: see `repair`.
+
+        Small batches share an index entry: one for each stretch of `_STRETCH_INTERVALS` index
+        intervals.
         """
         file = self._file
         assert file is not None, self.name
         assert not self._is_frozen, self.name
-        position = FilePosition(self.size)
-        write_all(file, position, data)
-        self._note_appended(len(data), next_offset, max_timestamp, record_count)
-        return position
+        assert base_offset >= self.next_offset, (base_offset, self.next_offset, self.name)
+        write_all(file, self.size, data)
+        end = newest_offset = first_end = base_offset
+        stretch = stretch_count = 0
+        newest = NO_TIMESTAMP
+        # The first batch of a segment is noted alone: its timestamp decides when to roll.
+        is_first = self._state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN
+        stretch_max = 0 if is_first else self._stretch_max
+        for batch in batches:
+            record_count, max_timestamp = batch.record_count, batch.max_timestamp
+            end = Offset(end + record_count)
+            if not stretch:
+                first_end = end
+            stretch += batch.size
+            stretch_count += record_count
+            if max_timestamp > newest:
+                newest, newest_offset = max_timestamp, Offset(end - 1)
+            if stretch >= stretch_max:
+                self._note_appended(stretch, end, newest, stretch_count, newest_offset, first_end)
+                stretch = stretch_count = 0
+                newest = NO_TIMESTAMP
+                stretch_max = self._stretch_max
+        if stretch:
+            self._note_appended(stretch, end, newest, stretch_count, newest_offset, first_end)
 
     def _note_appended(
         self,
@@ -332,13 +352,13 @@ class Segment:
         next_offset: Offset,
         max_timestamp: TimestampMs,
         record_count: int,
-        max_timestamp_offset: Offset | None = None,
-        first_end: Offset | None = None,
+        max_timestamp_offset: Offset,
+        first_end: Offset,
     ) -> None:
-        """Batches were written at the end: take them into indexes and facts.
+        """Add a stretch of batches at the end to the indexes and the facts.
 
-        `max_timestamp_offset` ends the batch with the largest timestamp; None: the last one.
-        `first_end` is where the first of them ends, and the next begins; None: there is one.
+        `max_timestamp_offset` is the last offset of the batch with the largest timestamp.
+        `first_end` is where the first batch ends.
         """
         position = FilePosition(self.size)
         state = self._state
@@ -346,69 +366,14 @@ class Segment:
             state[tables.S_FIRST_TIMESTAMP] = max_timestamp
         if max_timestamp > state[tables.S_MAX_TIMESTAMP]:
             state[tables.S_MAX_TIMESTAMP] = max_timestamp
-            state[tables.S_MAX_TIMESTAMP_OFFSET] = (
-                next_offset - 1 if max_timestamp_offset is None else max_timestamp_offset
-            )
+            state[tables.S_MAX_TIMESTAMP_OFFSET] = max_timestamp_offset
         if state[tables.S_UNINDEXED] > self._limits.index_interval_bytes:
-            # An entry speaks of one batch, by its last offset: whoever reads it looks there.
-            indexed_end = next_offset if first_end is None else first_end
-            self._add_index_entry(Offset(indexed_end - 1), position)
+            # An entry names one batch, by its last offset: a reader expects it there.
+            self._add_index_entry(Offset(first_end - 1), position)
         state[tables.S_UNINDEXED] += size
         state[tables.S_RECORD_COUNT] += record_count
         self.size = position + size
         self.next_offset = next_offset
-
-    def append_all(self, batches: Sequence[tuple[Buffer, int, TimestampMs]]) -> None:
-        """Write stamped batches (data, record count, largest timestamp) in order, in one write.
-
-        All of them or, on an `OSError`, none: see `append`.
-        """
-        assert self._file is not None, self.name
-        assert not self._is_frozen, self.name
-        if len(batches) == 1:
-            data, record_count, max_timestamp = batches[0]
-            self.append(
-                data,
-                next_offset=Offset(self.next_offset + record_count),
-                max_timestamp=max_timestamp,
-                record_count=record_count,
-            )
-            return
-        write_all(self._file, self.size, b"".join([data for data, _, _ in batches]))
-        for data, record_count, max_timestamp in batches:
-            self._note_appended(
-                len(data), Offset(self.next_offset + record_count), max_timestamp, record_count
-            )
-
-    def append_joined(
-        self, joined: Buffer, batches: Iterable[tuple[int, int, TimestampMs]]
-    ) -> None:
-        """As `append_all`, for batches that lie behind each other: (size, count, timestamp).
-
-        Small batches share an index entry: one for each stretch of `_INDEX_STRETCH` bytes.
-        """
-        assert self._file is not None, self.name
-        assert not self._is_frozen, self.name
-        write_all(self._file, self.size, joined)
-        end = newest_offset = first_end = self.next_offset
-        stretch = stretch_count = 0
-        newest = NO_TIMESTAMP
-        # The first batch of a segment is noted alone: its timestamp decides when to roll.
-        stretch_max = 0 if self._state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN else _INDEX_STRETCH
-        for size, record_count, max_timestamp in batches:
-            end = Offset(end + record_count)
-            if not stretch:
-                first_end = end
-            stretch += size
-            stretch_count += record_count
-            if max_timestamp > newest:
-                newest, newest_offset = max_timestamp, Offset(end - 1)
-            if stretch >= stretch_max:
-                self._note_appended(stretch, end, newest, stretch_count, newest_offset, first_end)
-                stretch = stretch_count = 0
-                stretch_max = _INDEX_STRETCH
-        if stretch:
-            self._note_appended(stretch, end, newest, stretch_count, newest_offset, first_end)
 
     def repair(self) -> None:
         """After a failed append: cut off what of it reached the file."""

@@ -99,11 +99,11 @@ def test_a_failure_at_any_call_leaves_the_old_or_the_new_and_the_next_pass_finis
     bench.store.archive_now()
 
     assert named_by_manifests(fs) <= files(fs), "a manifest never names what is not there"
-    bench.log.apply_retention(bench.clock.now_ms())
+    bench.log.upkeep.apply_retention(bench.clock.now_ms())
     assert values(bench.log) == expected(0, 10), "nothing local went that is not archived"
     bench.archive_and_drop()
     assert values(bench.log) == expected(0, 10)
-    assert bench.log.local_start_offset == 9
+    assert bench.log.state.start == 9
     bench.store.archive_now()
     assert files(fs) == named_by_manifests(fs), "what an interrupted copy left is swept away"
 
@@ -210,9 +210,9 @@ def test_an_archive_ahead_of_its_log_is_reported() -> None:
     bench = ready(fs)
     bench.store.archive_now()
     bench.objects.fail_at(1, goes_on=True)
-    archive, bench.log._archive = bench.log._archive, None
-    bench.log.truncate_to(4)
-    bench.log._archive = archive
+    archive, bench.log.archive._join = bench.log.archive._join, None
+    bench.log.truncation.truncate_to(4)
+    bench.log.archive._join = archive
     bench.objects.heal()
 
     (status,) = bench.store.archive_now()
@@ -228,15 +228,15 @@ def test_a_segment_that_grew_after_it_was_archived_is_copied_anew() -> None:
     bench.append(4)
     bench.log.roll()
     bench.store.archive_now()
-    archive, bench.log._archive = bench.log._archive, None
-    bench.log.truncate_to(4)  # the active segment is empty: that before it is active again
-    bench.log.truncate_to(3)
-    bench.log._archive = archive
+    archive, bench.log.archive._join = bench.log.archive._join, None
+    bench.log.truncation.truncate_to(4)  # the segment before the empty one is active again
+    bench.log.truncation.truncate_to(3)
+    bench.log.archive._join = archive
     bench.append(7)
 
     bench.archive_and_drop()
 
-    assert bench.log.archived_up_to == 9
+    assert bench.log.archive.archived_up_to == 9
     assert values(bench.log) == expected(0, 10)
     assert files(fs) == named_by_manifests(fs)
 

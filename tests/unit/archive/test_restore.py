@@ -82,7 +82,7 @@ def test_it_takes_appends_and_goes_on_archiving(
     bench.archive_and_drop()
 
     assert values(bench.log) == expected(0, 20)
-    assert (bench.log.archived_up_to, bench.log.local_start_offset) == (18, 18)
+    assert (bench.log.archive.archived_up_to, bench.log.state.start) == (18, 18)
     bench.store.close()
     assert values(ArchivedStore(fs, data=NEW).log) == expected(0, 20)
 

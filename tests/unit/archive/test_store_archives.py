@@ -30,7 +30,7 @@ def archived(fs: SimulatedFileSystem) -> ArchivedStore:
     bench.create()
     bench.append(14)
     bench.archive_and_drop()
-    assert bench.log.local_start_offset == 12
+    assert bench.log.state.start == 12
     return bench
 
 
@@ -83,7 +83,7 @@ def test_a_key_index_is_archived_and_saves_reading(fs: SimulatedFileSystem) -> N
     bench = ArchivedStore(fs)
     bench.create(key_index=True)
     bench.append(14)
-    bench.log.index_keys()
+    bench.log.upkeep.index_keys()
     bench.archive_and_drop()
     bench.objects.call_log.clear()
 
@@ -126,7 +126,7 @@ def test_the_archive_survives_a_restart(archived: ArchivedStore, fs: SimulatedFi
 
     again = ArchivedStore(fs)
 
-    assert (again.log.start_offset, again.log.local_start_offset) == (0, 12)
+    assert (again.log.start_offset, again.log.state.start) == (0, 12)
     assert values(again.log) == expected(0, 14)
     assert again.store.damages() == []
 
@@ -231,7 +231,7 @@ def test_retention_deletes_from_the_archive(
 ) -> None:
     archived.store.alter_topic(TOPIC, config={"retention.segments": 3})
 
-    archived.log.apply_retention(archived.clock.now_ms())
+    archived.log.upkeep.apply_retention(archived.clock.now_ms())
     archived.store.archive_now()
 
     assert archived.log.start_offset == 6
@@ -278,9 +278,9 @@ def test_local_copies_stay_until_they_are_archived(fs: SimulatedFileSystem) -> N
     bench.create()
     bench.append(14)
 
-    bench.log.apply_retention(bench.clock.now_ms())
+    bench.log.upkeep.apply_retention(bench.clock.now_ms())
 
-    assert bench.log.local_start_offset == 0
+    assert bench.log.state.start == 0
 
 
 def test_truncation_reaches_the_archive(fs: SimulatedFileSystem) -> None:
@@ -289,7 +289,7 @@ def test_truncation_reaches_the_archive(fs: SimulatedFileSystem) -> None:
     bench.append(14)
     bench.store.archive_now()
 
-    bench.log.truncate_to(7)
+    bench.log.truncation.truncate_to(7)
     bench.append(7)
     bench.archive_and_drop()
 

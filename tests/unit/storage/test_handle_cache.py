@@ -1,5 +1,6 @@
 """How many sealed segments may be open at once."""
 
+from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.segment import Segment, SegmentLimits
@@ -61,11 +62,9 @@ def test_a_released_segment_is_opened_again_when_read() -> None:
         segment = Segment.create(
             fs, "/", Offset(base), handles=handles, limits=limits, now_ms=TimestampMs(0)
         )
+        batch = client_batch(b"x", base_offset=base)
         segment.append(
-            client_batch(b"x", base_offset=base),
-            next_offset=Offset(base + 1),
-            max_timestamp=TimestampMs(5),
-            record_count=1,
+            batch, [UnplacedBatch(len(batch), 1, TimestampMs(5))], base_offset=Offset(base)
         )
         segment.freeze()
         segment.seal()

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from cordwood.format.batch import BatchDecoder
+from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.quantities import FilePosition, Offset, TimestampMs
 from cordwood.storage.files import read_whole, write_all
 from cordwood.storage.handle_cache import HandleCache
@@ -298,12 +299,9 @@ def test_indexes_built_by_a_walk_are_those_built_by_appending(fs: SimulatedFileS
         now_ms=TimestampMs(0),
     )
     for number, time in enumerate(times):
-        appended.append(
-            client_batch(b"v", base_offset=10 + number, timestamps=[time]),
-            next_offset=Offset(11 + number),
-            max_timestamp=TimestampMs(time),
-            record_count=1,
-        )
+        batch = client_batch(b"v", base_offset=10 + number, timestamps=[time])
+        unplaced = UnplacedBatch(len(batch), 1, TimestampMs(time))
+        appended.append(batch, [unplaced], base_offset=Offset(10 + number))
     appended.freeze()
     appended.seal()
     expected = [

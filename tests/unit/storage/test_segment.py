@@ -6,6 +6,7 @@ import pytest
 
 from cordwood.format.file_names import FileKind
 from cordwood.format.index_entry import AbortedTransaction
+from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.quantities import NO_TIMESTAMP, FilePosition, Offset, ProducerId, TimestampMs
 from cordwood.storage.files import read_whole
 from cordwood.storage.handle_cache import HandleCache
@@ -37,12 +38,10 @@ def append(segment: Segment, *timestamps: int, value: bytes = b"value") -> FileP
     batch = client_batch(
         *[value] * len(timestamps), base_offset=segment.next_offset, timestamps=timestamps
     )
-    return segment.append(
-        batch,
-        next_offset=Offset(segment.next_offset + len(timestamps)),
-        max_timestamp=TimestampMs(max(timestamps)),
-        record_count=len(timestamps),
-    )
+    position = FilePosition(segment.size)
+    unplaced = UnplacedBatch(len(batch), len(timestamps), TimestampMs(max(timestamps)))
+    segment.append(batch, [unplaced], base_offset=segment.next_offset)
+    return position
 
 
 def offset_entries(segment: Segment) -> list[tuple[int, int]]:
@@ -107,13 +106,11 @@ def test_a_wide_interval_leaves_batches_out(fs: SimulatedFileSystem) -> None:
 
 def test_several_batches_in_one_write_are_indexed_one_by_one(fs: SimulatedFileSystem) -> None:
     segment = create(fs)
-    batches = [
-        (client_batch(b"v", base_offset=100 + n, timestamps=[n]), 1, TimestampMs(n))
-        for n in range(4)
-    ]
+    data = [client_batch(b"v", base_offset=100 + n, timestamps=[n]) for n in range(4)]
+    batches = [UnplacedBatch(len(data[n]), 1, TimestampMs(n)) for n in range(4)]
     before = len([call for call in fs.call_log if call[0] == "write_at"])
 
-    segment.append_all(batches)
+    segment.append(b"".join(data), batches, base_offset=BASE)
 
     assert len([call for call in fs.call_log if call[0] == "write_at"]) == before + 1
     assert [entry[0] for entry in offset_entries(segment)] == [101, 102, 103]

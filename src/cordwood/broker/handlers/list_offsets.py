@@ -97,13 +97,13 @@ class ListOffsetsHandler:
         if not 0 <= partition < found.partition_count:
             raise UnknownPartitionError(topic, partition, count=found.partition_count)
         log = found.partition(partition)
-        if epoch not in {NO_LEADER_EPOCH, log.leader_epoch}:
+        if epoch not in {NO_LEADER_EPOCH, log.epochs.current}:
             code = (
                 ErrorCode.fenced_leader_epoch
-                if epoch < log.leader_epoch
+                if epoch < log.epochs.current
                 else ErrorCode.unknown_leader_epoch
             )
-            raise RefusedError(code, f"the leader epoch is {log.leader_epoch}, not {epoch}")
+            raise RefusedError(code, f"the leader epoch is {log.epochs.current}, not {epoch}")
         return log
 
     # --- OffsetForLeaderEpoch ----------------------------------------------------------------
@@ -112,7 +112,7 @@ class ListOffsetsHandler:
         def find(topic: str, wanted: Fields) -> dict[str, Any]:
             log = self._log(topic, wanted.partition, wanted.current_leader_epoch)
             epoch = LeaderEpoch(wanted.leader_epoch)
-            end = log.leader_epochs.end_offset_for(epoch, log.end_offset)
+            end = log.epochs.known.end_offset_for(epoch, log.end_offset)
             return {
                 "error_code": ErrorCode.none,
                 "leader_epoch": end.epoch,
@@ -147,7 +147,7 @@ def _find(log: PartitionLog, time_ms: int, *, only_committed: bool) -> dict[str,
     """The offset that `time_ms` stands for, or of the first record at that time or later."""
     end = log.last_stable_offset if only_committed else log.high_watermark
     if time_ms == LATEST:
-        return _place(end, epoch=log.leader_epoch)
+        return _place(end, epoch=log.epochs.current)
     if time_ms >= 0 or time_ms == MAX_TIMESTAMP:
         match = find_time(log.source, time_ms)
         if match is None or match.offset >= end:
@@ -162,8 +162,8 @@ def _special_offset(log: PartitionLog, time_ms: int) -> Offset | None:
     if time_ms == EARLIEST:
         return log.start_offset
     if time_ms == _EARLIEST_LOCAL:
-        return log.local_start_offset
-    archived_up_to = log.archived_up_to
+        return log.state.start
+    archived_up_to = log.archive.archived_up_to
     if archived_up_to is None:
         return None
     if time_ms == _EARLIEST_TO_ARCHIVE:
@@ -173,7 +173,7 @@ def _special_offset(log: PartitionLog, time_ms: int) -> Offset | None:
 
 
 def _epoch_of(log: PartitionLog, offset: Offset) -> LeaderEpoch:
-    epoch = log.leader_epochs.epoch_of(offset)
+    epoch = log.epochs.known.epoch_of(offset)
     return NO_LEADER_EPOCH if epoch is None else epoch
 
 

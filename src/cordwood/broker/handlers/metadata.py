@@ -177,7 +177,7 @@ class MetadataHandler:
         partitions = []
         for number in numbers:
             if topic.has_partition(number):
-                leader, epoch = node, int(topic.partition(number).leader_epoch)
+                leader, epoch = node, int(topic.partition(number).epochs.current)
                 error, in_sync, offline = ErrorCode.none, [node], []
             else:
                 leader = epoch = _NO_LEADER

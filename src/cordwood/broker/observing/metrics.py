@@ -183,7 +183,7 @@ _PARTITION_METRICS: Final = {
 
 
 def _partition_values(log: PartitionLog | None, node_id: int) -> dict[str, int]:
-    is_online = log is not None and not log.is_closed and log.failure is None
+    is_online = log is not None and not log.is_closed and log.state.failure is None
     values = {
         "kafka_topic_partition_leader": node_id if log is not None else -1,
         "kafka_topic_partition_leader_is_preferred": int(log is not None),
@@ -193,12 +193,12 @@ def _partition_values(log: PartitionLog | None, node_id: int) -> dict[str, int]:
     }
     if log is None:
         return values
-    segments = log.local_view.segments
+    segments = log.state.segments
     return values | {
         "kafka_topic_partition_current_offset": log.high_watermark,
         "kafka_topic_partition_oldest_offset": log.start_offset,
         "cordwood_log_end_offset": log.end_offset,
-        "cordwood_log_durable_offset": log.durable_offset,
+        "cordwood_log_durable_offset": log.state.durable,
         "cordwood_log_segments": len(segments),
         "cordwood_log_size_bytes": segments.size,
     }

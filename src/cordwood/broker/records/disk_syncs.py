@@ -12,7 +12,7 @@ from threading import Thread
 from typing import Final
 
 from cordwood.broker.net.event_loop import READABLE, EventLoop
-from cordwood.log.partition.durable_log import SyncUnderWay
+from cordwood.log.partition.log_sync import SyncUnderWay
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.storage.kernel_syncs import KernelSyncs
 
@@ -46,9 +46,9 @@ class DiskSyncs:
         if log in self._under_way:
             self._again.add(log)
             return
-        sync = log.begin_sync()
+        sync = log.syncing.begin()
         if sync is None:
-            log.request_sync()
+            log.syncing.request()
             return
         self._under_way[log] = sync
         if not self._submit(log, sync):
@@ -120,5 +120,5 @@ class DiskSyncs:
             self._when_finished(log)  # what it appends has the disk busy while we answer
         if log in self._again:
             self._again.discard(log)
-            if not log.is_closed and log.durable_offset < log.end_offset:
+            if not log.is_closed and log.state.durable < log.end_offset:
                 self.request(log)

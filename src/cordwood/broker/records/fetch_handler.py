@@ -146,7 +146,7 @@ class FetchHandler:
             self._watch.await_progress(log, pending)
         # A log may have moved between the look and the entry; then nobody would tell us.
         for log, mark in zip(pending.logs, pending.marks, strict=True):
-            if log.local_view.high_watermark != mark or log.is_closed:
+            if log.high_watermark != mark or log.is_closed:
                 self.look_again(pending)
                 return
 
@@ -295,7 +295,7 @@ class _FetchPlan:
 
     def _refusal(self, log: PartitionLog, part: FetchPartition) -> ErrorCode | None:
         if part.leader_epoch >= 0:
-            latest = log.leader_epochs.latest
+            latest = log.epochs.known.latest
             current = 0 if latest is None else latest.epoch
             if part.leader_epoch < current:
                 return ErrorCode.fenced_leader_epoch
@@ -382,7 +382,7 @@ def _diverging(log: PartitionLog, part: FetchPartition) -> tuple[int, int] | Non
     """Where the client's history and ours part, if its last epoch does not fit ours."""
     if part.last_fetched_epoch < 0:
         return None
-    end = log.leader_epochs.end_offset_for(LeaderEpoch(part.last_fetched_epoch), log.end_offset)
+    end = log.epochs.known.end_offset_for(LeaderEpoch(part.last_fetched_epoch), log.end_offset)
     if end.epoch < part.last_fetched_epoch or end.end_offset < part.offset:
         return end.epoch, end.end_offset
     return None

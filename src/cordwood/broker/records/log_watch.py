@@ -52,7 +52,7 @@ class LogWatch:
         """Tell `waiter` when [.., end) of `log` is durable, or never will be."""
         self._watch(log).promises.append((end, waiter))
         # It may have happened between the look and the entry; then nobody would tell us.
-        if log.has_promised(end) or log.failure is not None or log.is_closed:
+        if log.promises.is_kept(end) or log.state.failure is not None or log.is_closed:
             self._report(self._watches[log])
 
     def await_progress(self, log: PartitionLog, waiter: ProgressWaiter) -> None:
@@ -106,7 +106,7 @@ class LogWatch:
 
     def _keep_promises(self, watch: _Watch) -> None:
         log, promises = watch.log, watch.promises
-        is_over = log.failure is not None or log.is_closed
-        while promises and (is_over or log.has_promised(promises[0][0])):
+        is_over = log.state.failure is not None or log.is_closed
+        while promises and (is_over or log.promises.is_kept(promises[0][0])):
             _, waiter = promises.popleft()
             waiter.promise_kept(log)

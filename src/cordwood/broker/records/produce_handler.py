@@ -2,7 +2,7 @@
 
     acks = 0    never an answer; what goes wrong closes the connection
     acks = 1    when the kernel has the records
-    acks = all  when the records have the topic's durability: see `DurableLog.has_promised`
+    acks = all  when the records have the topic's durability: see `Promises.is_kept`
 
 A batch is checked and written from the buffer it was received into. Nothing here waits: a
 request whose records are not durable yet is put aside, and a sync answers all it served.
@@ -74,7 +74,7 @@ class _Waiting:
     def promise_kept(self, log: PartitionLog) -> None:
         if self.is_over:
             return
-        if log.failure is not None or log.is_closed:
+        if log.state.failure is not None or log.is_closed:
             self._fail(log)
         self.left -= 1
         if self.left == 0:
@@ -82,7 +82,9 @@ class _Waiting:
 
     def _fail(self, log: PartitionLog) -> None:
         """The records of `log` were written and will never be promised."""
-        code = ErrorCode.kafka_storage_error if log.failure else ErrorCode.not_leader_or_follower
+        code = (
+            ErrorCode.kafka_storage_error if log.state.failure else ErrorCode.not_leader_or_follower
+        )
         index = self.places[log].part
         part = self.parts[index]
         self.parts[index] = ProducedPart(part.topic, part.partition, code)
@@ -130,7 +132,7 @@ class ProduceHandler:
             self._append(answer, produced, index, appended)
             for index, produced in enumerate(request.parts)
         ]
-        unkept = [log for log, placed in appended.items() if not log.has_promised(placed.end)]
+        unkept = [log for log, placed in appended.items() if not log.promises.is_kept(placed.end)]
         for log in unkept:
             self._syncs.request(log)  # whatever the acks: it lets readers see the records
         if request.acks == 0:
@@ -174,7 +176,7 @@ class ProduceHandler:
             0,
             placed.base_offset,
             placed.timestamp_ms if log.config.is_log_append_time else -1,
-            log.known_start_offset,
+            log.archive.known_start_offset,
         )
 
     def _await(self, waiting: _Waiting, timeout_ms: int) -> None:

@@ -108,7 +108,7 @@ class _SharedSync:
     def promise_kept(self, log: PartitionLog) -> None:
         if self.is_over:
             return
-        if log.failure is not None:
+        if log.state.failure is not None:
             self.refuse(ErrorCode.kafka_storage_error)
         elif log.is_closed:
             self.refuse(ErrorCode.not_leader_or_follower)
@@ -254,7 +254,7 @@ class ProduceLanes:
             results = [error] * len(requests)
         lane.clear()
         end = log.end_offset  # of all of it; what was stored before lies below
-        is_promised = log.has_promised(end)
+        is_promised = log.promises.is_kept(end)
         if not is_promised:
             self._syncs.request(log)  # whatever the acks: it lets readers see the records
         accepted: list[tuple[Answer, Offset]] = []
@@ -295,7 +295,7 @@ class ProduceLanes:
 def _accept_all(
     lane: _Lane, accepted: list[tuple[Answer, Offset]], metrics: RequestObserver
 ) -> None:
-    log_start = lane.log.known_start_offset
+    log_start = lane.log.archive.known_start_offset
     responses = lane.responses
     now_s = perf_counter()
     latencies_s: list[float] = []

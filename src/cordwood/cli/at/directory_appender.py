@@ -17,7 +17,7 @@ from cordwood.library import open_writer, request_change
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.inbox.change_inbox import ChangeInbox, new_request_id, staging_directory
 from cordwood.log.inbox.store_change import PublishBatches, StagedBatches
-from cordwood.log.partition.partition_log import batch_style
+from cordwood.log.partition.appending import batch_style
 from cordwood.log.publishing.publication import PublicationId
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.store import Store

@@ -90,7 +90,7 @@ class UpkeepPreview:
         """What `plan` would leave of the log. Reads all of it; `pace` gets the bytes read."""
         # These modules take a while to load, and few readers ask for a forecast.
         from cordwood.log.compaction.compaction_forecast import forecast_compaction
-        from cordwood.log.partition.compactable_log import CompactionSource
+        from cordwood.log.partition.segment_replacement import CompactionSource
 
         def forecast() -> "CompactionForecast":
             files, view = self._files, self._files.local_view()

@@ -33,7 +33,7 @@ from cordwood.log.compaction.compaction_run import (
     CompactionStoppedError,
 )
 from cordwood.log.compaction.compaction_walk import RunSettings
-from cordwood.log.partition.compactable_log import CompactableLog
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.compaction_plan import CompactionPlan, filthiest_first
 from cordwood.quantities import MIB, TimestampMs
 
@@ -134,7 +134,7 @@ class Throttle:
 class _Record:
     """The cleaner's record of one log."""
 
-    log: CompactableLog
+    log: PartitionLog
     run: CompactionRun | None = None
     runs: int = 0
     failures_in_a_row: int = 0
@@ -152,7 +152,7 @@ class Cleaner:
 
     def __init__(
         self,
-        logs: Callable[[], Iterable[CompactableLog]],
+        logs: Callable[[], Iterable[PartitionLog]],
         clock: Clock,
         config: CleanerConfig | None = None,
         *,
@@ -181,13 +181,13 @@ class Cleaner:
         with self._turn:
             now_ms = self._clock.now_ms()
             plans = [
-                (log, log.plan_compaction(now_ms))
+                (log, log.compaction.plan(now_ms))
                 for log in self._logs()
                 if log.config.is_compacted and self._may_be_tried(log)
             ]
             return self._run_all(plans, now_ms)
 
-    def run_now(self, logs: Sequence[CompactableLog], *, force: bool) -> list[CompactionResult]:
+    def run_now(self, logs: Sequence[PartitionLog], *, force: bool) -> list[CompactionResult]:
         """Compact those of these logs that are due, even if they failed before.
 
         With `force`, compact each of them, and seal the active segments first to include them.
@@ -198,8 +198,8 @@ class Cleaner:
                 self._record_of(log).is_uncleanable = False
                 if force and log.config.is_compacted:
                     log.roll()
-                log.sync_pending()  # only segments that are sealed and durable are compacted
-                plans.append((log, log.plan_compaction(self._clock.now_ms(), force=force)))
+                log.syncing.sync_pending()  # only sealed and durable segments are compacted
+                plans.append((log, log.compaction.plan(self._clock.now_ms(), force=force)))
             return self._run_all(plans, self._clock.now_ms())
 
     def stop(self) -> None:
@@ -209,7 +209,7 @@ class Cleaner:
             pass
 
     def _run_all(
-        self, plans: Sequence[tuple[CompactableLog, CompactionPlan]], now_ms: TimestampMs
+        self, plans: Sequence[tuple[PartitionLog, CompactionPlan]], now_ms: TimestampMs
     ) -> list[CompactionResult]:
         by_name = {(plan.topic, plan.partition): log for log, plan in plans}
         due = filthiest_first(plan for _, plan in plans)
@@ -229,10 +229,10 @@ class Cleaner:
         return [result for result in results if result is not None]
 
     def _run_one(
-        self, log: CompactableLog, plan: CompactionPlan, now_ms: TimestampMs
+        self, log: PartitionLog, plan: CompactionPlan, now_ms: TimestampMs
     ) -> CompactionResult | None:
         record = self._record_of(log)
-        if self._stop.is_set() or not log.compaction_lock.acquire(blocking=False):
+        if self._stop.is_set() or not log.compaction.lock.acquire(blocking=False):
             return None
         started_s = self._clock.monotonic()
         run = CompactionRun(log, plan, self._settings(), now_ms=now_ms)
@@ -241,7 +241,7 @@ class Cleaner:
             result = self._attempt(run, record)
         finally:
             record.run = None
-            log.compaction_lock.release()
+            log.compaction.lock.release()
         self._note(record, result, self._clock.monotonic() - started_s)
         return record.last_result
 
@@ -322,19 +322,19 @@ class Cleaner:
         """How long the cleaner still rests, to keep to its share of time."""
         return max(self._rests_until_s - self._clock.monotonic(), 0.0)
 
-    def _record_of(self, log: CompactableLog) -> _Record:
+    def _record_of(self, log: PartitionLog) -> _Record:
         with self._lock:
             record = self._records.get((log.topic, log.partition))
             if record is None or record.log is not log:  # a topic deleted and created again
                 record = self._records[log.topic, log.partition] = _Record(log)
             return record
 
-    def _may_be_tried(self, log: CompactableLog) -> bool:
+    def _may_be_tried(self, log: PartitionLog) -> bool:
         record = self._record_of(log)
         return (
             not record.is_uncleanable
             and not log.is_closed
-            and log.failure is None
+            and log.state.failure is None
             and self._clock.monotonic() >= record.not_before_s
         )
 

@@ -28,7 +28,8 @@ from cordwood.log.compaction.compaction_walk import (
     CompactionWalk,
     RunSettings,
 )
-from cordwood.log.partition.compactable_log import CompactableLog, CompactionSource
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.segment_replacement import CompactionSource
 from cordwood.log.rules.compaction_plan import CompactionPlan, SegmentSummary, group_segments
 from cordwood.quantities import INT64_MAX, FilePosition, Offset, TimestampMs
 from cordwood.storage.segment import Segment
@@ -79,7 +80,7 @@ class CompactionRun(CompactionWalk):
 
     def __init__(
         self,
-        log: CompactableLog,
+        log: PartitionLog,
         plan: CompactionPlan,
         settings: RunSettings,
         *,
@@ -102,7 +103,7 @@ class CompactionRun(CompactionWalk):
 
     def run(self) -> CompactionResult:
         """Run once. If it raises, it leaves no file behind."""
-        source = self.log.begin_compaction()
+        source = self.log.compaction.begin()
         try:
             return self._run(source)
         except FileNotFoundError as error:  # retention removed a segment meanwhile
@@ -118,7 +119,7 @@ class CompactionRun(CompactionWalk):
             if not self._compact_group(source, group, batch_filter):
                 return self.result(CompactionOutcome.OVERTAKEN)
         self._end = upper
-        if not self.log.finish_compaction(source, upper):
+        if not self.log.compaction.finish(source, upper):
             return self.result(CompactionOutcome.OVERTAKEN)
         return self.result(
             CompactionOutcome.MAP_FULL if key_map.is_full else CompactionOutcome.DONE
@@ -177,11 +178,11 @@ class CompactionRun(CompactionWalk):
                 writer.discard()
                 return True
             writer.finish(modified_ms=group[-1].modified_ms())
-            if not self.log.replace_segments(source, group, writer.rewrites):
+            if not self.log.compaction.replace_segments(source, group, writer.rewrites):
                 writer.discard()
                 return False
         except BaseException:
-            if self.log.failure is None:  # else recovery decides what becomes of the files
+            if self.log.state.failure is None:  # else recovery decides what becomes of the files
                 writer.discard()
             raise
         self.bytes_written += writer.size

@@ -15,7 +15,8 @@ from uuid import UUID
 from cordwood.errors import FormatError, LogError
 from cordwood.format import kernel_tables as tables
 from cordwood.log.inbox.store_change import DONE, SKIPPED, ChangeAnswer, SwapSegments
-from cordwood.log.partition.compactable_log import CompactableLog, CompactionSource
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.segment_replacement import CompactionSource
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import INT32_MAX, MIB, FilePosition
 from cordwood.storage.files import FileSystem
@@ -33,7 +34,7 @@ class StagedRewrite:
     def __init__(
         self,
         fs: FileSystem,
-        log: CompactableLog,
+        log: PartitionLog,
         topic_id: UUID,
         change: SwapSegments,
         paths: Sequence[str],
@@ -47,12 +48,12 @@ class StagedRewrite:
     def run(self) -> ChangeAnswer:
         """Replace the segments. If it raises, the log is unchanged."""
         self._check_request()
-        if not self._log.compaction_lock.acquire(timeout=_LOCK_WAIT_S):
+        if not self._log.compaction.lock.acquire(timeout=_LOCK_WAIT_S):
             raise LogError(f"{self._log.name} is being compacted; try again later")
         try:
             return self._run()
         finally:
-            self._log.compaction_lock.release()
+            self._log.compaction.lock.release()
 
     def _check_request(self) -> None:
         change = self._change
@@ -77,7 +78,7 @@ class StagedRewrite:
                 raise FormatError(f"{transaction} ends outside the replaced range")
 
     def _run(self) -> ChangeAnswer:
-        source = self._log.begin_compaction()
+        source = self._log.compaction.begin()
         old = self._planned_on(source.segments)
         if old is None:
             if self._is_in_place(source.segments):
@@ -91,9 +92,9 @@ class StagedRewrite:
         self._verify(source)
         rewrites = self._adopt(source, modified_ms=old[-1].modified_ms())
         try:
-            is_replaced = self._log.replace_segments(source, old, rewrites)
+            is_replaced = self._log.compaction.replace_segments(source, old, rewrites)
         except BaseException:
-            if self._log.failure is None:  # else recovery decides what becomes of the files
+            if self._log.state.failure is None:  # else recovery decides what becomes of the files
                 _discard(rewrites)
             raise
         if not is_replaced:
@@ -110,9 +111,9 @@ class StagedRewrite:
 
     def _finish(self, source: CompactionSource) -> None:
         up_to = self._change.cleaned_up_to
-        if up_to is not None and up_to > (self._log.cleaned_up_to or 0):
+        if up_to is not None and up_to > (self._log.state.cleaned_up_to or 0):
             end = source.segments.active.base_offset
-            self._log.finish_compaction(source, min(up_to, end))
+            self._log.compaction.finish(source, min(up_to, end))
 
     # --- what the log has --------------------------------------------------------------------
 

@@ -113,9 +113,9 @@ class UpkeepChangeService:
         logs = _chosen(topic, change.partitions)
         rows = []
         for log in logs:
-            before = log.local_view.segments.active
+            before = log.state.segments.active
             base_offset = log.roll()
-            log.sync_pending()
+            log.syncing.sync_pending()
             is_rolled = base_offset != before.base_offset
             rows.append(
                 {
@@ -139,7 +139,7 @@ class UpkeepChangeService:
             )
         logs = _chosen(topic, change.partitions)
         numbers = [log.partition for log in logs]
-        sizes = {log.partition: log.local_view.segments.size for log in logs}
+        sizes = {log.partition: log.state.segments.size for log in logs}
         progress.look = lambda: self._compacted_so_far(change.topic, sum(sizes.values()))
         results: dict[int, list[CompactionResult]] = {number: [] for number in numbers}
         again, force = numbers, change.force
@@ -193,7 +193,7 @@ class UpkeepChangeService:
             log = self._log(status.topic, status.partition)
             if log is None:
                 continue  # deleted meanwhile
-            row = archive_row(status, log.view(), log.archived_up_to)
+            row = archive_row(status, log.view(), log.archive.archived_up_to)
             old = before.get((status.topic, status.partition))
             row["copied_segments"] -= 0 if old is None else old.copied_segments
             row["copied_bytes"] -= 0 if old is None else old.copied_bytes
@@ -229,7 +229,7 @@ class UpkeepChangeService:
         )
         rows = []
         for log in topic.partitions:
-            view = log.local_view
+            view = log.archive.local_view
             rows.append(
                 {
                     "partition": log.partition,

@@ -1,85 +1,98 @@
-"""Group commit among the threads that append: many records per sync, no thread of its own.
+"""Group commit among the threads that append: many records per sync, without a thread of its own.
 
-Whoever comes first leads: it takes everything that is queued, writes and syncs it once, and
-wakes those it served. What queued up meanwhile is led by the first of them. A lone thread
-therefore pays for its own sync and nothing else, and sixty-four share one.
+The first thread leads: it takes everything that is queued, writes and syncs it once, and wakes the
+threads it served. What is queued meanwhile is led by the first of those. So a single thread pays
+for its own sync and nothing else, and sixty-four threads share one.
 
-Those served are woken one after the other, each by the one before it, instead of all at once:
-they would only queue up again for the interpreter's lock, and waking twice costs more than
+The served threads are woken one after the other, each by the one before it, instead of all at
+once: they would only queue up again for the interpreter's lock, and waking twice costs more than
 the append itself.
+
+If the leader is interrupted, the threads it did not serve queue up again. A batch that was
+written already then only waits for its sync.
 """
 
 import threading
 from collections.abc import Callable
 from typing import Final
 
-from cordwood.quantities import Offset, TimestampMs
+from cordwood.errors import CordwoodError, UnexpectedOffsetError
+from cordwood.format.unplaced_batch import UnplacedBatch
+from cordwood.log.partition.batch_writer import BatchWriter
+from cordwood.log.partition.log_sync import LogSync
+from cordwood.log.partition.state_holder import StateHolder
+from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
+
+_NOT_PLACED: Final = Offset(-1)
+_NO_BATCH: Final = UnplacedBatch(0, 0, NO_TIMESTAMP)
 
 
 class PendingAppend:
-    """A batch that waits for its place and its sync; without `data`, a wait for a sync alone.
+    """A batch that waits for its offset and its sync; without `data`, a wait for a sync alone.
 
-    The leader sets `offset` or `error`; nobody else touches it between `commit` and its return.
+    The leader sets `offset` or `error`, and `is_served` at last; nobody else touches it between
+    `commit` and its return.
     """
 
-    __slots__ = (
-        "data",
-        "error",
-        "expected_offset",
-        "max_timestamp",
-        "now_ms",
-        "offset",
-        "record_count",
-    )
+    __slots__ = ("batch", "data", "error", "expected_offset", "is_served", "now_ms", "offset")
 
     def __init__(
         self,
-        data: memoryview | None,
-        record_count: int,
-        max_timestamp: TimestampMs,
+        data: bytearray | memoryview | None,
+        batch: UnplacedBatch,
         now_ms: TimestampMs,
         expected_offset: int | None,
     ) -> None:
         self.data = data
-        self.record_count = record_count
-        self.max_timestamp = max_timestamp
+        self.batch = batch
         self.now_ms = now_ms
         self.expected_offset = expected_offset
-        self.offset = _NOWHERE
+        self.offset = _NOT_PLACED
         self.error: Exception | None = None
+        self.is_served = False
 
+    @classmethod
+    def sync_only(cls, now_ms: TimestampMs) -> "PendingAppend":
+        return cls(None, _NO_BATCH, now_ms, None)
 
-_NOWHERE: Final = Offset(-1)
-
-Lead = Callable[[list[PendingAppend]], None]
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has a batch that is not written yet."""
+        return self.data is not None and self.offset == _NOT_PLACED and self.error is None
 
 
 class _Group:
-    """Those who share a sync. They wait at `gate`; it opens for one at a time."""
+    """Threads that share a sync. They wait at `gate`, which opens for one at a time."""
 
-    __slots__ = ("gate", "is_served", "items")
+    __slots__ = ("gate", "is_over", "items")
 
     def __init__(self) -> None:
         self.items: list[PendingAppend] = []
-        self.is_served = False
+        self.is_over = False
         self.gate = threading.Lock()
         self.gate.acquire()
 
 
 class CommitQueue:
-    """The queue of one log.
+    """Makes one of the threads that commit at the same time the leader of all.
 
-    Invariant: while `_gathering` has items, someone leads or has been let through its gate to
-    lead. `_entry` guards both fields and is never held for longer than it takes to look.
+    Invariant: while `_gathering` has items, a thread leads or has been let through its gate to
+    lead. `_entry` guards both fields and is held only to look.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lead: Callable[[list[PendingAppend]], None]) -> None:
+        self._lead = lead
         self._entry = threading.Lock()
         self._gathering = _Group()
         self._is_led = False
 
-    def commit(self, item: PendingAppend, lead: Lead) -> None:
-        """Return once `item` was served, by this thread or another. `lead` must not raise."""
+    def commit(self, item: PendingAppend) -> None:
+        """Return once `item` was served, by this thread or another."""
+        while not item.is_served:
+            self._join(item)
+
+    def _join(self, item: PendingAppend) -> None:
+        """Lead a group with `item` in it, or wait until another thread has led it."""
         with self._entry:
             group = self._gathering
             group.items.append(item)
@@ -89,22 +102,83 @@ class CommitQueue:
                 self._gathering = _Group()
         if not is_first:
             group.gate.acquire()
-            if group.is_served:
+            if group.is_over:
                 group.gate.release()
                 return
             with self._entry:
                 self._gathering = _Group()
         try:
-            lead(group.items)
+            self._lead(group.items)
         finally:
-            group.is_served = True
+            group.is_over = True
             self._pass_on()
             group.gate.release()
 
     def _pass_on(self) -> None:
-        """The first who waits leads next; with nobody waiting, the next to come does."""
+        """The first thread that waits leads next; if none waits, the next one that comes."""
         with self._entry:
             following = self._gathering
             self._is_led = bool(following.items)
         if following.items:
             following.gate.release()
+
+
+class GroupCommit:
+    """Writes and syncs the appends of many threads together, for one log."""
+
+    def __init__(self, holder: StateHolder, writer: BatchWriter, syncing: LogSync) -> None:
+        self._holder = holder
+        self._writer = writer
+        self._syncing = syncing
+        self._queue = CommitQueue(self._serve)
+
+    def commit(self, item: PendingAppend) -> None:
+        """Return once `item` is written and synced, or has an error."""
+        self._queue.commit(item)
+
+    def _serve(self, group: list[PendingAppend]) -> None:
+        with self._holder.sync_lock:
+            with self._holder.lock:
+                self._place([item for item in group if item.is_waiting])
+            self._syncing.run()
+        failure = self._holder.state.failure
+        for item in group:
+            if item.error is None and item.data is not None:
+                item.error = failure
+            item.is_served = True
+
+    def _place(self, items: list[PendingAppend]) -> None:
+        """Write all of them; each gets an offset or an error. Holds the lock."""
+        if not items:
+            return
+        try:
+            self._holder.check_appendable()
+        except CordwoodError as error:
+            for item in items:
+                item.error = error
+            return
+        answers = self._writer.write_group(
+            _joined(items),
+            [item.batch for item in items],
+            items[-1].now_ms,
+            admit=lambda index: self._refusal(items[index]),
+            is_admitted=all(item.expected_offset is None for item in items),
+        )
+        for item, answer in zip(items, answers, strict=True):
+            if isinstance(answer, Exception):
+                item.error = answer
+            else:
+                item.offset = answer
+
+    def _refusal(self, item: PendingAppend) -> Exception | None:
+        end = self._holder.state.end
+        if item.expected_offset is None or item.expected_offset == end:
+            return None
+        return UnexpectedOffsetError(expected=Offset(item.expected_offset), actual=end)
+
+
+def _joined(items: list[PendingAppend]) -> bytearray | memoryview:
+    if len(items) == 1:
+        assert items[0].data is not None
+        return items[0].data
+    return bytearray().join([item.data for item in items if item.data is not None])

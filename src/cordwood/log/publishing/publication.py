@@ -30,7 +30,8 @@ from cordwood.errors import ConfigError, DiskFullError
 from cordwood.format.batch_builder import build_batches
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.record import Record
-from cordwood.log.partition.partition_log import PartitionLog, batch_style
+from cordwood.log.partition.appending import batch_style
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.publishing.publication_ledger import (
     APPLICATION_CHARS_MAX,
     LastPublished,
@@ -197,11 +198,11 @@ class Publisher:
         held: list[Part] = []
         try:
             for part in parts:
-                part.log.hold()
+                part.log.publication.begin()
                 held.append(part)
         except BaseException:
             for part in held:
-                part.log.let_go()
+                part.log.publication.release()
             raise
         return {part.place: part.log.end_offset for part in parts}
 
@@ -227,10 +228,10 @@ class Publisher:
         except BaseException as error:
             reason = f"it is unknown whether {publication} was published: {error}"
             for part in parts:
-                part.log.give_up(reason)
+                part.log.publication.give_up(reason)
             raise
         for part in parts:
-            part.log.show()
+            part.log.publication.show()
         return Published(
             offsets={(place.topic, place.partition): found for place, found in offsets.items()}
         )
@@ -250,23 +251,23 @@ class Publisher:
         now_ms = self._clock.now_ms()
         config = part.log.config
         for data in part.batches():
-            part.log.add(check_produced_batch(data, config, now_ms=now_ms), now_ms)
-        part.log.sync_held()
+            part.log.publication.add(check_produced_batch(data, config, now_ms=now_ms), now_ms)
+        part.log.publication.sync()
 
     def _take_back(self, parts: Sequence[Part]) -> None:
         """Cut the logs back, remove the cuts of those that were cut, and only then release them."""
         if not parts:
             return
-        undone = [part.place for part in parts if part.log.undo()]
+        undone = [part.place for part in parts if part.log.publication.undo()]
         try:
             self._save(self._publications.without_cuts(undone))
         except OSError as error:
             reason = f"a failed publication could not be undone: {error}"
             for part in parts:
-                part.log.give_up(reason)
+                part.log.publication.give_up(reason)
             return
         for part in parts:
-            part.log.let_go()
+            part.log.publication.release()
 
     def _save(self, publications: Publications) -> None:
         """Durable on return. If it fails, the next start may find the old or the new ledger."""

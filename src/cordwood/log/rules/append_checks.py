@@ -1,7 +1,7 @@
-"""Whether a batch that came from outside may go into a log, and the bytes that do.
+"""Whether a batch from outside may be appended, and which bytes are then written.
 
 Everything a client can get wrong is found here, before the log is touched. Most batches pass
-through unchanged; a batch is rebuilt only when the topic wants another codec or the client
+through unchanged. A batch is rebuilt only if the topic wants another codec or the client
 numbered its records wrongly.
 """
 
@@ -33,10 +33,11 @@ from cordwood.format.batch_header import (
     pack_batch_header_into,
 )
 from cordwood.format.compression import Codec
+from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import INT64_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, Offset, TimestampMs
 
-_FAULTS_LISTED: Final = 100  # enough to mend a producer by; a batch may hold a million
+_FAULTS_LISTED: Final = 100  # enough to fix a producer; a batch may hold a million
 _NO_KEY: Final = 1
 _PLAIN: Final = (None, Codec.NONE)  # topics that leave an uncompressed batch as it is
 
@@ -47,23 +48,30 @@ BatchBytes = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedBatch:
-    """A batch that may be appended: `data` is writable and only wants its offset and epoch."""
+    """A batch that may be appended: `data` is writable and lacks only its offset and epoch."""
 
     data: bytearray | memoryview
     header: BatchHeader
 
-
-# What `kernels.survey_produced` says of a batch: record count, max timestamp, oldest timestamp,
-# whether all have keys, producer id, producer epoch, base sequence, and a checksum that is still
-# to be checked or -1. A plain tuple: one is made per batch.
-BatchSurvey = tuple[int, int, int, bool, int, int, int, int]
+    @property
+    def unplaced(self) -> UnplacedBatch:
+        header = self.header
+        return UnplacedBatch(
+            len(self.data),
+            header.record_count,
+            header.max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.is_transactional,
+        )
 
 
 class BatchGate:
-    """Lets in batches that a topic takes as they are, found out in one pass over each.
+    """Lets in batches that a topic takes as they are, after one pass over each.
 
-    None from `survey` says nothing against a batch: it may be compressed, or meant for a topic
-    that wants something done to it. `check_produced_batch` then takes the longer way.
+    None from `survey` means not decided here, not refused: the batch may be compressed, or the
+    topic may want it changed. `check_produced_batch` then takes the longer way.
     """
 
     __slots__ = (
@@ -83,14 +91,15 @@ class BatchGate:
         self._before_max_ms = config.message_timestamp_before_max_ms
         self._after_max_ms = config.message_timestamp_after_max_ms
 
-    def survey(self, data: memoryview, now_ms: TimestampMs) -> BatchSurvey | None:
+    def survey(self, data: memoryview, now_ms: TimestampMs) -> UnplacedBatch | None:
+        """What the log must know of the batch in `data`, if it may be appended as it is."""
         size = len(data)
         if not self._is_open or size > self._size_max:
             return None
-        survey = kernels.survey_produced(data, 0, size)
-        if survey is None:
+        found = kernels.survey_produced(data, 0, size)
+        if found is None:
             return None
-        _, newest, oldest, has_keys, _, _, _, unchecked_crc = survey
+        count, newest, oldest, has_keys, producer_id, epoch, sequence, unchecked_crc = found
         if self._needs_keys and not has_keys:
             return None
         if oldest < now_ms - self._before_max_ms or oldest < 0:
@@ -99,16 +108,19 @@ class BatchGate:
             return None
         if unchecked_crc >= 0 and crc32c.crc32c(data[CRC_START:]) != unchecked_crc:
             return None
-        return survey
+        # One is made per request, and the constructor of the class takes twice as long.
+        return tuple.__new__(
+            UnplacedBatch, (size, count, newest, producer_id, epoch, sequence, False)
+        )
 
 
 def check_produced_batch(
     data: BatchBytes, config: TopicConfig, *, now_ms: TimestampMs
 ) -> CheckedBatch:
-    """Hold a client's batch to Kafka's rules; return what to append.
+    """Check a client's batch against Kafka's rules; return what to append.
 
     Raises `RecordTooLargeError`, `ChecksumMismatchError`, `FormatError`, `InvalidRecordError` or
-    `InvalidTimestampError`, and then nothing of it was written.
+    `InvalidTimestampError`.
     """
     view = memoryview(data)
     if BatchGate(config).survey(view, now_ms) is not None:
@@ -151,7 +163,7 @@ def _sole_batch(decoder: BatchDecoder, view: memoryview, config: TopicConfig) ->
 
 
 def _check_rest(rest: memoryview, *, position: int) -> None:
-    """What lies behind the batch may be a part of another one: a client may cut anywhere."""
+    """Part of another batch may follow: a client may cut anywhere."""
     following = BatchDecoder()
     if following.scan(rest, 0, len(rest)):
         raise InvalidRecordError("exactly one batch per append, found more")
@@ -187,7 +199,10 @@ def _check_header(header: BatchHeader) -> None:
 def _check_records(
     run: RecordRun, header: BatchHeader, config: TopicConfig, now_ms: TimestampMs
 ) -> tuple[TimestampMs, bool]:
-    """Refuse bad records, naming them; return the largest timestamp, and if offsets run on."""
+    """Refuse bad records and name them.
+
+    Returns the largest timestamp, and whether the records are numbered without gaps.
+    """
     oldest, newest = _bounds(config, now_ms)
     faults = array("q", bytes(16 * _FAULTS_LISTED))
     is_consecutive, largest, fault_count = kernels.check_produced(
@@ -240,7 +255,7 @@ def _in_place(
     config: TopicConfig,
     now_ms: TimestampMs,
 ) -> CheckedBatch:
-    """The batch as it came; its times corrected where the topic or the records say otherwise."""
+    """The batch as it came, with its times corrected if the topic or the records differ."""
     data: bytearray | memoryview = view[: header.size]
     if view.readonly:
         data = bytearray(data)

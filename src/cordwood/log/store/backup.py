@@ -127,13 +127,13 @@ class Backup:
         publisher: Publisher,
     ) -> StoreSnapshot:
         logs = directories.logs()
-        self._progress.expect(sum(log.local_view.segments.size for log in logs))
+        self._progress.expect(sum(log.state.segments.size for log in logs))
         make_durable_directory(self._fs, self._incomplete)
         ordered = sorted(logs, key=lambda log: log.topic != CONSUMER_OFFSETS_TOPIC)
         for log in ordered:
             log.sync()
         with publisher.still:  # the copy has a publication in all of its logs, or in none
-            bounds = [(log, min(log.high_watermark, log.durable_offset)) for log in ordered]
+            bounds = [(log, min(log.high_watermark, log.state.durable)) for log in ordered]
             publications = replace(publisher.publications, cuts={}, latest={})
         copied = {(log.topic, log.partition): self._copy_log(log, end) for log, end in bounds}
         self._write_small_files(copied, catalog, directories.meta)
@@ -155,12 +155,12 @@ class Backup:
         """Copy one log. If retention or compaction removes a file meanwhile, start again."""
         target = os.path.join(self._incomplete, partition_directory_name(log.topic, log.partition))
         while True:
-            view = log.local_view
+            view = log.archive.local_view
             self._fs.make_directory(target)
             try:
                 return self._copy_view(log, view, end, target)
             except FileNotFoundError:
-                if log.local_view.segments is view.segments:
+                if log.state.segments is view.segments:
                     raise
                 self._fs.remove_tree(target)
 
@@ -191,7 +191,7 @@ class Backup:
         marks.sync()
         marks.close()
         self._fs.sync_directory(target)
-        cleaned = log.cleaned_up_to
+        cleaned = log.state.cleaned_up_to
         return _CopiedLog(
             start=view.start,
             end=end,
@@ -230,7 +230,7 @@ class Backup:
             if offset <= last_base:
                 name = segment_file_name(offset, FileKind.SNAPSHOT)
                 copy_file(self._fs, os.path.join(log.directory, name), os.path.join(target, name))
-        epochs = [entry for entry in log.leader_epochs.entries if entry.start_offset <= end]
+        epochs = [entry for entry in log.epochs.known.entries if entry.start_offset <= end]
         write_epoch_checkpoint(self._fs, target, epochs)
         metadata = os.path.join(log.directory, PARTITION_METADATA)
         if self._fs.exists(metadata):

@@ -14,7 +14,7 @@ from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.compaction.compaction_run import CompactionResult
 from cordwood.log.inbox.change_service import ChangeService
 from cordwood.log.inbox.group_changes import DirectGroupChanges
-from cordwood.log.partition.durable_log import FlushQueue
+from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.publishing.publication import (
     PublicationId,
@@ -230,12 +230,12 @@ class Store:
     def explain_retention(self, topic: str) -> list[RetentionPlan]:
         """For each partition, what retention would do now and why: the plan that runs."""
         now_ms = self._tasks.steady_clock.now_ms()
-        return [log.plan_retention(now_ms) for log in self.topic(topic).partitions]
+        return [log.upkeep.plan_retention(now_ms) for log in self.topic(topic).partitions]
 
     def explain_compaction(self, topic: str, *, force: bool = False) -> list[CompactionPlan]:
         """For each partition, what compaction would do now, or why it would do nothing."""
         now_ms = self._tasks.steady_clock.now_ms()
-        return [log.plan_compaction(now_ms, force=force) for log in self.topic(topic).partitions]
+        return [log.compaction.plan(now_ms, force=force) for log in self.topic(topic).partitions]
 
     def compact(
         self, topic: str, *, force: bool = False, partitions: Sequence[int] | None = None

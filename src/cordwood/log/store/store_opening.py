@@ -183,7 +183,7 @@ class StoreOpening:
                 if Place.of(self._catalog.topics[name[0]], name[1]) not in cuts:
                     continue
                 try:
-                    log.drop_held()
+                    log.publication.drop()
                 except OSError as error:
                     _take_offline(directory, name, error)
                     directory.logs.pop(name).close()

@@ -83,15 +83,15 @@ class UpkeepTasks:
 
     def _logs(self) -> list[PartitionLog]:
         logs = self._directories.logs()
-        return [log for log in logs if not log.is_closed and log.failure is None]
+        return [log for log in logs if not log.is_closed and log.state.failure is None]
 
     def run_timers(self) -> None:
         self.steady_clock.now_ms()  # frequent readings let it notice a jump of the clock
         for directory in self._directories:
             directory.delete_due()
         for log in self._logs():
-            log.roll_if_due()
-            log.flush_if_due()
+            log.rolling.roll_if_due()
+            log.syncing.flush_if_due()
 
     def sync_marks(self) -> None:
         """Sync the marks of some logs, in turns, for as long as the time budget lasts."""
@@ -101,7 +101,7 @@ class UpkeepTasks:
             turn = (self._marks_turn + step) % len(logs)
             log = logs[turn]
             try:
-                did_sync = log.sync_marks()
+                did_sync = log.syncing.sync_marks()
             except (OSError, AssertionError, ValueError):
                 if not log.is_closed:
                     raise
@@ -116,7 +116,7 @@ class UpkeepTasks:
 
     def index_keys(self) -> None:
         for log in self._logs():
-            log.index_keys(self._should_stop)
+            log.upkeep.index_keys(self._should_stop)
 
     def run_retention(self) -> int:
         """Apply retention to every log. The first failure is raised after all were tried."""
@@ -127,7 +127,7 @@ class UpkeepTasks:
             if self._should_stop():
                 break
             try:
-                reclaimed += log.apply_retention(now_ms).local_bytes_reclaimed
+                reclaimed += log.upkeep.apply_retention(now_ms).local_bytes_reclaimed
             except (OSError, CordwoodError) as error:
                 if not log.is_closed:
                     error.add_note(f"while deleting from {log.name}")
@@ -143,7 +143,7 @@ class UpkeepTasks:
     def expire_producers(self) -> None:
         now_ms = self.steady_clock.now_ms()
         for log in self._logs():
-            log.expire_producers(now_ms)
+            log.producers.expire(now_ms)
 
     def run_cleaner(self) -> int:
         return sum(result.bytes_reclaimed for result in self.cleaner.run_due())

@@ -8,7 +8,7 @@ from cordwood.clock import Clock
 from cordwood.errors import StorageError
 from cordwood.format.meta_properties import MetaProperties
 from cordwood.format.partition_metadata import encode_topic_id
-from cordwood.log.partition.durable_log import FlushQueue
+from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.log_directory import DirectoryStatus, LogDirectory, PartitionName
 from cordwood.quantities import NO_PRODUCER_ID
@@ -94,7 +94,7 @@ class DataDirectories:
         """The size in bytes of every partition, by directory path."""
         return {
             directory.path: {
-                name: log.local_view.segments.size for name, log in list(directory.logs.items())
+                name: log.state.segments.size for name, log in list(directory.logs.items())
             }
             for directory in self._directories
         }
@@ -109,7 +109,7 @@ class DataDirectories:
 
     def largest_producer_id(self, below: int) -> int:
         """The largest producer id below `below` that any log has records of; -1 for none."""
-        known = (log.largest_producer_id(below=below) for log in self.logs())
+        known = (log.producers.largest_id(below=below) for log in self.logs())
         return max(known, default=NO_PRODUCER_ID)
 
     def why_offline(self, topic: str, number: int) -> str:
@@ -157,7 +157,7 @@ def _close(directory: LogDirectory) -> None:
         logs = list(directory.logs.values())
         for log in logs:
             log.close()
-        is_clean = not directory.offline and all(log.failure is None for log in logs)
+        is_clean = not directory.offline and all(log.state.failure is None for log in logs)
         directory.close(is_clean=is_clean)
     finally:
         directory.release()

@@ -32,7 +32,7 @@ from cordwood.format.meta_properties import (
     render_meta_properties,
 )
 from cordwood.format.partition_metadata import encode_topic_id, new_topic_id
-from cordwood.log.partition.durable_log import FlushQueue
+from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import MIB, Offset
 from cordwood.storage.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
@@ -189,7 +189,7 @@ class LogDirectory:
     def save_recovery_points(self) -> None:
         """Record how far each log is synced. Durable on return."""
         with self._files:
-            points = {name: log.recovery_point for name, log in list(self.logs.items())}
+            points = {name: log.state.recovery_point for name, log in list(self.logs.items())}
             points |= self._of_offline(self.checkpoints.recovery_points)
             write_offset_checkpoint(self._fs, self.path, RECOVERY_POINT, points)
 
@@ -214,9 +214,7 @@ class LogDirectory:
 
     def _log_starts(self) -> dict[PartitionName, Offset]:
         starts = {
-            name: log.local_start_offset
-            for name, log in list(self.logs.items())
-            if log.local_start_offset > 0
+            name: log.state.start for name, log in list(self.logs.items()) if log.state.start > 0
         }
         return starts | self._of_offline(self.checkpoints.log_starts)
 
@@ -224,9 +222,9 @@ class LogDirectory:
         """Record how far each log is compacted. Durable on return."""
         with self._files:
             offsets = {
-                name: log.cleaned_up_to
+                name: log.state.cleaned_up_to
                 for name, log in list(self.logs.items())
-                if log.cleaned_up_to is not None
+                if log.state.cleaned_up_to is not None
             }
             offsets |= self._of_offline(self.checkpoints.cleaned)
             write_offset_checkpoint(self._fs, self.path, CLEANER, offsets)
@@ -276,7 +274,7 @@ class LogDirectory:
             was_clean=self.was_clean,
             partition_count=len(logs),
             offline=tuple(self.offline),
-            failed=tuple(name for name, log in logs if log.failure is not None),
+            failed=tuple(name for name, log in logs if log.state.failure is not None),
             free_bytes=free_bytes,
             total_bytes=total_bytes,
             is_short_of_room=bool(self._free_bytes_short_of),
@@ -310,7 +308,7 @@ class LogDirectory:
 
     def checkpoint(self) -> None:
         """Sync all logs with their indexes and write the checkpoints."""
-        changed = [log for log in list(self.logs.values()) if log.checkpoint()]
+        changed = [log for log in list(self.logs.values()) if log.syncing.checkpoint()]
         if changed:
             self.save_recovery_points()
             self.save_high_watermarks()

@@ -9,8 +9,8 @@ from random import Random
 from cordwood.clock import Clock
 from cordwood.format.file_names import PARTITION_METADATA, partition_directory_name
 from cordwood.format.partition_metadata import render_partition_metadata
-from cordwood.log.partition.durable_log import LogParts, segment_limits
 from cordwood.log.partition.log_loader import LoadRequest, load_log
+from cordwood.log.partition.log_parts import LogParts, segment_limits
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace
 from cordwood.log.rules.duration_histogram import SharedHistogram
@@ -127,7 +127,7 @@ class PartitionOpener:
             loaded,
         )
         if place in checkpoints.cleaned:
-            log.note_compacted(checkpoints.cleaned[place])
+            log.compaction.note_compacted(checkpoints.cleaned[place])
         for damage in log.damages:
             logger.error("%s", damage)
         self.attach_archive(log, entry)
@@ -138,7 +138,7 @@ class PartitionOpener:
         """Give the log the archive that its configuration names, if it names one."""
         if self._shared.find_archive is None:
             return
-        log.attach_archive(
+        log.archive.attach(
             self._shared.find_archive(
                 ArchivePlace(
                     topic=entry.name,

@@ -29,7 +29,7 @@ from cordwood.format.checked_document import (
 )
 from cordwood.format.file_names import check_topic_name
 from cordwood.format.partition_metadata import decode_topic_id, encode_topic_id
-from cordwood.log.partition.durable_log import FULL_DISK_ERRNOS
+from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import KIB, MIB
 from cordwood.storage.files import FileSystem, read_whole, replace_file, write_all

@@ -181,7 +181,7 @@ def test_an_archive_says_how_far_it_has_come(store: Store, tmp_path: Path) -> No
     log = store.create_topic("orders", config={"archive.url": url}).partition(0)
     log.append(b"x")
     log.roll()
-    log.checkpoint()  # waits for the segment to be sealed, which is done behind our back
+    log.syncing.checkpoint()  # waits for the segment to be sealed, which is done behind our back
     store.archive_now()
 
     samples = scrape(observed(store))

@@ -127,7 +127,7 @@ def test_a_partition_that_cannot_be_compacted_is_exit_code_1(
         topic.append_many([(b"k", b"x" * 100)] * 10)
         path = topic.partition(0).segments()[0].path
         topic.partition(0).roll()
-        topic.partition(0).sync_pending()
+        topic.partition(0).syncing.sync_pending()
     with open(path, "r+b") as file:
         file.seek(100)
         file.write(b"damage")

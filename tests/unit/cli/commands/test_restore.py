@@ -29,8 +29,8 @@ def url(tmp_path: Path) -> str:
                 topic.append(b"%d" % n, timestamp_ms=FIRST_MS + n * MINUTE_MS, partition=0)
             topic.partition(0).roll()
         store.group("billing").commit({("orders", 0): 25})
-        store.topic("orders").partition(0).sync_pending()
-        store.topic("payments").partition(0).sync_pending()
+        store.topic("orders").partition(0).syncing.sync_pending()
+        store.topic("payments").partition(0).syncing.sync_pending()
         store.archive_now()
     return url
 

@@ -131,7 +131,7 @@ def test_archived_segments_are_shown_too(cli: CommandLine, tmp_path: Path) -> No
             topic.append(b"v%d" % n)
         topic.partition(0).sync()  # only what is durable is archived
         store.archive_now()
-        topic.partition(0).apply_retention(SystemClock().now_ms())
+        topic.partition(0).upkeep.apply_retention(SystemClock().now_ms())
 
     rows = cli.ok("segments", "orders", "--json").objects
 

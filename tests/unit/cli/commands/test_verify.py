@@ -142,7 +142,7 @@ def test_archived_segments_are_looked_at_when_asked(cli: CommandLine, tmp_path: 
             topic.append(b"v%d" % n)
         topic.partition(0).sync()  # only what is durable is archived
         store.archive_now()
-        topic.partition(0).apply_retention(SystemClock().now_ms())
+        topic.partition(0).upkeep.apply_retention(SystemClock().now_ms())
 
     [local] = cli.ok("verify", "--json").objects
     [whole] = cli.ok("verify", "--archived", "--json").objects

@@ -168,7 +168,7 @@ def test_a_reader_follows_truncation(fs: SimulatedFileSystem, log: PartitionLog)
     beside = reader(fs)
     assert len(values(beside)) == 12
 
-    log.truncate_to(5)
+    log.truncation.truncate_to(5)
     cut = values(beside)
     log.append(b"other")
 

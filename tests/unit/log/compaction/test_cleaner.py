@@ -36,7 +36,7 @@ def add_dirt(store: Store, name: str, count: int = 3) -> None:
     for number in range(count):
         log.append(b"%d" % number, key=b"k")
     log.roll()
-    log.sync_pending()
+    log.syncing.sync_pending()
 
 
 def cleaner_of(store: Store, clock: ManualClock, config: CleanerConfig | None = None) -> Cleaner:

@@ -129,7 +129,7 @@ def test_a_failing_disk_stops_the_run_or_the_log_and_loses_nothing(code: int) ->
         store, log = new_log(fs, CONFIG, clock=clock)
         appended = fill(log, Random(1), count=12)
         log.roll()
-        log.sync_pending()
+        log.syncing.sync_pending()
         before = fs.calls
         fs.fail_at(number, OSError(code, "simulated"))
 
@@ -141,7 +141,7 @@ def test_a_failing_disk_stops_the_run_or_the_log_and_loses_nothing(code: int) ->
         is_through = fs.calls - before < number
         fs.clear_faults()
         outcomes |= {result.outcome for result in results}
-        if log.failure is None:
+        if log.state.failure is None:
             assert newest(appended).items() <= contents(log).items()
             names = [entry.name for entry in fs.list(f"/data/{TOPIC}-0")]
             assert not [name for name in names if name.endswith((".cleaned", ".swap"))], number

@@ -141,7 +141,7 @@ def test_a_compacted_log_is_the_same_after_a_restart() -> None:
 
     assert bench.records() == before
     assert bench.store.damages() == []
-    assert bench.log.cleaned_up_to == 3
+    assert bench.log.state.cleaned_up_to == 3
 
 
 def test_records_without_a_key_go() -> None:
@@ -327,7 +327,7 @@ def run_with(
     bench: Bench, *, pace: Callable[[int], None] = lambda _: None, **rest: int
 ) -> CompactionResult:
     bench.log.roll()
-    bench.log.sync_pending()
+    bench.log.syncing.sync_pending()
     now_ms = bench.clock.now_ms()
     settings = RunSettings(
         map_bytes=rest.pop("map_bytes", MIB),
@@ -336,7 +336,7 @@ def run_with(
         pace=pace,
         **rest,
     )
-    plan = bench.log.plan_compaction(now_ms, force=True)
+    plan = bench.log.compaction.plan(now_ms, force=True)
     return CompactionRun(bench.log, plan, settings, now_ms=TimestampMs(now_ms)).run()
 
 
@@ -584,7 +584,7 @@ def test_a_reader_under_way_finishes_on_the_files_it_holds() -> None:
     bench = Bench()
     bench.append(*[(b"%d" % (n % 3), b"%d" % n) for n in range(12)])
     bench.log.roll()
-    bench.log.sync_pending()
+    bench.log.syncing.sync_pending()
     view = bench.log.view()
 
     bench.compact()
@@ -600,7 +600,7 @@ def test_a_reader_in_another_process_goes_on_from_any_offset() -> None:
     for number in range(12):
         bench.append((b"%d" % (number % 3), b"%d" % number))
         bench.log.roll()
-    bench.log.sync_pending()
+    bench.log.syncing.sync_pending()
     with ReadOnlyStore((DATA,), fs=bench.fs, clock=bench.clock, defaults=TopicConfig()) as beside:
         log = beside.topic(TOPIC).partition(0)
         reading = log.read(0)
@@ -621,7 +621,7 @@ def test_a_log_that_is_cut_meanwhile_is_left_as_it_is() -> None:
 
     def cut(_size: int) -> None:
         if bench.log.end_offset == 3:
-            bench.log.truncate_to(2)
+            bench.log.truncation.truncate_to(2)
 
     result = run_with(bench, pace=cut)
 
@@ -682,10 +682,10 @@ def test_cutting_the_log_takes_the_checkpoint_back() -> None:
     bench.append((b"a", b"1"), (b"b", b"2"))
     bench.compact()
 
-    bench.log.truncate_to(1)
+    bench.log.truncation.truncate_to(1)
 
     assert checkpoints(bench.store, bench.fs) == {(TOPIC, 0): 1}
-    assert bench.log.plan_compaction(bench.clock.now_ms()).first_dirty == 1
+    assert bench.log.compaction.plan(bench.clock.now_ms()).first_dirty == 1
 
 
 def test_the_checkpoint_of_a_deleted_topic_goes_with_it() -> None:
@@ -726,7 +726,7 @@ def test_a_damaged_segment_is_not_compacted_and_nothing_of_it_is_lost(position: 
     bench = Bench()
     bench.append((b"a", b"1" * 50), (b"a", b"2" * 50))
     bench.log.roll()
-    bench.log.sync_pending()
+    bench.log.syncing.sync_pending()
     damage(bench, position)
     size = bench.log.size_bytes
 
@@ -772,7 +772,7 @@ def test_a_cleaner_may_be_made_for_one_log_alone() -> None:
     bench = Bench()
     bench.append((b"a", b"1"), (b"a", b"2"))
     bench.log.roll()
-    bench.log.sync_pending()
+    bench.log.syncing.sync_pending()
     logs: list[PartitionLog] = [bench.log]
     cleaner = Cleaner(lambda: logs, bench.clock, CleanerConfig(dedupe_buffer_size=1 * MIB))
 

@@ -124,7 +124,7 @@ def test_rewritten_segments_take_the_place_of_those_they_were_made_of(
     log = log_of(store, "state")
     assert answer.outcome == "done", answer.reason
     assert offsets(log) == [6, 7, *range(8, 13)]
-    assert log.cleaned_up_to == 8
+    assert log.state.cleaned_up_to == 8
     assert [segment.base_offset for segment in log.segments()] == [0, 8, 12]
     store.close()
     assert offsets(log_of(open_store(fs), "state")) == [6, 7, *range(8, 13)]
@@ -139,7 +139,7 @@ def test_several_may_take_the_place_of_several(fs: SimulatedFileSystem, store: S
     assert answer.outcome == "done", answer.reason
     assert [segment.base_offset for segment in log.segments()] == [0, 7, 8, 12]
     assert offsets(log) == [6, 7, *range(8, 13)]
-    assert log.cleaned_up_to == 0
+    assert log.state.cleaned_up_to == 0
 
 
 def test_the_same_swap_a_second_time_is_found_to_be_made(
@@ -155,7 +155,7 @@ def test_the_same_swap_a_second_time_is_found_to_be_made(
     "meanwhile",
     [
         lambda store: log_of(store, "state").delete_before(5),
-        lambda store: log_of(store, "state").truncate_to(6),
+        lambda store: log_of(store, "state").truncation.truncate_to(6),
         lambda store: store.compact("state", force=True),
     ],
 )

@@ -191,7 +191,7 @@ def test_a_log_that_is_being_compacted_by_another_is_left_alone(tmp_path: Path) 
         topic = store.topic("accounts")
         change = CompactTopic(topic="accounts", topic_id=topic.topic_id)
 
-        with topic.partition(0).compaction_lock:
+        with topic.partition(0).compaction.lock:
             [row] = request_change(tmp_path / "data", change).facts["partitions"]
 
     assert (row["outcome"], row["records_removed"]) == ("left alone", 0)

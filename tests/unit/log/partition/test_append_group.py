@@ -5,7 +5,9 @@ import errno
 import pytest
 
 from cordwood.errors import LogFailedError, LogHeldError, OutOfOrderSequenceError
+from cordwood.format import kernels
 from cordwood.format.compression import Codec
+from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.batch_group import BatchGroup
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.append_checks import BatchGate, check_produced_batch
@@ -48,9 +50,11 @@ def test_a_usual_batch_passes_with_the_facts_its_header_has(size: int) -> None:
     batch = client_batch(b"x" * size, b"y", timestamps=[NOW - 5, NOW])
 
     survey = BatchGate(TopicConfig()).survey(memoryview(batch), TimestampMs(NOW))
+    found = kernels.survey_produced(memoryview(batch), 0, len(batch))
 
-    assert survey is not None
-    assert survey[:7] == (2, NOW, NOW - 5, False, -1, -1, -1)
+    assert survey == UnplacedBatch(len(batch), 2, TimestampMs(NOW))
+    assert found is not None
+    assert found[:7] == (2, NOW, NOW - 5, False, -1, -1, -1)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +301,7 @@ def test_a_failed_write_that_cannot_be_undone_stops_the_log(fs: SimulatedFileSys
     placed = log.append_group(group)
 
     assert all(isinstance(answer, LogFailedError) for answer in placed)
-    assert isinstance(log.failure, LogFailedError)
+    assert isinstance(log.state.failure, LogFailedError)
     assert values(log) == []
 
 
@@ -307,52 +311,52 @@ def test_a_failed_write_that_cannot_be_undone_stops_the_log(fs: SimulatedFileSys
 def test_readers_see_a_group_when_its_sync_is_finished(fs: SimulatedFileSystem) -> None:
     log = make(fs)
     log.append_group(group_of(log, client_batch(b"a")))
-    assert not log.has_promised(Offset(1))
+    assert not log.promises.is_kept(Offset(1))
 
-    sync = log.begin_sync()
+    sync = log.syncing.begin()
     assert sync is not None
     error = sync.wait()
     assert log.high_watermark == 0
     sync.finish(error)
 
-    assert log.has_promised(Offset(1))
+    assert log.promises.is_kept(Offset(1))
     assert values(log) == [b"a"]
 
 
 def test_what_is_appended_during_a_sync_waits_for_the_next(fs: SimulatedFileSystem) -> None:
     log = make(fs)
     log.append_group(group_of(log, client_batch(b"a")))
-    sync = log.begin_sync()
+    sync = log.syncing.begin()
     assert sync is not None
     log.append_group(group_of(log, client_batch(b"b")))
 
     sync.finish(sync.wait())
 
     assert log.high_watermark == 1
-    assert not log.has_promised(Offset(2))
+    assert not log.promises.is_kept(Offset(2))
 
 
 def test_one_sync_at_a_time(fs: SimulatedFileSystem) -> None:
     log = make(fs)
     log.append_group(group_of(log, client_batch(b"a")))
-    sync = log.begin_sync()
+    sync = log.syncing.begin()
     assert sync is not None
 
-    assert log.begin_sync() is None
+    assert log.syncing.begin() is None
     sync.finish(sync.wait())
 
-    assert log.begin_sync() is not None
+    assert log.syncing.begin() is not None
 
 
 def test_a_failed_sync_stops_the_log_from_promising(fs: SimulatedFileSystem) -> None:
     log = make(fs)
     log.append_group(group_of(log, client_batch(b"a")))
-    sync = log.begin_sync()
+    sync = log.syncing.begin()
     assert sync is not None
 
     sync.finish(OSError(errno.EIO, "the disk"))
 
-    assert isinstance(log.failure, LogFailedError)
+    assert isinstance(log.state.failure, LogFailedError)
     assert log.high_watermark == 0
     [answer] = log.append_group(group_of(log, client_batch(b"b")))
     assert isinstance(answer, LogFailedError)
@@ -365,7 +369,7 @@ def test_who_watches_is_told_of_progress_failure_and_end(fs: SimulatedFileSystem
     log.append_group(group_of(log, client_batch(b"a")))
     assert seen == []
 
-    sync = log.begin_sync()
+    sync = log.syncing.begin()
     assert sync is not None
     sync.finish(sync.wait())
     assert seen == [1]
@@ -378,10 +382,10 @@ def test_a_group_is_told_to_come_again_while_something_is_being_published(
     fs: SimulatedFileSystem,
 ) -> None:
     log = make(fs)
-    log.hold()
+    log.publication.begin()
 
     [refused] = log.append_group(group_of(log, client_batch(b"now")))
 
     assert isinstance(refused, LogHeldError)
-    log.let_go()
+    log.publication.release()
     assert log.append_group(group_of(log, client_batch(b"then"))) == [0]

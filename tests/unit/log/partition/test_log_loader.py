@@ -94,7 +94,7 @@ def test_after_a_clean_close_everything_is_as_it_was(fs: SimulatedFileSystem) ->
     store, log = reopened(fs)
 
     assert readable(log) == everything(10)
-    assert (log.end_offset, log.durable_offset, log.recovery_point) == (10, 10, 10)
+    assert (log.end_offset, log.state.durable, log.state.recovery_point) == (10, 10, 10)
     store.close()
     after = {entry.name: content(fs, f"{DIRECTORY}/{entry.name}") for entry in fs.list(DIRECTORY)}
     assert after.keys() == before.keys()
@@ -191,7 +191,7 @@ def test_a_log_can_be_cut_after_it_was_recovered(fs: SimulatedFileSystem) -> Non
     filled(fs)
     _, log = reopened(fs.kill())
 
-    log.truncate_to(5)
+    log.truncation.truncate_to(5)
     fill(log, 3)
 
     assert readable(log) == everything(8)
@@ -492,7 +492,7 @@ def test_lost_and_damaged_checkpoints_cost_time_and_no_records(
     fs: SimulatedFileSystem, name: str, harm: str, is_clean: bool
 ) -> None:
     store = filled(fs)
-    log_of(store).delete_before(2)
+    log_of(store).deletion.delete_before(2)
     store.maintain()
     if is_clean:
         store.close()
@@ -520,7 +520,7 @@ def test_the_start_is_kept_inside_a_segment_and_on_its_edge(
     fs: SimulatedFileSystem, start: int, how: str
 ) -> None:
     store = filled(fs)
-    log_of(store).delete_before(start)
+    log_of(store).deletion.delete_before(start)
     if how == "close":
         store.close()
 
@@ -532,7 +532,7 @@ def test_the_start_is_kept_inside_a_segment_and_on_its_edge(
 
 def test_a_log_that_ends_before_its_start_begins_anew_there(fs: SimulatedFileSystem) -> None:
     store = filled(fs, 10, durability="os")
-    log_of(store).delete_before(9)
+    log_of(store).deletion.delete_before(9)
     store.close()
     for base in (4, 8):
         for kind in ("log", "index", "timeindex"):
@@ -636,7 +636,7 @@ def test_producers_of_a_log_with_damage_are_rebuilt_around_it(fs: SimulatedFileS
 def test_deleting_records_keeps_their_producers_known(fs: SimulatedFileSystem) -> None:
     store, log = new_log(fs, CONFIG, clock=ManualClock(NOW))
     produce(log, 0, 10)
-    log.delete_before(10)
+    log.deletion.delete_before(10)
     store.close()
 
     _, log = reopened(fs)

@@ -313,7 +313,7 @@ def test_with_log_append_time_the_answer_carries_the_time_of_the_append(
 
 def test_reads_outside_the_log_say_what_there_is(log: PartitionLog) -> None:
     append_all(log, 5)
-    log.delete_before(2)
+    log.deletion.delete_before(2)
 
     for offset in (-1, 0, 1, 6, 100):
         with pytest.raises(OffsetOutOfRangeError) as caught:
@@ -336,8 +336,8 @@ def test_a_closed_log_refuses_everything_and_closing_again_is_nothing(log: Parti
         lambda: log.append_batch(client_batch(b"y")),
         log.roll,
         log.sync,
-        lambda: log.truncate_to(0),
-        lambda: log.delete_before(1),
+        lambda: log.truncation.truncate_to(0),
+        lambda: log.deletion.delete_before(1),
     ]
     for call in calls:
         with pytest.raises(LogClosedError):
@@ -352,7 +352,7 @@ def test_with_durability_disk_a_record_is_synced_before_it_is_acknowledged(
 ) -> None:
     for number in range(5):
         log.append(b"v%d" % number)
-        assert (log.durable_offset, log.high_watermark) == (number + 1, number + 1)
+        assert (log.state.durable, log.high_watermark) == (number + 1, number + 1)
         for seed in range(5):
             store = open_store(fs.crash(random.Random(seed)))
             assert values(log_of(store)) == [b"v%d" % n for n in range(number + 1)]
@@ -368,9 +368,9 @@ def test_with_durability_os_nothing_is_synced_and_all_is_visible_at_once(
     append_all(log, 5)
 
     assert [call for call in fs.call_log if call[0] == "sync"] == before
-    assert (log.durable_offset, log.high_watermark, log.end_offset) == (0, 5, 5)
+    assert (log.state.durable, log.high_watermark, log.end_offset) == (0, 5, 5)
     log.sync()
-    assert log.durable_offset == 5
+    assert log.state.durable == 5
 
 
 def test_with_durability_disk_nobody_sees_what_is_not_synced(fs: SimulatedFileSystem) -> None:
@@ -383,7 +383,7 @@ def test_with_durability_disk_nobody_sees_what_is_not_synced(fs: SimulatedFileSy
     assert values(log) == [b"seen"]
     with pytest.raises(OffsetOutOfRangeError):
         log.read(2)
-    log.sync_pending()
+    log.syncing.sync_pending()
     assert values(log) == [b"seen", b"unsynced"]
 
 
@@ -393,7 +393,7 @@ def test_flush_messages_bounds_what_is_not_synced(fs: SimulatedFileSystem) -> No
     durable = []
     for number in range(7):
         log.append(b"v%d" % number)
-        durable.append(log.durable_offset)
+        durable.append(log.state.durable)
 
     assert durable == [0, 0, 3, 3, 3, 6, 6]
 
@@ -405,12 +405,12 @@ def test_flush_ms_is_honoured_by_the_housekeeping(
     append_all(log, 2)
 
     clock.advance(999)
-    log.flush_if_due()
-    early = log.durable_offset
+    log.syncing.flush_if_due()
+    early = log.state.durable
     clock.advance(1)
-    log.flush_if_due()
+    log.syncing.flush_if_due()
 
-    assert (early, log.durable_offset) == (0, 2)
+    assert (early, log.state.durable) == (0, 2)
 
 
 def test_a_failed_sync_stops_the_log_and_reading_goes_on(fs: SimulatedFileSystem) -> None:
@@ -421,7 +421,7 @@ def test_a_failed_sync_stops_the_log_and_reading_goes_on(fs: SimulatedFileSystem
     with pytest.raises(LogFailedError, match="injected"):
         log.append(b"unknown")
 
-    assert log.failure is not None
+    assert log.state.failure is not None
     for _ in range(2):
         with pytest.raises(LogFailedError):
             log.append(b"refused")
@@ -594,17 +594,17 @@ def test_an_idle_segment_is_rolled_by_the_timer(
     fs: SimulatedFileSystem, clock: ManualClock
 ) -> None:
     log = make(fs, clock, segment_ms=1000)
-    assert not log.roll_if_due()
+    assert not log.rolling.roll_if_due()
     log.append(b"a")
     clock.advance(1000)
-    early = log.roll_if_due()
+    early = log.rolling.roll_if_due()
     clock.advance(1)
 
     assert not early
-    assert log.roll_if_due()
+    assert log.rolling.roll_if_due()
     assert bases(log) == [0, 1]
     clock.advance(5000)
-    assert not log.roll_if_due(), "an empty segment does not age"
+    assert not log.rolling.roll_if_due(), "an empty segment does not age"
 
 
 def test_a_segment_is_rolled_by_count(fs: SimulatedFileSystem) -> None:
@@ -641,9 +641,9 @@ def test_a_segment_is_rolled_when_an_index_is_full(fs: SimulatedFileSystem) -> N
 
 def test_a_segment_is_rolled_before_an_offset_no_index_can_hold(fs: SimulatedFileSystem) -> None:
     log = make(fs)
-    log.truncate_fully_and_start_at(0)
+    log.truncation.truncate_fully_and_start_at(0)
     log.append(b"a")
-    log._end = Offset(2**31 - 1)  # as if compaction had removed what lies between
+    log._holder.commit(log.state._replace(end=Offset(2**31 - 1)))
     log.append(b"b")
     log.append(b"c")
 
@@ -681,7 +681,7 @@ def test_what_was_rolled_is_durable_soon_even_with_durability_os(fs: SimulatedFi
 
     log.roll()
 
-    assert log.durable_offset == 3
+    assert log.state.durable == 3
 
 
 def test_segment_facts_are_shown(fs: SimulatedFileSystem, clock: ManualClock) -> None:
@@ -713,7 +713,7 @@ def test_a_log_is_cut_at_any_offset_and_goes_on_there(offset: int, is_reopened: 
     store, log = new_log(fs, {"internal.segment.bytes": 3 * size, "index.interval.bytes": 0})
     append_all(log, 10)
 
-    log.truncate_to(offset)
+    log.truncation.truncate_to(offset)
     if is_reopened:
         store.close()
         store = open_store(fs)
@@ -730,7 +730,7 @@ def test_cutting_inside_a_batch_takes_the_whole_batch(log: PartitionLog) -> None
     log.append(b"a")
     log.append_many([(None, b"b"), (None, b"c"), (None, b"d")])
 
-    log.truncate_to(3)
+    log.truncation.truncate_to(3)
 
     assert (log.end_offset, values(log)) == (1, [b"a"])
 
@@ -739,9 +739,9 @@ def test_cutting_a_batch_that_reaches_below_the_start_leaves_an_empty_log(
     log: PartitionLog,
 ) -> None:
     log.append_many([(None, b"%d" % n) for n in range(6)])
-    log.delete_before(3)
+    log.deletion.delete_before(3)
 
-    log.truncate_to(4)
+    log.truncation.truncate_to(4)
 
     assert log.start_offset <= log.high_watermark <= log.end_offset
     assert values(log) == []
@@ -754,12 +754,12 @@ def test_cutting_below_the_start_is_refused_and_behind_the_end_is_nothing(
     log: PartitionLog,
 ) -> None:
     append_all(log, 5)
-    log.delete_before(3)
+    log.deletion.delete_before(3)
 
     with pytest.raises(OffsetOutOfRangeError):
-        log.truncate_to(2)
-    log.truncate_to(5)
-    log.truncate_to(100)
+        log.truncation.truncate_to(2)
+    log.truncation.truncate_to(5)
+    log.truncation.truncate_to(100)
 
     assert values(log) == [b"v3", b"v4"]
 
@@ -768,14 +768,14 @@ def test_a_cut_lowers_the_recovery_point_and_the_durable_mark(fs: SimulatedFileS
     store, log = new_log(fs)
     append_all(log, 5)
     store.maintain()
-    assert log.recovery_point == 5
+    assert log.state.recovery_point == 5
 
-    log.truncate_to(2)
+    log.truncation.truncate_to(2)
 
-    assert log.recovery_point <= 2
-    assert log.durable_offset == 2
+    assert log.state.recovery_point <= 2
+    assert log.state.durable == 2
     text = read_whole(fs, "/data/recovery-point-offset-checkpoint", limit=1000).decode()
-    assert f"events 0 {log.recovery_point}" in text
+    assert f"events 0 {log.state.recovery_point}" in text
 
 
 def test_the_largest_time_is_read_again_after_a_cut(log: PartitionLog) -> None:
@@ -783,7 +783,7 @@ def test_the_largest_time_is_read_again_after_a_cut(log: PartitionLog) -> None:
         log.append(b"x", timestamp_ms=time)
     assert log.offset_for_time(-3) == 1
 
-    log.truncate_to(1)
+    log.truncation.truncate_to(1)
 
     assert log.offset_for_time(-3) == 0
     assert log.segments()[-1].last_timestamp_ms == NOW - 30
@@ -794,7 +794,7 @@ def test_a_full_cut_resets_the_age_of_the_segment(
 ) -> None:
     log = make(fs, clock, segment_ms=1000)
     log.append(b"a")
-    log.truncate_to(0)
+    log.truncation.truncate_to(0)
     clock.advance(2000)
     log.append(b"b")
     log.append(b"c", timestamp_ms=NOW + 2500)
@@ -806,7 +806,7 @@ def test_a_log_can_be_emptied_and_started_anywhere(fs: SimulatedFileSystem) -> N
     store, log = new_log(fs, {"internal.segment.bytes": 150})
     append_all(log, 6)
 
-    log.truncate_fully_and_start_at(100)
+    log.truncation.truncate_fully_and_start_at(100)
     log.append(b"x")
 
     assert (log.start_offset, log.end_offset, bases(log)) == (100, 101, [100])
@@ -822,7 +822,7 @@ def test_an_emptied_log_forgets_its_producers_for_good(fs: SimulatedFileSystem) 
         log.append_batch(client_batch(b"old", producer_id=7, sequence=sequence))
     store.maintain()  # a snapshot at 10
 
-    log.truncate_fully_and_start_at(5)
+    log.truncation.truncate_fully_and_start_at(5)
     append_all(log, 10)
     again = log_of(open_store(fs.kill()))
 
@@ -840,7 +840,7 @@ def test_records_before_an_offset_are_deleted_and_do_not_come_back(offset: int) 
     store, log = new_log(fs, {"internal.segment.bytes": 3 * size})
     append_all(log, 10)
 
-    assert log.delete_before(offset) == offset
+    assert log.deletion.delete_before(offset) == offset
 
     assert log.start_offset == offset
     assert values(log) == [b"v%d" % n for n in range(offset, 10)]
@@ -861,16 +861,16 @@ def test_the_start_cannot_pass_the_high_watermark(log: PartitionLog, offset: int
     append_all(log, 5)
 
     with pytest.raises(OffsetOutOfRangeError):
-        log.delete_before(offset)
+        log.deletion.delete_before(offset)
 
     assert log.start_offset == 0
 
 
 def test_the_start_never_goes_back(log: PartitionLog) -> None:
     append_all(log, 5)
-    log.delete_before(3)
+    log.deletion.delete_before(3)
 
-    assert log.delete_before(1) == 3
+    assert log.deletion.delete_before(1) == 3
 
 
 def test_deleted_files_are_renamed_at_once_and_unlinked_later(
@@ -880,7 +880,7 @@ def test_deleted_files_are_renamed_at_once_and_unlinked_later(
         fs, {"internal.segment.bytes": 100, "file.delete.delay.ms": 500}, clock=clock
     )
     append_all(log, 3)
-    log.delete_before(2)
+    log.deletion.delete_before(2)
     renamed = names(fs)
     clock.advance(499)
     store.maintain()
@@ -901,7 +901,7 @@ def test_a_reader_finishes_on_a_segment_that_is_deleted_under_it(fs: SimulatedFi
     reading = log.read()
     first = next(reading)
 
-    log.delete_before(100)
+    log.deletion.delete_before(100)
 
     assert first.value == b"0"
     rest = []
@@ -919,7 +919,7 @@ def test_deletion_survives_another_partition_s_checkpoint_and_a_power_cut() -> N
     for name in ("events", "other"):
         store.create_topic(name, config=config)
         append_all(log_of(store, name), 4)
-    log_of(store).delete_before(3)
+    log_of(store).deletion.delete_before(3)
 
     log_of(store, "other").delete_before(1)
 
@@ -990,12 +990,12 @@ def test_a_duplicate_is_acknowledged_only_when_the_first_copy_is_durable(
 ) -> None:
     log = make(fs, flusher=IdleFlusher())
     log.append_batch(client_batch(b"a", producer_id=7, sequence=0), wait=False)
-    assert log.durable_offset == 0
+    assert log.state.durable == 0
 
     again = log.append_batch(client_batch(b"a", producer_id=7, sequence=0))
 
     assert again.is_duplicate
-    assert log.durable_offset == 1
+    assert log.state.durable == 1
 
 
 def test_a_batch_whose_write_failed_may_be_sent_again(fs: SimulatedFileSystem) -> None:
@@ -1044,7 +1044,7 @@ def test_producers_are_those_of_the_shorter_log_after_a_cut(log: PartitionLog) -
     log.roll()
     log.append_batch(client_batch(b"4", producer_id=7, sequence=4))
 
-    log.truncate_to(2)
+    log.truncation.truncate_to(2)
 
     assert log.append_batch(client_batch(b"2", producer_id=7, sequence=2)).base_offset == 2
     assert log.append_batch(client_batch(b"1", producer_id=7, sequence=1)).is_duplicate
@@ -1195,9 +1195,9 @@ def test_a_log_with_aborted_transactions_can_be_cut(log: PartitionLog) -> None:
     end_transaction(log, 7, is_abort=True)
     log.append(b"x")
 
-    log.truncate_to(4)
+    log.truncation.truncate_to(4)
     two = [t.last_offset for t in log.view().segments.active.transaction_index.entries()]
-    log.truncate_to(3)
+    log.truncation.truncate_to(3)
     one = [t.last_offset for t in log.view().segments.active.transaction_index.entries()]
 
     assert (two, one) == ([1, 3], [1])
@@ -1208,7 +1208,7 @@ def test_the_last_stable_offset_is_not_below_the_start(log: PartitionLog) -> Non
     transactional(log, 7, 0)
     log.append(b"x")
 
-    log.delete_before(2)
+    log.deletion.delete_before(2)
 
     assert log.last_stable_offset == 2
 
@@ -1224,10 +1224,10 @@ def test_epochs_are_noted_where_they_begin_and_survive(fs: SimulatedFileSystem) 
     log.append_batch(client_batch(b"d"), leader_epoch=5)
 
     expected = [(0, 0), (3, 1), (5, 3)]
-    assert [(e.epoch, e.start_offset) for e in log.leader_epochs.entries] == expected
+    assert [(e.epoch, e.start_offset) for e in log.epochs.known.entries] == expected
     for after in (fs.kill(), fs.crash(random.Random(2))):
         again = log_of(open_store(after))
-        assert [(e.epoch, e.start_offset) for e in again.leader_epochs.entries] == expected
+        assert [(e.epoch, e.start_offset) for e in again.epochs.known.entries] == expected
     store.close()
 
 
@@ -1252,7 +1252,7 @@ def test_a_lost_epoch_file_is_made_anew_from_the_batches(fs: SimulatedFileSystem
 
     again = log_of(open_store(after))
 
-    entries = [(e.epoch, e.start_offset) for e in again.leader_epochs.entries]
+    entries = [(e.epoch, e.start_offset) for e in again.epochs.known.entries]
     assert entries == [(0, 0), (3, 1)]
 
 
@@ -1261,16 +1261,16 @@ def test_epochs_follow_a_cut_and_a_deletion(fs: SimulatedFileSystem) -> None:
     for epoch in range(4):
         log.append_batch(client_batch(b"a", b"b"), leader_epoch=epoch)
 
-    log.truncate_to(6)
-    cut = [(e.epoch, e.start_offset) for e in log.leader_epochs.entries]
-    log.delete_before(3)
-    deleted = [(e.epoch, e.start_offset) for e in log.leader_epochs.entries]
+    log.truncation.truncate_to(6)
+    cut = [(e.epoch, e.start_offset) for e in log.epochs.known.entries]
+    log.deletion.delete_before(3)
+    deleted = [(e.epoch, e.start_offset) for e in log.epochs.known.entries]
 
     assert cut == [(0, 0), (1, 2), (2, 4)]
     assert deleted == [(1, 3), (2, 4)]
     store.close()
     again = log_of(open_store(fs))
-    assert [(e.epoch, e.start_offset) for e in again.leader_epochs.entries] == deleted
+    assert [(e.epoch, e.start_offset) for e in again.epochs.known.entries] == deleted
 
 
 # --- following ----------------------------------------------------------------------------------
@@ -1329,11 +1329,11 @@ def test_a_new_configuration_counts_from_the_next_append(fs: SimulatedFileSystem
 def test_a_promise_of_the_disk_covers_what_was_promised_less(fs: SimulatedFileSystem) -> None:
     store, log = new_log(fs, {"durability": "os"})
     append_all(log, 3)
-    assert log.durable_offset == 0
+    assert log.state.durable == 0
 
     store.alter_topic("events", config={"durability": "disk"})
 
-    assert log.durable_offset == 3
+    assert log.state.durable == 3
 
 
 def test_an_impossible_configuration_is_refused(fs: SimulatedFileSystem) -> None:
@@ -1384,7 +1384,7 @@ def test_a_log_with_damage_can_be_cut_before_at_and_behind_it(
     size = len(client_batch(b"v0"))
     fs.open_write(f"{DIRECTORY}/{0:020}.log").write_at(2 * size + at, b"!!")
 
-    log.truncate_to(offset)
+    log.truncation.truncate_to(offset)
     log.append(b"after")
 
     assert log.end_offset == offset + 1

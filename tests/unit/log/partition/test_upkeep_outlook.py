@@ -61,7 +61,7 @@ def test_a_reader_foresees_the_retention_that_the_owner_runs(
     foreseen = beside(fs, clock).explain_retention(TOPIC)
 
     assert foreseen == store.explain_retention(TOPIC)
-    assert foreseen == [log.apply_retention(clock.now_ms()) for log in topic.partitions]
+    assert foreseen == [log.upkeep.apply_retention(clock.now_ms()) for log in topic.partitions]
 
 
 def test_a_reader_that_stays_open_sees_the_active_segment_grow_older_and_newer(
@@ -104,7 +104,7 @@ def test_segments_deleted_under_the_reader_are_looked_for_again(
     for _ in range(4):
         topic.append(b"x")
     reader = beside(fs, clock)
-    topic.partition(0).delete_before(2)
+    topic.partition(0).deletion.delete_before(2)
 
     [plan] = reader.explain_retention(TOPIC)
 
@@ -121,14 +121,14 @@ def test_a_reader_foresees_compaction(
         topic.append_many([(b"k%d" % n, b"x" * 30) for n in range(20)])
         clock.advance(HOUR_MS)
         for log in topic.partitions:
-            log.sync_pending()
+            log.syncing.sync_pending()
 
     assert beside(fs, clock).explain_compaction(TOPIC) == store.explain_compaction(TOPIC)
 
     store.compact(TOPIC)
     topic.append_many([(b"k%d" % n, b"x" * 30) for n in range(4)])
     for log in topic.partitions:
-        log.sync_pending()
+        log.syncing.sync_pending()
     assert beside(fs, clock).explain_compaction(TOPIC) == store.explain_compaction(TOPIC)
 
 

@@ -46,7 +46,7 @@ def test_ends_leave_out_a_publication_that_is_not_visible_everywhere_yet(
     store = store_with_topics(fs)
     store.publish("etl", 0, FIRST)
     first, second = log_of(store, "orders", 0), log_of(store, "orders", 1)
-    show = first.show
+    show = first.publication.show
     shown: list[tuple[int, ...]] = []
 
     def show_and_look() -> None:
@@ -55,7 +55,7 @@ def test_ends_leave_out_a_publication_that_is_not_visible_everywhere_yet(
             shown.append((first.high_watermark, second.high_watermark))
             shown.append(tuple(whole_ends(beside, ["orders"], fs=fs).values()))
 
-    first.show = show_and_look  # type: ignore[method-assign]
+    first.publication.show = show_and_look  # type: ignore[method-assign]
     store.publish("etl", 1, FIRST)
 
     assert shown == [(4, 1), (2, 1)]

@@ -173,7 +173,7 @@ def test_several_segments_are_filled(fs: SimulatedFileSystem, durability: str) -
     log = log_of(store, "audit")
     assert len(log.segments()) > 1
     assert values(log) == [b"x" * 200] * 5
-    assert log.durable_offset == log.high_watermark == log.end_offset == 5
+    assert log.state.durable == log.high_watermark == log.end_offset == 5
 
 
 def test_log_append_time_is_that_of_the_publication(fs: SimulatedFileSystem) -> None:
@@ -305,7 +305,7 @@ def test_nobody_sees_a_part_before_all_of_it_is_durable(fs: SimulatedFileSystem)
 def test_appends_wait_for_the_end_of_a_publication(fs: SimulatedFileSystem) -> None:
     store = store_with_topics(fs)
     log = log_of(store, "orders", 0)
-    log.hold()
+    log.publication.begin()
     begun, offsets = threading.Event(), []
 
     def append() -> None:
@@ -316,7 +316,7 @@ def test_appends_wait_for_the_end_of_a_publication(fs: SimulatedFileSystem) -> N
     thread.start()
     begun.wait(10)
     assert not offsets
-    log.let_go()
+    log.publication.release()
     thread.join(10)
 
     assert offsets == [0]
@@ -325,12 +325,12 @@ def test_appends_wait_for_the_end_of_a_publication(fs: SimulatedFileSystem) -> N
 def test_single_appends_wait_for_the_end_of_a_publication(fs: SimulatedFileSystem) -> None:
     store = store_with_topics(fs)
     log = log_of(store, "orders", 0)
-    log.hold()
+    log.publication.begin()
     appended: list[int] = []
     thread = threading.Thread(target=lambda: appended.append(log.append(b"late").offset))
 
     thread.start()
-    log.let_go()
+    log.publication.release()
     thread.join(10)
 
     assert appended == [0]
@@ -339,12 +339,12 @@ def test_single_appends_wait_for_the_end_of_a_publication(fs: SimulatedFileSyste
 def test_an_append_that_is_not_to_wait_is_told_to_come_again(fs: SimulatedFileSystem) -> None:
     store = store_with_topics(fs)
     log = log_of(store, "orders", 0)
-    log.hold()
+    log.publication.begin()
 
     with pytest.raises(LogHeldError, match="orders-0"):
         log.append_batch(client_batch(b"now"), wait=False)
 
-    log.let_go()
+    log.publication.release()
     assert log.append_batch(client_batch(b"then"), wait=False).base_offset == 0
 
 
@@ -445,7 +445,7 @@ def test_a_disk_that_fails_once_leaves_all_or_nothing(fs: SimulatedFileSystem, n
     after = contents(open_store(fs.kill()))
     assert is_published or after == before or after["orders", 0] != before["orders", 0]
     for log in (log_of(store, "orders", 0), log_of(store, "audit")):
-        if log.failure is None:
+        if log.state.failure is None:
             log.append(b"behind")
     for crashed in (fs.kill(), fs.crash(Random(number))):
         again = open_store(crashed)

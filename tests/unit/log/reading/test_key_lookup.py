@@ -53,11 +53,11 @@ def test_every_sealed_segment_gets_an_index_and_the_active_one_none(
 ) -> None:
     log = filled(fs)
 
-    built = log.index_keys()
+    built = log.upkeep.index_keys()
 
     assert built == 3
     assert index_files(fs) == [f"{base:020d}.keyindex" for base in (0, 4, 8)]
-    assert log.index_keys() == 0
+    assert log.upkeep.index_keys() == 0
 
 
 def test_find_and_history_answer_the_same_with_and_without_indexes(
@@ -67,7 +67,7 @@ def test_find_and_history_answer_the_same_with_and_without_indexes(
     keys = [b"own 0", b"own 2", b"own 3", b"common", b"nobody"]
     before = [(log.find(key), list(log.history(key))) for key in keys]
 
-    log.index_keys()
+    log.upkeep.index_keys()
 
     assert [(log.find(key), list(log.history(key))) for key in keys] == before
     found = log.find(b"common")
@@ -80,7 +80,7 @@ def test_find_and_history_answer_the_same_with_and_without_indexes(
 
 def test_a_lookup_reads_only_the_segments_that_hold_the_key(fs: SimulatedFileSystem) -> None:
     log = filled(fs, segments=20)
-    log.index_keys()
+    log.upkeep.index_keys()
     log.find(b"nobody")  # remembers the keys of the active segment
     calls = len(fs.call_log)
 
@@ -106,10 +106,10 @@ def test_the_active_segment_is_remembered_and_grows_on(fs: SimulatedFileSystem) 
 
 def test_what_was_truncated_is_forgotten(fs: SimulatedFileSystem) -> None:
     log = filled(fs)
-    log.index_keys()
+    log.upkeep.index_keys()
     log.append(b"cut off", key=b"own 3")
     assert log.find(b"own 3") is not None
-    log.truncate_to(16)
+    log.truncation.truncate_to(16)
     log.append(b"instead", key=b"other 3")
 
     assert [record.value for record in log.history(b"own 3")] == [b"3"]
@@ -118,9 +118,9 @@ def test_what_was_truncated_is_forgotten(fs: SimulatedFileSystem) -> None:
 
 def test_a_truncation_into_a_sealed_segment_removes_its_index(fs: SimulatedFileSystem) -> None:
     log = filled(fs)
-    log.index_keys()
+    log.upkeep.index_keys()
 
-    log.truncate_to(9)
+    log.truncation.truncate_to(9)
 
     assert index_files(fs) == [f"{base:020d}.keyindex" for base in (0, 4)]
     assert [record.offset for record in log.history(b"common")] == [1, 3, 5, 7]
@@ -129,7 +129,7 @@ def test_a_truncation_into_a_sealed_segment_removes_its_index(fs: SimulatedFileS
 @pytest.mark.parametrize("what", ["removed", "emptied", "rotten", "of another size"])
 def test_an_index_that_is_lost_or_damaged_is_made_again(fs: SimulatedFileSystem, what: str) -> None:
     log = filled(fs)
-    log.index_keys()
+    log.upkeep.index_keys()
     path = f"{DIRECTORY}/{4:020d}.keyindex"
     content = bytearray(read_whole(fs, path, limit=1 << 20))
     file = fs.open_write(path)
@@ -147,8 +147,8 @@ def test_an_index_that_is_lost_or_damaged_is_made_again(fs: SimulatedFileSystem,
     again = log_of(open_store(fs.kill()))
 
     assert [record.offset for record in again.history(b"common")] == [1, 3, 5, 7, 9, 11, 13, 15]
-    again.index_keys()
-    assert again.index_keys() == 0
+    again.upkeep.index_keys()
+    assert again.upkeep.index_keys() == 0
     assert [record.offset for record in again.history(b"own 1")] == [4]
 
 
@@ -168,7 +168,7 @@ def test_turning_the_index_on_builds_what_is_missing(fs: SimulatedFileSystem) ->
 
 def test_indexes_go_with_their_segments(fs: SimulatedFileSystem) -> None:
     log = filled(fs, config={"file.delete.delay.ms": 0})
-    log.index_keys()
+    log.upkeep.index_keys()
 
     log.delete_before(8)
 
@@ -179,20 +179,20 @@ def test_indexes_go_with_their_segments(fs: SimulatedFileSystem) -> None:
 
 def test_compressed_batches_are_indexed_too(fs: SimulatedFileSystem) -> None:
     log = filled(fs, config={"compression.type": "zstd"})
-    log.index_keys()
+    log.upkeep.index_keys()
 
     assert [record.offset for record in log.history(b"common")] == [1, 3, 5, 7, 9, 11, 13, 15]
 
 
 def test_a_power_cut_may_spoil_an_index_and_nothing_else(fs: SimulatedFileSystem) -> None:
     log = filled(fs)
-    log.index_keys()
+    log.upkeep.index_keys()
 
     for seed in range(20):
         again = log_of(open_store(fs.crash(random.Random(seed))))
 
         assert [r.offset for r in again.history(b"common")] == [1, 3, 5, 7, 9, 11, 13, 15]
-        again.index_keys()
+        again.upkeep.index_keys()
         assert [r.offset for r in again.history(b"common")] == [1, 3, 5, 7, 9, 11, 13, 15]
 
 
@@ -245,11 +245,11 @@ def test_the_history_of_a_key_is_what_a_scan_finds(steps: list[tuple[str, bytes]
             log.roll()
         elif what == "index":
             log.sync()
-            log.index_keys()
+            log.upkeep.index_keys()
         elif what == "delete":
             log.delete_before((log.start_offset + log.end_offset) // 2)
         elif what == "cut":
-            log.truncate_to((log.start_offset + log.end_offset + 1) // 2)
+            log.truncation.truncate_to((log.start_offset + log.end_offset + 1) // 2)
         else:
             log.find(key)
 

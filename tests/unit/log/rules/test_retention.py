@@ -473,9 +473,9 @@ def names(fs: SimulatedFileSystem) -> list[str]:
 
 def test_what_was_explained_is_what_runs(fs: SimulatedFileSystem, clock: ManualClock) -> None:
     log = filled_log(fs, clock, retention_ms="150m")
-    explained = log.plan_retention(clock.now_ms())
+    explained = log.upkeep.plan_retention(clock.now_ms())
 
-    done = log.apply_retention(clock.now_ms())
+    done = log.upkeep.apply_retention(clock.now_ms())
 
     assert done == explained
     assert verdicts(done) == ["delete", "delete", "keep", "keep"]
@@ -489,7 +489,7 @@ def test_deleted_files_wait_for_their_readers(fs: SimulatedFileSystem, clock: Ma
     log = filled_log(fs, clock, retention_segments=1, retention_ms=-1)
     store_files = [name for name in names(fs) if name.endswith(".log")]
 
-    log.apply_retention(clock.now_ms())
+    log.upkeep.apply_retention(clock.now_ms())
 
     left = [name for name in names(fs) if ".log" in name]
     assert len(store_files) == len(left) == 4
@@ -499,10 +499,10 @@ def test_deleted_files_wait_for_their_readers(fs: SimulatedFileSystem, clock: Ma
 
 def test_retention_is_idempotent(fs: SimulatedFileSystem, clock: ManualClock) -> None:
     log = filled_log(fs, clock, retention_bytes=0, retention_ms=-1)
-    log.apply_retention(clock.now_ms())
+    log.upkeep.apply_retention(clock.now_ms())
     calls = fs.calls
 
-    again = log.apply_retention(clock.now_ms())
+    again = log.upkeep.apply_retention(clock.now_ms())
 
     assert verdicts(again) == ["keep"]
     written = [call for call in fs.call_log[calls:] if call[0] in {"rename", "write", "remove"}]
@@ -514,7 +514,7 @@ def test_the_active_segment_is_rolled_first_and_the_end_stays(
 ) -> None:
     log = filled_log(fs, clock, retention_ms="1m")
 
-    log.apply_retention(clock.now_ms())
+    log.upkeep.apply_retention(clock.now_ms())
 
     assert (log.start_offset, log.end_offset, log.high_watermark) == (20, 20, 20)
     assert bases(log) == [20]
@@ -523,10 +523,10 @@ def test_the_active_segment_is_rolled_first_and_the_end_stays(
 
 def test_records_that_came_after_the_plan_stay(fs: SimulatedFileSystem, clock: ManualClock) -> None:
     log = filled_log(fs, clock, segments=1, retention_ms="1m")
-    made = log.plan_retention(clock.now_ms())
+    made = log.upkeep.plan_retention(clock.now_ms())
     log.append(b"new")
 
-    rolled = log._roll_for_deletion(made)
+    rolled = log.upkeep._roll_for_deletion(made)
 
     assert made.must_roll
     assert not rolled
@@ -534,7 +534,7 @@ def test_records_that_came_after_the_plan_stay(fs: SimulatedFileSystem, clock: M
 
 def test_deleted_segments_do_not_come_back(fs: SimulatedFileSystem, clock: ManualClock) -> None:
     log = filled_log(fs, clock, retention_ms="150m")
-    log.apply_retention(clock.now_ms())
+    log.upkeep.apply_retention(clock.now_ms())
 
     again = log_of(open_store(fs.crash(random.Random(3)), clock=clock))
 
@@ -549,7 +549,7 @@ def test_an_interrupted_deletion_is_finished_at_the_next_start(
 ) -> None:
     log = filled_log(fs, clock, retention_ms="150m")
     before = fs.calls
-    log.apply_retention(clock.now_ms())
+    log.upkeep.apply_retention(clock.now_ms())
     steps = fs.calls - before
 
     for step in range(1, steps + 1):
@@ -558,11 +558,11 @@ def test_an_interrupted_deletion_is_finished_at_the_next_start(
         log = filled_log(other, other_clock, retention_ms="150m")
         other.fail_at(step, OSError(errno.EIO, "pulled"))
         with contextlib.suppress(OSError):
-            log.apply_retention(other_clock.now_ms())
+            log.upkeep.apply_retention(other_clock.now_ms())
         after = other.crash(random.Random(seed))
 
         again = log_of(open_store(after, clock=other_clock))
-        again.apply_retention(other_clock.now_ms())
+        again.upkeep.apply_retention(other_clock.now_ms())
 
         assert again.start_offset == 10
         assert not again.damages, again.damages
@@ -575,7 +575,7 @@ def test_deletion_works_on_a_disk_without_a_byte_left(
     log = filled_log(fs, clock, retention_bytes=0, retention_ms=-1)
     fs.capacity_bytes = 0
 
-    log.apply_retention(clock.now_ms())
+    log.upkeep.apply_retention(clock.now_ms())
 
     assert log.start_offset == 15
     after = fs.crash(random.Random(1))
@@ -590,8 +590,8 @@ def test_epochs_and_producer_snapshots_follow_the_start(
 ) -> None:
     log = filled_log(fs, clock, retention_segments=1, retention_ms=-1)
 
-    log.apply_retention(clock.now_ms())
+    log.upkeep.apply_retention(clock.now_ms())
 
-    assert [entry.start_offset for entry in log.leader_epochs.entries] == [15]
+    assert [entry.start_offset for entry in log.epochs.known.entries] == [15]
     snapshots = [name for name in names(fs) if name.endswith(".snapshot")]
     assert all(int(name.split(".")[0]) >= 15 for name in snapshots)

@@ -84,7 +84,7 @@ def test_truncating_one_into_a_shared_segment_leaves_the_other_alone(
     copy = open_copy(fs)
     cut, other = (log, copy) if whose == "source" else (copy, log)
 
-    cut.truncate_to(2)
+    cut.truncation.truncate_to(2)
     cut.append(b"instead")
 
     assert values(cut) == [b"v0", b"v1", b"instead"]
@@ -141,8 +141,8 @@ def test_an_interrupted_copy_is_not_mistaken_for_a_whole_one(fs: SimulatedFileSy
             after = fs.crash(random.Random(step))
             if after.exists(path):
                 assert values(open_copy(after, path)) == expected
-        assert log.failure is None or "pulled" in str(log.failure)
-        if log.failure is not None:
+        assert log.state.failure is None or "pulled" in str(log.state.failure)
+        if log.state.failure is not None:
             break
 
 
@@ -251,7 +251,7 @@ def test_appends_rolls_and_deletions_go_on_meanwhile(tmp_path: Path) -> None:
         def write() -> None:
             while not stop.is_set():
                 topic.append(b"x" * 100)
-                topic.partition(0).apply_retention(store._clock.now_ms())
+                topic.partition(0).upkeep.apply_retention(store._clock.now_ms())
 
         writer = threading.Thread(target=write)
         writer.start()

@@ -59,11 +59,11 @@ def test_a_closed_store_refuses_everything_and_closing_again_is_nothing(store: S
 def test_maintenance_moves_the_recovery_point(fs: SimulatedFileSystem, store: Store) -> None:
     topic = store.create_topic("events", config={"durability": "os"})
     topic.append(b"x")
-    assert log_of(store).recovery_point == 0
+    assert log_of(store).state.recovery_point == 0
 
     store.maintain()
 
-    assert log_of(store).recovery_point == 1
+    assert log_of(store).state.recovery_point == 1
     for seed in range(5):
         assert values(open_store(fs.crash(random.Random(seed)))) == [b"x"]
 

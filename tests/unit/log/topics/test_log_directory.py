@@ -188,7 +188,7 @@ def test_recovery_points_are_those_of_a_log_that_is_behind(fs: SimulatedFileSyst
     store.create_topic("events", config={"durability": "os"})
     log_of(store).append(b"x")
     store.create_topic("other").append(b"y")
-    log_of(store, "other").truncate_to(0)
+    log_of(store, "other").truncation.truncate_to(0)
 
     points = read_offset_checkpoint(fs, PATH, "recovery-point-offset-checkpoint")
 

@@ -134,7 +134,7 @@ def test_a_topic_recreated_while_it_is_read_fails_the_task_before_its_last_rows(
 
 def test_a_log_that_is_shorter_than_planned_is_an_error(store: Store) -> None:
     planned = task(store, 90, 100)
-    store.topic("a").partition(0).truncate_to(95)
+    store.topic("a").partition(0).truncation.truncate_to(95)
 
     with pytest.raises(DataLossError, match="ends at 95"):
         offsets(reader().read(planned))

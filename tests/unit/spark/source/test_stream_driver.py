@@ -373,7 +373,7 @@ def test_a_log_that_ends_before_what_was_read_is_data_loss(store: Store, driver:
         fill(store, 0, 1)
     strict, lenient = driver(), driver(failOnDataLoss="false")
     start = strict.initial()
-    store.topic("a").partition(0).truncate_to(6)
+    store.topic("a").partition(0).truncation.truncate_to(6)
 
     with pytest.raises(DataLossError, match="ends at 6"):
         strict.latest(start, is_limited=False)

@@ -1,0 +1,101 @@
+"""Deletion: taking away the beginning of a log.
+
+The new start is durable before a file is removed: what was deleted does not come back.
+"""
+
+from cordwood.errors import OffsetOutOfRangeError
+from cordwood.log.partition.log_archive import LogArchive
+from cordwood.log.partition.log_epochs import LogEpochs
+from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, LogParts
+from cordwood.log.partition.log_producers import LogProducers
+from cordwood.log.partition.state_holder import StateHolder
+from cordwood.quantities import Offset
+
+
+class Deletion:
+    """Removes the oldest records of one log."""
+
+    def __init__(
+        self,
+        parts: LogParts,
+        holder: StateHolder,
+        *,
+        producers: LogProducers,
+        epochs: LogEpochs,
+        archive: LogArchive,
+    ) -> None:
+        self._parts = parts
+        self._holder = holder
+        self._producers = producers
+        self._epochs = epochs
+        self._archive = archive
+        self.is_start_unsaved = False  # it moved in memory, and saving it failed
+
+    def delete_before(self, offset: int) -> Offset:
+        """Make offsets below `offset` unreadable and remove segments that hold nothing else.
+
+        Returns the new start. Durable on return. The archive, if there is one, forgets them first.
+        """
+        self._archive.forget_before(Offset(offset))
+        self.drop_local_before(offset)
+        return self._archive.view().start
+
+    def drop_local_before(self, offset: int) -> Offset:
+        """As `delete_before`, of the log's own directory alone; returns the new local start."""
+        holder = self._holder
+        with holder.sync_lock:
+            with holder.lock:
+                holder.check_writable()
+                state = holder.state
+                if not 0 <= offset <= state.high_watermark:
+                    raise OffsetOutOfRangeError(
+                        Offset(offset), start=state.start, end=state.high_watermark
+                    )
+                if offset <= state.start and not self.is_start_unsaved:
+                    return state.start
+                self.is_start_unsaved = True
+                if offset > state.start:
+                    holder.commit(state._replace(start=Offset(offset)))
+                self._save_start()
+            self._drop_segments()
+        return holder.state.start
+
+    def _save_start(self) -> None:
+        """Make the start durable. On a full disk the mapped mark does, which needs no room."""
+        try:
+            self._epochs.truncate_from_start(self._holder.state.start)
+            self._parts.owner.save_log_starts()
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRNOS:
+                raise
+            self._holder.sync_marks()
+        self.is_start_unsaved = False
+
+    def drop_deleted_segments(self) -> None:
+        """Remove segments that lie wholly below the start. Takes both locks."""
+        with self._holder.sync_lock:
+            self._drop_segments()
+
+    def _drop_segments(self) -> None:
+        parts, holder = self._parts, self._holder
+        with holder.lock:
+            state = holder.state
+            segments = state.segments
+            count = 0
+            while count + 1 < len(segments) and segments[count + 1].base_offset <= state.start:
+                count += 1
+            if not count:
+                return
+            gone = list(segments)[:count]
+            holder.commit(
+                state._replace(
+                    segments=segments.behind(count), unsynced=state.unsynced.without(gone)
+                )
+            )
+            self._producers.states.move_log_start(state.start)
+            for segment in gone:
+                paths = segment.mark_deleted()
+                paths += self._producers.mark_snapshot_deleted(segment.base_offset)
+                parts.owner.delete_later(paths, holder.config.file_delete_delay_ms)
+            # Until the new names are durable, only the checkpoint says that they are deleted.
+            parts.fs.sync_directory(parts.directory)

@@ -1,0 +1,75 @@
+"""What a log is given when it is opened: its place, its configuration, and what it works with."""
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
+
+from cordwood.clock import Clock
+from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
+from cordwood.log.rules.duration_histogram import SharedHistogram
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.quantities import Offset
+from cordwood.storage.files import FileSystem
+from cordwood.storage.flusher import Syncable
+from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.high_watermark_file import HighWatermarkFile
+from cordwood.storage.segment import SegmentLimits
+
+FULL_DISK_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class FlushQueue(Protocol):
+    """Syncs logs that ask for it. See `storage.flusher`."""
+
+    def request(self, log: Syncable) -> None: ...
+
+
+class LogOwner(Protocol):
+    """The log directory, which keeps the checkpoints of all its logs."""
+
+    @property
+    def free_bytes_short_of(self) -> int:
+        """How many free bytes the disk should have and does not; 0 while there are enough."""
+        ...
+
+    def save_recovery_points(self) -> None: ...
+    def save_log_starts(self) -> None: ...
+    def save_cleaned(self) -> None: ...
+    def delete_later(self, paths: Sequence[str], delay_ms: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogParts:
+    """What a log is made of and works with.
+
+    `config` is the configuration at opening; afterwards `StateHolder.config` is the current one.
+    """
+
+    topic: str
+    partition: int
+    directory: str
+    config: TopicConfig
+    fs: FileSystem
+    clock: Clock
+    handles: HandleCache
+    flusher: FlushQueue
+    owner: LogOwner
+    marks: HighWatermarkFile
+    random: Random
+    sync_times: SharedHistogram
+    held_from: Offset | None = None
+    role: ReplicaRole = SOLE_REPLICA
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def segment_limits(config: TopicConfig, *, allows_gaps: bool) -> SegmentLimits:
+    return SegmentLimits(
+        index_bytes_max=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        is_dense=not allows_gaps,
+    )

@@ -1,0 +1,86 @@
+"""The producers that a log knows, and the snapshot files that keep them."""
+
+from collections.abc import Collection
+
+from cordwood.format.file_names import DELETED
+from cordwood.log.partition.log_parts import LogParts
+from cordwood.log.partition.producer_snapshots import (
+    load_newest,
+    remove_snapshot,
+    replay,
+    snapshot_path,
+    write_snapshot,
+)
+from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.rules.producer_state import ProducerStates
+from cordwood.quantities import Offset, ProducerId, TimestampMs
+from cordwood.storage.recovery import find_files
+
+
+class LogProducers:
+    """Owns the producer states of one log. Everything but the last three needs the log's lock."""
+
+    def __init__(self, parts: LogParts, holder: StateHolder, states: ProducerStates) -> None:
+        self.states = states
+        self._holder = holder
+        self._fs = parts.fs
+        self._directory = parts.directory
+        self._clock = parts.clock
+
+    def write_snapshot(self) -> str:
+        """Save the states; return the path. Not durable."""
+        return write_snapshot(self._fs, self._directory, self.states, sync=False)
+
+    def remove_snapshot(self, offset: Offset) -> None:
+        remove_snapshot(self._fs, self._directory, offset)
+
+    def remove_all_snapshots(self) -> None:
+        for offset in find_files(self._fs, self._directory).snapshots:
+            self.remove_snapshot(offset)
+
+    def remove_stray_snapshots(self, kept: Collection[Offset]) -> None:
+        """Remove every snapshot but those at `kept`."""
+        for offset in find_files(self._fs, self._directory).snapshots:
+            if offset not in kept:
+                self.remove_snapshot(offset)
+
+    def mark_snapshot_deleted(self, offset: Offset) -> list[str]:
+        """Rename the snapshot at `offset` for deletion; return its new path, if it exists."""
+        path = snapshot_path(self._directory, offset)
+        if not self._fs.exists(path):
+            return []
+        self._fs.rename(path, path + DELETED)
+        return [path + DELETED]
+
+    def reload(self) -> None:
+        """Read the states anew from snapshots and batches: the end of the log was cut off."""
+        state = self._holder.state
+        self.states = load_newest(
+            self._fs,
+            self._directory,
+            find_files(self._fs, self._directory).snapshots,
+            log_start=state.start,
+            log_end=state.end,
+            now_ms=self._clock.now_ms(),
+        )
+        replay(self.states, state.segments, state.end)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """First offset that an open transaction may still undo; the high watermark without one."""
+        with self._holder.lock:
+            state = self._holder.state
+            unstable = self.states.first_unstable_offset(state.high_watermark)
+        if unstable is None:
+            return state.high_watermark
+        return Offset(max(min(unstable, state.high_watermark), state.start))
+
+    def largest_id(self, *, below: int) -> ProducerId:
+        """The largest remembered producer id below `below`; NO_PRODUCER_ID without any."""
+        with self._holder.lock:
+            return self.states.largest_producer_id(below=below)
+
+    def expire(self, now_ms: TimestampMs) -> int:
+        """Forget producers that have been silent for long; return how many."""
+        with self._holder.lock:
+            return self.states.expire(now_ms)

@@ -1,0 +1,219 @@
+"""Syncing: how what was written becomes durable, and how recovery learns where to start.
+
+A sync brings frozen segments to the disk first, then names, then the active segment. So when the
+durable mark moves, everything below it can be found again.
+"""
+
+from time import perf_counter
+
+from cordwood.log.partition.log_parts import LogParts
+from cordwood.log.partition.log_producers import LogProducers
+from cordwood.log.partition.log_state import NOTHING_UNSYNCED, LogState
+from cordwood.log.partition.producer_snapshots import sync_snapshot
+from cordwood.log.partition.rolling import Rolling
+from cordwood.log.partition.state_holder import StateHolder
+from cordwood.quantities import Offset
+from cordwood.storage.recovery import rebuild_indexes
+
+
+class LogSync:
+    """Syncs one log. Any thread may call it; one sync is under way at a time.
+
+    After a sync that failed nobody knows what is on the disk, so the log stops acknowledging.
+    """
+
+    def __init__(
+        self, parts: LogParts, holder: StateHolder, producers: LogProducers, rolling: Rolling
+    ) -> None:
+        self._parts = parts
+        self._holder = holder
+        self._producers = producers
+        self._rolling = rolling
+        self._last_sync_s = parts.clock.monotonic()
+
+    # --- asking for a sync -------------------------------------------------------------------
+
+    def request(self) -> None:
+        """Have everything appended so far synced soon, by the flusher. Returns at once."""
+        self._parts.flusher.request(self)
+
+    def request_after_roll(self) -> None:
+        """Have a segment that was rolled synced, off the append path."""
+        if self._rolling.is_sync_wanted:
+            self._rolling.is_sync_wanted = False
+            self._parts.flusher.request(self)
+
+    def flush_if_due(self) -> None:
+        """Honour `flush.ms`. Called by the housekeeping."""
+        state = self._holder.state
+        age_ms = (self._parts.clock.monotonic() - self._last_sync_s) * 1000
+        if state.durable < state.end and age_ms >= self._holder.config.flush_ms:
+            self._parts.flusher.request(self)
+
+    def sync_pending(self) -> None:
+        """Sync what was appended so far. Called by the flusher; never raises."""
+        if self._holder.state.held_from is not None:
+            return  # the publication syncs everything, and other logs need not wait for that
+        with self._holder.sync_lock:
+            self.run()
+
+    # --- syncing -----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Sync now; a failure stops the log. Holds the sync lock."""
+        try:
+            self._run()
+        except OSError as error:
+            self._holder.fail(f"a sync failed: {error}")
+
+    def _run(self) -> None:
+        with self._holder.lock:
+            state = self._holder.state
+        if not state.is_writable:
+            return
+        started_s = self._parts.clock.monotonic()
+        for segment in state.unsynced.segments:
+            segment.seal()
+            if segment.needs_new_indexes:
+                rebuild_indexes(segment)
+        for path in state.unsynced.snapshots:
+            sync_snapshot(self._parts.fs, path)
+        if state.unsynced.has_names:
+            self._parts.fs.sync_directory(self._parts.directory)
+        state.segments.active.sync_log()
+        with self._holder.lock:
+            self._note_synced(state, self._parts.clock.monotonic() - started_s)
+
+    def _note_synced(self, synced: LogState, took_s: float) -> None:
+        """Everything in `synced` is on the disk. Holds the lock."""
+        state = self._holder.state
+        durable = min(synced.end, state.end)
+        self._last_sync_s = self._parts.clock.monotonic()
+        self._parts.sync_times.observe(took_s)
+        self._holder.commit(
+            state._replace(
+                durable=durable,
+                unsynced=state.unsynced.after_sync_of(synced.unsynced),
+                high_watermark=self._parts.role.high_watermark(
+                    state, self._holder.config, end=state.end, durable=durable
+                ),
+            )
+        )
+
+    def begin(self) -> "SyncUnderWay | None":
+        """Begin a sync and leave the waiting to the caller: see `SyncUnderWay`.
+
+        None when more than one file must be synced, or another sync is under way: then `request`
+        is the way.
+        """
+        if not self._holder.sync_lock.acquire(blocking=False):
+            return None
+        try:
+            with self._holder.lock:
+                state = self._holder.state
+            is_plain = state.unsynced == NOTHING_UNSYNCED and state.held_from is None
+            sync = SyncUnderWay(self, state) if is_plain and state.is_writable else None
+        except BaseException:
+            self._holder.sync_lock.release()
+            raise
+        if sync is None:
+            self._holder.sync_lock.release()
+        return sync
+
+    def finish(self, synced: LogState, took_s: float, error: OSError | None) -> None:
+        """End what `begin` began. Called by `SyncUnderWay`; releases the sync lock."""
+        try:
+            if error is not None:
+                self._holder.fail(f"a sync failed: {error}")
+                return
+            with self._holder.lock:
+                if self._holder.state.is_writable:
+                    self._note_synced(synced, took_s)
+        finally:
+            self._holder.sync_lock.release()
+
+    # --- checkpoints -------------------------------------------------------------------------
+
+    def checkpoint(self) -> bool:
+        """Move the recovery point up to what is durable; True when that is news.
+
+        Indexes and producer states are synced with it, because recovery starts there.
+        """
+        with self._holder.sync_lock:
+            state = self._holder.state
+            if not state.is_writable:
+                return False
+            is_synced = state.recovery_point == state.durable == state.end
+            if is_synced and not self._producers.states.needs_snapshot:
+                return False
+            try:
+                self._run()
+                self._checkpoint()
+            except OSError as error:
+                self._holder.fail(f"a checkpoint failed: {error}")
+                return False
+            return True
+
+    def _checkpoint(self) -> None:
+        with self._holder.lock:
+            state = self._holder.state
+            states = self._producers.states
+            snapshot = None
+            if states.map_end_offset == state.durable and states.needs_snapshot:
+                snapshot = self._producers.write_snapshot()
+        state.segments.active.sync_index()
+        if snapshot is not None:
+            sync_snapshot(self._parts.fs, snapshot)
+            bases = [segment.base_offset for segment in self._holder.state.segments]
+            self._producers.remove_stray_snapshots({state.durable, *bases})
+        self._parts.fs.sync_directory(self._parts.directory)
+        with self._holder.lock:
+            self._holder.commit(self._holder.state._replace(recovery_point=state.durable))
+
+    def sync_marks(self) -> bool:
+        """Make the published marks durable; True when that was needed. By the housekeeping.
+
+        After a power cut they tell what was promised. The younger they are, the less has to be
+        taken on trust.
+        """
+        if not self._holder.has_unsynced_marks:
+            return False
+        self._holder.sync_marks()
+        return True
+
+
+class SyncUnderWay:
+    """A sync in three steps, so that only the waiting is done elsewhere.
+
+    The caller of `LogSync.begin` lets any thread call `wait`, or lets the kernel sync
+    `descriptor`, and then always calls `finish`: until then nobody else can sync the log.
+    """
+
+    __slots__ = ("_started_s", "_state", "_sync")
+
+    def __init__(self, sync: LogSync, state: LogState) -> None:
+        self._sync = sync
+        self._state = state
+        self._started_s = perf_counter()
+
+    @property
+    def end(self) -> Offset:
+        """Records below it are durable when the sync is done."""
+        return self._state.end
+
+    @property
+    def descriptor(self) -> int | None:
+        """The descriptor that the kernel may sync by itself; None: `wait` is needed."""
+        return self._state.segments.active.sync_descriptor
+
+    def wait(self) -> OSError | None:
+        """Wait for the disk; return what went wrong."""
+        try:
+            self._state.segments.active.sync_log()
+        except OSError as error:
+            return error
+        return None
+
+    def finish(self, error: OSError | None) -> None:
+        """Move the durable mark, unless the sync failed, and let others sync."""
+        self._sync.finish(self._state, perf_counter() - self._started_s, error)

@@ -1,0 +1,54 @@
+"""Promises: what an append waits for before it is acknowledged.
+
+The role decides when a promise is kept (`replica_role`); this part waits for it, or says that it
+is not kept yet.
+"""
+
+from cordwood.errors import LogClosedError
+from cordwood.log.partition.group_commit import GroupCommit, PendingAppend
+from cordwood.log.partition.log_parts import LogParts
+from cordwood.log.partition.log_sync import LogSync
+from cordwood.log.partition.state_holder import StateHolder
+from cordwood.quantities import Offset
+
+
+class Promises:
+    """The promises of one log. Any thread may ask; no lock may be held."""
+
+    def __init__(
+        self, parts: LogParts, holder: StateHolder, commits: GroupCommit, syncing: LogSync
+    ) -> None:
+        self._name = parts.name
+        self._role = parts.role
+        self._clock = parts.clock
+        self._holder = holder
+        self._commits = commits
+        self._syncing = syncing
+
+    def is_kept(self, end: Offset) -> bool:
+        """Whether records below `end` may be acknowledged now.
+
+        If not, the log needs a sync: `LogSync.begin` or `LogSync.request`. A watcher is called
+        when it is done, see `StateHolder.watch`.
+        """
+        holder = self._holder
+        state = holder.state
+        if state.durable >= end:
+            return True
+        if not self._role.is_promise_kept(state, holder.config, end):
+            return False
+        self._syncing.request_after_roll()
+        return True
+
+    def await_kept(self, end: Offset) -> None:
+        """Return once records below `end` may be acknowledged."""
+        if not self.is_kept(end):
+            self.await_durable(end)
+
+    def await_durable(self, end: Offset) -> None:
+        """Return once everything below `end` is on the disk; raise if that is impossible."""
+        if self._holder.state.durable < end:
+            self._commits.commit(PendingAppend.sync_only(self._clock.now_ms()))
+        state = self._holder.state
+        if state.durable < end:
+            raise state.failure or LogClosedError(self._name)

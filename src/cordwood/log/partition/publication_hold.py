@@ -1,0 +1,119 @@
+"""Holding a log back while several logs get their part of one publication.
+
+    begin       nobody else appends; everything that was appended before is durable
+    add         batches are written behind the others, and nobody sees them
+    sync        they are on the disk, and still nobody sees them
+    show        they become visible together, and everyone may append again
+    undo        they are removed; then `release`: everyone may append again
+    give_up     nobody can tell which of both: the log takes no appends until it is reopened
+
+A publication holds the sync lock from `begin` to `show`, `release` or `give_up`. A sync, a
+truncation and a close wait there; appends wait in `StateHolder.check_turn`. So only the
+publication moves the end of the log in between.
+"""
+
+from contextlib import suppress
+
+from cordwood.format.unplaced_batch import UnplacedBatch
+from cordwood.log.partition.batch_writer import BatchWriter
+from cordwood.log.partition.log_parts import LogParts
+from cordwood.log.partition.log_sync import LogSync
+from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.partition.truncation import Truncation
+from cordwood.log.rules.append_checks import CheckedBatch
+from cordwood.quantities import Offset, TimestampMs
+
+
+class PublicationHold:
+    """Holds one log for one publication at a time."""
+
+    def __init__(
+        self,
+        parts: LogParts,
+        holder: StateHolder,
+        *,
+        writer: BatchWriter,
+        syncing: LogSync,
+        truncation: Truncation,
+    ) -> None:
+        self._name = parts.name
+        self._role = parts.role
+        self._holder = holder
+        self._writer = writer
+        self._syncing = syncing
+        self._truncation = truncation
+
+    def begin(self) -> Offset:
+        """Hold the log; return where the batches will begin. If it raises, nothing is held."""
+        holder = self._holder
+        holder.sync_lock.acquire()
+        try:
+            with holder.lock:
+                holder.check_appendable()
+                base = holder.state.end
+                holder.commit(holder.state._replace(held_from=base))
+            if holder.state.durable < base:
+                self.sync()
+            return base
+        except BaseException:
+            self.release()
+            raise
+
+    def add(self, checked: CheckedBatch, now_ms: TimestampMs) -> None:
+        """Write one batch behind the others. Called by one thread."""
+        with self._holder.lock:
+            assert self._holder.state.held_from is not None, self._name
+            self._holder.check_writable()
+            header = checked.header
+            batch = UnplacedBatch(len(checked.data), header.record_count, header.max_timestamp)
+            self._writer.write(checked.data, batch, now_ms, is_visible=False)
+
+    def sync(self) -> None:
+        """Make the batches durable."""
+        self._syncing.run()
+        self._holder.check_writable()
+
+    def show(self) -> None:
+        """Let everyone see the batches, and release the log."""
+        with self._holder.lock:
+            self._show()
+        self.release()
+
+    def _show(self) -> None:
+        """Holds the lock."""
+        state = self._holder.state._replace(held_from=None)
+        high_watermark = self._role.high_watermark(
+            state, self._holder.config, end=state.end, durable=state.durable
+        )
+        self._holder.commit(state._replace(high_watermark=high_watermark))
+
+    def undo(self) -> bool:
+        """Remove the batches again, durably; False if the log has failed."""
+        with self._holder.lock:
+            state = self._holder.state
+            assert state.held_from is not None, self._name
+            if state.failure is None and state.end > state.held_from:
+                with suppress(OSError):
+                    self._truncation.undo_to(state.held_from)
+        return self._holder.state.failure is None
+
+    def release(self) -> None:
+        """Let everyone append again. Every batch was shown or undone before."""
+        with self._holder.lock:
+            self._holder.release_turn()
+        self._holder.sync_lock.release()
+
+    def give_up(self, reason: str) -> None:
+        """Take no more appends: the next start decides about the batches."""
+        self._holder.fail(reason)
+        self.release()
+
+    def drop(self) -> None:
+        """Remove what an unfinished publication left. Called by the store when it opens."""
+        holder = self._holder
+        base = holder.state.held_from
+        assert base is not None, self._name
+        if base >= holder.state.start and holder.state.end > base:
+            self._truncation.truncate_local_to(base)  # the archive has only what was visible
+        with holder.lock:
+            self._show()

@@ -1,0 +1,118 @@
+"""Rolling: the active segment is frozen and a new one begins."""
+
+import logging
+
+from cordwood.errors import DiskFullError
+from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, LogParts, segment_limits
+from cordwood.log.partition.log_producers import LogProducers
+from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.rules.roll_policy import (
+    Incoming,
+    SegmentFacts,
+    draw_jitter_ms,
+    due_for_timer_roll,
+    roll_reason,
+)
+from cordwood.quantities import Offset, TimestampMs
+from cordwood.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+
+class Rolling:
+    """Decides when the active segment of one log is full, and replaces it."""
+
+    def __init__(self, parts: LogParts, holder: StateHolder, producers: LogProducers) -> None:
+        self._parts = parts
+        self._holder = holder
+        self._producers = producers
+        self._jitter_ms = draw_jitter_ms(parts.config, parts.random)
+        self.is_sync_wanted = bool(holder.state.unsynced.segments)
+
+    def is_due_before(self, incoming: Incoming, now_ms: TimestampMs) -> bool:
+        """Whether a new segment must begin before `incoming` is written. Holds the lock."""
+        return (
+            roll_reason(
+                self._facts(),
+                incoming,
+                self._holder.config,
+                now_ms=now_ms,
+                jitter_ms=self._jitter_ms,
+            )
+            is not None
+        )
+
+    def roll_if_filled(self) -> bool:
+        """Roll unless the active segment is empty. Takes the lock."""
+        with self._holder.lock:
+            self._holder.check_writable()
+            if not self._holder.state.segments.active.size:
+                return False
+            self.roll(self._parts.clock.now_ms())
+        return True
+
+    def roll_if_due(self) -> bool:
+        """Roll a segment that is old enough although nothing is appended. Takes the lock."""
+        with self._holder.lock:
+            if not self._holder.state.is_writable:
+                return False
+            now_ms = self._parts.clock.now_ms()
+            if not due_for_timer_roll(
+                self._facts(), self._holder.config, now_ms=now_ms, jitter_ms=self._jitter_ms
+            ):
+                return False
+            self.roll(now_ms)
+        return True
+
+    def roll(self, now_ms: TimestampMs) -> None:
+        """Begin a new segment. Holds the lock.
+
+        The new files come first: if they cannot be created, nothing has changed.
+        """
+        state = self._holder.state
+        old, end = state.segments.active, state.end
+        if old.base_offset == end:
+            return
+        try:
+            new = self.new_segment(end, now_ms)
+        except OSError as error:
+            error.add_note(f"while starting a segment of {self._parts.name}")
+            if error.errno in FULL_DISK_ERRNOS:
+                raise DiskFullError(self._parts.name) from error
+            raise
+        old.freeze()
+        self._jitter_ms = draw_jitter_ms(self._holder.config, self._parts.random)
+        unsynced = state.unsynced.plus(old)._replace(has_names=True)
+        self._producers.states.advance_to(end)
+        try:
+            # In this order: readers in other processes rely on it that the indexes hold every
+            # transaction that was aborted before a snapshot.
+            old.transaction_index.flush()
+            snapshot = self._producers.write_snapshot()
+            unsynced = unsynced._replace(snapshots=(*unsynced.snapshots, snapshot))
+        except OSError as error:
+            # Derived: without it a restart replays a little more.
+            logger.warning("%s: no producer snapshot at %d: %s", self._parts.name, end, error)
+        self.is_sync_wanted = True
+        self._holder.commit(state._replace(segments=state.segments.plus(new), unsynced=unsynced))
+
+    def new_segment(self, base_offset: Offset, now_ms: TimestampMs) -> Segment:
+        return Segment.create(
+            self._parts.fs,
+            self._parts.directory,
+            base_offset,
+            handles=self._parts.handles,
+            limits=segment_limits(self._holder.config, allows_gaps=self._holder.allows_gaps),
+            now_ms=now_ms,
+        )
+
+    def _facts(self) -> SegmentFacts:
+        segment = self._holder.state.segments.active
+        return SegmentFacts(
+            base_offset=segment.base_offset,
+            size=segment.size,
+            record_count=segment.record_count,
+            first_batch_timestamp=segment.first_batch_timestamp,
+            created_ms=segment.created_ms,
+            index_full=segment.is_index_full,
+        )

@@ -1,0 +1,191 @@
+"""The one place that changes the state of a log.
+
+Locks, in the order they are taken:
+
+    sync_lock   held while files change or are synced: a sync, a truncation, a replacement of
+                segments, a publication from its beginning to its end
+    lock        held while a batch is written and for every change of the state; short
+
+Appending takes `lock` alone, so appends continue while the disk works. Readers take no lock: they
+read `state` once and work on that value.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from cordwood.errors import DiskFullError, LogClosedError, LogFailedError, LogHeldError
+from cordwood.log.partition.log_parts import LogParts
+from cordwood.log.partition.log_state import LogState
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.quantities import Offset
+
+logger = logging.getLogger(__name__)
+
+
+class StateHolder:
+    """Holds the state and the configuration of one log. Owned by its `PartitionLog`.
+
+    Anyone may read `state` and `config`, at any time; each is replaced, never edited.
+    """
+
+    def __init__(self, parts: LogParts, state: LogState) -> None:
+        self.name = parts.name
+        self.config: TopicConfig = parts.config
+        self.lock = threading.Lock()
+        self.sync_lock = threading.Lock()
+        self._owner = parts.owner
+        self._clock = parts.clock
+        self._marks = parts.marks
+        self._turn = threading.Condition(self.lock)  # to append, when no publication is under way
+        self._progress = threading.Condition()  # what readers wait for
+        self._waiters = 0
+        self._watcher: Callable[[], None] | None = None
+        self.state = state
+        self._marks.publish(
+            high_watermark=state.high_watermark,
+            log_start=state.start,
+            durable=state.visible(state.durable),
+        )
+
+    @property
+    def allows_gaps(self) -> bool:
+        """Whether missing offsets are the work of compaction rather than damage."""
+        return self.config.is_compacted or self.state.cleaned_up_to is not None
+
+    # --- changing ----------------------------------------------------------------------------
+
+    def commit(self, new: LogState) -> None:
+        """Replace the state. Holds `lock`.
+
+        Publishes the marks for readers in other processes and wakes everyone who waits.
+        """
+        old = self.state
+        assert new.start <= new.high_watermark <= new.end, new
+        assert new.recovery_point <= new.durable <= new.end, new
+        self.state = new
+        is_news = False
+        if (
+            new.high_watermark != old.high_watermark
+            or new.durable != old.durable
+            or new.start != old.start
+            or new.held_from != old.held_from
+        ):
+            is_news = True
+            self._marks.publish(
+                high_watermark=new.high_watermark,
+                log_start=None if new.start == old.start else new.start,
+                durable=new.visible(new.durable),
+            )
+        if is_news or new.failure is not old.failure or new.is_closed:
+            self._wake()
+
+    def fail(self, reason: str) -> None:
+        """Stop acknowledging for good. Takes `lock`.
+
+        Nobody knows whether what was written last is on the disk.
+        """
+        with self.lock:
+            self.fail_locked(reason)
+
+    def fail_locked(self, reason: str) -> None:
+        """As `fail`. Holds `lock`."""
+        if self.state.failure is None:
+            logger.error("%s: %s", self.name, reason)
+            failure = LogFailedError(self.name, reason)
+            self.commit(self.state._replace(failure=failure))
+
+    def announce_start(self, offset: Offset) -> None:
+        """Make durable that the log will be empty and start at `offset`. Holds both locks.
+
+        Published before the files are removed: recovery must find it if they are gone.
+        """
+        self._marks.publish(high_watermark=offset, log_start=offset)
+        self._marks.sync()
+
+    def sync_marks(self) -> None:
+        """Make the published marks durable."""
+        self._marks.sync()
+
+    @property
+    def has_unsynced_marks(self) -> bool:
+        return not self.state.is_closed and self._marks.is_unsynced
+
+    def release_turn(self) -> None:
+        """Let appends continue after a publication. Holds `lock`."""
+        self.commit(self.state._replace(held_from=None))
+        self._turn.notify_all()
+
+    def close(self) -> None:
+        """Close the log's files; nothing is flushed. Holds both locks."""
+        self.commit(self.state._replace(is_closed=True))
+        for segment in self.state.segments:
+            segment.close()
+        self._marks.close()
+
+    # --- who may change ----------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        if self.state.is_closed:
+            raise LogClosedError(self.name)
+
+    def check_writable(self) -> None:
+        state = self.state
+        if state.is_closed:
+            raise LogClosedError(self.name)
+        if state.failure is not None:
+            raise state.failure
+
+    def check_turn(self, *, wait: bool = True) -> None:
+        """As `check_writable`, and no publication is under way. Holds `lock`.
+
+        Waits for the publication to end and releases the lock meanwhile; without `wait` it
+        raises `LogHeldError`.
+        """
+        self.check_writable()
+        while self.state.held_from is not None:
+            if not wait:
+                raise LogHeldError(self.name)
+            self._turn.wait()
+            self.check_writable()
+
+    def check_appendable(self, *, wait: bool = True) -> None:
+        """As `check_turn`, and the disk has room. The last bytes are reserved for deletion."""
+        state = self.state
+        if state.is_closed or state.failure is not None or state.held_from is not None:
+            self.check_turn(wait=wait)
+        short_of = self._owner.free_bytes_short_of
+        if short_of:
+            raise DiskFullError(self.name, free_bytes_min=short_of)
+
+    # --- waiting -----------------------------------------------------------------------------
+
+    def watch(self, watcher: Callable[[], None] | None) -> None:
+        """Have `watcher` called when the high watermark moves, a sync ends, or the log does.
+
+        It is called from the thread in which that happens, with locks held: it must return at
+        once and must not call this log.
+        """
+        self._watcher = watcher
+
+    def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
+        """Block until the high watermark is past `offset`; False at the timeout or when closed."""
+        deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
+        with self._progress:
+            self._waiters += 1
+            try:
+                while self.state.high_watermark <= offset and not self.state.is_closed:
+                    left = None if deadline is None else deadline - self._clock.monotonic()
+                    if left is not None and left <= 0:
+                        return False
+                    self._progress.wait(left)
+            finally:
+                self._waiters -= 1
+        return not self.state.is_closed
+
+    def _wake(self) -> None:
+        if self._waiters:
+            with self._progress:
+                self._progress.notify_all()
+        if self._watcher is not None:
+            self._watcher()
