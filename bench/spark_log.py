@@ -142,7 +142,7 @@ def _fill(logs: list[PartitionLog], shape: LogShape, first_ms: int) -> None:
 
 
 def _append(log: PartitionLog, place: int, batch: memoryview) -> None:
-    log.append_batch(batch)
+    log.batches.append_batch(batch)
 
 
 def _pool(value_size: int) -> "pa.Array[Any]":

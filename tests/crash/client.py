@@ -15,9 +15,9 @@ from typing import cast
 from cordwood.errors import LogClosedError, StorageError
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
 from cordwood.format.record import Record
-from cordwood.log.partition.batch_group import BatchGroup
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.append_checks import BatchGate
+from cordwood.log.rules.batch_group import BatchGroup
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store, StoreSetup
@@ -284,7 +284,7 @@ class Client:
         groups = [[self.new_content(), self.new_content(40)] for _ in range(batches)]
         with self._appending(topic, partition, [c for group in groups for c in group]) as ack:
             log = self.log(topic, partition)
-            placed = [log.append_batch(self._encode(group), wait=False) for group in groups]
+            placed = [log.batches.append_batch(self._encode(group), wait=False) for group in groups]
             log.promises.await_durable(log.end_offset)
             ack(placed[0].base_offset)
             if [p.base_offset for p in placed[1:]] != [p.last_offset + 1 for p in placed[:-1]]:
@@ -300,7 +300,7 @@ class Client:
                 survey = gate.survey(memoryview(batch), self.clock.now_ms())
                 assert survey is not None
                 group.add(memoryview(batch), survey)
-            placed = log.append_group(group)
+            placed = log.batches.append_group(group)
             refused = next((answer for answer in placed if isinstance(answer, Exception)), None)
             if refused is not None:
                 raise refused
@@ -329,10 +329,10 @@ class Client:
         )
         with self._appending(topic, partition, contents) as acknowledge:
             log = self.log(topic, partition)
-            first = log.append_batch(self._encode(contents, stamp))
+            first = log.batches.append_batch(self._encode(contents, stamp))
             acknowledge(first.base_offset)
             self._sequences[place] = sequence + len(contents)
-            again = log.append_batch(self._encode(contents, stamp))
+            again = log.batches.append_batch(self._encode(contents, stamp))
             if not again.is_duplicate or again.base_offset != first.base_offset:
                 raise BrokenPromise(f"a batch sent twice was stored twice: {first}, {again}")
 

@@ -282,7 +282,7 @@ def test_the_same_batches_make_the_same_files(tmp_path: Path, topic: str) -> Non
         log = store.create_topic(topic, config=KEPT).partition(0)
         assert isinstance(log, PartitionLog)
         for batch in batches_of(theirs / "00000000000000000000.log"):
-            log.append_batch(batch)
+            log.batches.append_batch(batch)
 
     ours = tmp_path / "data" / f"{topic}-0"
     for path in theirs.iterdir():

@@ -63,7 +63,7 @@ def append_transactions(store: Store) -> list[bytes]:
             sequence=sequence,
             transactional=True,
         )
-        log.append_batch(data)
+        log.batches.append_batch(data)
         end_transaction(log, _PRODUCER_ID, is_abort=is_abort, at_ms=now_ms)
     return [b"committed by cordwood"]
 

@@ -124,7 +124,7 @@ def _write_idempotent(store: Store, sample: SampleStore) -> None:
                 producer_epoch=epoch,
                 sequence=sequence,
             )
-            placed = log.append_batch(data, leader_epoch=n // 20)
+            placed = log.batches.append_batch(data, leader_epoch=n // 20)
             assert placed.is_duplicate == is_again
         for i, (value, at) in enumerate(zip(values, times, strict=True)):
             record = Record(value, timestamp_ms=at)
@@ -152,7 +152,7 @@ def _write_transactions(store: Store, sample: SampleStore) -> None:
             sequence=sequences[producer_id],
             transactional=True,
         )
-        placed = log.append_batch(data)
+        placed = log.batches.append_batch(data)
         sequences[producer_id] += 1
         record = Record(value, timestamp_ms=at)
         sample.expect("transactions", 0, placed.base_offset, record)
@@ -177,7 +177,7 @@ def end_transaction(log: PartitionLog, producer_id: int, *, is_abort: bool, at_m
         timestamp=TimestampMs(at_ms),
         is_abort=is_abort,
     )
-    return log.append_marker(data, marker)
+    return log.batches.append_marker(data, marker)
 
 
 def _write_compacted(store: Store, sample: SampleStore) -> None:

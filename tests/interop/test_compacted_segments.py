@@ -67,7 +67,7 @@ class CompactedStore:
         store.create_topic("compacted-producers", config={**COMPACT, "durability": "os"})
         log = writable(store, "compacted-producers")
         for n in range(60):
-            log.append_batch(
+            log.batches.append_batch(
                 client_batch(
                     b"a %d" % n,
                     b"b %d" % n,
@@ -84,7 +84,7 @@ class CompactedStore:
         store.create_topic("compacted-transactions", config=COMPACT)
         log = writable(store, "compacted-transactions")
         for turn in range(20):
-            log.append_batch(
+            log.batches.append_batch(
                 client_batch(
                     b"turn %d" % turn,
                     keys=[b"key-%d" % (turn % 6)],

@@ -189,7 +189,7 @@ def test_the_same_batches_make_the_same_files(
         log = store.create_topic(topic, config=config).partition(0)
         assert isinstance(log, PartitionLog)
         for batch in batches_of(theirs):
-            log.append_batch(batch)
+            log.batches.append_batch(batch)
 
     ours = tmp_path / "data" / f"{topic}-0"
     # Ours alone; an id; and a line for each time the broker was started.

@@ -81,7 +81,7 @@ class CompactedLog(RuleBasedStateMachine):
             producer_id=3,
             sequence=self.sequence,
         )
-        placed = self.log.append_batch(batch)
+        placed = self.log.batches.append_batch(batch)
         assert not placed.is_duplicate
         self.sequence += len(pairs)
         self._note(placed.base_offset, pairs)

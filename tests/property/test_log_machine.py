@@ -141,7 +141,7 @@ class LogMachine(RuleBasedStateMachine):
         sequence = self.next_sequence(producer)
         entry = Entry(tuple(self.fresh(count, age)), producer, sequence)
 
-        where = self.log.append_batch(self.encoded(entry))
+        where = self.log.batches.append_batch(self.encoded(entry))
 
         assert (where.base_offset, where.is_duplicate) == (entry.base, False)
         self.entries.append(entry)
@@ -152,7 +152,7 @@ class LogMachine(RuleBasedStateMachine):
         if last is None or last.base < self.start:
             return  # a producer whose batches are deleted may be forgotten
 
-        where = self.log.append_batch(self.encoded(last))
+        where = self.log.batches.append_batch(self.encoded(last))
 
         assert (where.is_duplicate, where.base_offset) == (True, last.base)
 

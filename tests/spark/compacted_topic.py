@@ -72,7 +72,7 @@ class Writer:
             sequence=sequence,
             transactional=is_transactional,
         )
-        self.log.append_batch(batch)
+        self.log.batches.append_batch(batch)
         if producer_id >= 0:
             self.sequences[producer_id] = sequence + count
         if is_transactional:
@@ -97,7 +97,7 @@ class Writer:
             is_abort=is_abort,
         )
         data = marker_batch(producer_id, is_abort=is_abort, timestamp=now_ms)
-        self.log.append_marker(data, marker)
+        self.log.batches.append_marker(data, marker)
         self.open.discard(producer_id)
 
     def end_all(self, now_ms: int) -> None:

@@ -242,7 +242,7 @@ def test_an_offset_that_the_log_does_not_have_is_told(
 def test_leader_epochs_that_are_not_the_present_one_are_refused(
     broker: cordwood.Broker, client: RawClient, topic: str
 ) -> None:
-    broker.store.topic(topic).partition(0).append_batch(client_batch(b"x"), leader_epoch=5)
+    broker.store.topic(topic).partition(0).batches.append_batch(client_batch(b"x"), leader_epoch=5)
 
     def code(epoch: int) -> ErrorCode:
         return code_of(fetch(client, [Wanted(topic=topic, leader_epoch=epoch)]))
@@ -258,7 +258,7 @@ def test_a_history_that_parts_from_ours_is_told_where(
 ) -> None:
     log = broker.store.topic(topic).partition(0)
     for epoch in (1, 1, 3, 3):
-        log.append_batch(client_batch(b"x"), leader_epoch=epoch)
+        log.batches.append_batch(client_batch(b"x"), leader_epoch=epoch)
 
     def diverging(offset: int, epoch: int) -> tuple[int, int] | None:
         wanted = Wanted(topic=topic, offset=offset, last_fetched_epoch=epoch)
@@ -290,12 +290,12 @@ def test_read_committed_stops_at_open_transactions_and_names_the_aborted(
     log = broker.store.topic(topic).partition(0)
 
     def append(producer_id: int, sequence: int) -> None:
-        log.append_batch(
+        log.batches.append_batch(
             client_batch(b"x", producer_id=producer_id, sequence=sequence, transactional=True)
         )
 
     append(1, 0)
-    log.append_marker(
+    log.batches.append_marker(
         marker_batch(1, is_abort=True),
         MarkerFacts(
             producer_id=ProducerId(1),

@@ -72,7 +72,7 @@ class LogWatch:
         watch = self._watches.get(log)
         if watch is None:
             watch = self._watches[log] = _Watch(log)
-            log.watch(self._reporter(watch))
+            log.promises.watch(self._reporter(watch))
         return watch
 
     def _reporter(self, watch: _Watch) -> Callable[[], None]:

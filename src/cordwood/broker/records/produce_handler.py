@@ -166,7 +166,7 @@ class ProduceHandler:
             if header.api_version < _FIRST_WITH_ZSTD and _is_zstd(records):
                 return ProducedPart(topic, partition, ErrorCode.unsupported_compression_type)
             self._lanes.append_waiting(log)
-            placed = log.append_batch(records, wait=False)
+            placed = log.batches.append_batch(records, wait=False)
         except (CordwoodError, OSError) as error:
             return _refused(topic, partition, error)
         appended[log] = _Placed(index, Offset(placed.last_offset + 1))

@@ -26,9 +26,9 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.clock import Clock
 from cordwood.errors import InvalidRecordError, StorageError
 from cordwood.format.file_names import INTERNAL_TOPICS
-from cordwood.log.partition.batch_group import BatchGroup
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.append_checks import BatchGate
+from cordwood.log.rules.batch_group import BatchGroup
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.produce_request import FIRST_WITH_TOPIC_ID
 from cordwood.protocol.produce_response import ProducedPart, SoleResponse, encode_produce_response
@@ -248,7 +248,7 @@ class ProduceLanes:
         timeout_ms = lane.timeout_ms
         results: Sequence[Offset | Exception]
         try:
-            results = log.append_group(lane.group)
+            results = log.batches.append_group(lane.group)
         except Exception as error:  # our own fault: nobody is left waiting, nothing comes twice
             logger.exception("%s: an append failed", log.name)
             results = [error] * len(requests)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from cordwood.errors import CordwoodError, DiskFullError, RecordTooLargeError
 from cordwood.format.batch_header import stamp
 from cordwood.format.unplaced_batch import UnplacedBatch
-from cordwood.log.partition.batch_group import producer_facts
 from cordwood.log.partition.log_epochs import LogEpochs
 from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, LogParts
 from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.rules.batch_group import producer_facts
 from cordwood.log.rules.roll_policy import Incoming
 from cordwood.quantities import (
     NO_PRODUCER_ID,

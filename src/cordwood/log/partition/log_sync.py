@@ -170,6 +170,17 @@ class LogSync:
         with self._holder.lock:
             self._holder.commit(self._holder.state._replace(recovery_point=state.durable))
 
+    def complete_time_index(self) -> None:
+        """Name the largest timestamp: Kafka trusts that after a clean start. Holds both locks."""
+        state = self._holder.state
+        if state.failure is not None:
+            return
+        try:
+            if state.segments.active.complete_time_index():
+                state.segments.active.sync_index()
+        except OSError as error:
+            self._holder.fail_locked(f"the time index could not be completed: {error}")
+
     def sync_marks(self) -> bool:
         """Make the published marks durable; True when that was needed. By the housekeeping.
 

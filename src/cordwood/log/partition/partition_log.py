@@ -1,10 +1,11 @@
 """A partition's log, opened for writing.
 
 `PartitionLog` is a façade. The state of the log is one frozen value (`log_state`) that is changed
-in one place (`state_holder`); each concern is a part of its own that is given both:
+in one place (`state_holder`). Each concern is a part that is given the state holder; no part
+inherits from another:
 
-    appending      how records and batches get in; `batch_writer` is the one way to write
-    promises       what an acknowledgement waits for; `group_commit` shares the sync
+    batches        batches that clients encoded; records are appended by the façade itself
+    promises       what an acknowledgement waits for
     syncing        how what was written becomes durable; checkpoints
     rolling        when a new segment begins
     truncation     taking away the end
@@ -13,19 +14,22 @@ in one place (`state_holder`); each concern is a part of its own that is given b
     publication    holding the log back for a publication
     upkeep         retention and key indexes
     archive        older segments that lie elsewhere
-    producers, epochs
+    producers      what the log remembers of idempotent and transactional producers
+    epochs         which leader epoch wrote which offsets
+
+Inside, `batch_writer` is the one way to write, and `group_commit` lets many threads share a sync.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cordwood.format.index_entry import AbortedTransaction
 from cordwood.format.record import Header
-from cordwood.log.partition.appending import AppendedBatch, Appending, batch_style
-from cordwood.log.partition.batch_group import BatchGroup
+from cordwood.log.partition.appending import Appending
 from cordwood.log.partition.batch_writer import BatchWriter
+from cordwood.log.partition.client_batches import ClientBatches
 from cordwood.log.partition.deletion import Deletion
 from cordwood.log.partition.group_commit import GroupCommit
+from cordwood.log.partition.live_source import LiveSource
 from cordwood.log.partition.log_archive import LogArchive
 from cordwood.log.partition.log_epochs import LogEpochs
 from cordwood.log.partition.log_loader import LoadedLog
@@ -41,20 +45,15 @@ from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.partition.truncation import Truncation
 from cordwood.log.partition.upkeep import Upkeep
 from cordwood.log.reading.log_reader import LogReader
-from cordwood.log.reading.log_source import LogView
-from cordwood.log.rules.append_checks import BatchBytes
 from cordwood.log.rules.appended import Appended, AppendedRange
-from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.quantities import Offset, TimestampMs
-from cordwood.storage.segment import Segment
+from cordwood.quantities import Offset
 
 
 class PartitionLog(LogReader):
     """One partition, for its one writer process. Readers elsewhere use `ReadOnlyLog`."""
 
     def __init__(self, parts: LogParts, loaded: LoadedLog) -> None:
-        super().__init__(parts.topic, parts.partition, self)
         self.directory = parts.directory
         self.damages = [
             damage
@@ -66,6 +65,9 @@ class PartitionLog(LogReader):
         self.epochs = LogEpochs(parts, loaded.epochs, loaded.end)
         self.producers = LogProducers(parts, holder, loaded.producers)
         self.archive = LogArchive(holder)
+        super().__init__(
+            parts.topic, parts.partition, LiveSource(holder, self.archive, self.producers)
+        )
         self.rolling = Rolling(parts, holder, self.producers)
         self.syncing = LogSync(parts, holder, self.producers, self.rolling)
         self.truncation = Truncation(
@@ -95,10 +97,11 @@ class PartitionLog(LogReader):
             writer=writer,
             commits=commits,
             promises=self.promises,
-            producers=self.producers,
             truncation=self.truncation,
         )
-        self.watch = holder.watch
+        self.batches = ClientBatches(
+            parts, holder, writer=writer, promises=self.promises, producers=self.producers
+        )
 
     # --- appending ---------------------------------------------------------------------------
 
@@ -126,31 +129,6 @@ class PartitionLog(LogReader):
         """
         return self._appending.append_many(records, expected_offset)
 
-    def append_batch(
-        self, data: BatchBytes, *, leader_epoch: int | None = None, wait: bool = True
-    ) -> AppendedBatch:
-        """Append one encoded batch from a client, after every check a broker makes.
-
-        A writable `data` is stamped in place and written from there. A batch that an idempotent
-        producer sends again is not stored again: the answer is where the first one is.
-
-        Without `wait` it returns at once: not durable, and with a `LogHeldError` while a
-        publication is under way.
-        """
-        return self._appending.append_batch(data, leader_epoch, wait=wait)
-
-    def append_group(self, group: BatchGroup) -> list[Offset | Exception]:
-        """Append clients' batches that were checked before, in one write if that is possible.
-
-        Returns an answer for each, in order: its base offset, or why it was refused. Does not
-        wait for the disk: see `Promises.is_kept`.
-        """
-        return self._appending.append_group(group)
-
-    def append_marker(self, data: bytearray | memoryview, marker: MarkerFacts) -> Offset:
-        """Append the control batch that ends a transaction; return its offset."""
-        return self._appending.append_marker(data, marker)
-
     # --- facts -------------------------------------------------------------------------------
 
     @property
@@ -161,54 +139,6 @@ class PartitionLog(LogReader):
     @property
     def config(self) -> TopicConfig:
         return self._holder.config
-
-    def view(self) -> LogView:
-        """The whole log: what only the archive has, then the local segments."""
-        return self.archive.view()
-
-    @property
-    def high_watermark(self) -> Offset:
-        """First offset that readers may not see."""
-        return self._holder.state.high_watermark
-
-    @property
-    def end_offset(self) -> Offset:
-        """The offset the next record will get."""
-        return self._holder.state.end
-
-    @property
-    def is_closed(self) -> bool:
-        return self._holder.state.is_closed
-
-    @property
-    def last_stable_offset(self) -> Offset:
-        return self.producers.last_stable_offset
-
-    @property
-    def allows_gaps(self) -> bool:
-        return self._holder.allows_gaps
-
-    def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
-        return self._holder.wait_beyond(offset, timeout_s)
-
-    @property
-    def compacted_up_to(self) -> Offset | None:
-        return self.state.cleaned_up_to if self.config.is_compacted else None
-
-    def readable_bytes(self, segment: Segment) -> int:
-        return segment.size
-
-    def largest_timestamp(self, segment: Segment) -> tuple[TimestampMs, Offset]:
-        return segment.largest_timestamp
-
-    def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
-        return self.view().segments.aborted_transactions(start, stop)
-
-    def refresh(self) -> None:
-        self.archive.refresh()
-
-    def remembers_keys(self, view: LogView) -> bool:
-        return self.config.key_index
 
     # --- the whole log -----------------------------------------------------------------------
 
@@ -230,44 +160,20 @@ class PartitionLog(LogReader):
         """
         return self.deletion.delete_before(offset)
 
-    def reconfigure(self, config: TopicConfig) -> None:
-        """Use another configuration from here on.
-
-        If the topic now promises the disk, everything that was promised less is synced first.
-        """
-        with self._holder.lock:
-            self._holder.config = config
-            self._appending.style = batch_style(config)
-        if config.durability == "disk":
-            self.promises.await_durable(self.state.end)
-
-    def close(self) -> None:
+    def close(self, *, is_orderly: bool = True) -> None:
         """Sync everything and close the files; a restart then re-reads nothing. Safe to repeat.
 
-        A log that failed is closed as it is: its files decide at the next start.
+        A log that failed is closed as it is: its files decide at the next start. Without
+        `is_orderly` that is done with every log, as a crash would do it.
         """
         if self.is_closed:
             return
-        self.syncing.checkpoint()
+        if is_orderly:
+            self.syncing.checkpoint()
         with self._holder.sync_lock, self._holder.lock:
-            self._complete_time_index()
+            if is_orderly:
+                self.syncing.complete_time_index()
             self._holder.close()
-
-    def abandon(self) -> None:
-        """Close as a crash would: nothing is synced or completed. Safe to repeat."""
-        with self._holder.sync_lock, self._holder.lock:
-            self._holder.close()
-
-    def _complete_time_index(self) -> None:
-        """A log closed in order names its largest timestamp: Kafka trusts that on a clean start."""
-        if self.state.failure is not None:
-            return
-        active = self.state.segments.active
-        try:
-            if active.complete_time_index():
-                active.sync_index()
-        except OSError as error:
-            self._holder.fail_locked(f"the time index could not be completed: {error}")
 
 
 def _opening_state(parts: LogParts, loaded: LoadedLog) -> LogState:

@@ -4,11 +4,14 @@ The role decides when a promise is kept (`replica_role`); this part waits for it
 is not kept yet.
 """
 
+from collections.abc import Callable
+
 from cordwood.errors import LogClosedError
 from cordwood.log.partition.group_commit import GroupCommit, PendingAppend
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_sync import LogSync
 from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import Offset
 
 
@@ -52,3 +55,17 @@ class Promises:
         state = self._holder.state
         if state.durable < end:
             raise state.failure or LogClosedError(self._name)
+
+    def adopt(self, config: TopicConfig) -> None:
+        """Use another configuration from here on.
+
+        If the topic now promises the disk, everything that was promised less is synced first.
+        """
+        with self._holder.lock:
+            self._holder.config = config
+        if config.durability == "disk":
+            self.await_durable(self._holder.state.end)
+
+    def watch(self, watcher: Callable[[], None] | None) -> None:
+        """Have `watcher` called when the log moves. See `StateHolder.watch`."""
+        self._holder.watch(watcher)

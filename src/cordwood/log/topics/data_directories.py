@@ -142,7 +142,7 @@ class DataDirectories:
     def abandon(self) -> None:
         """Release everything without syncing or marking anything clean, as a crash would."""
         for log in self.logs():
-            log.abandon()
+            log.close(is_orderly=False)
         self._release()
 
     def _release(self) -> None:

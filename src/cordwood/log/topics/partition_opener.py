@@ -146,7 +146,7 @@ class PartitionOpener:
                     partition=log.partition,
                     directory=log.directory,
                     config=log.config,
-                    allows_gaps=log.allows_gaps,
+                    allows_gaps=log.source.allows_gaps,
                     owner=self._directories.writer_id,
                 )
             )

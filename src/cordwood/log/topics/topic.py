@@ -94,7 +94,7 @@ class Topic(Generic[LogT]):
         self.config = config
         for log in self._logs.values():
             if isinstance(log, PartitionLog):
-                log.reconfigure(config)
+                log.promises.adopt(config)
 
     def append(
         self,

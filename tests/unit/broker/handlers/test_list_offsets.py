@@ -49,7 +49,7 @@ def fill(store: Store, *times: int, epoch: int | None = None) -> None:
     """A record for each time, so many after NOW."""
     for time in times:
         batch = client_batch(b"v", timestamps=[NOW + time])
-        log_of(store).append_batch(batch, leader_epoch=epoch)
+        log_of(store).batches.append_batch(batch, leader_epoch=epoch)
 
 
 def ask(
@@ -165,7 +165,7 @@ def test_an_open_transaction_is_the_end_for_those_who_read_committed(
     open_one = client_batch(
         b"v", timestamps=[NOW + 5], producer_id=9, sequence=0, transactional=True
     )
-    log_of(store).append_batch(open_one)
+    log_of(store).batches.append_batch(open_one)
 
     assert ask(call, LATEST)[2] == 2
     assert ask(call, LATEST, isolation=1)[2] == 1
@@ -178,7 +178,7 @@ def test_a_transaction_that_ended_moves_the_end_for_them_too(
     call: HandlerCalls, store: Store
 ) -> None:
     log = log_of(store)
-    log.append_batch(client_batch(b"v", producer_id=9, sequence=0, transactional=True))
+    log.batches.append_batch(client_batch(b"v", producer_id=9, sequence=0, transactional=True))
     marker = MarkerFacts(
         producer_id=ProducerId(9),
         producer_epoch=0,
@@ -187,7 +187,7 @@ def test_a_transaction_that_ended_moves_the_end_for_them_too(
         timestamp=TimestampMs(NOW),
         is_abort=False,
     )
-    log.append_marker(marker_batch(9), marker)
+    log.batches.append_marker(marker_batch(9), marker)
 
     assert ask(call, LATEST, isolation=1)[2] == 2
 

@@ -107,7 +107,7 @@ def test_a_reader_writes_nothing_and_takes_no_lock(
 def test_a_reader_does_not_see_past_the_high_watermark(fs: SimulatedFileSystem) -> None:
     log = new_log(fs, clock=ManualClock(NOW), flusher=IdleFlusher())[1]
     log.append(value(0))
-    log.append_batch(client_batch(value(1)), wait=False)
+    log.batches.append_batch(client_batch(value(1)), wait=False)
     beside = reader(fs)
 
     assert values(beside) == [value(0)]

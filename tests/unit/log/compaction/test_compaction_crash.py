@@ -157,7 +157,7 @@ def test_producers_go_on_with_their_sequence_after_compaction_and_a_crash() -> N
     fs = SimulatedFileSystem(clock=clock)
     store, log = new_log(fs, CONFIG, clock=clock)
     for sequence in range(6):
-        log.append_batch(
+        log.batches.append_batch(
             client_batch(b"v", keys=[b"k"], producer_id=9, producer_epoch=0, sequence=sequence)
         )
     log.append(b"newer", key=b"k")
@@ -166,6 +166,6 @@ def test_producers_go_on_with_their_sequence_after_compaction_and_a_crash() -> N
 
     after = log_of(open_store(fs.crash(Random(1)), clock=clock))
     again = client_batch(b"v", keys=[b"k"], producer_id=9, producer_epoch=0, sequence=5)
-    assert after.append_batch(again).is_duplicate
+    assert after.batches.append_batch(again).is_duplicate
     following = client_batch(b"v", keys=[b"k"], producer_id=9, producer_epoch=0, sequence=6)
-    assert not after.append_batch(following).is_duplicate
+    assert not after.batches.append_batch(following).is_duplicate

@@ -69,7 +69,7 @@ class Bench:
             timestamps=[self.clock.now_ms()] * len(pairs),
             **rest,  # type: ignore[arg-type]
         )
-        self.log.append_batch(batch)
+        self.log.batches.append_batch(batch)
 
     def end_transaction(self, producer_id: int, *, is_abort: bool) -> None:
         marker = MarkerFacts(
@@ -81,7 +81,7 @@ class Bench:
             is_abort=is_abort,
         )
         data = marker_batch(producer_id, is_abort=is_abort, timestamp=self.clock.now_ms())
-        self.log.append_marker(data, marker)
+        self.log.batches.append_marker(data, marker)
 
     def records(self) -> list[tuple[int | None, bytes | None, bytes | None]]:
         return [(record.offset, record.key, record.value) for record in self.log.read()]
@@ -234,7 +234,7 @@ def test_a_batch_that_loses_records_keeps_its_offsets_producer_and_codec(
 def test_the_largest_timestamp_is_that_of_what_stays() -> None:
     bench = Bench()
     batch = client_batch(b"1", b"1", keys=[b"a", b"b"], timestamps=[NOW - 50, NOW])
-    bench.log.append_batch(batch)
+    bench.log.batches.append_batch(batch)
     bench.append((b"b", b"2"))
 
     bench.compact()
@@ -457,7 +457,7 @@ def test_the_last_batch_of_a_producer_stays_as_a_header() -> None:
     assert (kept.base_timestamp, kept.max_timestamp) == (-1, NOW)
     bench.reopen()
     again = client_batch(b"2", keys=[b"a"], producer_id=5, sequence=1)
-    assert bench.log.append_batch(again).is_duplicate
+    assert bench.log.batches.append_batch(again).is_duplicate
 
 
 def test_the_header_goes_once_its_producer_has_written_more_or_is_forgotten() -> None:

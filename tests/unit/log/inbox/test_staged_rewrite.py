@@ -208,7 +208,7 @@ def test_the_last_batch_of_a_producer_must_stay(fs: SimulatedFileSystem) -> None
     store = open_store(fs)
     store.create_topic("state", config=CONFIG)
     log = log_of(store, "state")
-    log.append_batch(client_batch(b"p", keys=[b"0"], producer_id=9, sequence=0))
+    log.batches.append_batch(client_batch(b"p", keys=[b"0"], producer_id=9, sequence=0))
     for number in range(1, 13):
         log.append(b"%d" % number, key=b"%d" % (number % 2))
 

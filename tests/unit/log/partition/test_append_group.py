@@ -8,9 +8,9 @@ from cordwood.errors import LogFailedError, LogHeldError, OutOfOrderSequenceErro
 from cordwood.format import kernels
 from cordwood.format.compression import Codec
 from cordwood.format.unplaced_batch import UnplacedBatch
-from cordwood.log.partition.batch_group import BatchGroup
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.append_checks import BatchGate, check_produced_batch
+from cordwood.log.rules.batch_group import BatchGroup
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import Offset, TimestampMs
 from fakes.client_batches import NOW, client_batch
@@ -119,7 +119,7 @@ def test_the_longer_way_says_the_same_of_a_usual_batch() -> None:
 def test_a_group_takes_consecutive_offsets_in_one_write(fs: SimulatedFileSystem) -> None:
     log = make(fs, durability="os")
 
-    placed = log.append_group(
+    placed = log.batches.append_group(
         group_of(log, client_batch(b"a"), client_batch(b"b", b"c"), client_batch(b"d"))
     )
 
@@ -132,7 +132,9 @@ def test_a_group_that_does_not_fit_the_segment_goes_on_in_the_next(
 ) -> None:
     log = make(fs, durability="os", **{"internal_segment_bytes": 200})
 
-    placed = log.append_group(group_of(log, *[client_batch(b"%d" % n * 60) for n in range(5)]))
+    placed = log.batches.append_group(
+        group_of(log, *[client_batch(b"%d" % n * 60) for n in range(5)])
+    )
 
     assert placed == [0, 1, 2, 3, 4]
     assert len(log.segments()) > 1
@@ -142,9 +144,9 @@ def test_a_group_that_does_not_fit_the_segment_goes_on_in_the_next(
 def test_a_duplicate_in_a_group_is_answered_with_its_first_place(fs: SimulatedFileSystem) -> None:
     log = make(fs, durability="os")
     first = client_batch(b"a", producer_id=5, sequence=0)
-    log.append_group(group_of(log, bytearray(first)))
+    log.batches.append_group(group_of(log, bytearray(first)))
 
-    placed = log.append_group(
+    placed = log.batches.append_group(
         group_of(log, client_batch(b"x"), bytearray(first), client_batch(b"y"))
     )
 
@@ -154,9 +156,9 @@ def test_a_duplicate_in_a_group_is_answered_with_its_first_place(fs: SimulatedFi
 
 def test_a_gap_in_a_producers_sequence_refuses_that_batch_alone(fs: SimulatedFileSystem) -> None:
     log = make(fs, durability="os")
-    log.append_group(group_of(log, client_batch(b"a", producer_id=5, sequence=0)))
+    log.batches.append_group(group_of(log, client_batch(b"a", producer_id=5, sequence=0)))
 
-    placed = log.append_group(
+    placed = log.batches.append_group(
         group_of(log, client_batch(b"late", producer_id=5, sequence=7), client_batch(b"b"))
     )
 
@@ -207,8 +209,8 @@ def test_batches_of_one_producer_go_in_together_and_are_remembered_each(
     log = make(fs, durability="os")
     batches = [client_batch(b"%d" % n, producer_id=5, sequence=n) for n in range(3)]
 
-    placed = log.append_group(group_of(log, *map(bytearray, batches)))
-    again = log.append_group(group_of(log, *map(bytearray, batches)))
+    placed = log.batches.append_group(group_of(log, *map(bytearray, batches)))
+    again = log.batches.append_group(group_of(log, *map(bytearray, batches)))
 
     assert placed == again == [0, 1, 2]
     assert values(log) == [b"0", b"1", b"2"]
@@ -218,9 +220,9 @@ def test_where_the_first_of_a_producer_is_refused_those_behind_it_are(
     fs: SimulatedFileSystem,
 ) -> None:
     log = make(fs, durability="os")
-    log.append_group(group_of(log, client_batch(b"a", producer_id=5, sequence=0)))
+    log.batches.append_group(group_of(log, client_batch(b"a", producer_id=5, sequence=0)))
 
-    placed = log.append_group(
+    placed = log.batches.append_group(
         group_of(
             log,
             client_batch(b"late", producer_id=5, sequence=7),
@@ -240,9 +242,9 @@ def test_a_retry_of_two_batches_with_a_new_one_behind_them_stores_the_new_one(
 ) -> None:
     log = make(fs, durability="os")
     batches = [client_batch(b"%d" % n, producer_id=5, sequence=n) for n in range(3)]
-    log.append_group(group_of(log, *map(bytearray, batches[:2])))
+    log.batches.append_group(group_of(log, *map(bytearray, batches[:2])))
 
-    placed = log.append_group(group_of(log, *map(bytearray, batches)))
+    placed = log.batches.append_group(group_of(log, *map(bytearray, batches)))
 
     assert placed == [0, 1, 2]
     assert values(log) == [b"0", b"1", b"2"]
@@ -252,13 +254,13 @@ def test_after_a_failed_write_batches_of_one_producer_keep_their_order(
     fs: SimulatedFileSystem,
 ) -> None:
     log = make(fs, durability="os")
-    log.append_group(group_of(log, client_batch(b"before", producer_id=5, sequence=0)))
+    log.batches.append_group(group_of(log, client_batch(b"before", producer_id=5, sequence=0)))
     batches = [client_batch(b"%d" % n, producer_id=5, sequence=n) for n in range(1, 4)]
     group = group_of(log, *batches)
     fs.fail_next("write_at", OSError(errno.EIO, "together"))
     fs.fail_next("write_at", OSError(errno.EIO, "the first"))
 
-    placed = log.append_group(group)
+    placed = log.batches.append_group(group)
 
     assert isinstance(placed[0], OSError)
     assert all(isinstance(answer, OutOfOrderSequenceError) for answer in placed[1:])
@@ -267,13 +269,13 @@ def test_after_a_failed_write_batches_of_one_producer_keep_their_order(
 
 def test_a_batch_alone_is_written_from_where_it_lies(fs: SimulatedFileSystem) -> None:
     log = make(fs, durability="os")
-    log.append_group(group_of(log, client_batch(b"a")))
+    log.batches.append_group(group_of(log, client_batch(b"a")))
     buffer = memoryview(client_batch(b"b", b"c"))
     survey = BatchGate(log.config).survey(buffer, TimestampMs(NOW))
     assert survey is not None
 
     group = BatchGroup.alone(buffer, survey)
-    placed = log.append_group(group)
+    placed = log.batches.append_group(group)
 
     assert group.data is buffer
     assert placed == [1]
@@ -286,7 +288,7 @@ def test_after_a_failed_write_each_batch_is_tried_by_itself(fs: SimulatedFileSys
     group = group_of(log, client_batch(b"a"), client_batch(b"b"))
     fs.fail_next("write_at", OSError(errno.EIO, "once"))
 
-    placed = log.append_group(group)
+    placed = log.batches.append_group(group)
 
     assert placed == [0, 1]
     assert values(log) == [b"a", b"b"]
@@ -298,7 +300,7 @@ def test_a_failed_write_that_cannot_be_undone_stops_the_log(fs: SimulatedFileSys
     fs.fail_next("write_at", OSError(errno.EIO, "the disk"))
     fs.fail_next("size", OSError(errno.EIO, "still the disk"))
 
-    placed = log.append_group(group)
+    placed = log.batches.append_group(group)
 
     assert all(isinstance(answer, LogFailedError) for answer in placed)
     assert isinstance(log.state.failure, LogFailedError)
@@ -310,7 +312,7 @@ def test_a_failed_write_that_cannot_be_undone_stops_the_log(fs: SimulatedFileSys
 
 def test_readers_see_a_group_when_its_sync_is_finished(fs: SimulatedFileSystem) -> None:
     log = make(fs)
-    log.append_group(group_of(log, client_batch(b"a")))
+    log.batches.append_group(group_of(log, client_batch(b"a")))
     assert not log.promises.is_kept(Offset(1))
 
     sync = log.syncing.begin()
@@ -325,10 +327,10 @@ def test_readers_see_a_group_when_its_sync_is_finished(fs: SimulatedFileSystem) 
 
 def test_what_is_appended_during_a_sync_waits_for_the_next(fs: SimulatedFileSystem) -> None:
     log = make(fs)
-    log.append_group(group_of(log, client_batch(b"a")))
+    log.batches.append_group(group_of(log, client_batch(b"a")))
     sync = log.syncing.begin()
     assert sync is not None
-    log.append_group(group_of(log, client_batch(b"b")))
+    log.batches.append_group(group_of(log, client_batch(b"b")))
 
     sync.finish(sync.wait())
 
@@ -338,7 +340,7 @@ def test_what_is_appended_during_a_sync_waits_for_the_next(fs: SimulatedFileSyst
 
 def test_one_sync_at_a_time(fs: SimulatedFileSystem) -> None:
     log = make(fs)
-    log.append_group(group_of(log, client_batch(b"a")))
+    log.batches.append_group(group_of(log, client_batch(b"a")))
     sync = log.syncing.begin()
     assert sync is not None
 
@@ -350,7 +352,7 @@ def test_one_sync_at_a_time(fs: SimulatedFileSystem) -> None:
 
 def test_a_failed_sync_stops_the_log_from_promising(fs: SimulatedFileSystem) -> None:
     log = make(fs)
-    log.append_group(group_of(log, client_batch(b"a")))
+    log.batches.append_group(group_of(log, client_batch(b"a")))
     sync = log.syncing.begin()
     assert sync is not None
 
@@ -358,15 +360,15 @@ def test_a_failed_sync_stops_the_log_from_promising(fs: SimulatedFileSystem) -> 
 
     assert isinstance(log.state.failure, LogFailedError)
     assert log.high_watermark == 0
-    [answer] = log.append_group(group_of(log, client_batch(b"b")))
+    [answer] = log.batches.append_group(group_of(log, client_batch(b"b")))
     assert isinstance(answer, LogFailedError)
 
 
 def test_who_watches_is_told_of_progress_failure_and_end(fs: SimulatedFileSystem) -> None:
     log = make(fs)
     seen: list[int] = []
-    log.watch(lambda: seen.append(log.view().high_watermark))
-    log.append_group(group_of(log, client_batch(b"a")))
+    log.promises.watch(lambda: seen.append(log.view().high_watermark))
+    log.batches.append_group(group_of(log, client_batch(b"a")))
     assert seen == []
 
     sync = log.syncing.begin()
@@ -384,8 +386,8 @@ def test_a_group_is_told_to_come_again_while_something_is_being_published(
     log = make(fs)
     log.publication.begin()
 
-    [refused] = log.append_group(group_of(log, client_batch(b"now")))
+    [refused] = log.batches.append_group(group_of(log, client_batch(b"now")))
 
     assert isinstance(refused, LogHeldError)
     log.publication.release()
-    assert log.append_group(group_of(log, client_batch(b"then"))) == [0]
+    assert log.batches.append_group(group_of(log, client_batch(b"then"))) == [0]

@@ -557,7 +557,7 @@ def snapshots(fs: SimulatedFileSystem) -> list[int]:
 
 def produce(log: PartitionLog, first: int, count: int) -> None:
     for sequence in range(first, first + count):
-        log.append_batch(client_batch(value(sequence), producer_id=7, sequence=sequence))
+        log.batches.append_batch(client_batch(value(sequence), producer_id=7, sequence=sequence))
 
 
 def test_snapshots_lie_at_segment_bases_and_at_the_end(fs: SimulatedFileSystem) -> None:
@@ -605,7 +605,7 @@ def test_producers_are_rebuilt_from_the_batches_when_snapshots_are_lost(
 
     if how == "close" and which == "all" and harm == "lost":
         return  # no snapshot at all after a clean close: a log that never had producers
-    again = log.append_batch(client_batch(value(9), producer_id=7, sequence=9))
+    again = log.batches.append_batch(client_batch(value(9), producer_id=7, sequence=9))
     assert (again.is_duplicate, again.base_offset) == (True, 9)
 
 
@@ -618,7 +618,7 @@ def test_producers_are_known_after_a_crash_and_then_a_clean_close(fs: SimulatedF
 
     _, log = reopened(after)
 
-    again = log.append_batch(client_batch(value(0), producer_id=7, sequence=0))
+    again = log.batches.append_batch(client_batch(value(0), producer_id=7, sequence=0))
     assert (again.is_duplicate, again.base_offset) == (True, 0)
 
 
@@ -630,7 +630,7 @@ def test_producers_of_a_log_with_damage_are_rebuilt_around_it(fs: SimulatedFileS
 
     _, log = reopened(after)
 
-    assert log.append_batch(client_batch(value(9), producer_id=7, sequence=9)).is_duplicate
+    assert log.batches.append_batch(client_batch(value(9), producer_id=7, sequence=9)).is_duplicate
 
 
 def test_deleting_records_keeps_their_producers_known(fs: SimulatedFileSystem) -> None:
@@ -641,8 +641,11 @@ def test_deleting_records_keeps_their_producers_known(fs: SimulatedFileSystem) -
 
     _, log = reopened(fs)
 
-    assert log.append_batch(client_batch(value(9), producer_id=7, sequence=9)).is_duplicate
-    assert log.append_batch(client_batch(value(10), producer_id=7, sequence=10)).base_offset == 10
+    assert log.batches.append_batch(client_batch(value(9), producer_id=7, sequence=9)).is_duplicate
+    assert (
+        log.batches.append_batch(client_batch(value(10), producer_id=7, sequence=10)).base_offset
+        == 10
+    )
 
 
 def test_producers_silent_for_too_long_are_forgotten_at_the_start(fs: SimulatedFileSystem) -> None:
@@ -652,7 +655,7 @@ def test_producers_silent_for_too_long_are_forgotten_at_the_start(fs: SimulatedF
 
     later = open_store(fs, clock=ManualClock(NOW + 25 * 3600 * 1000))
 
-    where = log_of(later).append_batch(
+    where = log_of(later).batches.append_batch(
         client_batch(b"x", producer_id=7, sequence=99, timestamps=[NOW])
     )
     assert not where.is_duplicate
@@ -665,11 +668,13 @@ def test_aborted_transactions_over_several_segments_are_known(
 ) -> None:
     store, log = new_log(fs, clock=ManualClock(NOW))
     for producer in (7, 8):
-        log.append_batch(client_batch(b"t", producer_id=producer, sequence=0, transactional=True))
+        log.batches.append_batch(
+            client_batch(b"t", producer_id=producer, sequence=0, transactional=True)
+        )
     if is_rolled:
         log.roll()
     for producer in (7, 8):
-        log.append_marker(
+        log.batches.append_marker(
             marker_batch(producer, is_abort=True),
             MarkerFacts(
                 producer_id=ProducerId(producer),

@@ -109,7 +109,7 @@ def end_transaction(
         coordinator_epoch=coordinator_epoch,
         is_abort=is_abort,
     )
-    return log.append_marker(
+    return log.batches.append_marker(
         batch,
         marker(producer_id, epoch=epoch, coordinator_epoch=coordinator_epoch, is_abort=is_abort),
     )
@@ -160,7 +160,7 @@ def test_appending_nothing_changes_nothing(log: PartitionLog) -> None:
 def test_a_batch_from_a_client_is_given_its_place(log: PartitionLog) -> None:
     log.append(b"x")
 
-    where = log.append_batch(client_batch(b"a", b"b"))
+    where = log.batches.append_batch(client_batch(b"a", b"b"))
 
     assert (where.base_offset, where.last_offset, where.is_duplicate) == (1, 2, False)
     assert values(log) == [b"x", b"a", b"b"]
@@ -171,7 +171,7 @@ def test_a_batch_that_fails_its_checks_leaves_the_log_alone(log: PartitionLog) -
     batch[-1] ^= 1
 
     with pytest.raises(Exception, match="checksum"):
-        log.append_batch(batch)
+        log.batches.append_batch(batch)
 
     assert log.end_offset == 0
     assert log.size_bytes == 0
@@ -182,7 +182,7 @@ def test_the_batch_on_disk_is_the_client_s_with_offset_and_epoch(
 ) -> None:
     log.append(b"x")
     batch = client_batch(b"a", b"b")
-    log.append_batch(bytes(batch), leader_epoch=3)
+    log.batches.append_batch(bytes(batch), leader_epoch=3)
 
     stored = read_whole(fs, f"{DIRECTORY}/{0:020}.log", limit=10_000)[-len(batch) :]
 
@@ -197,7 +197,7 @@ def test_random_bytes_never_get_into_the_log(log: PartitionLog) -> None:
     for _ in range(100):
         junk = rng.randbytes(rng.randrange(300))
         with pytest.raises(Exception):  # noqa: B017, PT011  whatever it says, it refuses
-            log.append_batch(junk)
+            log.batches.append_batch(junk)
 
     log.append(b"after")
 
@@ -227,7 +227,7 @@ def test_a_record_larger_than_the_topic_takes_is_refused(fs: SimulatedFileSystem
     with pytest.raises(RecordTooLargeError):
         log.append(b"x" * 2000)
     with pytest.raises(RecordTooLargeError):
-        log.append_batch(client_batch(b"x" * 2000))
+        log.batches.append_batch(client_batch(b"x" * 2000))
 
     assert log.append(b"x" * 800).offset == 0
 
@@ -270,7 +270,7 @@ def test_a_batch_larger_than_a_segment_is_refused(fs: SimulatedFileSystem) -> No
     log = make(fs, internal_segment_bytes=200)
 
     with pytest.raises(RecordTooLargeError) as caught:
-        log.append_batch(client_batch(b"x" * 300))
+        log.batches.append_batch(client_batch(b"x" * 300))
 
     assert caught.value.key == "segment.bytes"
 
@@ -283,7 +283,7 @@ def test_a_compacted_topic_wants_keys(fs: SimulatedFileSystem) -> None:
     with pytest.raises(InvalidRecordError) as caught:
         log.append_many([(b"k", b"1"), Record(b"2", key=b"k"), (None, b"3")])
     with pytest.raises(InvalidRecordError):
-        log.append_batch(client_batch(b"x"))
+        log.batches.append_batch(client_batch(b"x"))
 
     assert [index for index, _ in caught.value.record_errors] == [2]
     assert log.end_offset == 0
@@ -307,7 +307,7 @@ def test_with_log_append_time_the_answer_carries_the_time_of_the_append(
     log = make(fs, clock, message_timestamp_type="LogAppendTime")
 
     assert log.append(b"x", timestamp_ms=5).timestamp_ms == NOW
-    assert log.append_batch(client_batch(b"y", timestamps=[5])).timestamp_ms == NOW
+    assert log.batches.append_batch(client_batch(b"y", timestamps=[5])).timestamp_ms == NOW
     assert [record.timestamp_ms for record in log.read()] == [NOW, NOW]
 
 
@@ -333,7 +333,7 @@ def test_a_closed_log_refuses_everything_and_closing_again_is_nothing(log: Parti
     calls: list[Callable[[], object]] = [
         lambda: log.append(b"y"),
         lambda: log.append_many([(None, b"y")]),
-        lambda: log.append_batch(client_batch(b"y")),
+        lambda: log.batches.append_batch(client_batch(b"y")),
         log.roll,
         log.sync,
         lambda: log.truncation.truncate_to(0),
@@ -377,7 +377,7 @@ def test_with_durability_disk_nobody_sees_what_is_not_synced(fs: SimulatedFileSy
     flusher = IdleFlusher()
     log = make(fs, flusher=flusher)
     log.append(b"seen")
-    log.append_batch(client_batch(b"unsynced"), wait=False)
+    log.batches.append_batch(client_batch(b"unsynced"), wait=False)
 
     assert (log.high_watermark, log.end_offset) == (1, 2)
     assert values(log) == [b"seen"]
@@ -454,7 +454,7 @@ def test_a_full_disk_refuses_the_append_and_works_again_with_room(fs: SimulatedF
     with pytest.raises(DiskFullError):
         log.append_many([(None, b"x" * 500)] * 3)
     with pytest.raises(DiskFullError):
-        log.append_batch(client_batch(b"x" * 500))
+        log.batches.append_batch(client_batch(b"x" * 500))
 
     assert values(log) == [b"before"]
     assert log.size_bytes == fs.size(f"{DIRECTORY}/{0:020}.log"), "no half batch is left"
@@ -819,14 +819,14 @@ def test_a_log_can_be_emptied_and_started_anywhere(fs: SimulatedFileSystem) -> N
 def test_an_emptied_log_forgets_its_producers_for_good(fs: SimulatedFileSystem) -> None:
     store, log = new_log(fs)
     for sequence in range(10):
-        log.append_batch(client_batch(b"old", producer_id=7, sequence=sequence))
+        log.batches.append_batch(client_batch(b"old", producer_id=7, sequence=sequence))
     store.maintain()  # a snapshot at 10
 
     log.truncation.truncate_fully_and_start_at(5)
     append_all(log, 10)
     again = log_of(open_store(fs.kill()))
 
-    where = again.append_batch(client_batch(b"any", producer_id=7, sequence=77))
+    where = again.batches.append_batch(client_batch(b"any", producer_id=7, sequence=77))
     assert where.base_offset == 15, "a producer that is not known may start anywhere"
 
 
@@ -934,10 +934,10 @@ def test_deletion_survives_another_partition_s_checkpoint_and_a_power_cut() -> N
 
 
 def test_a_batch_sent_again_is_stored_once(log: PartitionLog) -> None:
-    first = log.append_batch(client_batch(b"a", b"b", producer_id=7, sequence=0))
+    first = log.batches.append_batch(client_batch(b"a", b"b", producer_id=7, sequence=0))
     log.append(b"x")
 
-    again = log.append_batch(client_batch(b"a", b"b", producer_id=7, sequence=0))
+    again = log.batches.append_batch(client_batch(b"a", b"b", producer_id=7, sequence=0))
 
     assert again.is_duplicate
     assert (again.base_offset, again.last_offset) == (first.base_offset, first.last_offset)
@@ -946,41 +946,43 @@ def test_a_batch_sent_again_is_stored_once(log: PartitionLog) -> None:
 
 def test_the_last_five_batches_are_known_and_the_sixth_is_out_of_order(log: PartitionLog) -> None:
     for sequence in range(6):
-        log.append_batch(client_batch(b"%d" % sequence, producer_id=7, sequence=sequence))
+        log.batches.append_batch(client_batch(b"%d" % sequence, producer_id=7, sequence=sequence))
 
     for sequence in range(1, 6):
-        where = log.append_batch(client_batch(b"%d" % sequence, producer_id=7, sequence=sequence))
+        where = log.batches.append_batch(
+            client_batch(b"%d" % sequence, producer_id=7, sequence=sequence)
+        )
         assert (where.is_duplicate, where.base_offset) == (True, sequence)
     with pytest.raises(OutOfOrderSequenceError):
-        log.append_batch(client_batch(b"0", producer_id=7, sequence=0))
+        log.batches.append_batch(client_batch(b"0", producer_id=7, sequence=0))
 
 
 def test_producers_do_not_mix(log: PartitionLog) -> None:
-    log.append_batch(client_batch(b"a", producer_id=7, sequence=0))
-    log.append_batch(client_batch(b"b", producer_id=8, sequence=0))
+    log.batches.append_batch(client_batch(b"a", producer_id=7, sequence=0))
+    log.batches.append_batch(client_batch(b"b", producer_id=8, sequence=0))
 
-    assert log.append_batch(client_batch(b"a", producer_id=7, sequence=0)).base_offset == 0
-    assert log.append_batch(client_batch(b"b", producer_id=8, sequence=0)).base_offset == 1
+    assert log.batches.append_batch(client_batch(b"a", producer_id=7, sequence=0)).base_offset == 0
+    assert log.batches.append_batch(client_batch(b"b", producer_id=8, sequence=0)).base_offset == 1
 
 
 @pytest.mark.parametrize("sequence", [0, 3, 100])
 def test_a_gap_or_a_repeat_of_a_part_is_refused(log: PartitionLog, sequence: int) -> None:
-    log.append_batch(client_batch(b"a", b"b", producer_id=7, sequence=0))
+    log.batches.append_batch(client_batch(b"a", b"b", producer_id=7, sequence=0))
 
     with pytest.raises(OutOfOrderSequenceError):
-        log.append_batch(client_batch(b"c", producer_id=7, sequence=sequence))
+        log.batches.append_batch(client_batch(b"c", producer_id=7, sequence=sequence))
 
     assert log.end_offset == 2
 
 
 def test_an_old_epoch_is_refused_and_a_new_one_starts_at_zero(log: PartitionLog) -> None:
-    log.append_batch(client_batch(b"a", producer_id=7, producer_epoch=2, sequence=0))
+    log.batches.append_batch(client_batch(b"a", producer_id=7, producer_epoch=2, sequence=0))
 
     with pytest.raises(InvalidProducerEpochError):
-        log.append_batch(client_batch(b"b", producer_id=7, producer_epoch=1, sequence=1))
+        log.batches.append_batch(client_batch(b"b", producer_id=7, producer_epoch=1, sequence=1))
     with pytest.raises(OutOfOrderSequenceError):
-        log.append_batch(client_batch(b"b", producer_id=7, producer_epoch=3, sequence=1))
-    log.append_batch(client_batch(b"b", producer_id=7, producer_epoch=3, sequence=0))
+        log.batches.append_batch(client_batch(b"b", producer_id=7, producer_epoch=3, sequence=1))
+    log.batches.append_batch(client_batch(b"b", producer_id=7, producer_epoch=3, sequence=0))
 
     assert values(log) == [b"a", b"b"]
 
@@ -989,10 +991,10 @@ def test_a_duplicate_is_acknowledged_only_when_the_first_copy_is_durable(
     fs: SimulatedFileSystem,
 ) -> None:
     log = make(fs, flusher=IdleFlusher())
-    log.append_batch(client_batch(b"a", producer_id=7, sequence=0), wait=False)
+    log.batches.append_batch(client_batch(b"a", producer_id=7, sequence=0), wait=False)
     assert log.state.durable == 0
 
-    again = log.append_batch(client_batch(b"a", producer_id=7, sequence=0))
+    again = log.batches.append_batch(client_batch(b"a", producer_id=7, sequence=0))
 
     assert again.is_duplicate
     assert log.state.durable == 1
@@ -1002,9 +1004,9 @@ def test_a_batch_whose_write_failed_may_be_sent_again(fs: SimulatedFileSystem) -
     log = make(fs)
     fs.fail_next("write_at", OSError(errno.EIO, "injected"), path_ends=".log")
     with pytest.raises(OSError, match="injected"):
-        log.append_batch(client_batch(b"a", producer_id=7, sequence=0))
+        log.batches.append_batch(client_batch(b"a", producer_id=7, sequence=0))
 
-    where = log.append_batch(client_batch(b"a", producer_id=7, sequence=0))
+    where = log.batches.append_batch(client_batch(b"a", producer_id=7, sequence=0))
 
     assert (where.base_offset, where.is_duplicate) == (0, False)
 
@@ -1019,7 +1021,9 @@ def test_producers_are_known_after_a_restart(
         fs = SimulatedFileSystem()
         store, log = new_log(fs)
         for sequence in range(3):
-            log.append_batch(client_batch(b"%d" % sequence, producer_id=7, sequence=sequence))
+            log.batches.append_batch(
+                client_batch(b"%d" % sequence, producer_id=7, sequence=sequence)
+            )
         if is_rolled:
             log.roll()
         if is_checkpointed:
@@ -1031,30 +1035,33 @@ def test_producers_are_known_after_a_restart(
 
         again = log_of(open_store(after))
 
-        repeated = again.append_batch(client_batch(b"2", producer_id=7, sequence=2))
+        repeated = again.batches.append_batch(client_batch(b"2", producer_id=7, sequence=2))
         assert (repeated.is_duplicate, repeated.base_offset) == (True, 2)
         with pytest.raises(OutOfOrderSequenceError):
-            again.append_batch(client_batch(b"9", producer_id=7, sequence=9))
-        assert again.append_batch(client_batch(b"3", producer_id=7, sequence=3)).base_offset == 3
+            again.batches.append_batch(client_batch(b"9", producer_id=7, sequence=9))
+        assert (
+            again.batches.append_batch(client_batch(b"3", producer_id=7, sequence=3)).base_offset
+            == 3
+        )
 
 
 def test_producers_are_those_of_the_shorter_log_after_a_cut(log: PartitionLog) -> None:
     for sequence in range(4):
-        log.append_batch(client_batch(b"%d" % sequence, producer_id=7, sequence=sequence))
+        log.batches.append_batch(client_batch(b"%d" % sequence, producer_id=7, sequence=sequence))
     log.roll()
-    log.append_batch(client_batch(b"4", producer_id=7, sequence=4))
+    log.batches.append_batch(client_batch(b"4", producer_id=7, sequence=4))
 
     log.truncation.truncate_to(2)
 
-    assert log.append_batch(client_batch(b"2", producer_id=7, sequence=2)).base_offset == 2
-    assert log.append_batch(client_batch(b"1", producer_id=7, sequence=1)).is_duplicate
+    assert log.batches.append_batch(client_batch(b"2", producer_id=7, sequence=2)).base_offset == 2
+    assert log.batches.append_batch(client_batch(b"1", producer_id=7, sequence=1)).is_duplicate
 
 
 def test_sequences_go_round(log: PartitionLog) -> None:
     largest = 2**31 - 1
-    log.append_batch(client_batch(b"a", b"b", producer_id=7, sequence=largest - 1))
+    log.batches.append_batch(client_batch(b"a", b"b", producer_id=7, sequence=largest - 1))
 
-    log.append_batch(client_batch(b"c", producer_id=7, sequence=0))
+    log.batches.append_batch(client_batch(b"c", producer_id=7, sequence=0))
 
     assert values(log) == [b"a", b"b", b"c"]
 
@@ -1063,7 +1070,7 @@ def test_sequences_go_round(log: PartitionLog) -> None:
 
 
 def transactional(log: PartitionLog, producer_id: int, sequence: int, value: bytes = b"t") -> int:
-    return log.append_batch(
+    return log.batches.append_batch(
         client_batch(value, producer_id=producer_id, sequence=sequence, transactional=True)
     ).base_offset
 
@@ -1096,7 +1103,7 @@ def test_a_plain_batch_in_an_open_transaction_is_refused(log: PartitionLog) -> N
     transactional(log, 7, 0)
 
     with pytest.raises(InvalidTransactionStateError):
-        log.append_batch(client_batch(b"x", producer_id=7, sequence=1))
+        log.batches.append_batch(client_batch(b"x", producer_id=7, sequence=1))
 
 
 def test_a_replaced_coordinator_is_fenced(log: PartitionLog) -> None:
@@ -1163,7 +1170,7 @@ def test_lost_producer_snapshots_and_damaged_transaction_indexes_are_made_anew(
     store, log = new_log(fs, {"index.interval.bytes": 0})
     transactional(log, 7, 0)
     end_transaction(log, 7, is_abort=True)
-    log.append_batch(client_batch(b"x", producer_id=9, sequence=0))
+    log.batches.append_batch(client_batch(b"x", producer_id=9, sequence=0))
     if is_rolled:
         log.roll()
         log.append(b"y")
@@ -1183,7 +1190,7 @@ def test_lost_producer_snapshots_and_damaged_transaction_indexes_are_made_anew(
 
     again = log_of(open_store(after))
 
-    assert again.append_batch(client_batch(b"x", producer_id=9, sequence=0)).is_duplicate
+    assert again.batches.append_batch(client_batch(b"x", producer_id=9, sequence=0)).is_duplicate
     entries = [t for s in again.view().segments for t in s.transaction_index.entries()]
     assert [(t.producer_id, t.first_offset, t.last_offset) for t in entries] == [(7, 0, 1)]
 
@@ -1219,9 +1226,9 @@ def test_the_last_stable_offset_is_not_below_the_start(log: PartitionLog) -> Non
 def test_epochs_are_noted_where_they_begin_and_survive(fs: SimulatedFileSystem) -> None:
     store, log = new_log(fs)
     log.append(b"a")
-    log.append_batch(client_batch(b"b"), leader_epoch=3)
-    log.append_batch(client_batch(b"c"), leader_epoch=3)
-    log.append_batch(client_batch(b"d"), leader_epoch=5)
+    log.batches.append_batch(client_batch(b"b"), leader_epoch=3)
+    log.batches.append_batch(client_batch(b"c"), leader_epoch=3)
+    log.batches.append_batch(client_batch(b"d"), leader_epoch=5)
 
     expected = [(0, 0), (3, 1), (5, 3)]
     assert [(e.epoch, e.start_offset) for e in log.epochs.known.entries] == expected
@@ -1234,7 +1241,7 @@ def test_epochs_are_noted_where_they_begin_and_survive(fs: SimulatedFileSystem) 
 def test_records_appended_after_a_new_epoch_belong_to_it(
     fs: SimulatedFileSystem, log: PartitionLog
 ) -> None:
-    log.append_batch(client_batch(b"a"), leader_epoch=3)
+    log.batches.append_batch(client_batch(b"a"), leader_epoch=3)
     log.append(b"b")
 
     data = read_whole(fs, f"{DIRECTORY}/{0:020}.log", limit=1000)
@@ -1246,7 +1253,7 @@ def test_records_appended_after_a_new_epoch_belong_to_it(
 def test_a_lost_epoch_file_is_made_anew_from_the_batches(fs: SimulatedFileSystem) -> None:
     _, log = new_log(fs)
     log.append(b"a")
-    log.append_batch(client_batch(b"b"), leader_epoch=3)
+    log.batches.append_batch(client_batch(b"b"), leader_epoch=3)
     after = fs.kill()
     after.remove(f"{DIRECTORY}/leader-epoch-checkpoint")
 
@@ -1259,7 +1266,7 @@ def test_a_lost_epoch_file_is_made_anew_from_the_batches(fs: SimulatedFileSystem
 def test_epochs_follow_a_cut_and_a_deletion(fs: SimulatedFileSystem) -> None:
     store, log = new_log(fs)
     for epoch in range(4):
-        log.append_batch(client_batch(b"a", b"b"), leader_epoch=epoch)
+        log.batches.append_batch(client_batch(b"a", b"b"), leader_epoch=epoch)
 
     log.truncation.truncate_to(6)
     cut = [(e.epoch, e.start_offset) for e in log.epochs.known.entries]

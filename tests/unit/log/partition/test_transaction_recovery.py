@@ -27,7 +27,7 @@ def write_turn(log: PartitionLog, turn: int) -> None:
             sequence=turn * 2 + half,
             transactional=True,
         )
-        log.append_batch(data)
+        log.batches.append_batch(data)
     is_abort = turn % 2 == 0
     marker = MarkerFacts(
         producer_id=ProducerId(PRODUCER),
@@ -37,7 +37,7 @@ def write_turn(log: PartitionLog, turn: int) -> None:
         timestamp=TimestampMs(NOW),
         is_abort=is_abort,
     )
-    log.append_marker(marker_batch(PRODUCER, is_abort=is_abort), marker)
+    log.batches.append_marker(marker_batch(PRODUCER, is_abort=is_abort), marker)
 
 
 def aborted(log: PartitionLog) -> list[AbortedTransaction]:

@@ -342,10 +342,10 @@ def test_an_append_that_is_not_to_wait_is_told_to_come_again(fs: SimulatedFileSy
     log.publication.begin()
 
     with pytest.raises(LogHeldError, match="orders-0"):
-        log.append_batch(client_batch(b"now"), wait=False)
+        log.batches.append_batch(client_batch(b"now"), wait=False)
 
     log.publication.release()
-    assert log.append_batch(client_batch(b"then"), wait=False).base_offset == 0
+    assert log.batches.append_batch(client_batch(b"then"), wait=False).base_offset == 0
 
 
 def test_a_snapshot_knows_what_was_published(fs: SimulatedFileSystem) -> None:

@@ -10,11 +10,11 @@ import pytest
 
 import cordwood
 from cordwood.format.batch_header import HEADER_SIZE
-from cordwood.log.partition.batch_group import BatchGroup
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.batch_boundary import boundary_at
 from cordwood.log.reading.file_range import read_range
 from cordwood.log.rules.append_checks import BatchGate
+from cordwood.log.rules.batch_group import BatchGroup
 from cordwood.quantities import FilePosition, Offset, TimestampMs
 from cordwood.storage.segment import Segment
 from fakes.client_batches import NOW, client_batch
@@ -127,7 +127,7 @@ def produced(log: PartitionLog, *batches: bytearray) -> list[Offset | Exception]
         survey = gate.survey(memoryview(batch), TimestampMs(NOW))
         assert survey is not None
         group.add(memoryview(batch), survey)
-    return log.append_group(group)
+    return log.batches.append_group(group)
 
 
 def small_batches(random: Random) -> list[bytearray]:

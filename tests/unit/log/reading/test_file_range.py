@@ -71,10 +71,10 @@ def test_a_range_never_reaches_past_the_high_watermark(is_rolled: bool) -> None:
     fs = SimulatedFileSystem(clock=clock)
     log = new_log(fs, clock=clock, flusher=IdleFlusher())[1]
     log.append(value(0))
-    log.append_batch(client_batch(value(1)), wait=False)
+    log.batches.append_batch(client_batch(value(1)), wait=False)
     if is_rolled:
         log.roll()
-        log.append_batch(client_batch(value(2)), wait=False)
+        log.batches.append_batch(client_batch(value(2)), wait=False)
     assert log.high_watermark == 1
 
     part = read_range(log.source, 0, max_bytes=1 << 20)

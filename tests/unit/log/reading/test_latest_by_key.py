@@ -101,7 +101,7 @@ def append_transaction(
         sequence=sequence,
         transactional=True,
     )
-    log.append_batch(batch)
+    log.batches.append_batch(batch)
     marker = MarkerFacts(
         producer_id=ProducerId(producer_id),
         producer_epoch=0,
@@ -110,7 +110,7 @@ def append_transaction(
         timestamp=TimestampMs(NOW),
         is_abort=is_abort,
     )
-    log.append_marker(marker_batch(producer_id, is_abort=is_abort), marker)
+    log.batches.append_marker(marker_batch(producer_id, is_abort=is_abort), marker)
 
 
 def test_what_an_aborted_transaction_wrote_does_not_count() -> None:

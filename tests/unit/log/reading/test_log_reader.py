@@ -66,7 +66,7 @@ def test_what_is_appended_while_reading_is_not_read(log: PartitionLog) -> None:
 def test_compressed_and_plain_batches_mix() -> None:
     _, log = make(per_segment=100)
     for number, codec in enumerate((0, 1, 2, 3, 4, 0)):
-        log.append_batch(client_batch(value(number), codec=Codec(codec)))
+        log.batches.append_batch(client_batch(value(number), codec=Codec(codec)))
 
     assert [record.value for record in log.read()] == [value(n) for n in range(6)]
 

@@ -95,10 +95,10 @@ def test_times_are_found_after_a_restart() -> None:
 
 def test_a_marker_has_a_time_as_in_kafka_and_reading_goes_on_behind_it() -> None:
     _, log = make(per_segment=100)
-    log.append_batch(
+    log.batches.append_batch(
         client_batch(b"t", producer_id=7, sequence=0, transactional=True, timestamps=[5])
     )
-    log.append_marker(
+    log.batches.append_marker(
         marker_batch(7, timestamp=NOW),
         MarkerFacts(
             producer_id=ProducerId(7),

@@ -44,7 +44,7 @@ class Writer:
         sequence = self.sequences.get(producer, 0)
         self.sequences[producer] = sequence + 1
         self.began.setdefault(producer, self.log.end_offset)
-        self.log.append_batch(
+        self.log.batches.append_batch(
             client_batch(
                 value,
                 producer_id=producer,
@@ -64,7 +64,7 @@ class Writer:
             timestamp=TimestampMs(NOW),
             is_abort=is_abort,
         )
-        self.log.append_marker(marker_batch(producer, is_abort=is_abort), marker)
+        self.log.batches.append_marker(marker_batch(producer, is_abort=is_abort), marker)
         for value in self.open.pop(producer, []):
             self.fates[value] = "aborted" if is_abort else "committed"
         self.began.pop(producer, None)

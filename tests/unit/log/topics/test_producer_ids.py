@@ -143,8 +143,8 @@ def test_a_store_gives_no_number_that_its_logs_remember() -> None:
     with open_store(fs) as store:
         store.producer_ids.allocate()
         log = store.create_topic("events").partition(0)
-        log.append_batch(client_batch(b"v", producer_id=5000, sequence=0))
-        log.append_batch(client_batch(b"v", producer_id=2**63 - 1, sequence=0))
+        log.batches.append_batch(client_batch(b"v", producer_id=5000, sequence=0))
+        log.batches.append_batch(client_batch(b"v", producer_id=2**63 - 1, sequence=0))
 
     with open_store(fs) as again:
         assert again.producer_ids.allocate() == 5001

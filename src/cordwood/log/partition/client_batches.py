@@ -1,0 +1,155 @@
+"""Batches that clients encoded: how they are checked against their producers and appended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cordwood.errors import CordwoodError
+from cordwood.format.unplaced_batch import UnplacedBatch
+from cordwood.log.partition.batch_writer import BatchWriter
+from cordwood.log.partition.log_parts import LogParts
+from cordwood.log.partition.log_producers import LogProducers
+from cordwood.log.partition.producer_snapshots import finish_marker
+from cordwood.log.partition.promises import Promises
+from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.rules.append_checks import BatchBytes, check_produced_batch
+from cordwood.log.rules.batch_group import BatchGroup, producer_facts
+from cordwood.log.rules.producer_entry import Duplicate
+from cordwood.log.rules.producer_state import AppendOrigin, MarkerFacts
+from cordwood.quantities import NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendedBatch:
+    """Where a client's batch is stored, now or, for a duplicate, since it came first."""
+
+    base_offset: Offset
+    last_offset: Offset
+    timestamp_ms: TimestampMs
+    is_duplicate: bool = False
+
+
+class ClientBatches:
+    """Appends clients' batches to one log. Any thread may call it."""
+
+    def __init__(
+        self,
+        parts: LogParts,
+        holder: StateHolder,
+        *,
+        writer: BatchWriter,
+        promises: Promises,
+        producers: LogProducers,
+    ) -> None:
+        self._clock = parts.clock
+        self._holder = holder
+        self._writer = writer
+        self._promises = promises
+        self._producers = producers
+
+    def append_batch(
+        self, data: BatchBytes, *, leader_epoch: int | None = None, wait: bool = True
+    ) -> AppendedBatch:
+        """Append one encoded batch, after every check a broker makes.
+
+        A writable `data` is stamped in place and written from there. A batch that an idempotent
+        producer sends again is not stored again: the answer is where the first one is.
+
+        Without `wait` it returns at once: not durable, and with a `LogHeldError` while a
+        publication is under way.
+        """
+        now_ms = self._clock.now_ms()
+        checked = check_produced_batch(data, self._holder.config, now_ms=now_ms)
+        batch = checked.unplaced
+        with self._holder.lock:
+            self._holder.check_appendable(wait=wait)
+            duplicate = self._check_producer(batch)
+            if duplicate is None:
+                epoch = None if leader_epoch is None else LeaderEpoch(leader_epoch)
+                base = self._writer.write(checked.data, batch, now_ms, leader_epoch=epoch)
+                appended = AppendedBatch(
+                    base_offset=base,
+                    last_offset=Offset(base + batch.record_count - 1),
+                    timestamp_ms=batch.max_timestamp,
+                )
+            else:
+                appended = AppendedBatch(
+                    base_offset=duplicate.first_offset,
+                    last_offset=duplicate.last_offset,
+                    timestamp_ms=duplicate.timestamp,
+                    is_duplicate=True,
+                )
+        if wait:
+            # A duplicate too: the first copy may still be on its way to the disk.
+            self._promises.await_kept(Offset(appended.last_offset + 1))
+        return appended
+
+    def append_group(self, group: BatchGroup) -> list[Offset | Exception]:
+        """Append batches that were checked before, in one write if that is possible.
+
+        Returns an answer for each, in order: its base offset, or why it was refused. Does not
+        wait for the disk: see `Promises.is_kept`.
+        """
+        now_ms = self._clock.now_ms()
+        batches = group.batches
+        with self._holder.lock:
+            try:
+                self._holder.check_appendable(wait=False)
+            except CordwoodError as error:
+                return [error] * len(batches)
+            return self._writer.write_group(
+                group.data,
+                batches,
+                now_ms,
+                admit=lambda index: self._answer_known(batches[index]),
+                is_admitted=not group.is_numbered or self._are_all_new(batches),
+            )
+
+    def _are_all_new(self, batches: Sequence[UnplacedBatch]) -> bool:
+        """Whether none is refused or was stored before. Holds the lock.
+
+        The first batch of each producer decides: the others continue its sequence.
+        """
+        seen: set[int] = set()
+        for batch in batches:
+            if batch.producer_id not in seen:
+                seen.add(batch.producer_id)
+                if self._answer_known(batch) is not None:
+                    return False
+        return True
+
+    def _answer_known(self, batch: UnplacedBatch) -> Offset | Exception | None:
+        """Where a batch was stored before, or why it is refused; None: write it. Holds the lock."""
+        try:
+            duplicate = self._check_producer(batch)
+        except CordwoodError as error:
+            return error
+        return None if duplicate is None else duplicate.first_offset
+
+    def _check_producer(self, batch: UnplacedBatch) -> Duplicate | None:
+        """Refuse a batch out of sequence; return where a duplicate is. Holds the lock."""
+        if batch.producer_id == NO_PRODUCER_ID:
+            return None
+        facts = producer_facts(batch, self._holder.state.end)
+        return self._producers.states.check(facts, origin=AppendOrigin.CLIENT)
+
+    def append_marker(self, data: bytearray | memoryview, marker: MarkerFacts) -> Offset:
+        """Append the control batch that ends a transaction; return its offset."""
+        now_ms = self._clock.now_ms()
+        with self._holder.lock:
+            self._holder.check_turn()
+            states = self._producers.states
+            states.check_marker(marker)
+            batch = UnplacedBatch(len(data), 1, marker.timestamp)
+            offset = self._writer.write(data, batch, now_ms, is_visible=False)
+            placed = MarkerFacts(
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                coordinator_epoch=marker.coordinator_epoch,
+                offset=offset,
+                timestamp=marker.timestamp,
+                is_abort=marker.is_abort,
+            )
+            finish_marker(states, self._holder.state.segments.active, placed)
+            self._writer.show()
+        self._promises.await_kept(Offset(offset + 1))
+        return offset

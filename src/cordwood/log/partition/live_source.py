@@ -1,0 +1,58 @@
+"""The log of the process that writes it, as its readers see it."""
+
+from cordwood.format.index_entry import AbortedTransaction
+from cordwood.log.partition.log_archive import LogArchive
+from cordwood.log.partition.log_producers import LogProducers
+from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.reading.log_source import LogView
+from cordwood.quantities import Offset, TimestampMs
+from cordwood.storage.segment import Segment
+
+
+class LiveSource:
+    """A `LogSource` over the state of a log that is open for writing."""
+
+    def __init__(self, holder: StateHolder, archive: LogArchive, producers: LogProducers) -> None:
+        self.name = holder.name
+        self.view = archive.view
+        self.refresh = archive.refresh
+        self.wait_beyond = holder.wait_beyond
+        self._holder = holder
+        self._producers = producers
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self._holder.state.high_watermark
+
+    @property
+    def end_offset(self) -> Offset:
+        return self._holder.state.end
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        return self._producers.last_stable_offset
+
+    @property
+    def is_closed(self) -> bool:
+        return self._holder.state.is_closed
+
+    @property
+    def allows_gaps(self) -> bool:
+        return self._holder.allows_gaps
+
+    @property
+    def compacted_up_to(self) -> Offset | None:
+        holder = self._holder
+        return holder.state.cleaned_up_to if holder.config.is_compacted else None
+
+    def readable_bytes(self, segment: Segment) -> int:
+        return segment.size
+
+    def largest_timestamp(self, segment: Segment) -> tuple[TimestampMs, Offset]:
+        return segment.largest_timestamp
+
+    def remembers_keys(self, view: LogView) -> bool:
+        return self._holder.config.key_index
+
+    def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
+        return self.view().segments.aborted_transactions(start, stop)
