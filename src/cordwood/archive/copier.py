@@ -39,7 +39,7 @@ _INDEX_KINDS = (FileKind.INDEX, FileKind.TIMEINDEX, FileKind.TXNINDEX, FileKind.
 
 
 def due_segments(
-    view: LogView,
+    view: LogView[Segment],
     config: TopicConfig,
     *,
     archived_up_to: Offset | None,

@@ -4,24 +4,29 @@ Each of its files is fetched into the cache when it is first needed: a lookup by
 fetches only an index, and facts of the manifest fetch nothing.
 """
 
+import threading
+
 from cordwood.archive.manifest import SegmentCopy
 from cordwood.archive.object_store import ObjectStore
 from cordwood.archive.segment_cache import SegmentCache
-from cordwood.format.file_names import FileKind, segment_file_name
-from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
+from cordwood.errors import FormatError
+from cordwood.format.file_names import NO_SUFFIX, FileKind, segment_file_name
+from cordwood.quantities import NO_TIMESTAMP, FilePosition, Offset, TimestampMs
 from cordwood.storage.files import File, FileSystem
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.key_index import KeyIndex
 from cordwood.storage.offset_index import OffsetIndex
-from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment_reader import IndexHint, SegmentReader
 from cordwood.storage.time_index import TimeIndex
 from cordwood.storage.transaction_index import TransactionIndex
 
 _TRIES = 3
 
 
-class FetchedSegment(Segment):
-    """One copy of a segment in the archive. Immutable; any thread may read it."""
+class FetchedSegment:
+    """One copy in the archive as a `ReadableSegment`. Immutable; any thread may read it."""
+
+    is_archived = True
 
     def __init__(
         self,
@@ -34,55 +39,49 @@ class FetchedSegment(Segment):
         handles: HandleCache,
         allows_gaps: bool,
     ) -> None:
-        self.copy = copy
+        base = copy.base_offset
+        self.base_offset = base
+        self.size = copy.size
+        self.next_offset = copy.next_offset
+        self.created_ms = copy.modified_ms
+        self._copy = copy
         self._objects = objects
         self._prefix = prefix
+        self._fs = fs
         self._cache = cache
-        base = copy.base_offset
-        directory = f"{cache.directory}/{copy.copy_id}"
-
-        def path(kind: FileKind) -> str:
-            return f"{directory}/{segment_file_name(base, kind)}"
-
-        super().__init__(
-            fs,
-            directory,
-            base,
-            size=copy.size,
-            next_offset=copy.next_offset,
-            offset_index=OffsetIndex.open_sealed(fs, path(FileKind.INDEX), base),
-            time_index=TimeIndex.open_sealed(fs, path(FileKind.TIMEINDEX), base),
-            transaction_index=TransactionIndex.open_sealed(fs, path(FileKind.TXNINDEX), base),
-            handles=handles,
-            limits=SegmentLimits(
-                index_bytes_max=0, index_interval_bytes=0, is_dense=not allows_gaps
-            ),
-            created_ms=copy.modified_ms,
-            offset_limit=copy.next_offset,
+        self._handles = handles
+        self._is_dense = not allows_gaps
+        self._directory = f"{cache.directory}/{copy.copy_id}"
+        self._lock = threading.Lock()
+        self._file: File | None = None
+        self._offset_index = OffsetIndex.open_sealed(fs, self.path(FileKind.INDEX), base)
+        self._time_index = TimeIndex.open_sealed(fs, self.path(FileKind.TIMEINDEX), base)
+        self._transaction_index = TransactionIndex.open_sealed(
+            fs, self.path(FileKind.TXNINDEX), base
         )
+        self._key_index = KeyIndex(fs, self.path(FileKind.KEYINDEX))
 
     # --- facts of the manifest ---------------------------------------------------------------
 
     @property
-    def is_archived(self) -> bool:
-        return True
-
-    @property
     def name(self) -> str:
-        return f"{self._objects.url}/{self._prefix}/{self.copy.object_name(FileKind.LOG)}"
+        return f"{self._objects.url}/{self._prefix}/{self._copy.object_name(FileKind.LOG)}"
 
     @property
     def largest_timestamp(self) -> tuple[TimestampMs, Offset]:
-        return self.copy.max_timestamp, self.copy.max_timestamp_offset
+        return self._copy.max_timestamp, self._copy.max_timestamp_offset
 
     def first_timestamp(self) -> TimestampMs | None:
-        first = self.copy.first_timestamp
+        first = self._copy.first_timestamp
         return None if first == NO_TIMESTAMP else first
 
     def modified_ms(self) -> TimestampMs:
-        return self.copy.modified_ms
+        return self._copy.modified_ms
 
     # --- files, fetched when needed ----------------------------------------------------------
+
+    def path(self, kind: FileKind, suffix: str = NO_SUFFIX) -> str:
+        return f"{self._directory}/{segment_file_name(self.base_offset, kind, suffix)}"
 
     def file(self) -> File:
         held = self._file
@@ -105,56 +104,64 @@ class FetchedSegment(Segment):
     @property
     def offset_index(self) -> OffsetIndex:
         self._fetch(FileKind.INDEX)
-        return self._own_offset_index
-
-    @offset_index.setter
-    def offset_index(self, index: OffsetIndex) -> None:
-        self._own_offset_index = index
+        return self._offset_index
 
     @property
     def time_index(self) -> TimeIndex:
         self._fetch(FileKind.TIMEINDEX)
-        return self._own_time_index
-
-    @time_index.setter
-    def time_index(self, index: TimeIndex) -> None:
-        self._own_time_index = index
+        return self._time_index
 
     @property
     def transaction_index(self) -> TransactionIndex:
         self._fetch(FileKind.TXNINDEX)
-        return self._own_transaction_index
-
-    @transaction_index.setter
-    def transaction_index(self, index: TransactionIndex) -> None:
-        self._own_transaction_index = index
+        return self._transaction_index
 
     @property
     def key_index(self) -> KeyIndex:
         self._fetch(FileKind.KEYINDEX)
-        return self._own_key_index
-
-    @key_index.setter
-    def key_index(self, index: KeyIndex) -> None:
-        self._own_key_index = index
+        return self._key_index
 
     def _fetch(self, kind: FileKind) -> None:
-        file = self.copy.find(kind)
+        file = self._copy.find(kind)
         if file is None:
             return  # the segment has no such file, which reads as an empty index
-        key = f"{self._prefix}/{self.copy.object_name(kind)}"
+        key = f"{self._prefix}/{self._copy.object_name(kind)}"
         self._cache.ensure(self.path(kind), self._objects, key, file, self)
 
     def release(self) -> None:
+        """Close the files until the next read; see `HandleCache` and `SegmentCache`."""
         self._file = None
-        self._own_offset_index.release()
-        self._own_time_index.release()
-        self._own_transaction_index.release()
-        self._own_key_index.release()
+        self._offset_index.release()
+        self._time_index.release()
+        self._transaction_index.release()
+        self._key_index.release()
 
-    def mark_deleted(self) -> list[str]:
-        raise AssertionError(f"{self.name} can only be deleted through its manifest")
+    # --- reading -----------------------------------------------------------------------------
 
-    def close(self) -> None:
-        self._handles.forget(self)
-        self.release()
+    def reader(self, *, size: int | None = None) -> SegmentReader:
+        return SegmentReader(
+            self.file(),
+            self.base_offset,
+            self.size if size is None else size,
+            offset_limit=self.next_offset,
+            is_dense=self._is_dense,
+        )
+
+    def hint(self, offset: Offset) -> IndexHint:
+        try:
+            return self.offset_index.lookup(offset)
+        except (FormatError, OSError):
+            # An index is derived: if it cannot be read, the search takes longer.
+            return self.base_offset, FilePosition(0)
+
+    def batches_of(self, key: bytes, *, size: int) -> list[FilePosition] | None:
+        found = self.key_index.batches_of(key, log_size=size)
+        if found is not None:
+            self._handles.touch(self)
+        return found
+
+    def boundary_before(self, offset: Offset) -> tuple[Offset, FilePosition] | None:
+        return None  # boundaries are remembered only for the end of a log
+
+    def note_boundary(self, offset: Offset, position: FilePosition) -> None:
+        """Nothing to do: see `boundary_before`."""

@@ -5,20 +5,16 @@ costs more: a search would pass over records, and retention would delete a segme
 time is believed only if the batch it was taken from says the same.
 """
 
-from typing import TYPE_CHECKING
-
 from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch_header import HEADER_SIZE, decode_batch_header
 from cordwood.quantities import INT32_MAX, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
-
-if TYPE_CHECKING:
-    from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 TimedOffset = tuple[TimestampMs, Offset]
 
 
-def is_true_entry(segment: "Segment", entry: TimedOffset) -> bool:
+def is_true_entry(segment: ReadableSegment, entry: TimedOffset) -> bool:
     """Whether the batch that holds the entry's offset has that largest timestamp."""
     timestamp, offset = entry
     try:
@@ -31,7 +27,7 @@ def is_true_entry(segment: "Segment", entry: TimedOffset) -> bool:
     return header.base_offset <= offset <= header.last_offset and header.max_timestamp == timestamp
 
 
-def find_largest(segment: "Segment") -> TimedOffset:
+def find_largest(segment: ReadableSegment) -> TimedOffset:
     """The largest timestamp of a sealed segment and the last offset of the batch that has it.
 
     The last entry of its time index, unless the log contradicts it.
@@ -50,7 +46,7 @@ def find_largest(segment: "Segment") -> TimedOffset:
     return _largest_from(segment, FilePosition(0), segment.base_offset)
 
 
-def _largest_from(segment: "Segment", position: FilePosition, offset: Offset) -> TimedOffset:
+def _largest_from(segment: ReadableSegment, position: FilePosition, offset: Offset) -> TimedOffset:
     """The largest of the batches from one that lies at `position` on, as far as they are sound."""
     largest: TimedOffset = (NO_TIMESTAMP, segment.base_offset)
     reader = segment.reader()

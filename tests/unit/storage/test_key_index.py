@@ -22,7 +22,7 @@ def sealed_segment(
         log.append_many([(key, b"v") for key in keys[at : at + per_batch]])
     log.roll()
     log.sync()
-    return log, log.view().segments[0]
+    return log, log.state.segments[0]
 
 
 def holders(log: PartitionLog, segment: Segment, key: bytes) -> list[int]:

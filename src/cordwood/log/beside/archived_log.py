@@ -9,7 +9,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import Offset, TimestampMs
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 # Archives change slowly, and each look reads the manifest.
 _POLLING: Final = Polling(pause_s_min=1.0, pause_s_max=30.0, growth=2.0, refreshes=True)
@@ -71,10 +71,10 @@ class _ArchiveSource:
     def refresh(self) -> None:
         self._archived.refresh()
 
-    def readable_bytes(self, segment: Segment) -> int:
+    def readable_bytes(self, segment: ReadableSegment) -> int:
         return segment.size
 
-    def largest_timestamp(self, segment: Segment) -> tuple[TimestampMs, Offset]:
+    def largest_timestamp(self, segment: ReadableSegment) -> tuple[TimestampMs, Offset]:
         return segment.largest_timestamp
 
     def remembers_keys(self, view: LogView) -> bool:

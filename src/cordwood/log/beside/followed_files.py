@@ -21,6 +21,7 @@ from cordwood.quantities import INT32_MAX, INT64_MAX, Offset, TimestampMs
 from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile, LogMarks
+from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.recovery import find_files
 from cordwood.storage.segment import Segment, SegmentLimits
 
@@ -75,7 +76,7 @@ class FollowedFiles:
         local = self.local_view()
         return local if self.archive is None else self.archive.over(local)
 
-    def local_view(self) -> LogView:
+    def local_view(self) -> LogView[Segment]:
         """The part of the log that lies in its own directory."""
         marks = self._marks.read()
         high_watermark = _published(marks)
@@ -110,10 +111,10 @@ class FollowedFiles:
 
     # --- segments ----------------------------------------------------------------------------
 
-    def readable_bytes(self, segment: Segment) -> int:
+    def readable_bytes(self, segment: ReadableSegment) -> int:
         return segment.size if segment.is_archived else segment.file().size()
 
-    def largest_timestamp(self, segment: Segment) -> tuple[TimestampMs, Offset]:
+    def largest_timestamp(self, segment: ReadableSegment) -> tuple[TimestampMs, Offset]:
         """The last segment may hold anything: its index lags behind what was appended."""
         if segment is self._segments.active:
             return TimestampMs(INT64_MAX), segment.base_offset
@@ -160,7 +161,7 @@ class FollowedFiles:
         for segment in self._segments:
             segment.close()
 
-    def _list(self) -> SegmentList:
+    def _list(self) -> SegmentList[Segment]:
         files = find_files(self.fs, self.directory)
         for _ in range(SWAP_LOOKS):
             if not files.is_changing:

@@ -21,7 +21,7 @@ from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import NO_OFFSET, Offset, ProducerId
 from cordwood.storage.files import FileSystem
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def extend_tail(
     tail: TransactionTail,
     segments: SegmentList,
     high_watermark: Offset,
-    bound: Callable[[Segment], int],
+    bound: Callable[[ReadableSegment], int],
 ) -> TransactionTail:
     """Walk on to `high_watermark`. Damage is skipped: reading the records there reports it."""
     walk = _Walk(tail)
@@ -84,7 +84,7 @@ class FollowedTransactions:
     """Keeps the tail of one log and extends it as the log grows. Any thread may use it."""
 
     def __init__(
-        self, fs: FileSystem, directory: str, readable_bytes: Callable[[Segment], int]
+        self, fs: FileSystem, directory: str, readable_bytes: Callable[[ReadableSegment], int]
     ) -> None:
         self._fs = fs
         self._directory = directory
@@ -110,7 +110,7 @@ class _Walk:
         self.aborted: list[AbortedTransaction] = list(tail.aborted)
         self._offset = tail.offset
 
-    def over(self, segment: Segment, size: int, stop: Offset) -> None:
+    def over(self, segment: ReadableSegment, size: int, stop: Offset) -> None:
         start: Offset | None = max(self._offset, segment.base_offset)
         while start is not None and start < stop:
             reader = segment.reader(size=size)

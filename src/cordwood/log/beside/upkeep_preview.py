@@ -14,7 +14,7 @@ from cordwood.log.rules.compaction_plan import CompactionPlan, plan_compaction
 from cordwood.log.rules.retention import RetentionPlan
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import Offset, TimestampMs
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.segment_times import find_largest
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class UpkeepPreview:
         return plan()
 
 
-def _largest_of(view: LogView, segment: Segment) -> TimestampMs:
+def _largest_of(view: LogView, segment: ReadableSegment) -> TimestampMs:
     """The newest timestamp of a segment. The last one grows, so it is looked up each time."""
     if segment is view.segments.active:
         return find_largest(segment)[0]

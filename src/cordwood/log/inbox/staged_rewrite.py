@@ -117,7 +117,7 @@ class StagedRewrite:
 
     # --- what the log has --------------------------------------------------------------------
 
-    def _planned_on(self, segments: SegmentList) -> list[Segment] | None:
+    def _planned_on(self, segments: SegmentList[Segment]) -> list[Segment] | None:
         """The segments the job planned on; None if the log has others now."""
         planned = self._change.planned_on
         first = segments.floor(planned[0].base_offset)

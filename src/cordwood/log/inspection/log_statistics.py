@@ -19,7 +19,7 @@ from cordwood.log.compaction.key_sample import KeySample
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import LogView
 from cordwood.quantities import FilePosition, Offset
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -185,7 +185,9 @@ def _surveyed(
 class _SegmentSurvey:
     """One walk over a segment. Collects rows and counts many at once."""
 
-    def __init__(self, segment: Segment, sample: KeySample, pace: Callable[[int], None]) -> None:
+    def __init__(
+        self, segment: ReadableSegment, sample: KeySample, pace: Callable[[int], None]
+    ) -> None:
         self._segment = segment
         self._sample = sample
         self._pace = pace

@@ -26,7 +26,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import has_changed
 from cordwood.quantities import INT64_MAX, MIB, FilePosition, Offset
 from cordwood.storage.files import FileSystem, RealFileSystem, read_whole
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.segment_reader import SegmentReader
 
 PROBLEMS_MAX: Final = 20  # for each segment: more of them say nothing new
@@ -111,7 +111,7 @@ class SegmentCheck:
 
     def __init__(
         self,
-        segment: Segment,
+        segment: ReadableSegment,
         *,
         size: int,
         end: int,

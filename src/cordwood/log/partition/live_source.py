@@ -6,7 +6,7 @@ from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.reading.log_source import LogView
 from cordwood.quantities import Offset, TimestampMs
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 
 class LiveSource:
@@ -45,10 +45,10 @@ class LiveSource:
         holder = self._holder
         return holder.state.cleaned_up_to if holder.config.is_compacted else None
 
-    def readable_bytes(self, segment: Segment) -> int:
+    def readable_bytes(self, segment: ReadableSegment) -> int:
         return segment.size
 
-    def largest_timestamp(self, segment: Segment) -> tuple[TimestampMs, Offset]:
+    def largest_timestamp(self, segment: ReadableSegment) -> tuple[TimestampMs, Offset]:
         return segment.largest_timestamp
 
     def remembers_keys(self, view: LogView) -> bool:

@@ -7,6 +7,7 @@ from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchiveJoin
 from cordwood.log.reading.log_source import LogView
 from cordwood.quantities import Offset
+from cordwood.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ class LogArchive:
         return local if join is None else join.over(local)
 
     @property
-    def local_view(self) -> LogView:
+    def local_view(self) -> LogView[Segment]:
         """The part of the log that lies in its own directory."""
         state = self._holder.state
         return LogView(state.segments, state.start, state.high_watermark)

@@ -63,7 +63,7 @@ class LoadRequest:
 class LoadedLog:
     """A log ready to be read and appended to. Its last segment is active."""
 
-    segments: SegmentList
+    segments: SegmentList[Segment]
     start: Offset
     end: Offset
     epochs: LeaderEpochs
@@ -403,7 +403,7 @@ def _rebuilt_from(first_walked: Segment, request: LoadRequest, seen: _Seen) -> O
 def _load_producers(
     request: LoadRequest,
     snapshots: list[Offset],
-    segments: SegmentList,
+    segments: SegmentList[Segment],
     start: Offset,
     end: Offset,
     seen: _Seen,

@@ -79,7 +79,7 @@ class LogState(NamedTuple):
     The table at the head of this module says what the fields mean and who moves them.
     """
 
-    segments: SegmentList
+    segments: SegmentList[Segment]
     start: Offset
     high_watermark: Offset
     end: Offset

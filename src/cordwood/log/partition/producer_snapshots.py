@@ -29,7 +29,7 @@ from cordwood.log.rules.producer_state import (
 )
 from cordwood.quantities import MIB, NO_PRODUCER_ID, NO_SEQUENCE, Offset, ProducerId, TimestampMs
 from cordwood.storage.files import FileSystem, read_whole, write_all
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.segment_reader import SegmentReader
 
 logger = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ def replay(states: ProducerStates, segments: SegmentList, end: Offset) -> None:
 
 
 def _replay_chunk(
-    states: ProducerStates, segment: Segment, reader: SegmentReader, first: int, stop: int
+    states: ProducerStates, segment: ReadableSegment, reader: SegmentReader, first: int, stop: int
 ) -> None:
     decoder = reader.decoder
     row, column = tables.BATCH_ROW, tables.B_PRODUCER_ID
@@ -210,7 +210,7 @@ def marker_of(batch: BatchInfo, key: bytes, value: bytes) -> MarkerFacts | None:
     )
 
 
-def finish_marker(states: ProducerStates, segment: Segment, marker: MarkerFacts) -> None:
+def finish_marker(states: ProducerStates, segment: ReadableSegment, marker: MarkerFacts) -> None:
     """A marker is in the log: close its transaction, and index it if it was aborted."""
     completed = states.append_marker(marker)
     if completed is None:

@@ -43,7 +43,7 @@ class CompactionSource:
     fs: FileSystem
     config: TopicConfig
     limits: SegmentLimits
-    segments: SegmentList
+    segments: SegmentList[Segment]
     start_offset: Offset
     cut_count: int
     last_offsets: frozenset[int]

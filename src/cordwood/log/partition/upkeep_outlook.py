@@ -14,7 +14,7 @@ from cordwood.log.rules.retention import RetentionPlan, SegmentHistory, plan_ret
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import INT64_MAX, NO_TIMESTAMP, Offset, TimestampMs
 from cordwood.storage.files import FileSystem
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 
 def plan_retention_of(
@@ -25,7 +25,7 @@ def plan_retention_of(
     partition: int,
     now_ms: TimestampMs,
     archived_up_to: Offset | None,
-    largest: Callable[[Segment], TimestampMs],
+    largest: Callable[[ReadableSegment], TimestampMs],
 ) -> RetentionPlan:
     """What retention would do to the log that `view` shows. `largest`: of a segment's times."""
     histories = [
@@ -52,7 +52,7 @@ def plan_retention_of(
     )
 
 
-def _modified_ms(segment: Segment, now_ms: TimestampMs) -> TimestampMs:
+def _modified_ms(segment: ReadableSegment, now_ms: TimestampMs) -> TimestampMs:
     try:
         return segment.modified_ms()
     except FileNotFoundError:
@@ -98,7 +98,7 @@ def summarize_log(
 
 def summarize_segment(
     fs: FileSystem,
-    segment: Segment,
+    segment: ReadableSegment,
     end_offset: Offset,
     config: TopicConfig,
     *,

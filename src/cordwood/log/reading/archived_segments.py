@@ -19,7 +19,7 @@ from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import Offset, TimestampMs
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 
 class ArchivedState(NamedTuple):
@@ -29,7 +29,7 @@ class ArchivedState(NamedTuple):
     read from them; empty when start == end.
     """
 
-    segments: tuple[Segment, ...]
+    segments: tuple[ReadableSegment, ...]
     start: Offset
     end: Offset
 
@@ -89,7 +89,7 @@ class ArchiveJoin:
 
     def __init__(self, source: ArchivedSegments) -> None:
         self.source = source
-        self._last: tuple[SegmentList, int, tuple[Segment, ...], SegmentList] | None = None
+        self._last: tuple[SegmentList, int, tuple[ReadableSegment, ...], SegmentList] | None = None
         self._looked_for = Offset(0)
 
     def over(self, local: LogView) -> LogView:
@@ -115,12 +115,14 @@ class ArchiveJoin:
         segments = self._joined(local.segments, gone, archived.segments)
         return local._replace(segments=segments, start=archived.start)
 
-    def _joined(self, local: SegmentList, gone: int, archived: tuple[Segment, ...]) -> SegmentList:
+    def _joined(
+        self, local: SegmentList, gone: int, archived: tuple[ReadableSegment, ...]
+    ) -> SegmentList:
         last = self._last
         if last is not None and last[:3] == (local, gone, archived):
             return last[3]
         kept = local.behind(gone)
         before = [s for s in archived if s.next_offset <= kept.first_offset]
-        joined = SegmentList([*before, *kept])
+        joined: SegmentList = SegmentList([*before, *kept])
         self._last = (local, gone, archived, joined)
         return joined

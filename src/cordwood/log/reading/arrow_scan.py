@@ -11,7 +11,7 @@ from cordwood.log.reading.log_source import LogSource
 from cordwood.log.reading.record_walk import ReadPlan, walk_runs
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import MIB, FilePosition, Offset
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +83,7 @@ def split(
     return list(zip(cuts, [*cuts[1:], stop], strict=True)) if start < stop else []
 
 
-def _cuts_within(segment: Segment, target_bytes: int) -> Iterator[Offset]:
+def _cuts_within(segment: ReadableSegment, target_bytes: int) -> Iterator[Offset]:
     """Offsets about `target_bytes` apart, as the segment's index knows them."""
     wanted = target_bytes
     while wanted + target_bytes // 2 < segment.size:

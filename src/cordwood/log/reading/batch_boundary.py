@@ -12,13 +12,13 @@ from typing import Final
 from cordwood.errors import FormatError
 from cordwood.format.batch_header import HEADER_SIZE, decode_batch_header
 from cordwood.quantities import FilePosition, Offset
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 _HEADERS_MAX: Final = 6  # reading a larger piece is as quick as reading more headers
 _NEAR_BYTES: Final = 32 * 1024  # to the end of the log: an index entry would not be nearer
 
 
-def boundary_at(segment: Segment, offset: Offset, size: int) -> FilePosition | None:
+def boundary_at(segment: ReadableSegment, offset: Offset, size: int) -> FilePosition | None:
     """The position, in the first `size` bytes, of the batch that begins with `offset`.
 
     `size` itself if the last batch ends before `offset`. None if it is not found here. Only for

@@ -11,7 +11,7 @@ from cordwood.log.reading.batch_boundary import boundary_at
 from cordwood.log.reading.log_source import LogSource, open_view
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.files import File
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def read_range(
 
 
 def _position_of(
-    segment: Segment, offset: Offset, size: int, *, allows_gaps: bool
+    segment: ReadableSegment, offset: Offset, size: int, *, allows_gaps: bool
 ) -> FilePosition | None:
     """Position of the batch that holds `offset`, or of the first one after; None past the end."""
     if not allows_gaps:
@@ -70,7 +70,7 @@ def _position_of(
     return segment.reader(size=size).locate(offset, segment.hint(offset))
 
 
-def _end_of(segment: Segment, stop: Offset, size: int, *, allows_gaps: bool) -> int:
+def _end_of(segment: ReadableSegment, stop: Offset, size: int, *, allows_gaps: bool) -> int:
     """The position at which the batches before `stop` end."""
     if not allows_gaps:
         boundary = boundary_at(segment, stop, size)
@@ -85,7 +85,7 @@ def _end_of(segment: Segment, stop: Offset, size: int, *, allows_gaps: bool) -> 
 
 
 def _range_of(
-    segment: Segment, position: FilePosition, end: int, max_bytes: int, min_one_batch: bool
+    segment: ReadableSegment, position: FilePosition, end: int, max_bytes: int, min_one_batch: bool
 ) -> FileRange | None:
     file = segment.file()
     header = decode_batch_header(file.read_at(position, HEADER_SIZE))

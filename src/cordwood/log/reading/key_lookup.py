@@ -18,7 +18,7 @@ from cordwood.log.reading.log_source import LogSource, LogView, has_changed
 from cordwood.log.reading.record_walk import segment_runs
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.key_index import KeyNotes
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 # The active segment takes 16 bytes for each record. A segment with more records is read.
 _TAIL_NOTES_MAX: Final = 16_000_000
@@ -40,7 +40,7 @@ class KeyTail:
         self._last_header = b""
 
     def batches_of(
-        self, key: bytes, segment: Segment, *, size: int, stop: Offset
+        self, key: bytes, segment: ReadableSegment, *, size: int, stop: Offset
     ) -> list[FilePosition] | None:
         """Positions of the batches that may hold `key`; None if there are too many to remember."""
         with self._lock:
@@ -51,7 +51,7 @@ class KeyTail:
                 return None
             return self._notes.batches_of(key)
 
-    def _catch_up(self, segment: Segment, size: int, stop: Offset) -> bool:
+    def _catch_up(self, segment: ReadableSegment, size: int, stop: Offset) -> bool:
         reader = segment.reader(size=size)
         for first, end in reader.chunks(self._position, self._next_offset, stop_offset=stop):
             if not self._notes.note_chunk(reader, first, end):
@@ -63,7 +63,7 @@ class KeyTail:
         self._last_header = segment.file().read_at(self._last_position, HEADER_SIZE)
         return True
 
-    def _is_as_it_was(self, segment: Segment) -> bool:
+    def _is_as_it_was(self, segment: ReadableSegment) -> bool:
         """Whether the last batch seen is still there: a truncation removes the end first."""
         if not self._last_header:
             return True
@@ -159,7 +159,7 @@ class KeyLookup:
         return self._tail.batches_of(key, segment, size=size, stop=stop)
 
 
-def _is_replaced(segment: Segment) -> bool:
+def _is_replaced(segment: ReadableSegment) -> bool:
     """Whether the file is not the one that the key index was made for."""
     return segment.file().size() != segment.size
 

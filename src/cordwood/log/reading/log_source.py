@@ -6,22 +6,23 @@ answers questions about the log; it never hands out records.
 """
 
 import operator
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol
 
 from cordwood.errors import LogClosedError, OffsetOutOfRangeError
 from cordwood.format.index_entry import AbortedTransaction
-from cordwood.log.reading.segment_list import SegmentList
+from cordwood.log.reading.segment_list import SegmentList, SegmentT_co
 from cordwood.quantities import Offset, TimestampMs
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 
-class LogView(NamedTuple):
+class LogView(NamedTuple, Generic[SegmentT_co]):
     """One consistent view of a log; a new view replaces it, nothing edits it.
 
-    Invariant: ``start <= high_watermark``. Offsets in [start, high_watermark) may be read.
+    Invariant: ``start <= high_watermark``. Offsets in [start, high_watermark) may be read. Bare, it
+    may show archived segments; a LogView[Segment] shows only local ones.
     """
 
-    segments: SegmentList
+    segments: SegmentList[SegmentT_co]
     start: Offset
     high_watermark: Offset
 
@@ -85,11 +86,11 @@ class LogSource(Protocol):
         """A file of the last view is gone. Look at the files again, if others change them."""
         ...
 
-    def readable_bytes(self, segment: Segment) -> int:
+    def readable_bytes(self, segment: ReadableSegment) -> int:
         """How many bytes of the segment's file may be read now."""
         ...
 
-    def largest_timestamp(self, segment: Segment) -> tuple[TimestampMs, Offset]:
+    def largest_timestamp(self, segment: ReadableSegment) -> tuple[TimestampMs, Offset]:
         """The largest timestamp of a segment and the last offset of the batch that has it.
 
         An upper bound is enough: it decides whether the segment is searched.

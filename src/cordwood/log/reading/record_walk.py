@@ -19,7 +19,7 @@ from cordwood.log.rules.isolation import (
     is_committed_only,
 )
 from cordwood.quantities import Offset
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.segment_reader import SegmentReader
 
 
@@ -121,7 +121,7 @@ def walk_runs(
 
 
 def segment_runs(
-    source: LogSource, segment: Segment, start: Offset, stop: Offset
+    source: LogSource, segment: ReadableSegment, start: Offset, stop: Offset
 ) -> Iterator[RecordRun]:
     """Parsed records of one segment with offsets in [start, stop)."""
     reader = segment.reader(size=source.readable_bytes(segment))
@@ -130,7 +130,7 @@ def segment_runs(
 
 def _reader_runs(
     reader: SegmentReader,
-    segment: Segment,
+    segment: ReadableSegment,
     start: Offset,
     stop: Offset,
     hidden: AbortedBatches | None,

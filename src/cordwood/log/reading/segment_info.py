@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from cordwood.log.reading.log_source import LogSource
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
-from cordwood.storage.segment import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +28,13 @@ def describe_segments(source: LogSource) -> list[SegmentInfo]:
 
 
 def _describe(source: LogSource, segments: SegmentList, index: int) -> SegmentInfo:
-    segment, end = segments[index], segments.end_of(index)
+    segment = segments[index]
     last, _ = segment.largest_timestamp
     return SegmentInfo(
         base_offset=segment.base_offset,
-        next_offset=end,
+        next_offset=segments.end_of(index),
         size_bytes=source.readable_bytes(segment),
-        state=_state(segment, end, segments.active, source.compacted_up_to),
+        state=_state(source, segments, index),
         created_ms=segment.created_ms if segment.created_ms >= 0 else segment.modified_ms(),
         first_timestamp_ms=segment.first_timestamp(),
         last_timestamp_ms=None if last == NO_TIMESTAMP else last,
@@ -43,9 +42,11 @@ def _describe(source: LogSource, segments: SegmentList, index: int) -> SegmentIn
     )
 
 
-def _state(segment: Segment, end: Offset, active: Segment, compacted_up_to: Offset | None) -> str:
-    if segment.is_archived:
+def _state(source: LogSource, segments: SegmentList, index: int) -> str:
+    if segments[index].is_archived:
         return "archived"
-    if segment is active:
+    if index == len(segments) - 1:
         return "active"
-    return "compacted" if compacted_up_to is not None and end <= compacted_up_to else "sealed"
+    compacted = source.compacted_up_to
+    is_compacted = compacted is not None and segments.end_of(index) <= compacted
+    return "compacted" if is_compacted else "sealed"

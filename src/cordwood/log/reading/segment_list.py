@@ -2,18 +2,32 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Generic
 
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.quantities import Offset
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
+
+# Bare, any segments, also archived ones. The writer of a log has a SegmentList[Segment].
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    SegmentT_co = TypeVar(
+        "SegmentT_co", bound=ReadableSegment, covariant=True, default=ReadableSegment
+    )
+    AnyT = TypeVar("AnyT", bound=ReadableSegment)
+else:
+    from typing import TypeVar
+
+    SegmentT_co = TypeVar("SegmentT_co", bound=ReadableSegment, covariant=True)
 
 
-class SegmentList:
+class SegmentList(Generic[SegmentT_co]):
     """Invariant: base offsets strictly increase. The last segment is the active one."""
 
     __slots__ = ("_bases", "_segments")
 
-    def __init__(self, segments: Iterable[Segment]) -> None:
+    def __init__(self, segments: Iterable[SegmentT_co]) -> None:
         self._segments = tuple(segments)
         self._bases = tuple(segment.base_offset for segment in self._segments)
         assert all(a < b for a, b in zip(self._bases, self._bases[1:], strict=False)), self._bases
@@ -21,14 +35,14 @@ class SegmentList:
     def __len__(self) -> int:
         return len(self._segments)
 
-    def __iter__(self) -> Iterator[Segment]:
+    def __iter__(self) -> Iterator[SegmentT_co]:
         return iter(self._segments)
 
-    def __getitem__(self, index: int) -> Segment:
+    def __getitem__(self, index: int) -> SegmentT_co:
         return self._segments[index]
 
     @property
-    def active(self) -> Segment:
+    def active(self) -> SegmentT_co:
         return self._segments[-1]
 
     @property
@@ -60,12 +74,12 @@ class SegmentList:
                 break
         return found
 
-    def plus(self, segment: Segment) -> "SegmentList":
+    def plus(self: "SegmentList[AnyT]", segment: "AnyT") -> "SegmentList[AnyT]":
         return SegmentList((*self._segments, segment))
 
-    def before(self, index: int) -> "SegmentList":
+    def before(self, index: int) -> "SegmentList[SegmentT_co]":
         return SegmentList(self._segments[:index])
 
-    def behind(self, index: int) -> "SegmentList":
+    def behind(self, index: int) -> "SegmentList[SegmentT_co]":
         """Without the first `index` segments."""
         return SegmentList(self._segments[index:])

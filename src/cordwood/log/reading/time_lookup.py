@@ -14,7 +14,7 @@ from cordwood.format import kernels
 from cordwood.format.batch import RecordRun
 from cordwood.log.reading.log_source import LogSource
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.segment_times import is_true_entry
 
 # Timestamps with a meaning of their own, as in Kafka's ListOffsets.
@@ -80,7 +80,7 @@ class _TimeSearch:
                 return match
         return None
 
-    def _first_within(self, segment: Segment, target: TimestampMs) -> TimeMatch | None:
+    def _first_within(self, segment: ReadableSegment, target: TimestampMs) -> TimeMatch | None:
         try:
             entry = segment.time_index.lookup(TimestampMs(target - 1))
             near = entry[1] if is_true_entry(segment, entry) else segment.base_offset
@@ -94,7 +94,7 @@ class _TimeSearch:
         return None
 
     def _timed_runs(
-        self, segment: Segment, start: Offset, target: TimestampMs
+        self, segment: ReadableSegment, start: Offset, target: TimestampMs
     ) -> Iterator[RecordRun]:
         """The records of each batch that may hold one at `target` or later.
 
@@ -127,7 +127,7 @@ class _TimeSearch:
             best = match if match is not None else best
         return best
 
-    def _max_within(self, segment: Segment, best: TimeMatch | None) -> TimeMatch | None:
+    def _max_within(self, segment: ReadableSegment, best: TimeMatch | None) -> TimeMatch | None:
         largest = NO_TIMESTAMP if best is None else best.timestamp_ms
         found: TimeMatch | None = None
         timestamp, last_offset = self._largest_of(segment)

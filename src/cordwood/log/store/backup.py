@@ -164,7 +164,9 @@ class Backup:
                     raise
                 self._fs.remove_tree(target)
 
-    def _copy_view(self, log: PartitionLog, view: LogView, end: Offset, target: str) -> _CopiedLog:
+    def _copy_view(
+        self, log: PartitionLog, view: LogView[Segment], end: Offset, target: str
+    ) -> _CopiedLog:
         end = Offset(max(min(end, view.high_watermark), view.start))
         linked = copied = 0
         last_base: Offset | None = None

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from cordwood.errors import CorruptSegmentError
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.quantities import Offset
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def _shapes(log: LogReader, start: int, stop: int, end: int) -> Iterator[tuple[i
         )
 
 
-def _bytes_before(segment: Segment, end: Offset) -> int:
+def _bytes_before(segment: ReadableSegment, end: Offset) -> int:
     reader = segment.reader(size=segment.file().size())
     position = reader.locate(end, segment.hint(end))
     return reader.position if position is None else position

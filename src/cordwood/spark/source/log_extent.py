@@ -10,7 +10,7 @@ from cordwood.errors import FormatError
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.quantities import INT64_MAX, FilePosition, Offset
 from cordwood.spark.source.planning import Piece
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 
 _UNCUT: Final = INT64_MAX
 _GRAINS: Final = 8  # a limit in bytes is kept to within an eighth
@@ -34,7 +34,9 @@ def pieces_between(log: LogReader, start: int, stop: int, *, target_bytes: int) 
             at = end
 
 
-def _pieces_within(segment: Segment, start: int, stop: int, target_bytes: int) -> Iterator[Piece]:
+def _pieces_within(
+    segment: ReadableSegment, start: int, stop: int, target_bytes: int
+) -> Iterator[Piece]:
     begin = 0 if start <= segment.base_offset else segment.hint(Offset(start))[1]
     is_to_its_end = stop >= segment.next_offset
     end = segment.size if is_to_its_end else segment.hint(Offset(stop))[1]
@@ -47,7 +49,9 @@ def _pieces_within(segment: Segment, start: int, stop: int, target_bytes: int) -
     yield Piece(start=at, stop=stop, size_bytes=max(end - position, 0))
 
 
-def _cuts(segment: Segment, begin: int, end: int, step: int) -> Iterator[tuple[Offset, int]]:
+def _cuts(
+    segment: ReadableSegment, begin: int, end: int, step: int
+) -> Iterator[tuple[Offset, int]]:
     """Offsets that begin a stretch of about `step` bytes each, and about where they lie."""
     wanted = begin + step
     while wanted + step // 2 < end:

@@ -51,7 +51,7 @@ def test_a_boundary_is_that_of_the_batch_that_begins_there(tmp_path: Path, seed:
     with cordwood.open(tmp_path / "data") as store:
         log = filled(store, Random(seed))
         told = 0
-        for segment in log.view().segments:
+        for segment in log.state.segments:
             truth = true_boundaries(segment)
 
             for offset in range(segment.base_offset, segment.next_offset + 1):
@@ -66,7 +66,7 @@ def test_a_boundary_is_that_of_the_batch_that_begins_there(tmp_path: Path, seed:
 def test_what_lies_behind_the_size_is_not_looked_at(tmp_path: Path) -> None:
     with cordwood.open(tmp_path / "data") as store:
         log = filled(store, Random(7))
-        segment = next(iter(log.view().segments))
+        segment = next(iter(log.state.segments))
         boundaries = sorted(true_boundaries(segment).items())
 
         for offset, position in boundaries:
@@ -80,7 +80,7 @@ def test_a_rotten_header_leads_nowhere_else(tmp_path: Path) -> None:
     random = Random(3)
     with cordwood.open(tmp_path / "data") as store:
         log = filled(store, random)
-        segment = next(iter(log.view().segments))
+        segment = next(iter(log.state.segments))
         truth = true_boundaries(segment)
         path = Path(segment.name)
         sound = path.read_bytes()
@@ -145,7 +145,7 @@ def test_an_index_entry_speaks_of_the_batch_it_points_at(tmp_path: Path, interva
         assert isinstance(log, PartitionLog)
         for _ in range(30):
             produced(log, *small_batches(random))
-        segment = log.view().segments.active
+        segment = log.state.segments.active
         starts = true_boundaries(segment)
         ends = dict(zip(sorted(starts.values()), sorted(starts)[1:], strict=False))
 
@@ -163,7 +163,7 @@ def test_a_reader_at_the_end_of_the_log_reads_no_more_than_what_is_new(tmp_path:
         assert isinstance(log, PartitionLog)
         for _ in range(50):
             produced(log, *small_batches(random))
-        segment = log.view().segments.active
+        segment = log.state.segments.active
         offset = log.end_offset
         assert read_range(log.source, offset - 1, max_bytes=1 << 20) is not None
 
@@ -187,7 +187,7 @@ def test_places_where_readers_left_off_are_forgotten_when_the_log_is_cut(tmp_pat
         for number in range(30):
             produced(log, client_batch(b"%d" % number * 20))
             read_range(log.source, number, max_bytes=1 << 20)
-        segment = log.view().segments.active
+        segment = log.state.segments.active
         cut = true_boundaries(segment)[Offset(20)]
 
         segment.truncate_to(FilePosition(cut), Offset(20))

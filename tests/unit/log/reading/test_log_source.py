@@ -11,7 +11,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import LogView, has_changed
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import Offset, TimestampMs
-from cordwood.storage.segment import Segment
+from cordwood.storage.readable_segment import ReadableSegment
 from fakes.numbered_log import value
 
 
@@ -47,10 +47,10 @@ class FrozenSource:
     def refresh(self) -> None:
         self.refreshed.append(self.name)
 
-    def readable_bytes(self, segment: Segment) -> int:
+    def readable_bytes(self, segment: ReadableSegment) -> int:
         return segment.size
 
-    def largest_timestamp(self, segment: Segment) -> tuple[TimestampMs, Offset]:
+    def largest_timestamp(self, segment: ReadableSegment) -> tuple[TimestampMs, Offset]:
         return segment.largest_timestamp
 
     def remembers_keys(self, view: LogView) -> bool:

@@ -1,0 +1,94 @@
+"""What every segment offers its readers, wherever its files lie."""
+
+from typing import Protocol
+
+from cordwood.format.file_names import NO_SUFFIX, FileKind
+from cordwood.quantities import FilePosition, Offset, TimestampMs
+from cordwood.storage.files import File
+from cordwood.storage.key_index import KeyIndex
+from cordwood.storage.offset_index import OffsetIndex
+from cordwood.storage.segment_reader import IndexHint, SegmentReader
+from cordwood.storage.time_index import TimeIndex
+from cordwood.storage.transaction_index import TransactionIndex
+
+
+class ReadableSegment(Protocol):
+    """A segment for reading: `Segment` on the local disk, or a copy in an archive.
+
+    size            bytes of whole batches in the log file
+    next_offset     where the batch after the last one begins, or the next segment
+    """
+
+    base_offset: Offset
+    size: int
+    next_offset: Offset
+    created_ms: TimestampMs
+
+    @property
+    def name(self) -> str:
+        """Where the log file lies, for messages."""
+        ...
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether the files lie in an archive and are fetched when they are read."""
+        ...
+
+    @property
+    def largest_timestamp(self) -> tuple[TimestampMs, Offset]:
+        """The largest timestamp and the last offset of the batch that has it.
+
+        (-1, base offset) if no record has one.
+        """
+        ...
+
+    @property
+    def offset_index(self) -> OffsetIndex: ...
+
+    @property
+    def time_index(self) -> TimeIndex: ...
+
+    @property
+    def transaction_index(self) -> TransactionIndex: ...
+
+    @property
+    def key_index(self) -> KeyIndex: ...
+
+    def path(self, kind: FileKind, suffix: str = NO_SUFFIX) -> str:
+        """The local path of a file. It need not exist."""
+        ...
+
+    def first_timestamp(self) -> TimestampMs | None:
+        """The base timestamp of the first batch; None if there is none."""
+        ...
+
+    def modified_ms(self) -> TimestampMs:
+        """When the last batch was appended."""
+        ...
+
+    def file(self) -> File:
+        """The log file, opened if needed. Keep the reference while reading."""
+        ...
+
+    def reader(self, *, size: int | None = None) -> SegmentReader:
+        """A reader of the first `size` bytes; of all whole batches by default."""
+        ...
+
+    def hint(self, offset: Offset) -> IndexHint:
+        """A batch at or before the one that holds `offset`, from the index."""
+        ...
+
+    def boundary_before(self, offset: Offset) -> tuple[Offset, FilePosition] | None:
+        """A batch that begins at or before `offset`, at which a reader stopped; None if unknown."""
+        ...
+
+    def note_boundary(self, offset: Offset, position: FilePosition) -> None:
+        """A reader stopped before the batch at `position` and will probably ask for it."""
+        ...
+
+    def batches_of(self, key: bytes, *, size: int) -> list[FilePosition] | None:
+        """Positions of batches that may hold `key`, from the key index; None if unknown.
+
+        `size` is the current size of the log file: an index of another size is not used.
+        """
+        ...
