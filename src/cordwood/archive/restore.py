@@ -18,7 +18,7 @@ has no `archive.url` until it gets another one.
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -34,7 +34,7 @@ from cordwood.log.reading.archived_segments import ArchivePlace
 from cordwood.log.reading.time_lookup import find_time
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkProgress
-from cordwood.log.store.archive_port import ArchivableStore
+from cordwood.log.store.archive_port import ArchivableStore, WantedTopic
 from cordwood.log.topics.incoming_topic import IncomingPartition, IncomingTopic
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import INT64_MAX, Offset
@@ -116,23 +116,16 @@ class TopicRestore:
         self._should_stop = should_stop
         self._progress = progress
 
-    def run(
-        self,
-        archived: ArchivedTopic,
-        url: str,
-        *,
-        to_timestamp_ms: int | None,
-        new_name: str | None,
-        config: Mapping[str, object] | None,
-    ) -> Topic:
-        is_same = new_name is None or new_name == archived.topic
+    def run(self, archived: ArchivedTopic, wanted: WantedTopic) -> Topic:
+        to_timestamp_ms = wanted.to_timestamp_ms
+        is_same = wanted.new_name is None or wanted.new_name == archived.topic
         texts: dict[str, object] = dict(archived.config)
         if "archive.url" in texts:
-            texts["archive.url"] = url if to_timestamp_ms is None and is_same else ""
-        texts.update(config or {})
+            texts["archive.url"] = wanted.url if to_timestamp_ms is None and is_same else ""
+        texts.update(wanted.config)
         parsed = TopicConfig.parse(texts)  # raises before anything is fetched
         staged = self._store.registry.stage(
-            new_name or archived.topic,
+            wanted.new_name or archived.topic,
             archived.topic_id if is_same else new_topic_id(),
             archived.partitions,
         )
@@ -149,7 +142,7 @@ class TopicRestore:
             for partition, source in zip(staged.partitions, sources, strict=True):
                 self._fill(partition, source, to_timestamp_ms)
             if is_same:
-                if to_timestamp_ms is None and texts.get("archive.url") == url:
+                if to_timestamp_ms is None and texts.get("archive.url") == wanted.url:
                     for source in sources:
                         source.take_over()
                 self._commit_groups(archived, staged, to_timestamp_ms)

@@ -5,7 +5,7 @@ This implements the store's port to archives: see `log/store/archive_port.py`.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from uuid import UUID
 
 from cordwood.archive.copier import SegmentCopier
@@ -20,7 +20,7 @@ from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace, ArchiveStatus
 from cordwood.log.rules.work_progress import WorkProgress
-from cordwood.log.store.archive_port import ArchivableStore, ListedTopics
+from cordwood.log.store.archive_port import ArchivableStore, ListedTopics, WantedTopic
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem
@@ -139,26 +139,12 @@ class StoreArchives:
 
     # --- restoring ---------------------------------------------------------------------------
 
-    def restore(
-        self,
-        store: ArchivableStore,
-        topic: str,
-        url: str,
-        *,
-        to_timestamp_ms: int | None,
-        topic_id: UUID | None,
-        new_name: str | None,
-        config: Mapping[str, object] | None,
-        progress: WorkProgress,
-    ) -> Topic:
-        restore = TopicRestore(
-            self.objects(url), self._parts, store, self._stopping.is_set, progress
-        )
-        archived = find_topic(self.objects(url), topic, topic_id)
+    def restore(self, store: ArchivableStore, wanted: WantedTopic, progress: WorkProgress) -> Topic:
+        objects = self.objects(wanted.url)
+        restore = TopicRestore(objects, self._parts, store, self._stopping.is_set, progress)
+        archived = find_topic(objects, wanted.name, wanted.topic_id)
         with self._pass:
-            return restore.run(
-                archived, url, to_timestamp_ms=to_timestamp_ms, new_name=new_name, config=config
-            )
+            return restore.run(archived, wanted)
 
     def close(self) -> None:
         """Stop a pass that is running, and remove the cache."""

@@ -1,6 +1,7 @@
 """The port to archives: everything that a store asks of them, and that they ask of a store."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
@@ -11,6 +12,18 @@ from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.log.topics.group import Group
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedTopic:
+    """A topic to restore from the archive at `url`; see `Store.restore_topic`."""
+
+    name: str
+    url: str
+    to_timestamp_ms: int | None = None
+    topic_id: UUID | None = None
+    new_name: str | None = None
+    config: Mapping[str, object] = field(default_factory=dict)
 
 
 class ListedTopics(Protocol):
@@ -55,14 +68,7 @@ class Archives(ReadableArchives, Protocol):
         ...
 
     def restore(
-        self,
-        store: ArchivableStore,
-        topic: str,
-        url: str,
-        *,
-        to_timestamp_ms: int | None,
-        topic_id: UUID | None,
-        new_name: str | None,
-        config: Mapping[str, object] | None,
-        progress: WorkProgress,
-    ) -> Topic[PartitionLog]: ...
+        self, store: ArchivableStore, wanted: WantedTopic, progress: WorkProgress
+    ) -> Topic[PartitionLog]:
+        """Bring a topic back; see `Store.restore_topic`."""
+        ...

@@ -1,14 +1,13 @@
 """The archives of one store: copying to them, their state, and restoring topics from them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
-from uuid import UUID
 
 from cordwood.errors import ConfigError, StorageError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.archived_segments import ArchiveStatus
 from cordwood.log.rules.work_progress import WorkProgress
-from cordwood.log.store.archive_port import ArchivableStore, Archives
+from cordwood.log.store.archive_port import ArchivableStore, Archives, WantedTopic
 from cordwood.log.store.housekeeping import Housekeeping
 from cordwood.log.topics.topic import Topic
 
@@ -40,27 +39,8 @@ class Archiving:
     def status(self) -> list[ArchiveStatus]:
         return [] if self._archives is None else self._archives.status(self._store)
 
-    def restore(
-        self,
-        name: str,
-        url: str,
-        *,
-        to_timestamp_ms: int | None,
-        topic_id: UUID | None,
-        new_name: str | None,
-        config: Mapping[str, object] | None,
-        progress: WorkProgress | None,
-    ) -> Topic[PartitionLog]:
-        return self._required().restore(
-            self._store,
-            name,
-            url,
-            to_timestamp_ms=to_timestamp_ms,
-            topic_id=topic_id,
-            new_name=new_name,
-            config=config,
-            progress=progress or WorkProgress(),
-        )
+    def restore(self, wanted: WantedTopic, progress: WorkProgress) -> Topic[PartitionLog]:
+        return self._required().restore(self._store, wanted, progress)
 
     def close(self) -> None:
         if self._archives is not None:

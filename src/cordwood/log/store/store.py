@@ -30,7 +30,7 @@ from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.retention import RetentionPlan
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkProgress
-from cordwood.log.store.archive_port import Archives
+from cordwood.log.store.archive_port import Archives, WantedTopic
 from cordwood.log.store.archiving import Archiving
 from cordwood.log.store.backup import Backup, StoreSnapshot
 from cordwood.log.store.housekeeping import Housekeeping
@@ -304,15 +304,15 @@ class Store:
         then, and the topic has no `archive.url` unless `config` sets it.
         """
         self._lifetime.check_open()
-        return self._archiving.restore(
-            name,
-            url,
+        wanted = WantedTopic(
+            name=name,
+            url=url,
             to_timestamp_ms=to_timestamp_ms,
             topic_id=topic_id,
             new_name=new_name,
-            config=config,
-            progress=progress,
+            config=config or {},
         )
+        return self._archiving.restore(wanted, progress or WorkProgress())
 
     # --- closing -----------------------------------------------------------------------------
 
