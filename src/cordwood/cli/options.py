@@ -49,6 +49,15 @@ GroupsArgument = Annotated[
     list[str],
     typer.Argument(metavar="GROUP", autocompletion=complete_group, help="Group names."),
 ]
+RecordFormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help=r"Output format, for example '%k %v %o\n': %k key, %v value, %o offset, %p partition, "
+        r"%t topic, %T time in ms, %I time, %h headers, %K and %S sizes of key and value.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRunOption = Annotated[
@@ -69,7 +78,8 @@ ConfigFileOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="File, .toml or .properties. Default: CORDWOOD_CONFIG, else cordwood.toml.",
+        help="Configuration file, .toml or .properties. "
+        "Default: CORDWOOD_CONFIG, else cordwood.toml.",
     ),
 ]
 SetOption = Annotated[

@@ -1,1 +1,1 @@
-"""What bytes mean on disk and in record sets. Pure: bytes and text in, values out, no I/O."""
+"""The formats of files and record batches. Pure: bytes and text in, values out, no I/O."""

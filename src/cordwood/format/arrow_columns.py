@@ -1,13 +1,12 @@
-"""Records as Arrow columns, gathered straight from the bytes of batches.
+"""Records as Arrow columns, copied directly from the bytes of batches.
 
     offset      int64
     timestamp   timestamp[ms, UTC]
-    key         binary, null where the record has none
+    key         binary, null if the record has none
     value       binary, null for a tombstone
     headers     list<struct<key: string, value: binary>>
 
-pyarrow takes most of a second to import, so only this module asks for it, and only the code
-that was asked for Arrow imports this module.
+pyarrow takes most of a second to import, so only code that returns Arrow data imports this module.
 """
 
 from array import array
@@ -34,16 +33,16 @@ _TYPES: Final[dict[str, pa.DataType]] = {
     "value": pa.binary(),
     "headers": pa.list_(pa.field("item", _HEADER_TYPE, False)),
 }
-_NO_HEADERS: Final = pa.nulls(0, _HEADER_TYPE)  # pa.array would import pandas, if there is one
+_NO_HEADERS: Final = pa.nulls(0, _HEADER_TYPE)  # pa.array would import pandas, if installed
 _NEVER_NULL: Final = ("offset", "timestamp", "headers")
 
-# Runs of records this large are record batches by themselves; smaller ones are put together.
+# A run with this many records becomes a record batch of its own; smaller runs are merged.
 _ROWS_ENOUGH: Final = 8_192
 _BYTES_ENOUGH: Final = 1 * MIB
 
 
 def arrow_schema(columns: Sequence[str] = COLUMN_NAMES) -> pa.Schema:
-    """The schema of `scan`, or of the part of it that `columns` names: at least one."""
+    """The schema of `scan`, or of the given columns; at least one is required."""
     if not columns:
         raise ConfigError("columns", "()", f"must be some of {', '.join(COLUMN_NAMES)}")
     for name in columns:
@@ -53,7 +52,7 @@ def arrow_schema(columns: Sequence[str] = COLUMN_NAMES) -> pa.Schema:
 
 
 class ArrowColumns:
-    """Turns runs of records into record batches that are worth handing on."""
+    """Turns runs of records into record batches of useful size."""
 
     def __init__(self, columns: Sequence[str] = COLUMN_NAMES) -> None:
         self._schema = arrow_schema(columns)
@@ -62,7 +61,7 @@ class ArrowColumns:
         self._bytes = 0
 
     def add(self, run: RecordRun) -> list[pa.RecordBatch]:
-        """Take a run in; return the record batches that are ready, in order."""
+        """Add a run; return the record batches that are ready, in order."""
         piece = pa.RecordBatch.from_arrays(
             [_column(name, run) for name in self._schema.names], schema=self._schema
         )
@@ -76,7 +75,7 @@ class ArrowColumns:
         return []
 
     def take(self) -> list[pa.RecordBatch]:
-        """What was collected and not yet returned, as one record batch or none."""
+        """The records not returned yet, as one record batch or none."""
         pieces, self._pieces = self._pieces, []
         self._rows = self._bytes = 0
         if len(pieces) <= 1:
@@ -118,7 +117,7 @@ def _binary(
     ends_view = memoryview(ends).cast("i")
     ends_view[0] = 0
     validity = bytearray((count + 7) // 8)
-    # Keys, values and headers lie one behind the other, so no column holds more than the run.
+    # Keys, values and headers are consecutive, so no column is larger than the run.
     data = pa.allocate_buffer(column_span(table, start, end, field))
     size, nulls = kernels.take_binary(
         run.data, table, start, end, field, ends_view, validity, memoryview(data).cast("B"), 0, 0
@@ -132,7 +131,7 @@ def _binary(
 
 
 def column_span(table: "array[int]", start: int, end: int, field: int) -> int:
-    """Bytes that surely hold a column of keys or values: from its first item to its last's end."""
+    """An upper bound for the bytes of a column: from its first item to the end of its last."""
     if start == end:
         return 0
     first = table[start * tables.RECORD_ROW + field]
@@ -141,7 +140,7 @@ def column_span(table: "array[int]", start: int, end: int, field: int) -> int:
 
 
 def _text(names: "pa.Array[Any]") -> "pa.Array[Any]":
-    """Header names as strings; what is not UTF-8 in them is replaced, as in `Record.headers`."""
+    """Header names as strings; invalid UTF-8 is replaced, as in `Record.headers`."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
@@ -151,7 +150,7 @@ def _text(names: "pa.Array[Any]") -> "pa.Array[Any]":
 
 
 def header_column(run: RecordRun) -> "pa.Array[Any]":
-    """The headers of a run's records, an empty list for those without."""
+    """The headers of a run's records; an empty list for a record without headers."""
     count = len(run)
     total = kernels.header_totals(run.table, run.start, run.end)
     if not total:

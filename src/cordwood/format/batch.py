@@ -1,7 +1,7 @@
-"""Record batches in, records out: what `batch_builder.py` writes, read back.
+"""Decodes record batches into records, the reverse of `batch_builder.py`.
 
 `BatchDecoder` keeps the tables that kernels fill, so that reading a gigabyte allocates a few
-megabytes once. It is for one reader at a time.
+megabytes only once. It is for one reader at a time.
 """
 
 from array import array
@@ -31,8 +31,8 @@ from cordwood.format.compression import Codec, decompress
 from cordwood.format.record import Record
 from cordwood.quantities import INT64_MAX, MIB, Offset, TimestampMs
 
-# A batch may say it decompresses to anything. Producers cap batches at a few MiB before
-# compression; this leaves two orders of magnitude and still bounds one read's memory.
+# A batch may claim any decompressed size. Producers limit batches to a few MiB before compression;
+# this is two orders of magnitude more and still bounds the memory of one read.
 DECOMPRESSED_BYTES_MAX: Final = 256 * MIB
 
 _BATCHES_PER_SCAN: Final = 512
@@ -65,7 +65,7 @@ DAMAGE_STOPS: Final = frozenset(_STOP_REASONS)
 
 
 def describe_stop(reason: int) -> str:
-    """Words for a reason in `DAMAGE_STOPS`."""
+    """The description of a reason in `DAMAGE_STOPS`."""
     return _STOP_REASONS[reason]
 
 
@@ -99,10 +99,10 @@ class BatchInfo:
 
 @dataclass(slots=True)
 class RecordRun:
-    """Parsed records: rows [start, end) of `table`, lying in `data`.
+    """Parsed records: rows [start, end) of `table`, with their bytes in `data`.
 
-    All of them were dated alike: `is_log_append_time` says whether by the log or by whoever made
-    them. Valid until the decoder that made it is used again.
+    All have the same timestamp type: `is_log_append_time` says whether the log or the producer set
+    the timestamps. Valid until the decoder that returned it is used again.
     """
 
     data: memoryview | bytes
@@ -121,8 +121,8 @@ class RecordRun:
 class BatchDecoder:
     """Finds, checks and parses the batches in a buffer.
 
-    `scan` fills the batch table from the buffer; everything else works on what the last scan
-    found. Positions in batch rows are positions in that buffer.
+    `scan` fills the batch table from the buffer; all other methods work on the result of the last
+    scan. Positions in batch rows are positions in that buffer.
     """
 
     def __init__(self, *, batches_max: int = _BATCHES_PER_SCAN) -> None:
@@ -144,10 +144,10 @@ class BatchDecoder:
         offset_limit: int = INT64_MAX,
         is_dense: bool = False,
     ) -> int:
-        """Find the batches in ``data[start:end]``; return how many.
+        """Find the batches in ``data[start:end]``; return their number.
 
-        `position` and `stop` then say where the walk ended and why. See `kernels.scan_headers`
-        on what offsets batches may have.
+        Afterwards `position` and `stop` say where the walk ended and why. `kernels.scan_headers`
+        documents which offsets batches may have.
         """
         self._data = data
         self.count, self.position, self.stop = kernels.scan_headers(
@@ -157,7 +157,7 @@ class BatchDecoder:
 
     @property
     def data(self) -> memoryview:
-        """The buffer that the last scan looked at."""
+        """The buffer of the last scan."""
         return self._data
 
     def batch(self, index: int) -> BatchInfo:
@@ -184,7 +184,7 @@ class BatchDecoder:
         return self.rows[index * tables.BATCH_ROW + column]
 
     def sound_count(self) -> int:
-        """How many batches, from the first, have the checksum they claim."""
+        """How many batches, from the first, have a correct checksum."""
         return kernels.first_bad_checksum(
             self._data, self.rows, self.count, self._data, crc32c.crc32c
         )
@@ -204,7 +204,7 @@ class BatchDecoder:
     ) -> Iterator[RecordRun]:
         """The records of batches [first, end) with offsets in [start_offset, stop_offset).
 
-        Control batches hold no records for users and are passed over.
+        Control batches hold no records for users and are skipped.
         """
         index = first
         while index < end:
@@ -222,7 +222,7 @@ class BatchDecoder:
                 yield run
 
     def parse(self, index: int) -> RecordRun:
-        """The records of one batch, decompressed where necessary, control batches too."""
+        """The records of one batch, decompressed if necessary; also of control batches."""
         payload, start, end = self._payload(index)
         count = self.field(index, tables.B_RECORD_COUNT)
         table = self._table_for(count, end - start, index)
@@ -235,7 +235,7 @@ class BatchDecoder:
         wanted = self.field(index, tables.B_RECORD_COUNT)
         table = self._table_for(wanted, payload_size, index)
         if end - index > 1:
-            # Room for what follows too, but not for more than there is: a short read stays cheap.
+            # Space for the following batches too, but no more than needed: short reads stay cheap.
             row, column = tables.BATCH_ROW, tables.B_RECORD_COUNT
             following = sum(self.rows[index * row + column : end * row : row])
             room = min(following, _RECORDS_PER_RUN)
@@ -252,9 +252,9 @@ class BatchDecoder:
         return bool(self.field(index, tables.B_ATTRIBUTES) & LOG_APPEND_TIME)
 
     def _end_of_kind(self, index: int, end: int) -> int:
-        """Where behind `index` the batches begin, at `end` at the latest, that are dated otherwise.
+        """The first batch after `index` with another timestamp type; at most `end`.
 
-        Nearly always that is `end`: a topic changes its `message.timestamp.type` rarely.
+        Nearly always this is `end`: a topic rarely changes its `message.timestamp.type`.
         """
         row, column = tables.BATCH_ROW, tables.B_ATTRIBUTES
         attributes = self.rows[index * row + column : end * row : row]
@@ -300,7 +300,7 @@ class BatchDecoder:
 
 
 def decode_batch(data: bytes | bytearray | memoryview) -> list[Record]:
-    """The records of the one batch that `data` is; every check made."""
+    """The records of the single batch in `data`, with all checks."""
     decoder = BatchDecoder()
     view = memoryview(data)
     count = decoder.scan(view, 0, len(view))

@@ -1,7 +1,7 @@
-"""Records in, record batches out: the bytes that go to disk and over the wire.
+"""Encodes records into record batches: the bytes on disk and on the wire.
 
-A batch is built with base offset 0 and no leader epoch. The log stamps both when it gives the
-batch its place; the checksum covers neither (see `batch_header.py`).
+A batch is built with base offset 0 and no leader epoch. The log sets both when it appends the
+batch; the checksum covers neither (see `batch_header.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ _RECORD_OVERHEAD_MAX: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStyle:
-    """How a topic wants its batches written."""
+    """How the batches of a topic are written."""
 
     bytes_max: int
     codec: Codec = Codec.NONE
@@ -49,7 +49,7 @@ class BatchStyle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerStamp:
-    """Who produced a batch, for producers that number their batches."""
+    """Producer id, epoch and sequence of a batch, for producers that number their batches."""
 
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -62,7 +62,7 @@ _NOBODY: Final = ProducerStamp()
 
 @dataclass(slots=True)
 class BuiltBatch:
-    """A batch ready to be stamped and written. `data` is valid until the next one is built."""
+    """A finished batch. `data` is valid until the next batch is built."""
 
     data: memoryview
     record_count: int
@@ -74,7 +74,7 @@ class BuiltBatch:
 
 
 def scratch_size(style: BatchStyle, target_bytes: int = BATCH_BYTES_TARGET) -> int:
-    """How large a buffer `build_batches` works in."""
+    """The size of the buffer that `build_batches` uses."""
     return max(min(HEADER_SIZE + target_bytes, style.bytes_max), HEADER_SIZE)
 
 
@@ -86,11 +86,11 @@ def build_batches(
     target_bytes: int = BATCH_BYTES_TARGET,
     scratch: bytearray | None = None,
 ) -> Iterator[BuiltBatch]:
-    """Batches of at most about `target_bytes` holding `records` in order.
+    """Batches of at most about `target_bytes` that hold `records` in order.
 
-    Items are `Record`s or (key, value) pairs. Raises `RecordTooLargeError` when a record does
-    not fit a batch of its own, before anything of it is handed out. A caller that builds many
-    may lend a `scratch` buffer of `scratch_size` bytes.
+    Items are `Record`s or (key, value) pairs. Raises `RecordTooLargeError` if a record does not
+    fit into a batch of its own. A caller that builds many batches may pass a `scratch` buffer of
+    `scratch_size` bytes.
     """
     usual_size = scratch_size(style, target_bytes)
     if scratch is None or len(scratch) != usual_size:
@@ -111,7 +111,7 @@ def build_batches(
         )
         index = following
         if len(scratch) > usual_size:
-            # Else the records behind a very large one would become a batch as large.
+            # Otherwise the records after a very large one would form a batch of the same size.
             scratch = bytearray(usual_size)
 
 
@@ -148,15 +148,15 @@ def finish_batch(
     style: BatchStyle,
     producer: ProducerStamp = _NOBODY,
 ) -> BuiltBatch:
-    """Put the header before the records encoded at ``scratch[HEADER_SIZE:end]``.
+    """Complete a batch: write the header before the records at ``scratch[HEADER_SIZE:end]``.
 
-    They are compressed where the style asks for it.
+    The records are compressed if the style says so.
     """
     attributes = producer.attributes
     buffer: bytearray = scratch
     if style.codec is not Codec.NONE:
         payload = compress(style.codec, memoryview(scratch)[HEADER_SIZE:end], style.level)
-        # What does not shrink below the limit may still fit as it is.
+        # If compression does not help, the uncompressed records may still fit.
         if HEADER_SIZE + len(payload) <= style.bytes_max or end > style.bytes_max:
             buffer = bytearray(HEADER_SIZE)
             buffer += payload

@@ -8,7 +8,7 @@
     17        4     crc                   crc32c of everything from 21 on
     21        2     attributes            bits 0-2 codec, 3 log append time, 4 transactional,
                                           5 control, 6 base timestamp is a delete horizon
-    23        4     last_offset_delta     kept by compaction, so offsets stay accounted for
+    23        4     last_offset_delta     kept by compaction, so the range of offsets is known
     27        8     base_timestamp
     35        8     max_timestamp
     43        8     producer_id           -1: none
@@ -16,8 +16,8 @@
     53        4     base_sequence         -1: none
     57        4     record_count          0 only in a batch that compaction emptied
 
-The crc does not cover base_offset or leader_epoch, so whoever owns the log may stamp both
-without touching the payload. All integers are big-endian.
+The crc does not cover base_offset and leader_epoch, so the owner of the log can set both without
+changing the payload. All integers are big-endian.
 """
 
 import struct
@@ -117,7 +117,7 @@ def advance_sequence(sequence: int, count: int) -> int:
 
 
 def decode_batch_header(data: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
-    """The header at `position`. The checksum is not looked at: it covers the records too."""
+    """The header at `position`. The checksum is not verified: it covers the records too."""
     available = len(data) - position
     if available < HEADER_SIZE:
         raise TruncatedInputError(
@@ -190,9 +190,9 @@ def pack_new_header_into(
     producer_epoch: int,
     base_sequence: int,
 ) -> None:
-    """The header of a batch of `size` bytes that has no place yet, without its checksum.
+    """Write the header of a new batch of `size` bytes, without offset and checksum.
 
-    Positional, and without a `BatchHeader` in between: this runs once per single append.
+    It takes positional arguments and builds no `BatchHeader`: it runs once per single append.
     """
     _LAYOUT.pack_into(
         buffer,
@@ -222,7 +222,7 @@ def pack_batch_header_into(
 def stamp(
     buffer: bytearray | memoryview, position: int, base_offset: Offset, leader_epoch: LeaderEpoch
 ) -> None:
-    """Give the batch at `position` its place in a log; its checksum stays valid."""
+    """Set base offset and leader epoch of the batch at `position`; its checksum stays valid."""
     offset_field, epoch_field = _OFFSET_AND_EPOCH
     offset_field.pack_into(buffer, position, base_offset)
     epoch_field.pack_into(buffer, position + LOG_OVERHEAD, leader_epoch)

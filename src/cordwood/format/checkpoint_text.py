@@ -6,8 +6,8 @@
     3...      offset checkpoints:      <topic> <partition> <offset>
               leader-epoch-checkpoint: <epoch> <start offset>
 
-Every line ends with a newline, the last one too. A file without a single byte holds no
-entries; any other that does not say all it announces is an error, which names the line.
+Every line ends with a newline, including the last one. An empty file has no entries; any other
+incomplete file is an error that names the line.
 """
 
 import re
@@ -65,7 +65,7 @@ def parse_offset_checkpoint(text: str) -> dict[tuple[str, int], Offset]:
             raise line.error(str(error)) from error
         partition = _bounded(line, "partition", found[2], INT32_MAX)
         if (found[1], partition) in offsets:
-            raise line.error(f"{found[1]}-{partition} appears a second time")
+            raise line.error(f"{found[1]}-{partition} appears twice")
         offsets[found[1], partition] = Offset(_bounded(line, "offset", found[3], INT64_MAX))
     return offsets
 
@@ -79,7 +79,7 @@ def render_offset_checkpoint(offsets: Mapping[tuple[str, int], Offset]) -> str:
 
 
 def parse_epoch_checkpoint(text: str) -> list[EpochEntry]:
-    """Entries in file order. Epochs must rise, and their start offsets must not fall."""
+    """Entries in file order. Epochs must increase, and start offsets must not decrease."""
     entries: list[EpochEntry] = []
     for line in _entry_lines(text):
         found = _EPOCH_LINE.fullmatch(line.text)
@@ -111,9 +111,9 @@ def _render(entry_lines: Iterable[str]) -> str:
 
 
 def _entry_lines(text: str) -> Iterator[_Line]:
-    """The lines after the first two, once these are checked; all announced must be there.
+    """The lines after the first two, which are checked; their number must match the count.
 
-    The count is compared, never trusted: nothing is allocated by it.
+    The count is only compared; no memory is allocated according to it.
     """
     if not text:
         return
@@ -131,7 +131,7 @@ def _entry_lines(text: str) -> Iterator[_Line]:
         found += 1
         yield line
     if found != announced:
-        raise second.error(f"{announced} entries announced, {found} found")
+        raise second.error(f"the header says {announced} entries, found {found}")
 
 
 def _lines(text: str) -> Iterator[_Line]:
@@ -146,7 +146,7 @@ def _lines(text: str) -> Iterator[_Line]:
 
 
 def _bounded(line: _Line, what: str, digits: str, largest: int) -> int:
-    # int() alone would also take signs, underscores, spaces and digits of other scripts.
+    # int() alone would also accept signs, underscores, spaces and digits of other scripts.
     if _NUMBER.fullmatch(digits) is None or int(digits) > largest:
         raise line.error(f"{what} {digits[:80]!r} is not a number from 0 to {largest}")
     return int(digits)

@@ -1,4 +1,4 @@
-"""Compression of the records of a batch: codec id -> compress, decompress, with limits.
+"""Compression of the records of a batch, by codec id, with limits.
 
     id  codec   written                                        read
     0   none    as is                                          as is
@@ -18,14 +18,13 @@ The xerial framing that Java puts around snappy (librdkafka sends it raw):
     20        size  block       raw snappy
     ...             size and block again, to the end
 
-Java refuses LZ4 frames whose blocks are linked, so we write none; reading them costs nothing.
+Java refuses LZ4 frames with linked blocks, so none are written; they can be read.
 
-What comes in is not trusted: a size that it announces is compared with the limit, and with
-what so few bytes can hold at all, before memory is taken for it. Whatever a library raises
-over bad input leaves here as a FormatError.
+Input is not trusted: a size in it is compared with the limit, and with the most that so few bytes
+can hold, before memory is allocated. Errors of the libraries are raised as FormatError.
 
-The libraries are imported where they are used: most processes need one codec or none, and
-starting quickly matters more than the microsecond of looking up a loaded module.
+The libraries are imported where they are used: most processes need one codec or none, and a fast
+start matters more than the microsecond of looking up a loaded module.
 """
 
 import struct
@@ -58,7 +57,7 @@ class Codec(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> "Codec":
-        """The codec that `compression.type` calls by this name."""
+        """The codec with this name in `compression.type`."""
         if name not in _NAMES:
             raise ConfigError("compression.type", name, f"must be one of {', '.join(_NAMES)}")
         return _NAMES[name]
@@ -75,9 +74,9 @@ _NAMES: Final = {
 
 _GZIP_LEVEL_DEFAULT: Final = -1
 _GZIP_LEVEL_MAX: Final = 9
-_GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS  # 16 asks zlib for the gzip wrapper
-# Input is offered in windows that grow from this, because zlib copies what lies behind the
-# end of a member: offered whole, a batch of many tiny members would be copied once for each.
+_GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS  # 16 selects the gzip wrapper in zlib
+# Input is passed in windows that grow from this size, because zlib copies the input after the end
+# of a member: passed as a whole, a batch of many tiny members would be copied once for each.
 _GZIP_WINDOW_MIN: Final = 4 * KIB
 _GZIP_WINDOW_MAX: Final = 1024 * KIB
 
@@ -86,20 +85,20 @@ _XERIAL_HEADER: Final = struct.Struct(">8sii")
 _XERIAL_VERSION: Final = 1
 _XERIAL_BLOCK_SIZE: Final = 32 * KIB
 _BLOCK_SIZE: Final = struct.Struct(">i")
-# Snappy's densest element makes 64 bytes out of 3.
+# Snappy's densest element expands 3 bytes to 64.
 _SNAPPY_RATIO_MAX: Final = 22
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
-_LZ4_LEVEL_FAST: Final = 9  # Kafka's default, and its name for the fast compressor
+_LZ4_LEVEL_FAST: Final = 9  # Kafka's default, which selects the fast compressor
 _LZ4_LEVEL_MAX: Final = 17
-_LZ4_LEVEL_HIGH_MIN: Final = 3  # what the library calls its lowest high-compression level
+_LZ4_LEVEL_HIGH_MIN: Final = 3  # the library's lowest high-compression level
 _LZ4_FIRST_PIECE_MIN: Final = 64 * KIB
 _LZ4_LIKELY_RATIO_MAX: Final = 8
 
 _ZSTD_LEVEL_DEFAULT: Final = 3
 _ZSTD_LEVEL_MIN: Final = -131072
 _ZSTD_LEVEL_MAX: Final = 22
-# What zstd's own level 22 asks of a reader, and what its decoders accept unless told more.
+# The window that zstd's level 22 needs, and that decoders accept by default.
 _ZSTD_WINDOW_SIZE_MAX: Final = 128 * 1024 * KIB
 
 
@@ -162,8 +161,8 @@ def _gzip_decompress(data: BytesLike, limit: int) -> bytes:
                 raise FormatError("gzip stream ends within a member", position=position)
             window = view[position : position + window_size]
             try:
-                # One byte more than allowed tells "too much" from "just enough". Nothing is
-                # left unconsumed unless that byte came out, and then we stop.
+                # One byte more than allowed distinguishes "too much" from "just enough". Input
+                # stays unconsumed only if that byte was produced, and then decompression stops.
                 piece = member.decompress(window, limit - size + 1)
             except zlib.error as error:
                 raise FormatError(f"bad gzip stream: {error}", position=position) from error
@@ -192,14 +191,14 @@ def _snappy_compress(data: BytesLike, level: int | None) -> bytes:
 
 def _snappy_decompress(data: BytesLike, limit: int) -> bytes:
     view = memoryview(data)
-    # No raw stream starts like this: its first element would copy from before its start.
+    # No raw stream starts with these bytes: its first element would copy from before its start.
     if not _is_xerial(view, 0):
         return _snappy_decompress_block(view, limit, 0, 0)
     pieces: list[bytes] = []
     size = position = 0
     while position < len(view):
         if _is_xerial(view, position):
-            # Java accepts streams one after another; the magic is no size: it is negative.
+            # Java accepts several streams; the magic cannot be a size, because it is negative.
             position = _after_xerial_header(view, position)
             continue
         block_start = position + _BLOCK_SIZE.size
@@ -235,7 +234,7 @@ def _after_xerial_header(view: memoryview, position: int) -> int:
             "xerial header", needed=_XERIAL_HEADER.size, got=len(view) - position, position=position
         )
     _, version, _ = _XERIAL_HEADER.unpack_from(view, position)
-    # Some producers write 1 in the wrong byte order. Java only refuses what is older than 1.
+    # Some producers write 1 in the wrong byte order. Java only refuses versions below 1.
     if version < _XERIAL_VERSION:
         raise UnsupportedFormatError("xerial version", version, position=position)
     return end
@@ -288,7 +287,7 @@ def _lz4_decompress(data: BytesLike, limit: int) -> bytes:
     decompressor = frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
     size = 0
-    # The library takes memory for all it may return, so we ask for a likely amount first.
+    # The library allocates the maximum output, so a likely size is requested first.
     piece_size = max(_LZ4_FIRST_PIECE_MIN, _LZ4_LIKELY_RATIO_MAX * len(data))
     source: BytesLike = data
     while not decompressor.eof:
@@ -346,8 +345,8 @@ def _zstd_decompress_frame(
     import zstandard
 
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_SIZE_MAX)
-    # One byte more than can come tells "too much" from "just enough", and makes the library
-    # go on to the end of the frame, where it verifies the checksum.
+    # One byte more than expected distinguishes "too much" from "just enough", and makes the library
+    # continue to the end of the frame, where it verifies the checksum.
     wanted = min(size_max, limit - size_before) + 1
     try:
         piece = decompressor.stream_reader(frame).read(wanted)

@@ -1,4 +1,4 @@
-"""Control records: the key that names the kind, and the value of a transaction marker.
+"""Control records: their keys, and the values of transaction markers.
 
 Key of every control record:
 
@@ -12,8 +12,8 @@ Value of ABORT and COMMIT:
     0         2     version     0 is the only one written
     2         4     coordinator_epoch
 
-Both may grow at the end in later versions. A reader that meets a newer version reads the
-fields it knows and ignores the rest; a type it does not know is `UNKNOWN`, to be skipped.
+Later versions may add fields at the end of both. A reader of a newer version reads the fields it
+knows and ignores the rest; an unknown type is `UNKNOWN` and is skipped.
 """
 
 import struct
@@ -36,7 +36,7 @@ assert _MARKER_VALUE.size == MARKER_VALUE_SIZE
 
 
 class ControlType(IntEnum):
-    """What a control record says. `UNKNOWN` stands for every type added after these."""
+    """The type of a control record. `UNKNOWN` is any type added after these."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -54,7 +54,7 @@ _MARKER_TYPES: Final = (ControlType.ABORT, ControlType.COMMIT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlKey:
-    """The key of a control record; `version` is the one found, even when newer than ours."""
+    """The key of a control record; `version` is the one found, even if it is newer than ours."""
 
     version: int
     type: ControlType

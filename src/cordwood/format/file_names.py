@@ -1,4 +1,4 @@
-"""The names of everything in a log directory, and what each name says.
+"""The names of all files and directories in a log directory, and their meaning.
 
     <data directory>/
         .lock  .kafka_cleanshutdown  meta.properties  *-checkpoint
@@ -7,8 +7,8 @@
             leader-epoch-checkpoint  partition.metadata  high-watermark
         <topic>-<partition>.<32 hex digits>-{delete,future,stray}/
 
-A suffix on a segment's file tells how far a replacement has come: `.cleaned` is still being
-written, `.swap` is complete and goes in, `.deleted` is on its way out.
+A suffix on a segment's file shows the stage of a replacement: `.cleaned` is still being written,
+`.swap` is complete and will replace, `.deleted` will be removed.
 """
 
 import re
@@ -43,7 +43,7 @@ INTERNAL_TOPICS: Final = frozenset(
     {CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC}
 )
 
-# 255 is what file systems allow a name; 249 leaves room for "-" and five digits of partition.
+# File systems allow names of 255 bytes; 249 leaves room for "-" and a partition of five digits.
 TOPIC_NAME_CHARS_MAX: Final = 249
 _FILE_NAME_CHARS_MAX: Final = 255
 
@@ -52,7 +52,7 @@ _UNIQUE_HEX: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class FileKind(StrEnum):
-    """What a segment's file holds; the value is the extension."""
+    """The kind of a segment's file; the value is the extension."""
 
     LOG = "log"
     INDEX = "index"
@@ -63,7 +63,7 @@ class FileKind(StrEnum):
 
 
 class DirectoryState(StrEnum):
-    """What a partition's directory is for; every value but LIVE is the suffix of its name."""
+    """The state of a partition's directory; every value except LIVE is the suffix of its name."""
 
     LIVE = "live"
     DELETE = "delete"
@@ -73,7 +73,7 @@ class DirectoryState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFileName:
-    """A segment file's name taken apart. `suffix` is one of the three above, or empty."""
+    """The parsed name of a segment file. `suffix` is one of the three above, or empty."""
 
     base_offset: Offset
     kind: FileKind
@@ -82,9 +82,9 @@ class SegmentFileName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDirectory:
-    """A partition directory's name taken apart.
+    """The parsed name of a partition directory.
 
-    The topic of a DELETE directory may be cut short, to keep the name within 255 characters.
+    The topic of a DELETE directory may be cut to keep the name within 255 characters.
     """
 
     topic: str
@@ -100,14 +100,14 @@ _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 def segment_file_name(base_offset: Offset, kind: FileKind, suffix: str = NO_SUFFIX) -> str:
-    """``00000000000000000042.log``, with one of the three suffixes when given."""
+    """``00000000000000000042.log``, optionally with one of the three suffixes."""
     assert 0 <= base_offset <= INT64_MAX, base_offset
     assert suffix in (NO_SUFFIX, DELETED, CLEANED, SWAP), suffix
     return f"{base_offset:020d}.{kind}{suffix}"
 
 
 def parse_segment_file_name(name: str) -> SegmentFileName | None:
-    """Take a segment file's name apart; None for a file that belongs to no segment."""
+    """Parse the name of a segment file; None for a file that belongs to no segment."""
     found = _SEGMENT_FILE.fullmatch(name)
     if found is None or int(found[1]) > INT64_MAX:
         return None
@@ -117,7 +117,7 @@ def parse_segment_file_name(name: str) -> SegmentFileName | None:
 
 
 def check_topic_name(topic: str) -> None:
-    """Raise InvalidTopicNameError, with the rule, unless a topic may have this name."""
+    """Raise InvalidTopicNameError with the rule if a topic cannot have this name."""
     if not topic:
         raise InvalidTopicNameError(topic, "must not be empty")
     if topic in (".", ".."):
@@ -125,11 +125,11 @@ def check_topic_name(topic: str) -> None:
     if len(topic) > TOPIC_NAME_CHARS_MAX:
         raise InvalidTopicNameError(topic, f"must have at most {TOPIC_NAME_CHARS_MAX} characters")
     if _TOPIC_CHARS.fullmatch(topic) is None:
-        raise InvalidTopicNameError(topic, "must be made of a-z, A-Z, 0-9, '.', '_' and '-'")
+        raise InvalidTopicNameError(topic, "must contain only a-z, A-Z, 0-9, '.', '_' and '-'")
 
 
 def topic_names_collide(one: str, other: str) -> bool:
-    """Whether two names are one to metrics, which write '.' as '_'."""
+    """Whether two names are the same in metrics, which write '.' as '_'."""
     return one.replace(".", "_") == other.replace(".", "_")
 
 
@@ -140,7 +140,7 @@ def partition_directory_name(topic: str, partition: int) -> str:
 
 
 def deleted_directory_name(topic: str, partition: int, unique_hex32: str) -> str:
-    """``orders-0.<32 hex digits>-delete``, the topic cut so that the whole fits a file name."""
+    """``orders-0.<32 hex digits>-delete``, with the topic cut so that the name is not too long."""
     assert 0 <= partition <= INT32_MAX, partition
     assert _UNIQUE_HEX.fullmatch(unique_hex32) is not None, unique_hex32
     ending = f"-{partition}.{unique_hex32}-{DirectoryState.DELETE}"
@@ -148,10 +148,10 @@ def deleted_directory_name(topic: str, partition: int, unique_hex32: str) -> str
 
 
 def parse_directory_name(name: str) -> PartitionDirectory:
-    """Take a partition directory's name apart.
+    """Parse the name of a partition directory; FormatError for any other name.
 
-    The partition is what follows the last '-'; of a marked directory everything from the last
-    '.' on is dropped first. Any other directory has no place beside partitions: FormatError.
+    The partition follows the last '-'; for a marked directory, everything from the last '.' on is
+    dropped first.
     """
     plain, state = name, DirectoryState.LIVE
     if name.endswith(("-delete", "-future", "-stray")):

@@ -1,16 +1,16 @@
-"""One entry of each index that lies beside a segment.
+"""The entries of the indexes of a segment.
 
 Offset index (`.index`), 8 bytes:
 
     position  size  field
-    0         4     relative_offset     last offset of the batch, less the segment's base offset
+    0         4     relative_offset     last offset of the batch, minus the segment's base offset
     4         4     position            of the batch's first byte in the `.log`
 
 Time index (`.timeindex`), 12 bytes:
 
     position  size  field
     0         8     timestamp           largest seen so far in the segment
-    8         4     relative_offset     last offset of the batch that carried it, less the base
+    8         4     relative_offset     last offset of the batch that has it, minus the base
 
 Transaction index (`.txnindex`), 34 bytes:
 
@@ -21,8 +21,8 @@ Transaction index (`.txnindex`), 34 bytes:
     18        8     last_offset         of its ABORT marker
     26        8     last_stable_offset  when the marker was appended
 
-All big-endian and signed; no index carries a checksum, so decoding refuses every value that
-no writer writes (a negative one, a transaction that ends before it starts).
+All integers are big-endian and signed. Indexes have no checksum, so decoding refuses impossible
+values (a negative one, a transaction that ends before it starts).
 """
 
 import struct
@@ -50,7 +50,7 @@ _ABORTED_VERSION: Final = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetEntry:
-    """Where in the `.log` the batch that ends at an offset begins."""
+    """The position in the `.log` of the batch that ends with an offset."""
 
     relative_offset: int
     position: FilePosition
@@ -66,7 +66,7 @@ class TimeEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortedTransaction:
-    """A transaction whose records a committed reader skips: `first_offset <= last_offset`."""
+    """A transaction whose records committed readers skip: `first_offset <= last_offset`."""
 
     producer_id: ProducerId
     first_offset: Offset

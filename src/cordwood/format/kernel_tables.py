@@ -1,4 +1,4 @@
-"""The columns of the tables that pass between kernels, and the codes kernels return.
+"""The columns of the tables that kernels exchange, and the codes that kernels return.
 
 A table is a flat array of int64, one row after another; a column is the position in a row.
 """
@@ -36,7 +36,7 @@ R_HEADER_COUNT: Final = 7
 # Why a walk over batches stopped.
 STOP_END: Final = 0  # exactly at the end of the input
 STOP_FULL: Final = 1  # no more rows in the table
-STOP_OFFSET: Final = 2  # the next batch starts at or past the offset asked for
+STOP_OFFSET: Final = 2  # the next batch starts at or after the requested offset
 STOP_SHORT_HEADER: Final = 3  # the input ends inside a header
 STOP_SHORT_BATCH: Final = 4  # the input ends inside a batch
 STOP_BAD_SIZE: Final = 5
@@ -57,11 +57,11 @@ BAD_TRAILER: Final = 8  # bytes left after the declared number of records
 BAD_OFFSET_DELTA: Final = 9
 TOO_FEW_RECORDS: Final = 10  # the input ends before the declared number of records
 
-# What a walk over a segment carries along, for `index_batches`.
+# The state of a walk over a segment, for `index_batches`.
 STATE_WORDS: Final = 6
 S_UNINDEXED: Final = 0  # bytes since the last index entry
 S_MAX_TIMESTAMP: Final = 1
 S_MAX_TIMESTAMP_OFFSET: Final = 2
 S_INDEXED_TIMESTAMP: Final = 3  # of the last time index entry
 S_RECORD_COUNT: Final = 4
-S_FIRST_TIMESTAMP: Final = 5  # of the first batch; -2 before it was seen
+S_FIRST_TIMESTAMP: Final = 5  # of the first batch; -2 before the first batch

@@ -1,8 +1,8 @@
-"""The `.keyindex` file of a sealed segment: which batches may hold a key. Ours alone.
+"""The `.keyindex` file of a sealed segment: which batches may contain a key. Cordwood's own.
 
     position  size   field
     0         8      magic and version      "cordwki" and the byte 1
-    8         8      log size               bytes of the log file it was made from
+    8         8      log size               bytes of the log file it was built from
     16        8      entry count
     24        4      reserved               0
     28        4      crc                    crc32c of bytes 0 to 28, unsigned
@@ -19,12 +19,12 @@
     8         4      position               of the batch in the log file
 
 Integers are big-endian. Entries are sorted by hash, then by position, and each pair occurs
-once. Two keys may share a hash: a batch that is named may not hold the key, a batch that is not
-named never does. Records without a key and control records are not indexed.
+once. Two keys may share a hash: a batch in the index may not contain the key, but a batch that is
+not in the index never does. Records without a key and control records are not indexed.
 
-A search looks at a few pages and verifies each one it looks at: a page that rotted makes the
-index unusable and cannot hide a key. The file is derived: when it is missing, damaged, or made
-from a log file of another size, it is made again.
+A search reads a few pages and verifies each of them: a damaged page makes the index unusable, but
+cannot hide a key. The file is derived: if it is missing, damaged, or built from a log file of
+another size, it is built again.
 """
 
 import struct
@@ -59,7 +59,7 @@ def encode_header(*, log_size: int, entry_count: int) -> bytes:
 
 
 def encode_pages(entries: bytes | bytearray | memoryview) -> bytes:
-    """Sorted entries as pages; all full when the number of entries is a multiple of 341."""
+    """Sorted entries as pages; all are full if the number of entries is a multiple of 341."""
     pages = bytearray()
     view = memoryview(entries)
     for at in range(0, len(view), ENTRIES_PER_PAGE * ENTRY_SIZE):
@@ -70,7 +70,7 @@ def encode_pages(entries: bytes | bytearray | memoryview) -> bytes:
 
 
 class KeyIndexHeader(NamedTuple):
-    """What a key index was made from, and how much follows."""
+    """The size of the log file that the index was built from, and the number of entries."""
 
     log_size: int
     entry_count: int
@@ -91,14 +91,14 @@ def decode_header(data: BytesLike) -> KeyIndexHeader:
     magic, log_size, entry_count, stored = HEADER.unpack_from(data)
     computed = crc32c.crc32c(data[:_CRC_POSITION])
     if magic != _MAGIC:
-        raise FormatError(f"not a key index of this version: it begins with {magic!r}")
+        raise FormatError(f"not a key index of this version: it starts with {magic!r}")
     if stored != computed:
         raise ChecksumMismatchError(stored=stored, computed=computed, position=_CRC_POSITION)
     return KeyIndexHeader(log_size, entry_count)
 
 
 def decode_page(page: BytesLike, position: int) -> memoryview:
-    """The entries of a page, verified; `position` is where it lies in the file."""
+    """The entries of a page, verified; `position` is that of the page in the file."""
     entries = memoryview(page)[_PAGE_CRC_SIZE:]
     stored = int.from_bytes(page[:_PAGE_CRC_SIZE], "big")
     computed = crc32c.crc32c(entries)
@@ -113,7 +113,7 @@ def decode_page(page: BytesLike, position: int) -> memoryview:
 
 
 class KeyIndexPages:
-    """A key index as bytes. Raises `FormatError` where it is not what it claims."""
+    """A key index as bytes. Raises `FormatError` if it is damaged."""
 
     def __init__(self, data: memoryview) -> None:
         header = decode_header(data)
@@ -124,7 +124,7 @@ class KeyIndexPages:
             raise TruncatedInputError("key index", needed=header.file_size, got=len(data))
 
     def batches_of(self, key: bytes) -> Iterator[FilePosition]:
-        """Positions of the batches that may hold `key`, in order."""
+        """Positions of the batches that may contain `key`, in order."""
         wanted = key_hashes.key_hash(key)
         page = self._first_page(wanted)
         while page < self._pages:
@@ -137,14 +137,14 @@ class KeyIndexPages:
             page += 1
 
     def check(self) -> None:
-        """Look at every page, where a search looks at a few; raises as they do."""
+        """Verify every page; raises like a search."""
         for page in range(self._pages):
             self._entries(page)
 
     def _first_page(self, wanted: int) -> int:
-        """The last page that begins with a smaller hash; the first one when none does.
+        """The last page that starts with a smaller hash; the first page if none does.
 
-        Hashes are spread evenly, so where a page must be can nearly be worked out.
+        Hashes are spread evenly, so the position of the page can be estimated closely.
         """
         low, high = 0, self._pages  # the answer is in [low, high)
         guess = (wanted * self._pages) >> _HASH_BITS
@@ -160,7 +160,7 @@ class KeyIndexPages:
         return low
 
     def _entries(self, page: int) -> tuple[int, int]:
-        """Where the entries of a page begin and how many there are; verified."""
+        """The position and number of the entries of a page, verified."""
         at = HEADER_SIZE + page * PAGE_SIZE
         entries = decode_page(self._data[at : at + PAGE_SIZE], at)
         return at + _PAGE_CRC_SIZE, len(entries) // ENTRY_SIZE

@@ -1,4 +1,4 @@
-r"""`meta.properties`, which says whose a log directory is, and the clean-shutdown marker.
+r"""`meta.properties`, the identity of a log directory, and the clean-shutdown marker.
 
     #
     #Sat Nov 15 20:15:00 UTC 2025
@@ -8,12 +8,12 @@ r"""`meta.properties`, which says whose a log directory is, and the clean-shutdo
     cluster.id=<text>
 
 `meta.properties` is Java properties text: `#` and `!` start comments, a key ends at the first
-`=`, `:` or blank, a backslash escapes and at the end of a line continues it. Version 1 needs
-`cluster.id` and `node.id`; version 0 wrote `broker.id`, and neither had to be there. Keys we
-do not know are ignored. Written in ASCII: Java reads the file as ISO-8859-1.
+`=`, `:` or blank; a backslash escapes, and at the end of a line continues it. Version 1 requires
+`cluster.id` and `node.id`; version 0 has `broker.id`, and both are optional. Unknown keys are
+ignored. The file is written in ASCII, because Java reads it as ISO-8859-1.
 
-`.kafka_cleanshutdown` is one JSON object: ``{"version":0,"brokerEpoch":5}``. That the file is
-there is what counts on start; older brokers left it empty.
+`.kafka_cleanshutdown` is one JSON object: ``{"version":0,"brokerEpoch":5}``. At a start only its
+existence counts; older brokers left it empty.
 """
 
 import json
@@ -54,21 +54,21 @@ _ESCAPED_BY_CHARACTER: Final = {
     "!": "\\!",
 }
 
-# Never the locale's: a tool elsewhere reads this file.
+# Not those of the locale: tools on other machines read this file.
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = (
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 )  # fmt: skip
 _EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-# The marker has two numbers in it. Anything much longer is some other file.
+# The marker contains two numbers. Anything much longer is another file.
 _CLEAN_SHUTDOWN_CHARS_MAX: Final = 64 * 1024
 _CLEAN_SHUTDOWN_VERSION: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Whose a log directory is. In version 1 `cluster_id` and `node_id` are always there."""
+    """The identity of a log directory. Version 1 always has `cluster_id` and `node_id`."""
 
     version: int = 1
     cluster_id: str | None = None
@@ -82,7 +82,7 @@ class MetaProperties:
 
 
 def render_meta_properties(meta: MetaProperties, *, written_ms: TimestampMs) -> str:
-    """The whole file, dated as Java dates it."""
+    """The whole file, with the date in Java's format."""
     properties: dict[str, str] = {}
     if meta.node_id is not None:
         properties[_NODE_ID_KEY if meta.version else _BROKER_ID_KEY] = str(meta.node_id)
@@ -119,20 +119,20 @@ def parse_meta_properties(text: str) -> MetaProperties:
 
 
 def render_clean_shutdown(broker_epoch: int) -> str:
-    """The marker a clean shutdown leaves."""
+    """The marker that a clean shutdown writes."""
     marker = {"version": _CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}
     return json.dumps(marker, separators=(",", ":"))
 
 
 def parse_clean_shutdown(text: str) -> int:
-    """The broker epoch in the marker; keys we do not know are ignored."""
+    """The broker epoch in the marker; unknown keys are ignored."""
     if len(text) > _CLEAN_SHUTDOWN_CHARS_MAX:
         raise FormatError(f"{len(text)} characters are too many for a clean-shutdown marker")
     try:
         marker = json.loads(text)
     except json.JSONDecodeError as error:
         raise FormatError(f"not JSON: {error.msg}", position=error.pos) from error
-    except (ValueError, RecursionError) as error:  # a number, or a nesting, beyond all reason
+    except (ValueError, RecursionError) as error:  # an excessive number or nesting
         raise FormatError(f"not a clean-shutdown marker: {error}") from error
     if not isinstance(marker, dict):
         raise FormatError("not a JSON object")
@@ -143,7 +143,7 @@ def parse_clean_shutdown(text: str) -> int:
 
 
 def render_properties(properties: Mapping[str, str]) -> str:
-    """Java properties text, one line a key, in the order given; ASCII whatever is in it."""
+    """Java properties text, one line per key, in the order given; always ASCII."""
     return "".join(
         f"{_escape(key, blanks_everywhere=True)}={_escape(value, blanks_everywhere=False)}\n"
         for key, value in properties.items()
@@ -151,7 +151,7 @@ def render_properties(properties: Mapping[str, str]) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read Java properties text; of a key given twice the last counts, as in Java."""
+    """Read Java properties text; if a key occurs twice, the last value counts, as in Java."""
     properties: dict[str, str] = {}
     for position, line in _logical_lines(text):
         found = _KEY_AND_VALUE.fullmatch(line)
@@ -161,7 +161,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with continuations joined and without comments, each with where it starts."""
+    """Lines with continuations joined and without comments, each with its position."""
     parts: list[str] = []
     start = position = 0
     while position < len(text):
@@ -175,7 +175,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             continue
         trailing_backslashes = len(line) - len(line.rstrip("\\"))
         if trailing_backslashes % 2:
-            if len(line) > 1:  # to Java a lone backslash has not begun a line yet
+            if len(line) > 1:  # for Java a lone backslash does not begin a line
                 parts.append(line[:-1])
             continue
         yield start, "".join((*parts, line))
@@ -189,7 +189,7 @@ def _unescape(text: str, position: int) -> str:
         return text
     units = _ESCAPED.sub(lambda found: _unescaped(found[1], position), text)
     try:
-        # Java escapes UTF-16 units: a character beyond 16 bits arrives as two of them.
+        # Java escapes UTF-16 units: a character above 16 bits is two of them.
         return units.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
     except UnicodeDecodeError as error:
         raise FormatError("half of a surrogate pair in an escape", position=position) from error

@@ -4,9 +4,9 @@ r"""The `partition.metadata` file, and topic ids as text.
     topic_id: <22 characters>
 
 No newline after the last line. A topic id is a 16-byte UUID in URL-safe base64 without its
-padding. The all-zero id means "none" and the id one belongs to Kafka's metadata topic, so
-neither is ever given to a topic; nor is an id whose text starts with '-', which command lines
-would take for an option.
+padding. The all-zero id means "none", and the id one belongs to Kafka's metadata topic, so no
+topic gets either. Neither does a topic get an id whose text starts with '-', which would look like
+an option on a command line.
 """
 
 import binascii
@@ -29,7 +29,7 @@ _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 _METADATA: Final = re.compile(r"version:[ \t]+([0-9]{1,10})\r?\n(.*)", re.DOTALL)
 _TOPIC_ID_LINE: Final = re.compile(r"topic_id:[ \t]+(\S+)(?:\r?\n)?")
 
-# Directories and topics share the rule for new ids; the first hundred mean something else.
+# The same rule holds for directories and topics; the first hundred ids are reserved.
 _RESERVED_BELOW: Final = 100
 
 
@@ -40,18 +40,18 @@ def encode_topic_id(topic_id: UUID) -> str:
 
 
 def decode_topic_id(text: str) -> UUID:
-    """Read 22 characters; only the one text that `encode_topic_id` gives is accepted."""
+    """Read 22 characters; only the exact text that `encode_topic_id` returns is accepted."""
     if _TOPIC_ID.fullmatch(text) is None:
         raise FormatError(f"{text[:80]!r} is not an id of 22 URL-safe base64 characters")
     topic_id = UUID(bytes=binascii.a2b_base64(text.translate(_FROM_URL_SAFE) + "=="))
     if encode_topic_id(topic_id) != text:
-        # 22 characters carry 132 bits; the 4 too many must be zero.
+        # 22 characters have 132 bits; the 4 extra bits must be zero.
         raise FormatError(f"{text!r} does not end on a whole byte", position=TOPIC_ID_CHARS - 1)
     return topic_id
 
 
 def new_topic_id(random_id: Callable[[], UUID] = uuid.uuid4) -> UUID:
-    """An id that nobody has and that may be given to a topic or to a log directory."""
+    """A new unique id for a topic or a log directory."""
     while True:
         topic_id = random_id()
         if topic_id.int >= _RESERVED_BELOW and not encode_topic_id(topic_id).startswith("-"):
@@ -65,7 +65,7 @@ def render_partition_metadata(topic_id: UUID) -> str:
 
 
 def parse_partition_metadata(text: str) -> UUID:
-    """The topic id in the file, which must not be the all-zero one."""
+    """The topic id in the file, which must not be all zero."""
     found = _METADATA.fullmatch(text)
     if found is None:
         raise FormatError("line 1: not 'version: <number>'")

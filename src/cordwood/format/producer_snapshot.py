@@ -1,4 +1,4 @@
-"""The `.snapshot` file: what each producer last did in a partition, up to one offset.
+"""The `.snapshot` file: the state of each producer of a partition, up to one offset.
 
     position  size  field
     0         2     version                    always 1
@@ -11,10 +11,10 @@
     8         2     producer_epoch
     10        4     last_sequence
     14        8     last_offset                of the producer's last batch
-    22        4     offset_delta               last_offset less that batch's base offset
+    22        4     offset_delta               last_offset minus that batch's base offset
     26        8     timestamp                  of that batch, ms
-    34        4     coordinator_epoch          -1 when no marker was seen
-    38        8     current_txn_first_offset   -1 when no transaction is open
+    34        4     coordinator_epoch          -1 if no marker was seen
+    38        8     current_txn_first_offset   -1 if no transaction is open
 
 Only the last batch of a producer is kept. The file ends with its last entry.
 """
@@ -51,7 +51,7 @@ assert _ENTRY.size == SNAPSHOT_ENTRY_SIZE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSnapshotEntry:
-    """One producer's state, as far as it survives a restart without replaying the log."""
+    """The part of a producer's state that survives a restart without replaying the log."""
 
     producer_id: ProducerId
     producer_epoch: int
@@ -83,7 +83,7 @@ def encode_producer_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
 
 
 def decode_producer_snapshot(data: BytesLike) -> list[ProducerSnapshotEntry]:
-    """Read a whole file; the checksum is verified before any entry is believed."""
+    """Read a whole file; the checksum is verified before any entry is used."""
     if len(data) < SNAPSHOT_HEADER_SIZE:
         raise TruncatedInputError("producer snapshot", needed=SNAPSHOT_HEADER_SIZE, got=len(data))
     version, stored, count = _HEADER.unpack_from(data)
@@ -95,7 +95,7 @@ def decode_producer_snapshot(data: BytesLike) -> list[ProducerSnapshotEntry]:
     entries = memoryview(data)[SNAPSHOT_HEADER_SIZE:]
     if count < 0 or count * SNAPSHOT_ENTRY_SIZE != len(entries):
         raise FormatError(
-            f"{count} producers announced, {len(entries)} bytes of them follow",
+            f"the header says {count} producers, but {len(entries)} bytes follow",
             position=_COUNT_POSITION,
         )
     return [

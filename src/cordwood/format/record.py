@@ -1,4 +1,4 @@
-"""A record as people see it: key, value, headers, time, and the offset it was given."""
+"""A record: key, value, headers, timestamp and offset."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
@@ -9,12 +9,12 @@ Header: TypeAlias = tuple[str, bytes | None]
 class Record(NamedTuple):
     """One entry of a log.
 
-    To write one, give `value` and whatever else matters; `timestamp_ms` left at None is the
-    time of the append. When read back, `offset` and `timestamp_ms` are always set;
-    -1 stands for a record that has no offset yet.
-    A record whose value is None is a tombstone: on a compacted topic it deletes its key.
+    To append one, set `value` and any other field; a `timestamp_ms` of None means the time of the
+    append. A record that was read always has an `offset` and a `timestamp_ms`; a record without
+    an offset yet has -1. A record whose value is None is a tombstone: in a compacted topic it
+    deletes its key.
 
-    A named tuple, because a reader makes a million of these per second.
+    It is a named tuple, because a reader creates a million of them per second.
     """
 
     value: bytes | None

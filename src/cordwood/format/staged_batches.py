@@ -2,7 +2,7 @@
 
     position  size    field
     0         8       magic          "cordwstg"
-    8                 batches        one behind the other, as clients send them (base offset 0)
+    8                 batches        one after another, as clients send them (base offset 0)
               24 n    index          for each batch: number of its place, position, size
                       places         JSON: [["orders", 0], ["orders", 1], ...]
     end - 40  8       index position
@@ -12,9 +12,9 @@
     end - 12  4       version        1
     end - 8   8       magic
 
-Integers are little-endian, those of the index and the first three of the end 64 bits wide. The
-batches of a place lie in the order in which they are to be appended. Their own checksums cover
-them; the one at the end covers what says where they are.
+Integers are little-endian; those of the index and the first three of the end have 64 bits. A place
+is a topic and a partition. The batches of a place are in the order in which they will be appended.
+Batches have their own checksums; the checksum at the end covers the index and the places.
 """
 
 import json
@@ -53,7 +53,7 @@ PlaceName = tuple[str, int]  # topic, partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedEnd:
-    """The last bytes of the file: where the rest of what describes it lies."""
+    """The last bytes of the file: the positions of index and places."""
 
     index_position: int
     batch_count: int
@@ -62,7 +62,7 @@ class StagedEnd:
 
 
 class StagedIndex:
-    """Which batches a file holds for which place, in the order they were added."""
+    """The batches of each place in a file, in the order they were added."""
 
     def __init__(self) -> None:
         self._numbers: dict[PlaceName, int] = {}
@@ -89,7 +89,7 @@ class StagedIndex:
         ]
 
     def sizes(self) -> dict[PlaceName, int]:
-        """How many bytes each place has."""
+        """The bytes of each place."""
         numbers, _, sizes = self._columns()
         totals = [0] * len(self._numbers)
         for number, size in zip(numbers, sizes, strict=True):
@@ -100,7 +100,7 @@ class StagedIndex:
         return self._rows[0::_ROW], self._rows[1::_ROW], self._rows[2::_ROW]
 
     def encode(self, position: int) -> bytes:
-        """What follows the batches, which end at `position`."""
+        """The bytes after the batches, which end at `position`."""
         rows = _little_endian(self._rows).tobytes()
         places = json.dumps([list(place) for place in self._numbers]).encode()
         return b"".join(
@@ -120,7 +120,7 @@ class StagedIndex:
 
 
 def decode_end(data: bytes, file_size: int) -> StagedEnd:
-    """The end of a file of `file_size` bytes; raises `FormatError` unless it can be one."""
+    """The end of a file of `file_size` bytes; `FormatError` if it is not valid."""
     if len(data) < END_SIZE or file_size < len(MAGIC) + END_SIZE:
         raise TruncatedInputError("end of staged batches", needed=END_SIZE, got=len(data))
     index, count, places, crc, version, magic = _END.unpack(data[-END_SIZE:])
@@ -139,7 +139,7 @@ def decode_end(data: bytes, file_size: int) -> StagedEnd:
 
 
 def decode_index(end: StagedEnd, data: bytes) -> StagedIndex:
-    """The index from `data`, which is all from the index on up to the end, which it leaves out."""
+    """The index in `data`, which is the part of the file from the index up to the end."""
     computed = crc32c.crc32c(data)
     if computed != end.crc:
         raise ChecksumMismatchError(stored=end.crc, computed=computed, position=end.index_position)
@@ -154,12 +154,12 @@ def decode_index(end: StagedEnd, data: bytes) -> StagedIndex:
         return index
     numbers, positions, sizes = index._columns()
     if min(numbers) < 0 or max(numbers) >= len(index._numbers):
-        raise FormatError("a batch of a place that is not listed", position=end.index_position)
+        raise FormatError("batch refers to a place that is not listed", position=end.index_position)
     if min(sizes) < HEADER_SIZE or min(positions) < len(MAGIC):
-        raise FormatError("a batch where none can be", position=end.index_position)
+        raise FormatError("batch at an impossible position", position=end.index_position)
     for position, size in zip(positions, sizes, strict=True):
         if size > end.index_position - position:
-            raise FormatError(f"a batch of {size} bytes at {position} reaches past the batches")
+            raise FormatError(f"batch of {size} bytes at {position} ends after the last batch")
     return index
 
 

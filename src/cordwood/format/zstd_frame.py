@@ -1,18 +1,18 @@
-"""The outline of a zstd frame: where it ends and how much it can hold, without decompressing.
+"""The structure of a zstd frame: its end and its largest content, without decompressing.
 
     size       field
     4          magic           28 B5 2F FD
-    2 to 14    frame header    with the content size, or without
-               block header, block; again until one is the last
-    4          checksum        when the frame header says so
+    2 to 14    frame header    with or without the content size
+               block header and block, repeated up to the last block
+    4          checksum        if the frame header says so
 
 A block header is 3 bytes, little-endian: bit 0 is set on the last block, bits 1 and 2 are the
 type (0 raw, 1 one byte repeated, 2 compressed, 3 reserved), the others the size. No block
 holds more than 128 KiB. A skippable frame is its magic (5? 2A 4D 18), a 4-byte size, and
-that many bytes that mean nothing here.
+that many bytes without meaning here.
 
-Walking the block headers finds a frame that was cut short, whose first part the library would
-return without a word, and bounds the output before memory is taken for it.
+Walking the block headers detects a truncated frame, whose first part the library would return
+without an error, and bounds the output before memory is allocated.
 """
 
 import struct
@@ -35,7 +35,7 @@ _CONTENT_SIZE_UNKNOWN: Final = 2**64 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZstdFrame:
-    """`end` is the position after the frame; no more than `content_size_max` bytes are in it."""
+    """`end` is the position after the frame; it holds at most `content_size_max` bytes."""
 
     end: int
     content_size_max: int
@@ -43,7 +43,7 @@ class ZstdFrame:
 
 
 def walk_zstd_frame(view: memoryview, position: int = 0) -> ZstdFrame:
-    """Outline the frame that starts at `position`; one that is not all there is a FormatError."""
+    """Walk the frame that starts at `position`; FormatError if it is not complete."""
     header_size = _SKIPPABLE_HEADER.size
     _check_room(view, position, position + header_size)  # no frame of any kind is shorter
     magic, skipped_size = _SKIPPABLE_HEADER.unpack_from(view, position)
@@ -84,8 +84,8 @@ def _walk_blocks(view: memoryview, position: int) -> ZstdFrame:
         return ZstdFrame(end=end, content_size_max=size_max)
     if parameters.content_size > size_max:
         raise FormatError(
-            f"zstd frame announces {parameters.content_size} bytes, "
-            f"its blocks hold at most {size_max}",
+            f"zstd frame claims {parameters.content_size} bytes, but its blocks hold at most "
+            f"{size_max}",
             position=position,
         )
     return ZstdFrame(end=end, content_size_max=parameters.content_size)

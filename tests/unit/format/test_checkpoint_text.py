@@ -65,8 +65,8 @@ def test_blanks_and_line_ends_may_be_others_than_ours(text: str) -> None:
         ("0\n1_0\n", "at byte 2: line 2: number of entries '1_0'"),
         ("0\n2147483648\n", "at byte 2: line 2: number of entries"),
         ("0\n" + "9" * 5000 + "\n", "at byte 2: line 2: number of entries"),
-        ("0\n2\nt 0 5\n", "at byte 2: line 2: 2 entries announced, 1 found"),
-        ("0\n0\nt 0 5\n", "at byte 2: line 2: 0 entries announced, 1 found"),
+        ("0\n2\nt 0 5\n", "at byte 2: line 2: the header says 2 entries, found 1"),
+        ("0\n0\nt 0 5\n", "at byte 2: line 2: the header says 0 entries, found 1"),
         ("0\n1\nt 0 5\n\n", "at byte 10: line 4: '' is not"),
         ("0\n1\nt 0\n", "at byte 4: line 3: 't 0' is not"),
         ("0\n1\n t 0 5\n", "at byte 4: line 3: ' t 0 5' is not"),
@@ -76,7 +76,7 @@ def test_blanks_and_line_ends_may_be_others_than_ours(text: str) -> None:
         ("0\n1\nt 2147483648 5\n", "at byte 4: line 3: partition '2147483648'"),
         ("0\n1\nt 0 9223372036854775808\n", "at byte 4: line 3: offset '9223372036854775808'"),
         ("0\n1\nt/u 0 5\n", "at byte 4: line 3: topic name 't/u'"),
-        ("0\n2\nt 0 5\nt 0 6\n", "at byte 10: line 4: t-0 appears a second time"),
+        ("0\n2\nt 0 5\nt 0 6\n", "at byte 10: line 4: t-0 appears twice"),
     ],
 )
 def test_a_malformed_offset_checkpoint_names_the_line(text: str, reason: str) -> None:
@@ -110,7 +110,7 @@ def test_another_version_is_unsupported() -> None:
 
 
 def test_a_huge_announced_count_costs_nothing() -> None:
-    with pytest.raises(FormatError, match="2147483647 entries announced, 0 found"):
+    with pytest.raises(FormatError, match="says 2147483647 entries, found 0"):
         parse_offset_checkpoint("0\n2147483647\n")
 
 

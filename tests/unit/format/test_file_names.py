@@ -150,7 +150,7 @@ def test_a_deleted_directory_of_a_long_topic_still_fits_a_file_name(partition: i
         ("orders-2147483648", "must be a number"),
         ("orders-١", "must be a number"),
         ("orders-1\n", "must be a number"),
-        ("ord ers-1", "must be made of"),
+        ("ord ers-1", "must contain only"),
         ("..-1", "must not be '.' or '..'"),
         ("orders-delete", "must be <topic>-<partition>.<unique id>-delete"),
         ("orders-1-delete", "must be <topic>-<partition>.<unique id>-delete"),

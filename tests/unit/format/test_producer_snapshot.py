@@ -113,12 +113,12 @@ def test_another_version_is_unsupported(version: int) -> None:
 def test_the_count_must_be_that_of_the_entries_that_follow(count: int) -> None:
     covered = struct.pack(">i", count) + bytes.fromhex(ENTRY_HEX)
 
-    with pytest.raises(FormatError, match=f"at byte 6: {count} producers announced, 46 bytes"):
+    with pytest.raises(FormatError, match=f"at byte 6: .* says {count} producers, but 46 bytes"):
         decode_producer_snapshot(snapshot(covered))
 
 
 def test_bytes_after_the_last_entry_are_refused() -> None:
     covered = struct.pack(">i", 1) + bytes.fromhex(ENTRY_HEX) + b"\x00"
 
-    with pytest.raises(FormatError, match="1 producers announced, 47 bytes"):
+    with pytest.raises(FormatError, match="says 1 producers, but 47 bytes"):
         decode_producer_snapshot(snapshot(covered))

@@ -7,12 +7,13 @@ only a broker knows the members of a group.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from cordwood.format.record import Record
 from cordwood.remote.record_chunk import RecordChunk
 
 Place = tuple[str, int]  # topic and partition
+NewRecord = Record | tuple[bytes | None, bytes | None]  # a record, or its key and value
 
 
 class Extent(NamedTuple):
@@ -155,8 +156,8 @@ class Appender(Protocol):
     @property
     def partition_count(self) -> int: ...
 
-    def append(self, records: list[Any], partition: int | None) -> list[AppendedTo]:
-        """Append `Record`s or (key, value) pairs; without a partition, keys choose it."""
+    def append(self, records: list[NewRecord], partition: int | None) -> list[AppendedTo]:
+        """Append records; without a partition, their keys choose it."""
         ...
 
     def idle(self) -> None:

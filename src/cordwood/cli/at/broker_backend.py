@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from cordwood.cli.at.backend import (
     AppendedTo,
@@ -12,6 +12,7 @@ from cordwood.cli.at.backend import (
     Extent,
     GroupFacts,
     MemberFacts,
+    NewRecord,
     PartitionFacts,
     Place,
     TopicFacts,
@@ -92,7 +93,7 @@ class BrokerAppender:
     def partition_count(self) -> int:
         return self._producer.partition_count
 
-    def append(self, records: list[Any], partition: int | None) -> list[AppendedTo]:
+    def append(self, records: list[NewRecord], partition: int | None) -> list[AppendedTo]:
         ranges = self._producer.append_many(records, partition=partition)
         self._heard_s = time.monotonic()
         return [AppendedTo(*part) for part in ranges]

@@ -5,9 +5,9 @@ import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from cordwood.cli.at.backend import AppendedTo
+from cordwood.cli.at.backend import AppendedTo, NewRecord
 from cordwood.clock import SystemClock
 from cordwood.errors import DirectoryLockedError
 from cordwood.format import kernels
@@ -50,7 +50,7 @@ class OwnerAppender:
     def partition_count(self) -> int:
         return self._topic.partition_count
 
-    def append(self, records: list[Any], partition: int | None) -> list[AppendedTo]:
+    def append(self, records: list[NewRecord], partition: int | None) -> list[AppendedTo]:
         appended = self._topic.append_many(records, partition=partition)
         self.idle()
         return [AppendedTo(r.partition, r.first_offset, r.next_offset) for r in appended.ranges]
@@ -82,7 +82,7 @@ class InboxAppender:
     def partition_count(self) -> int:
         return self._topic.partition_count
 
-    def append(self, records: list[Any], partition: int | None) -> list[AppendedTo]:
+    def append(self, records: list[NewRecord], partition: int | None) -> list[AppendedTo]:
         staging_id = new_request_id()
         try:
             file = self._stage(staging_id, self._split(records, partition))
@@ -102,7 +102,7 @@ class InboxAppender:
         offsets = answer.facts.get("offsets", [])
         return sorted(AppendedTo(number, first, end) for _, number, first, end in offsets)
 
-    def _split(self, records: list[Any], partition: int | None) -> dict[int, list[Any]]:
+    def _split(self, records: list[NewRecord], partition: int | None) -> dict[int, list[NewRecord]]:
         count = self._topic.partition_count
         if partition is not None:
             self._topic.partition(partition)  # raises if there is no such partition
@@ -110,7 +110,7 @@ class InboxAppender:
         lists, _ = kernels.split_by_key(records, Record, count, next(self._turn) % count)
         return {number: part for number, part in enumerate(lists) if part}
 
-    def _stage(self, staging_id: str, parts: dict[int, list[Any]]) -> StagedBatches:
+    def _stage(self, staging_id: str, parts: dict[int, list[NewRecord]]) -> StagedBatches:
         directory = staging_directory(self._paths[0], staging_id)
         self._fs.make_directory(directory)
         writer = StagedFileWriter(self._fs, os.path.join(directory, _FILE_NAME))

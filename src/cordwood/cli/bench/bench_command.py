@@ -47,37 +47,44 @@ _COLUMNS: Final = (
     Column(name="p99_ms", show=_shown_ms, is_number=True),
 )
 
+SecondsOption = Annotated[
+    float, typer.Option("--seconds", "-s", min=0.1, max=600.0, help="Time limit for each row.")
+]
+RecordsOption = Annotated[
+    int | None, typer.Option("--records", "-n", min=1, help="Record limit for each row.")
+]
+SizeOption = Annotated[
+    int, typer.Option("--size", min=1, max=MIB // 2, help="Size of a value in bytes.")
+]
+ThreadsOption = Annotated[
+    int,
+    typer.Option(
+        "--threads",
+        "--connections",
+        "-t",
+        min=1,
+        max=256,
+        help="Threads that append; on a broker, each has its own connection.",
+    ),
+]
+PartitionsOption = Annotated[
+    int, typer.Option("--partitions", "-p", min=1, max=1000, help="Partitions of the topic.")
+]
+DurabilityOption = Annotated[
+    DurabilityChoice | None,
+    typer.Option("--durability", help="When appends are acknowledged. Default: the target's."),
+]
+
 
 def bench(
     *,
     at: AtOption = None,
-    seconds: Annotated[
-        float, typer.Option("--seconds", "-s", min=0.1, max=600.0, help="Time limit for each row.")
-    ] = 3.0,
-    records: Annotated[
-        int | None, typer.Option("--records", "-n", min=1, help="Record limit for each row.")
-    ] = None,
-    size: Annotated[
-        int, typer.Option("--size", min=1, max=MIB // 2, help="Size of a value in bytes.")
-    ] = 100,
-    threads: Annotated[
-        int,
-        typer.Option(
-            "--threads",
-            "--connections",
-            "-t",
-            min=1,
-            max=256,
-            help="Threads that append; on a broker, each has its own connection.",
-        ),
-    ] = 1,
-    partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, max=1000, help="Partitions of the topic.")
-    ] = 1,
-    durability: Annotated[
-        DurabilityChoice | None,
-        typer.Option("--durability", help="When appends are acknowledged. Default: the target's."),
-    ] = None,
+    seconds: SecondsOption = 3.0,
+    records: RecordsOption = None,
+    size: SizeOption = 100,
+    threads: ThreadsOption = 1,
+    partitions: PartitionsOption = 1,
+    durability: DurabilityOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how fast this machine or broker appends and reads, compared with the bare disk.

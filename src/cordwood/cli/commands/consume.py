@@ -11,9 +11,14 @@ import typer
 from cordwood.cli.at.target import parse_target
 from cordwood.cli.completion import complete_group
 from cordwood.cli.failures import EXIT_INTERRUPTED, UsageError
-from cordwood.cli.options import AtOption, JsonOption, PartitionsOption, TopicArgument
+from cordwood.cli.options import (
+    AtOption,
+    JsonOption,
+    PartitionsOption,
+    RecordFormatOption,
+    TopicArgument,
+)
 from cordwood.cli.readable_values import counted
-from cordwood.cli.records.record_format import FORMAT_HELP
 from cordwood.cli.signals import Interruption
 from cordwood.cli.terminal import discard_stdout, warn
 
@@ -24,62 +29,68 @@ if TYPE_CHECKING:
 
 _COMMIT_S: Final = 5.0
 
+BeginOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="POSITION",
+        help="Start at: beginning, end, an offset, -10 (records before the end), -10m (ago), "
+        "or a time. Default: beginning; with --follow: end.",
+    ),
+]
+EndOption = Annotated[
+    str | None,
+    typer.Option("--to", metavar="POSITION", help="Stop before this offset or time. Default: end."),
+]
+CountOption = Annotated[
+    int | None, typer.Option("-n", "--count", min=0, help="Stop after this many records.")
+]
+FollowOption = Annotated[
+    bool, typer.Option("--follow", "-f", help="Wait for new records until interrupted.")
+]
+GroupOption = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        autocompletion=complete_group,
+        help="Start at the offsets this group committed, and commit its progress.",
+    ),
+]
+SeparatorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key-separator", "-K", metavar="TEXT", help="Print key and value with TEXT between."
+    ),
+]
+GrepOption = Annotated[
+    str | None,
+    typer.Option("--grep", metavar="REGEX", help="Only records whose key or value matches."),
+]
+KeyOption = Annotated[
+    str | None, typer.Option("--key", metavar="KEY", help="Only records with this key.")
+]
+NullAsOption = Annotated[
+    str, typer.Option("--null-as", metavar="TEXT", help="Print TEXT for a null key or value.")
+]
+
 
 def consume(
     topic: TopicArgument,
     *,
     at: AtOption = None,
-    begin: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="POSITION",
-            help="Start at: beginning, end, an offset, -10 (records before the end), -10m (ago), "
-            "or a time. Default: beginning; with --follow: end.",
-        ),
-    ] = None,
-    end: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="POSITION", help="Stop before this offset or time. Default: end."
-        ),
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("-n", "--count", min=0, help="Stop after this many records.")
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for new records until interrupted.")
-    ] = False,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            "-g",
-            autocompletion=complete_group,
-            help="Start at the offsets this group committed, and commit its progress.",
-        ),
-    ] = None,
+    begin: BeginOption = None,
+    end: EndOption = None,
+    count: CountOption = None,
+    follow: FollowOption = False,
+    group: GroupOption = None,
     partition: PartitionsOption = None,
-    record_format: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help=FORMAT_HELP)
-    ] = None,
-    separator: Annotated[
-        str | None,
-        typer.Option(
-            "--key-separator", "-K", metavar="TEXT", help="Print key and value with TEXT between."
-        ),
-    ] = None,
+    record_format: RecordFormatOption = None,
+    separator: SeparatorOption = None,
     as_json: JsonOption = False,
-    grep: Annotated[
-        str | None,
-        typer.Option("--grep", metavar="REGEX", help="Only records whose key or value matches."),
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="Only records with this key.")
-    ] = None,
-    null_as: Annotated[
-        str, typer.Option("--null-as", metavar="TEXT", help="Print TEXT for a null key or value.")
-    ] = "",
+    grep: GrepOption = None,
+    key: KeyOption = None,
+    null_as: NullAsOption = "",
 ) -> None:
     """Print the records of a topic, one value per line.
 

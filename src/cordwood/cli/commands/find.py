@@ -8,8 +8,13 @@ import typer
 
 from cordwood.cli.at.target import parse_target
 from cordwood.cli.failures import UsageError
-from cordwood.cli.options import AtOption, JsonOption, PartitionsOption, TopicArgument
-from cordwood.cli.records.record_format import FORMAT_HELP
+from cordwood.cli.options import (
+    AtOption,
+    JsonOption,
+    PartitionsOption,
+    RecordFormatOption,
+    TopicArgument,
+)
 from cordwood.cli.terminal import say, warn
 
 if TYPE_CHECKING:
@@ -30,9 +35,7 @@ def find(
         bool, typer.Option("--history", help="Print every record of the key, oldest first.")
     ] = False,
     partition: PartitionsOption = None,
-    record_format: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help=FORMAT_HELP)
-    ] = None,
+    record_format: RecordFormatOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the newest record of a key. Exit code 1 if there is none.

@@ -24,70 +24,80 @@ if TYPE_CHECKING:
 
 _PARTITIONS_SHOWN: Final = 5
 
+FileArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="File with one record per line. Default: standard input.",
+    ),
+]
+SeparatorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key-separator",
+        "-K",
+        metavar="TEXT",
+        help="Each line is a key, TEXT and a value, as in key:value.",
+    ),
+]
+AsJsonOption = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Each line is a JSON object with value, key, headers, timestamp, partition; "
+        "value_base64 and key_base64 for bytes.",
+    ),
+]
+HeadersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header", "-H", metavar="NAME=VALUE", help="Add a header to each record; repeatable."
+    ),
+]
+PartitionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--partition",
+        "-p",
+        min=0,
+        autocompletion=complete_partition,
+        help="Append to this partition. Default: chosen by key.",
+    ),
+]
+TimestampOption = Annotated[
+    str | None,
+    typer.Option(
+        "--timestamp",
+        metavar="TIME",
+        help="Timestamp of each record: 2026-11-16T09:30, -10m (ago), or ms since 1970. "
+        "Default: now.",
+    ),
+]
+NullAsOption = Annotated[
+    str | None,
+    typer.Option("--null-as", metavar="TEXT", help="A key or value equal to TEXT is null."),
+]
+SummaryAsJsonOption = Annotated[
+    bool, typer.Option("--json-summary", help="Print a summary as a JSON object.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")]
+
 
 def produce(
     topic: TopicArgument,
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            help="File with one record per line. Default: standard input.",
-        ),
-    ] = None,
+    file: FileArgument = None,
     *,
     at: AtOption = None,
-    separator: Annotated[
-        str | None,
-        typer.Option(
-            "--key-separator",
-            "-K",
-            metavar="TEXT",
-            help="Each line is a key, TEXT and a value, as in key:value.",
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Each line is a JSON object with value, key, headers, timestamp, partition; "
-            "value_base64 and key_base64 for bytes.",
-        ),
-    ] = False,
-    headers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header", "-H", metavar="NAME=VALUE", help="Add a header to each record; repeatable."
-        ),
-    ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option(
-            "--partition",
-            "-p",
-            min=0,
-            autocompletion=complete_partition,
-            help="Append to this partition. Default: chosen by key.",
-        ),
-    ] = None,
-    timestamp: Annotated[
-        str | None,
-        typer.Option(
-            "--timestamp",
-            metavar="TIME",
-            help="Timestamp of each record: 2026-11-16T09:30, -10m (ago), or ms since 1970. "
-            "Default: now.",
-        ),
-    ] = None,
-    null_as: Annotated[
-        str | None,
-        typer.Option("--null-as", metavar="TEXT", help="A key or value equal to TEXT is null."),
-    ] = None,
-    summary_as_json: Annotated[
-        bool, typer.Option("--json-summary", help="Print a summary as a JSON object.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")] = False,
+    separator: SeparatorOption = None,
+    as_json: AsJsonOption = False,
+    headers: HeadersOption = None,
+    partition: PartitionOption = None,
+    timestamp: TimestampOption = None,
+    null_as: NullAsOption = None,
+    summary_as_json: SummaryAsJsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Append lines to a topic as records: values, key:value pairs, or JSON.
 

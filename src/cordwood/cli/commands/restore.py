@@ -34,28 +34,32 @@ _PLANNED_COLUMNS: Final = (
     Column(name="to fetch", field="fetched_bytes", show=shown_bytes, is_number=True),
 )
 
+WhatArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="ARCHIVE|TOPIC",
+        help="URL or directory of the archive, then topics. Default: all topics in it.",
+    ),
+]
+ToOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="TIME",
+        help="Restore up to this time: 2026-11-16T09:30, -2h (ago). Default: everything.",
+    ),
+]
+NewNameOption = Annotated[
+    str | None, typer.Option("--as", metavar="NAME", help="Restore the topic under this name.")
+]
+
 
 def restore(
-    what: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="ARCHIVE|TOPIC",
-            help="URL or directory of the archive, then topics. Default: all topics in it.",
-        ),
-    ],
+    what: WhatArgument,
     *,
     at: AtOption = None,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            metavar="TIME",
-            help="Restore up to this time: 2026-11-16T09:30, -2h (ago). Default: everything.",
-        ),
-    ] = None,
-    new_name: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="Restore the topic under this name.")
-    ] = None,
+    to: ToOption = None,
+    new_name: NewNameOption = None,
     config: ConfigOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,

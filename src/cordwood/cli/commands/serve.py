@@ -29,62 +29,72 @@ logger = logging.getLogger(__name__)
 _GARBAGE_OBJECTS: Final = 20_000  # more than a hundred connections with requests have
 _SWITCH_INTERVAL_S: Final = 0.0005
 
+DirectoriesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dir",
+        "--at",
+        metavar="DIR",
+        help="Data directory, created if missing; with several, partitions are spread over "
+        "them. Default: ./data. [log.dirs]",
+    ),
+]
+HostOption = Annotated[
+    str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1. [host]")
+]
+PortOption = Annotated[
+    int | None, typer.Option(help="Port to listen on, 0 for any. Default: 9092. [port]")
+]
+AdvertisedHostOption = Annotated[
+    str | None,
+    typer.Option(help="Host that clients connect to. Default: --host. [advertised.host]"),
+]
+AdvertisedPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port that clients connect to. Default: --port. [advertised.port]"),
+]
+DurabilityOption = Annotated[
+    str | None,
+    typer.Option(
+        autocompletion=completion_of("disk", "os"),
+        help="When appends are acknowledged: disk (default) or os. [log.durability]",
+    ),
+]
+MetricsPortOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Port for /metrics, /healthz and /readyz. Default: not served. [metrics.port]"
+    ),
+]
+LogFormatOption = Annotated[
+    str | None,
+    typer.Option(
+        autocompletion=completion_of("text", "json"),
+        help="Log format: text or json. [logger.format]",
+    ),
+]
+LogLevelOption = Annotated[
+    str | None,
+    typer.Option(
+        autocompletion=completion_of("debug", "info", "warning", "error"),
+        help="Log level: debug, info, warning or error. [logger.level]",
+    ),
+]
+
 
 def serve(
     *,
-    directories: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--dir",
-            "--at",
-            metavar="DIR",
-            help="Data directory, created if missing; with several, partitions are spread over "
-            "them. Default: ./data. [log.dirs]",
-        ),
-    ] = None,
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1. [host]")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Port to listen on, 0 for any. Default: 9092. [port]")
-    ] = None,
-    advertised_host: Annotated[
-        str | None,
-        typer.Option(help="Host that clients connect to. Default: --host. [advertised.host]"),
-    ] = None,
-    advertised_port: Annotated[
-        int | None,
-        typer.Option(help="Port that clients connect to. Default: --port. [advertised.port]"),
-    ] = None,
-    durability: Annotated[
-        str | None,
-        typer.Option(
-            autocompletion=completion_of("disk", "os"),
-            help="When appends are acknowledged: disk (default) or os. [log.durability]",
-        ),
-    ] = None,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            help="Port for /metrics, /healthz and /readyz. Default: not served. [metrics.port]"
-        ),
-    ] = None,
+    directories: DirectoriesOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    advertised_host: AdvertisedHostOption = None,
+    advertised_port: AdvertisedPortOption = None,
+    durability: DurabilityOption = None,
+    metrics_port: MetricsPortOption = None,
     config_file: ConfigFileOption = None,
     assignments: SetOption = None,
-    log_format: Annotated[
-        str | None,
-        typer.Option(
-            autocompletion=completion_of("text", "json"),
-            help="Log format: text or json. [logger.format]",
-        ),
-    ] = None,
-    log_level: Annotated[
-        str | None,
-        typer.Option(
-            autocompletion=completion_of("debug", "info", "warning", "error"),
-            help="Log level: debug, info, warning or error. [logger.level]",
-        ),
-    ] = None,
+    log_format: LogFormatOption = None,
+    log_level: LogLevelOption = None,
 ) -> None:
     """Serve a data directory to Kafka clients.
 

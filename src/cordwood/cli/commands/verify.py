@@ -28,33 +28,37 @@ _COLUMNS: Final = (
     "time",
 )
 
+TopicArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TOPIC",
+        autocompletion=complete_topic,
+        help="Topic names. Default: all topics, including internal ones.",
+        show_default=False,
+    ),
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=1,
+        max=_JOBS_MAX,
+        help="Segments to check in parallel. Default: one per processor.",
+        show_default=False,
+    ),
+]
+ArchivedOption = Annotated[
+    bool, typer.Option("--archived", help="Also download and check archived segments.")
+]
+
 
 def verify(
-    topic: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TOPIC",
-            autocompletion=complete_topic,
-            help="Topic names. Default: all topics, including internal ones.",
-            show_default=False,
-        ),
-    ] = None,
+    topic: TopicArgument = None,
     *,
     at: AtOption = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            "-j",
-            min=1,
-            max=_JOBS_MAX,
-            help="Segments to check in parallel. Default: one per processor.",
-            show_default=False,
-        ),
-    ] = None,
-    archived: Annotated[
-        bool, typer.Option("--archived", help="Also download and check archived segments.")
-    ] = False,
+    jobs: JobsOption = None,
+    archived: ArchivedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check every checksum, record, index and checkpoint of a store. Exit code 1 if something is

@@ -23,50 +23,57 @@ def _complete_kind(incomplete: str) -> list[str]:
     return completion_of(*KINDS)(incomplete)
 
 
+FileArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE", help="Files of a log; they may be copies."),
+]
+RecordsOption = Annotated[
+    bool,
+    typer.Option("--records", "-r", help="Show the records of each batch: offset, time, sizes."),
+]
+ValuesOption = Annotated[
+    bool, typer.Option("--values", "-v", help="Show keys, values and headers of records.")
+]
+DecodeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--decode",
+        metavar="groups",
+        help="Decode the records of __consumer_offsets.",
+        autocompletion=completion_of(_GROUPS),
+    ),
+]
+StartOption = Annotated[
+    int,
+    typer.Option("--from", metavar="OFFSET", min=0, help="Show nothing before this offset."),
+]
+CountOption = Annotated[
+    int | None,
+    typer.Option(
+        "-n", "--count", min=1, help="Show at most this many batches, records or entries."
+    ),
+]
+KindOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="KIND",
+        help="Kind of the files, if their names do not tell: log, index, timeindex, txnindex, "
+        "keyindex, snapshot, checkpoint, epochs, metadata, properties, high-watermark.",
+        autocompletion=_complete_kind,
+    ),
+]
+
+
 def dump(
-    file: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE", help="Files of a log; they may be copies."),
-    ],
+    file: FileArgument,
     *,
-    records: Annotated[
-        bool,
-        typer.Option(
-            "--records", "-r", help="Show the records of each batch: offset, time, sizes."
-        ),
-    ] = False,
-    values: Annotated[
-        bool, typer.Option("--values", "-v", help="Show keys, values and headers of records.")
-    ] = False,
-    decode: Annotated[
-        str | None,
-        typer.Option(
-            "--decode",
-            metavar="groups",
-            help="Decode the records of __consumer_offsets.",
-            autocompletion=completion_of(_GROUPS),
-        ),
-    ] = None,
-    start: Annotated[
-        int,
-        typer.Option("--from", metavar="OFFSET", min=0, help="Show nothing before this offset."),
-    ] = 0,
-    count: Annotated[
-        int | None,
-        typer.Option(
-            "-n", "--count", min=1, help="Show at most this many batches, records or entries."
-        ),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            "--as",
-            metavar="KIND",
-            help="Kind of the files, if their names do not tell: log, index, timeindex, txnindex, "
-            "keyindex, snapshot, checkpoint, epochs, metadata, properties, high-watermark.",
-            autocompletion=_complete_kind,
-        ),
-    ] = None,
+    records: RecordsOption = False,
+    values: ValuesOption = False,
+    decode: DecodeOption = None,
+    start: StartOption = 0,
+    count: CountOption = None,
+    kind: KindOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the contents of log files and check them. Exit code 1 if one is damaged.

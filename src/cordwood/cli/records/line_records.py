@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from cordwood.cli.at.backend import NewRecord
 from cordwood.cli.records.input_lines import LineBlock
 from cordwood.errors import InvalidRecordError
 from cordwood.format.record import Header, Record
 from cordwood.quantities import INT32_MAX, INT64_MAX
 
 # Records by partition; None: chosen by key.
-Destinations = dict[int | None, list[Any]]
+Destinations = dict[int | None, list[NewRecord]]
 
 
 class LineParser(Protocol):
@@ -41,7 +42,7 @@ class TextLines:
         if self.null_text is not None:
             null = self.null_text
             pairs = [(None if k == null else k, None if v == null else v) for k, v in pairs]
-        records: list[Any] = pairs
+        records: list[NewRecord] = [*pairs]
         if self.headers or self.timestamp_ms is not None:
             headers, timestamp_ms = self.headers, self.timestamp_ms
             records = [Record(value, key, headers, timestamp_ms) for key, value in pairs]

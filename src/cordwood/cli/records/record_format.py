@@ -25,11 +25,6 @@ _Part = Callable[[int, Record], bytes]
 _TOKEN: Final = re.compile(r"%(.)|\\(x[0-9A-Fa-f]{2}|.)|%$|\\$", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
-FORMAT_HELP: Final = (
-    r"Output format, for example '%k %v %o\n': %k key, %v value, %o offset, %p partition, "
-    r"%t topic, %T time in ms, %I time, %h headers, %K and %S sizes of key and value."
-)
-
 
 def record_formatter(
     text: str, topic: str, *, null_text: str = "", for_terminal: bool = False

@@ -1,30 +1,30 @@
 """Consumer groups of the new protocol, as records of the topic ``__consumer_offsets``. Big-endian.
 
-A key is its type, the group, and for some a member or a regular expression, all in strings of an
-int16 size:
+A key is its type, the group, and for some types a member or a regular expression, all as strings
+with an int16 size:
 
-    type   what the value says                  key after the group
+    type   meaning of the value                 key after the group
     3      the group's epoch
     4      topics subscribed to (before 4.1)
     5      a member and what it subscribes to   member id
     6      the epoch of the target assignment
-    7      what a member is to have             member id
-    8      what a member has now                member id
+    7      the target assignment of a member    member id
+    8      the current assignment of a member   member id
     16     topics that a pattern matches        regular expression
 
-A value is an int16 version, always 0, and flexible fields, see `group_fields`:
+A value is an int16 version, always 0, followed by flexible fields, see `group_fields`:
 
     3   int32 epoch; tag 0: int64 hash of the topics
     5   instance id?, rack id?, client id, client host, [topic name], regular expression?,
-        int32 rebalance timeout, assignor?; tag 0: there for a member of the classic protocol
+        int32 rebalance timeout, assignor?; tag 0: present for a member of the classic protocol
     6   int32 epoch; tag 0: int64 time of the assignment
     7   [topic id, [int32 partition]]
-    8   int32 epoch, int32 epoch before, int8 state, then twice, for what is assigned and for what
-        is being revoked: [topic id, [int32 partition]; tag 0: [int32 epoch of assignment]]
+    8   int32 epoch, int32 previous epoch, int8 state, then twice, for assigned partitions and for
+        those being revoked: [topic id, [int32 partition]; tag 0: [int32 epoch of assignment]]
 
 where ``?`` may be null and ``[]`` is an array, each structure in it ending with tagged fields.
-A null value is a tombstone. Types 4 and 16 are known so that they can be removed; nothing is read
-from them.
+A null value is a tombstone. Types 4 and 16 are only recognized so that they can be removed; their
+values are not read.
 """
 
 import struct
@@ -49,11 +49,11 @@ from cordwood.format.groups.group_fields import (
 
 _VERSION: Final = 0
 _NO_TAGS: Final = b"\x00"
-_TAG: Final = 0  # the only one any of these values has
+_TAG: Final = 0  # the only tag of these values
 
 
 class ConsumerGroupRecordType(IntEnum):
-    """What a record of a consumer group is about: the type its key starts with."""
+    """The type of a consumer group's record, with which its key starts."""
 
     GROUP_EPOCH = 3
     PARTITION_METADATA = 4
@@ -77,7 +77,7 @@ _WITH_DETAIL: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupKey:
-    """Which record of which group. `detail` is the member id, or for type 16 the pattern."""
+    """The key of a group's record. `detail` is the member id, or for type 16 the pattern."""
 
     type: ConsumerGroupRecordType
     group: str
@@ -92,7 +92,7 @@ class GroupEpochValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberValue:
-    """A member as it introduced itself. Topic names are in order."""
+    """A member with its subscription. Topic names are sorted."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -113,7 +113,7 @@ class TargetEpochValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentValue:
-    """What a member has: for each topic its partitions, with the epochs they were assigned at."""
+    """The current assignment of a member: partitions by topic, with their assignment epochs."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -158,7 +158,7 @@ def decode_group_epoch(data: bytes) -> GroupEpochValue:
 
 
 def encode_member(value: MemberValue) -> bytes:
-    """The bytes of a member of the new protocol; others are not ours to write."""
+    """The bytes of a member of the new protocol; other members are never written."""
     assert not value.is_classic, value
     return b"".join(
         (
@@ -254,8 +254,8 @@ def decode_current(data: bytes) -> CurrentValue:
     member_epoch = fields.int32("member epoch")
     previous_member_epoch = fields.int32("previous member epoch")
     state = fields.int8("member state")
-    # Older brokers do not write the epochs of partitions. A member that is away for a while has
-    # a negative epoch, and no partition does.
+    # Older brokers do not write the epochs of partitions. A member that left temporarily has a
+    # negative epoch; partitions never have one.
     default_epoch = max(member_epoch, 0)
     assigned = _dated(fields, "assigned partitions", default_epoch)
     revoking = _dated(fields, "partitions being revoked", default_epoch)
@@ -270,7 +270,7 @@ def decode_current(data: bytes) -> CurrentValue:
     )
 
 
-# --- what they are made of -------------------------------------------------------------------
+# --- fields ----------------------------------------------------------------------------------
 
 
 def _start() -> bytes:
@@ -293,7 +293,7 @@ def _array_length(fields: FieldReader, what: str) -> int:
 
 
 def _encode_tagged_int64(number: int) -> bytes:
-    """Tag 0, left out where it says 0."""
+    """Tag 0; omitted if the value is 0."""
     return bytes((1, _TAG, INT64.size)) + INT64.pack(number) if number else _NO_TAGS
 
 

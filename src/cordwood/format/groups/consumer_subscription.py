@@ -1,11 +1,11 @@
-"""The topics in what a consumer joins a classic group with.
+"""The topics in the subscription with which a consumer joins a classic group.
 
-    int16    version      0 and up; what follows is the same in all of them
+    int16    version      0 and up; all have the following fields
     int32    topic count
     2 + n    topic        for each, int16 length, UTF-8
     ...                   user data, owned partitions, generation, rack
 
-All but the topics is the clients' own business.
+Only the topics matter to the broker.
 """
 
 from cordwood.errors import FormatError
@@ -13,7 +13,7 @@ from cordwood.format.groups.group_fields import FieldReader
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """None for bytes that are not a subscription: clients may join with anything."""
+    """The topics; None for bytes that are not a subscription: clients may send anything."""
     fields = FieldReader(metadata)
     try:
         if fields.int16("version") < 0:

@@ -1,4 +1,4 @@
-"""Fields of the records in ``__consumer_offsets``, read one after the other. Big-endian.
+"""Fields of the records in ``__consumer_offsets``, read one after another. Big-endian.
 
 Each value there starts with its version. Later versions are *flexible*: sizes are unsigned
 varints of size + 1, with 0 for null, and each structure ends with tagged fields:
@@ -9,8 +9,8 @@ varints of size + 1, with 0 for null, and each structure ends with tagged fields
     n        content   /
 
 Earlier ones have an int16 size before a string and an int32 size before bytes and arrays, with
--1 for null. What is read is checked against the end of the input, and nothing is allocated on
-the word of a size alone.
+-1 for null. Reads are checked against the end of the input, and no memory is allocated according
+to an unchecked size.
 """
 
 import struct
@@ -24,10 +24,10 @@ INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
 
-STRING_BYTES_MAX: Final = 2**15 - 1  # what an int16 size can say
+STRING_BYTES_MAX: Final = 2**15 - 1  # the largest int16 size
 UUID_BYTES: Final = 16
 _VARINT_BYTES_MAX: Final = 5
-_VARINT_MORE: Final = 0x80  # set in every byte but the last
+_VARINT_MORE: Final = 0x80  # set in every byte except the last
 
 
 class FieldReader:
@@ -75,7 +75,7 @@ class FieldReader:
         return self.take(size, what)
 
     def array_length(self, what: str) -> int:
-        """How many items follow; each takes a byte at least."""
+        """The number of items; each takes at least one byte."""
         return self._checked_length(self.int32(what), what)
 
     # --- sizes of varints --------------------------------------------------------------------
@@ -93,19 +93,19 @@ class FieldReader:
         return self.take(size, what)
 
     def compact_array_length(self, what: str) -> int:
-        """How many items follow; each takes a byte at least. -1 where the array is null."""
+        """The number of items; each takes at least one byte. -1 if the array is null."""
         length = self.varint(what) - 1
         return length if length < 0 else self._checked_length(length, what)
 
     def tagged_fields(self) -> dict[int, bytes]:
-        """The content of each tag; those of later versions are among them."""
+        """The content of each tag, including tags of later versions."""
         found: dict[int, bytes] = {}
         for _ in range(self.varint("count of tagged fields")):
             tag = self.varint("tag")
             found[tag] = self.take(self.varint("size of a tagged field"), "tagged field")
         return found
 
-    # --- what they are made of ---------------------------------------------------------------
+    # --- parts of fields ---------------------------------------------------------------------
 
     @property
     def position(self) -> int:

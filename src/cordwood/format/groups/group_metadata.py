@@ -1,6 +1,6 @@
-"""The members and assignments of a group of the classic protocol, as a record's value.
+"""The members and assignments of a group of the classic protocol, as the value of a record.
 
-The key is of type 2, see `group_offsets`. A null value is a tombstone: the group is gone.
+The key has type 2, see `group_offsets`. A null value is a tombstone: the group was deleted.
 
     field                     in versions
     version                   int16, 0 to 4
@@ -15,10 +15,10 @@ The key is of type 2, see `group_offsets`. A null value is a tombstone: the grou
         client_id, client_host    strings
         rebalance_timeout         1 to 4: int32, milliseconds
         session_timeout           int32, milliseconds
-        subscription              bytes, what the member joined with under `protocol`
-        assignment                bytes, what the leader gave it
+        subscription              bytes, the member's metadata for `protocol`
+        assignment                bytes, assigned by the leader
 
-Version 4 has compact sizes and tagged fields, see `group_fields`. We write 3, as Kafka does.
+Version 4 has compact sizes and tagged fields, see `group_fields`. Like Kafka, we write version 3.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ _WRITTEN_VERSION: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberMetadata:
-    """One member as it was when the group became stable."""
+    """One member at the time when the group became stable."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -59,7 +59,7 @@ class MemberMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadata:
-    """One generation of a group. Without members it is the moment the group became empty."""
+    """One generation of a group; without members, the group had become empty."""
 
     protocol_type: str
     generation: int
@@ -94,7 +94,7 @@ def encode_group_metadata(value: GroupMetadata) -> bytes:
 
 
 def decode_group_metadata(data: bytes) -> GroupMetadata:
-    """What any version from 0 to 4 says; fields it does not have get their defaults."""
+    """Read any version from 0 to 4; missing fields get their defaults."""
     fields = FieldReader(data)
     version = fields.int16("value version")
     if not 0 <= version <= _VERSION_FLEXIBLE:
@@ -140,7 +140,7 @@ def _decode_member(fields: FieldReader, version: int) -> MemberMetadata:
         group_instance_id=instance_id,
         client_id=client_id,
         client_host=client_host,
-        # Before there was a timeout for rejoining, that of the session was taken.
+        # Before there was a rebalance timeout, the session timeout was used.
         rebalance_timeout_ms=session_timeout_ms
         if rebalance_timeout_ms < 0
         else rebalance_timeout_ms,

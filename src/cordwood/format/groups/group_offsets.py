@@ -20,7 +20,7 @@ A value starts with its version. A null value is a tombstone: the offset was del
     1..    tagged fields       4: unsigned varint count, then for each tag, size, bytes;
                                tag 0 is topic_id, 16 bytes
 
-All records of a group lie in one partition of the topic, chosen by a hash of the group's name.
+All records of a group are in one partition of the topic, chosen by a hash of the group's name.
 """
 
 import struct
@@ -46,7 +46,7 @@ _LEGACY_OFFSET_KEY: Final = 0
 _OFFSET_KEY: Final = 1
 _GROUP_METADATA_KEY: Final = 2
 
-# What the keys of committed offsets begin with.
+# The first bytes of the keys of committed offsets.
 OFFSET_KEY_TYPES: Final = frozenset({INT16.pack(_LEGACY_OFFSET_KEY), INT16.pack(_OFFSET_KEY)})
 
 _VERSION_WITH_EXPIRY: Final = 1
@@ -57,7 +57,7 @@ _TOPIC_ID_TAG: Final = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetKey:
-    """Whose offset: one per group and partition. `partition` is the consumed topic's."""
+    """The key of a committed offset: one per group and partition of the consumed topic."""
 
     group: str
     topic: str
@@ -73,14 +73,14 @@ class GroupMetadataKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherKey:
-    """A key of another kind, kept by those that know it and skipped by us."""
+    """A key of another type, which is kept and skipped."""
 
     type: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetValue:
-    """What was committed. `offset` is the next one the group will read."""
+    """A committed offset. `offset` is the next one that the group will read."""
 
     offset: Offset
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
@@ -106,7 +106,7 @@ def encode_group_metadata_key(key: GroupMetadataKey) -> bytes:
 
 
 def decode_group_key(data: bytes) -> OffsetKey | GroupMetadataKey | OtherKey:
-    """Tell what kind of record this is the key of, and of what."""
+    """Decode a key of any type."""
     fields = FieldReader(data)
     key_type = fields.integer(INT16, "key type")
     if key_type in (_LEGACY_OFFSET_KEY, _OFFSET_KEY):
@@ -125,10 +125,10 @@ def decode_group_key(data: bytes) -> OffsetKey | GroupMetadataKey | OtherKey:
 
 
 def encode_offset_value(value: OffsetValue) -> bytes:
-    """The bytes of `value`, in the oldest version that can say it.
+    """The bytes of `value`, in the oldest version that can express it.
 
-    That is 3, or 4 for a topic id. An explicit expiry can be said in version 1 alone, which
-    knows neither the leader epoch nor the topic id: these are left out.
+    That is 3, or 4 with a topic id. Only version 1 has an explicit expiry; it has neither the
+    leader epoch nor the topic id, so these are omitted.
     """
     if value.expire_timestamp != NO_TIMESTAMP:
         return b"".join(
@@ -156,7 +156,7 @@ def encode_offset_value(value: OffsetValue) -> bytes:
 
 
 def decode_offset_value(data: bytes) -> OffsetValue:
-    """What any version from 0 to 4 says; fields it does not have get their defaults."""
+    """Read any version from 0 to 4; missing fields get their defaults."""
     fields = FieldReader(data)
     version = fields.integer(INT16, "value version")
     if not 0 <= version <= _VERSION_WITH_TOPIC_ID:
@@ -191,8 +191,8 @@ def java_string_hash(text: str) -> int:
 
 
 def group_partition(group: str, partition_count: int) -> int:
-    """The partition of ``__consumer_offsets`` that holds everything of `group`."""
-    # Kafka takes the absolute value of the hash, and 0 for the one int32 that has none.
+    """The partition of ``__consumer_offsets`` that holds all records of `group`."""
+    # Kafka uses the absolute value of the hash, and 0 for the one int32 that has none.
     value = abs(java_string_hash(group))
     return 0 if value >> 31 else value % partition_count
 

@@ -46,7 +46,7 @@ def test_why_a_segment_goes_is_said(on_target: CommandLine, orders: str) -> None
 
     assert [r["verdict"] for r in rows] == ["delete", "keep", "keep"]
     assert rows[0]["rule"] == "count"
-    assert "retention.segments keeps 2" in rows[0]["reason"]
+    assert "retention.segments is 2" in rows[0]["reason"]
     assert rows[1]["expires_ms"] > rows[1]["last_timestamp_ms"]
 
 
