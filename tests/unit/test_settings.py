@@ -252,7 +252,7 @@ def test_an_unknown_key_is_refused_with_what_was_probably_meant(name: str, reaso
         ),
         (
             {"CORDWOOD_LISTENERS": "SSL://:1"},
-            "listeners = SSL://:1: only PLAINTEXT .*CORDWOOD_LISTENERS",
+            "listeners = SSL://:1: must use PLAINTEXT.*CORDWOOD_LISTENERS",
         ),
         (
             {"CORDWOOD_LOG_SEGMENT_BYTES": "1"},
