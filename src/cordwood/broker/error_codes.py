@@ -1,7 +1,7 @@
-"""What each of our exceptions is called on the wire: the one table of it.
+"""Kafka's error codes for our exceptions: the only table of them.
 
-A handler that refuses part of a request for a reason that is only the protocol's raises
-`RefusedError`, and so every refusal, whoever found it, becomes a code and a message here.
+A handler that refuses a part of a request for a reason of the protocol raises `RefusedError`. So
+every refusal becomes a code and a message here.
 """
 
 import logging
@@ -41,11 +41,11 @@ __all__ = ["ErrorCode", "RefusedError", "error_code", "error_message", "refusal"
 
 logger = logging.getLogger(__name__)
 
-_MESSAGE_CHARACTERS_MAX: Final = 1000  # a message may quote what the client sent: up to 32 KiB
+_MESSAGE_CHARACTERS_MAX: Final = 1000  # a message may quote up to 32 KiB that the client sent
 
 _CODES: Final[Mapping[type[BaseException], ErrorCode]] = {
     ConfigError: ErrorCode.invalid_config,
-    # Clients send a corrupt message again. What was not damaged on the way stays as it is.
+    # Clients resend a corrupt message, which helps only against damage on the way.
     FormatError: ErrorCode.invalid_record,
     ChecksumMismatchError: ErrorCode.corrupt_message,
     TruncatedInputError: ErrorCode.corrupt_message,
@@ -65,11 +65,11 @@ _CODES: Final[Mapping[type[BaseException], ErrorCode]] = {
     TopicExistsError: ErrorCode.topic_already_exists,
     InvalidTopicNameError: ErrorCode.invalid_topic_exception,
     ReadOnlyError: ErrorCode.policy_violation,
-    # The topic was deleted meanwhile, or we are going down: clients ask anew who has it.
+    # The topic was deleted or the broker stops: clients look for the leader again.
     LogClosedError: ErrorCode.not_leader_or_follower,
-    # Clients try again in a moment, without looking for another leader.
+    # Clients retry soon, without looking for another leader.
     LogHeldError: ErrorCode.not_enough_replicas,
-    # Clients retry after a storage error, and damage stays; this one they report.
+    # Damage does not go away: clients retry storage errors, but report this one.
     CorruptSegmentError: ErrorCode.corrupt_message,
     StorageError: ErrorCode.kafka_storage_error,
     TimeoutError: ErrorCode.request_timed_out,
@@ -78,7 +78,7 @@ _CODES: Final[Mapping[type[BaseException], ErrorCode]] = {
 
 
 class RefusedError(CordwoodError):
-    """A request, or the part of it about one topic or group, that the protocol has a code for."""
+    """A request, or a part of it, is refused with a code of the protocol."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -86,7 +86,7 @@ class RefusedError(CordwoodError):
 
 
 def error_code(error: BaseException) -> ErrorCode:
-    """The code of an exception: its own, or that of the nearest class above it in the table."""
+    """The code of an exception: its own, or that of its nearest base class in the table."""
     if isinstance(error, RefusedError):
         return error.code
     for family in type(error).__mro__:
@@ -96,9 +96,9 @@ def error_code(error: BaseException) -> ErrorCode:
 
 
 def error_message(error: BaseException) -> str:
-    """The text for a client. What we did not expect is told in our log, not to strangers."""
+    """The text for a client. Unexpected errors are described in our log only."""
     if error_code(error) == ErrorCode.unknown_server_error and not isinstance(error, RefusedError):
-        return "unexpected error; the broker's log says more"
+        return "unexpected error; see the log of the broker"
     text = str(error)
     if len(text) > _MESSAGE_CHARACTERS_MAX:
         return text[:_MESSAGE_CHARACTERS_MAX] + "..."
@@ -116,7 +116,7 @@ def refusal(error: Exception) -> Refusal:
     """How a response reports `error`. Unexpected errors are logged with their traceback."""
     code = error_code(error)
     if code == ErrorCode.unknown_server_error:
-        logger.error("a request failed", exc_info=error)
+        logger.error("part of a request failed", exc_info=error)
     elif isinstance(error, OSError):
-        logger.warning("a request failed: %s", error)
+        logger.warning("part of a request failed: %s", error)
     return Refusal(code, error_message(error))

@@ -204,7 +204,7 @@ class BrokerServer:
             loop.stop()
 
     def abandon(self) -> None:
-        """Drop everything as a crash would: nothing is finished, synced or marked. For tests."""
+        """Stop as in a crash: nothing is finished, synced or marked. For tests."""
         self._is_stopped = True
         self._router.is_stopping = True
         if self._is_started:
@@ -231,7 +231,7 @@ class BrokerServer:
         return self._control.turns, self._data.turns
 
     def is_responsive(self, timeout_s: float) -> bool:
-        """Whether both loops answer within the time."""
+        """Whether both loops answer within `timeout_s`."""
         for loop in (self._control, self._data):
             answered = threading.Event()
             loop.call_soon(answered.set)

@@ -1,4 +1,4 @@
-"""Every handler but produce and fetch, put together: topics, configuration, groups, producers."""
+"""All handlers but produce and fetch, and the groups behind them."""
 
 import uuid
 from concurrent.futures import Executor
@@ -36,7 +36,7 @@ from cordwood.log.store.store import Store
 
 
 class Services:
-    """What a broker offers beside moving records. Made before the loops turn."""
+    """Everything a broker serves besides records. Created before the loops turn."""
 
     def __init__(
         self,
@@ -99,16 +99,16 @@ class Services:
         return [route for handler in self._handlers for route in handler.routes()]
 
     def start(self) -> None:
-        """Load the groups, in the background: members that ask meanwhile are told to wait."""
+        """Load the groups in the background. Members are told to retry until that is done."""
         self._group_log.start()
         self._coordinator.start()
         self._changes.coordinate_groups(self._outside)
 
     def release_waiting(self) -> None:
-        """In the control loop, when the broker stops: nobody waits for a rebalance any longer."""
+        """The broker stops: answer members that wait for a rebalance. In the control loop."""
         self._coordinator.stop()
 
     def stop(self) -> None:
-        """Write what groups still have to say, then end."""
+        """Write the group records that are still queued, then stop."""
         self._changes.coordinate_groups(None)
         self._group_log.stop()

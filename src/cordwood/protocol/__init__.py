@@ -1,5 +1,5 @@
-"""The wire as values: bytes in, values out, and back.
+"""Kafka's wire protocol as values: bytes to values and back.
 
-Pure: no sockets, no files, no clocks, no threads. Records are opaque bytes here; what they
-mean is the business of `format`, which this room does not know.
+Pure: no sockets, no files, no clocks, no threads. Records are opaque bytes here; `format`, which
+this room does not know, decodes them.
 """

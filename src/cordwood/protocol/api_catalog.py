@@ -1,7 +1,7 @@
-"""Every API we speak and its versions: the one table of it.
+"""Every API that is served, and its versions: the only table of them.
 
 The ranges are those of Apache Kafka 4.3. A request outside its range is never decoded: its
-connection is closed, except for ApiVersions, which says what there is instead.
+connection is closed. Only ApiVersions is answered, with the versions that are served.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import Final
 
 
 class ApiKey(IntEnum):
-    """The number an API has on the wire."""
+    """The number of an API on the wire."""
 
     PRODUCE = 0
     FETCH = 1
@@ -52,8 +52,8 @@ class ApiKey(IntEnum):
 class Api:
     """An API and the versions of it that are served, both ends included.
 
-    `first_flexible_version` is where compact sizes and tagged fields begin; None: never.
-    `advertised_min_version` is what clients are told, where that is not `min_version`.
+    From `first_flexible_version` on it has compact sizes and tagged fields; None: never.
+    `advertised_min_version` is the minimum in ApiVersions, which may be below `min_version`.
     """
 
     key: ApiKey
@@ -92,8 +92,8 @@ API_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
     {
         api.key: api
         for api in (
-            # 0 to 2 are refused, and yet told: librdkafka takes their absence to mean a broker
-            # without compression and without the present message format (KAFKA-18659).
+            # 0 to 2 are advertised but refused: without them librdkafka assumes a broker without
+            # compression and without the present message format (KAFKA-18659).
             _api(ApiKey.PRODUCE, 3, 13, 9, advertised_min=0),
             _api(ApiKey.FETCH, 4, 18, 12),
             _api(ApiKey.LIST_OFFSETS, 1, 11, 6),

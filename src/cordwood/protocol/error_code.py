@@ -1,14 +1,13 @@
-"""The numbers by which Kafka names what went wrong.
+"""Kafka's error codes, up to Apache Kafka 4.3.
 
-Which of our exceptions is which number is the broker's table; here is only the list of them, up
-to Apache Kafka 4.3.
+The broker has the table of which exception has which code (`broker/error_codes.py`).
 """
 
 from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """An error as it goes over the wire; 0 is none."""
+    """An error on the wire; 0 means none."""
 
     unknown_server_error = -1
     none = 0

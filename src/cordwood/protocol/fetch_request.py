@@ -58,7 +58,7 @@ FULL_WITH_SESSION: Final = 0  # the epoch that asks for a new session
 
 
 class FetchPartition(NamedTuple):
-    """What is wanted of one partition."""
+    """What a fetch asks of one partition."""
 
     topic: str | UUID
     partition: int
@@ -102,7 +102,7 @@ def decode_fetch_request(version: int, body: memoryview) -> FetchRequest:
         tagged_replica, at = _read_tags(body, at)
         replica_id = replica_id if tagged_replica is None else tagged_replica
     if at != len(body):
-        raise FormatError(f"{len(body) - at} bytes behind the request", position=at)
+        raise FormatError(f"{len(body) - at} bytes follow the request", position=at)
     return FetchRequest(
         replica_id,
         max_wait_ms,
@@ -181,7 +181,7 @@ def _read_forgotten(
 
 
 def _read_tags(body: memoryview, at: int) -> tuple[int | None, int]:
-    """The replica id, where a replica says that it is one."""
+    """The replica id; None if the client is not a replica."""
     replica_id: int | None = None
     count, at = read_varint(body, at)
     for _ in range(count):

@@ -16,8 +16,8 @@
             records                  nullable bytes
             tag 0, diverging_epoch   (epoch int32, end_offset int64), from version 12
 
-Flexible from version 12. The answer is a list of pieces: bytes, and in place of the records
-whatever the caller has there (a range of a file), of which only the size is needed here.
+Flexible from version 12. The answer is a list of pieces: bytes, and in place of the records an
+object of the caller (a range of a file), of which only the size is needed here.
 """
 
 import struct
@@ -45,7 +45,7 @@ _NO_REPLICA: Final = INT32.pack(-1)
 
 
 class FetchedPart(NamedTuple):
-    """What one partition answers. `records` is anything that stands for `size` bytes."""
+    """The answer of one partition. `records` is an object that stands for `size` bytes."""
 
     topic: str | UUID
     partition: int
@@ -67,7 +67,7 @@ def encode_fetch_response(
     error_code: int = 0,
     session_id: int = 0,
 ) -> list[Any]:
-    """The whole frame in pieces: bytes, and the `records` of the parts as they were given."""
+    """The whole frame in pieces: bytes, and the `records` of the parts unchanged."""
     is_flexible = version >= FIRST_FLEXIBLE
     head = bytearray(_NO_TAGS if is_flexible else b"")
     head += bytes(4)  # throttle time
@@ -109,7 +109,7 @@ def _topic(version: int, topic: str | UUID) -> bytes:
 
 
 def _partition(version: int, part: FetchedPart) -> bytes:
-    """Everything up to the records, with their size."""
+    """Everything up to the records, including their size."""
     is_flexible = version >= FIRST_FLEXIBLE
     out = _FIXED.pack(part.partition, part.error_code, part.high_watermark, part.last_stable_offset)
     if version >= 5:

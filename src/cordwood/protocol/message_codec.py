@@ -1,8 +1,8 @@
 """Reading and writing structures by a plan made once for each message and version.
 
-A plan is a list of small functions, one for each field in the order of the wire, so that no
-layout is looked at while a message is. Whatever bytes come, reading raises nothing but
-`FormatError`, and allocates in proportion to the bytes there are, up to `ITEMS_MAX` items.
+A plan is a list of small functions, one for each field in the order of the wire, so no schema is
+consulted while a message is read. Whatever the bytes are, reading raises nothing but
+`FormatError`, and allocates in proportion to the size of the message, up to `ITEMS_MAX` items.
 """
 
 import struct
@@ -29,8 +29,8 @@ from cordwood.protocol.wire_values import (
     read_varint,
 )
 
-# One message may hold this many array items: an item of a byte or two becomes an object of a
-# hundred, so the size of the frame alone would be no bound.
+# The most array items in one message. An item of a byte or two becomes an object of a hundred
+# bytes, so the size of the frame alone does not bound the memory.
 ITEMS_MAX: Final = 1_000_000
 
 _INT8: Final = struct.Struct(">b")
@@ -48,8 +48,8 @@ else:
 class Fields(_Values):
     """A structure that was read: its fields are attributes. Immutable, compares by value.
 
-    It has every field the structure has in any version: what the version at hand lacks is
-    the default.
+    It has every field that the structure has in any version. Fields that the present version
+    lacks have their default.
     """
 
     __slots__ = ()
@@ -116,8 +116,8 @@ class StructPlan:
     def decode(self, data: bytes | memoryview) -> Fields:
         """The structure that `data` begins with; anything else is a `FormatError`.
 
-        What follows it is passed over, as by Kafka: librdkafka asks for the metadata of all
-        topics with an array size of four bytes where one belongs, and so sends three too many.
+        Bytes behind it are ignored, as Kafka does: librdkafka asks for the metadata of all topics
+        with an array size of four bytes instead of one, and so sends three too many.
         """
         return self.read(_Input(memoryview(data)))
 
@@ -148,10 +148,10 @@ class StructPlan:
             source.position = end
 
     def write(self, out: bytearray, value: Mapping[str, Any]) -> None:
-        """Append the structure. A name no version has is our bug, and a `KeyError`."""
+        """Append the structure. A name that no version has is a bug of ours, and a `KeyError`."""
         if not value.keys() <= self._known:
             unknown = sorted(value.keys() - self._known)
-            raise KeyError(f"no field {', '.join(unknown)}; there are {sorted(self._known)}")
+            raise KeyError(f"unknown field {', '.join(unknown)}; known are {sorted(self._known)}")
         name = ""
         try:
             for name, default, write in self._writers:
@@ -233,7 +233,7 @@ def _struct(
 
 
 def _numbers(*, is_flexible: bool, is_nullable: bool) -> tuple[_Read, _Write]:
-    """An array of int32, such as broker ids or partitions: packed at one go."""
+    """An array of int32, such as broker ids or partitions: packed in one call."""
     read, write_others = _array(
         *_PRIMITIVES["int32"](is_flexible, False), is_flexible=is_flexible, is_nullable=is_nullable
     )

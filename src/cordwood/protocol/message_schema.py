@@ -1,4 +1,4 @@
-"""Message layouts as values, read from the texts in `schemas`."""
+"""Message schemas as values, parsed from the texts in `schemas`."""
 
 import re
 from collections.abc import Iterator
@@ -35,9 +35,9 @@ _IMPLICIT_DEFAULTS: Final[dict[str, Default]] = {
 class FieldSchema:
     """One field in all its versions.
 
-    `type` is a primitive's name, or empty for a structure, whose fields are then in `fields`.
-    `default` is what the field is where a version lacks it. A structure that cannot be null
-    has none of its own, and None here: it is one with all its fields at theirs.
+    `type` is the name of a primitive, or empty for a structure, which has `fields`. `default` is
+    the value in versions that lack the field. For a structure that cannot be null it is None
+    here: the default is a structure with the defaults of its fields.
     """
 
     name: str
@@ -50,7 +50,7 @@ class FieldSchema:
     fields: tuple["FieldSchema", ...] = ()
 
     def default_in(self, version: int) -> Default:
-        """What the field is where a sender in this version left it out."""
+        """The value of a field that the sender of this version left out."""
         if self.default is None and version not in self.nullable_versions:
             return () if self.is_array else _IMPLICIT_DEFAULTS.get(self.type)
         return self.default
@@ -72,7 +72,7 @@ class _Line:
 
 @cache
 def message_schema(api_key: int) -> MessageSchema:
-    """The layout of an API's messages; `KeyError` for one that is read by hand or not at all."""
+    """The schema of an API's messages; `KeyError` for an API without a schema."""
     api = API_CATALOG[api_key]
     versions = range(api.min_version, api.max_version + 1)
     lines = [line for line in MESSAGE_SCHEMAS[api_key].splitlines() if line.strip()]

@@ -1,9 +1,9 @@
-"""Messages of every API but Produce and Fetch, as values that know no versions.
+"""Messages of every API but Produce and Fetch, as values that are the same in all versions.
 
 Names are those of Kafka's schemas in snake case, without the unit of a duration: ``TimeoutMs``
 is `timeout`, an integer of milliseconds. They are the same in all versions, so that a handler
-is written once: a field that a request's version lacks reads as its default, and one that a
-response's version lacks is not sent.
+is written once: a field that the version of a request lacks has its default, and a field that the
+version of a response lacks is not sent.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ __all__ = ["Fields", "decode_request", "decode_response", "encode_request", "enc
 
 
 def decode_request(api_key: int, api_version: int, body: bytes | memoryview) -> Fields:
-    """The request whose header said so. `FormatError` for bytes that are not one."""
+    """The request in `body`. Raises `FormatError` if it cannot be read."""
     return _request_plan(api_key, api_version).decode(body)
 
 
@@ -41,7 +41,7 @@ def encode_response(
     """
     out = bytearray(8)
     INT32.pack_into(out, 4, correlation_id)
-    # Whoever asks for versions does not know yet what we speak: its answer has the old header.
+    # The client of ApiVersions does not know our versions yet: the answer has the old header.
     if API_CATALOG[api_key].is_flexible(api_version) and api_key != ApiKey.API_VERSIONS:
         out.append(0)
     _response_plan(api_key, api_version).write(out, response)
@@ -50,7 +50,7 @@ def encode_response(
 
 
 def decode_response(api_key: int, api_version: int, body: bytes | memoryview) -> Fields:
-    """The response in `body`, which is what follows the header: what a client reads."""
+    """The response in `body`, without size and header: what a client reads."""
     return _response_plan(api_key, api_version).decode(body)
 
 

@@ -49,7 +49,7 @@ class ProduceRequest(NamedTuple):
 
 
 def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
-    """Records that are null come out empty: the log then says what is wrong with them."""
+    """Null records are returned as empty bytes, which the log then refuses."""
     is_flexible = version >= FIRST_FLEXIBLE
     transactional_id, at = read_string(body, 0, is_flexible=is_flexible)
     acks, at = read_int16(body, at)
@@ -75,5 +75,5 @@ def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
     if is_flexible:
         at = skip_tagged_fields(body, at)
     if at != len(body):
-        raise FormatError(f"{len(body) - at} bytes behind the request", position=at)
+        raise FormatError(f"{len(body) - at} bytes follow the request", position=at)
     return ProduceRequest(transactional_id, acks, timeout_ms, parts)

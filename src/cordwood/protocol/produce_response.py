@@ -36,7 +36,7 @@ _WITHOUT_LOG_START: Final = 16
 
 
 class ProducedPart(NamedTuple):
-    """What became of the records sent to one partition."""
+    """The result for the records sent to one partition."""
 
     topic: str | UUID
     partition: int
@@ -99,7 +99,7 @@ def _partition(version: int, part: ProducedPart) -> bytes:
 
 
 class SoleResponse:
-    """Answers to requests for one partition, in one version: all but four numbers are known."""
+    """Answers to requests for one partition, in one version: only four numbers vary."""
 
     __slots__ = ("_body", "_head", "_size", "_tail")
 
@@ -116,7 +116,7 @@ class SoleResponse:
         self._body = struct.Struct(">qqq" if version >= FIRST_WITH_LOG_START else ">qq")
 
     def encode(self, correlation_id: int, base_offset: int, log_start_offset: int) -> bytes:
-        """The frame for records that went to `base_offset` and were dated by their producer."""
+        """The frame for records at `base_offset` with the time stamps of their producer."""
         body = self._body
         numbers = (
             body.pack(base_offset, -1, log_start_offset)

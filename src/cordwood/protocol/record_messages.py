@@ -1,8 +1,8 @@
-"""Produce and Fetch from the client's side: what it sends, and how it reads the answers.
+"""Produce and Fetch from the client's side: writing requests and reading responses.
 
 The broker's side, with the layout of each message, is in `produce_request`, `produce_response`,
-`fetch_request` and `fetch_response`. Topics go by name here, so the versions that know only their
-ids are left out. Records are opaque bytes; those of an answer are parts of the received frame.
+`fetch_request` and `fetch_response`. Topics have names here, so versions that only have topic ids
+are left out. Records are opaque bytes; those of an answer are parts of the received frame.
 """
 
 import struct
@@ -39,7 +39,7 @@ PRODUCE_VERSION_MAX: Final = produce_request.FIRST_WITH_TOPIC_ID - 1
 FETCH_VERSION_MAX: Final = fetch_request.FIRST_WITH_TOPIC_ID - 1
 
 _NO_TAGS: Final = b"\0"
-_NOBODY: Final = -1  # a consumer is no replica
+_NOBODY: Final = -1  # a consumer is not a replica
 _FETCH_HEAD: Final = struct.Struct(">iiiib")
 _FETCH_SESSION: Final = struct.Struct(">ii")
 _INT64: Final = struct.Struct(">q")
@@ -55,7 +55,7 @@ class SentRecords(NamedTuple):
 
 
 class FetchedRecords(NamedTuple):
-    """What one partition answered. `records` may end in a batch that was cut short."""
+    """The answer of one partition. `records` may end with an incomplete batch."""
 
     topic: str
     partition: int
@@ -161,7 +161,7 @@ def encode_fetch_request(
     min_bytes: int,
     max_bytes: int,
 ) -> bytes:
-    """The body of a request outside of any session, for all records there are."""
+    """The body of a request without a session, for all records."""
     assert version <= FETCH_VERSION_MAX, version
     is_flexible = version >= fetch_request.FIRST_FLEXIBLE
     tags = _NO_TAGS if is_flexible else b""

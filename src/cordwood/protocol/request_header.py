@@ -20,7 +20,7 @@ _CLIENT_ID_AT: Final = _FIXED.size
 
 
 class RequestHeader(NamedTuple):
-    """Who asks for what, and under which number the answer goes back."""
+    """The API, version, number and sender of a request."""
 
     api_key: int
     api_version: int
@@ -31,8 +31,7 @@ class RequestHeader(NamedTuple):
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     """The header at the start of `frame`, and the position behind the client id.
 
-    There the body begins or, in versions that are flexible, the header's tagged fields: which
-    versions are is known once the API key is, see `skip_header_tags`.
+    In flexible versions tagged fields follow there (see `skip_header_tags`), otherwise the body.
     """
     if len(frame) < _CLIENT_ID_AT:
         raise TruncatedInputError("request header", needed=_CLIENT_ID_AT, got=len(frame))
@@ -55,6 +54,6 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
 def skip_header_tags(frame: memoryview, position: int) -> int:
     """Where the body begins, behind the tagged fields of a flexible header."""
-    if position < len(frame) and frame[position] == 0:  # none: what clients send
+    if position < len(frame) and frame[position] == 0:  # none, as clients send it
         return position + 1
     return skip_tagged_fields(frame, position)

@@ -1,7 +1,7 @@
 """Kafka's primitive types, for the messages that are read and written by hand.
 
-Reading takes a buffer and a position and returns the value and the position behind it. What is
-cut short or claims a negative size is a `FormatError`; nothing is allocated by a claimed size.
+Reading takes a buffer and a position and returns the value and the position behind it. A value
+that is incomplete or has a negative size is a `FormatError`. A claimed size allocates nothing.
 """
 
 import struct
@@ -39,7 +39,7 @@ def _unpack(kind: struct.Struct, data: memoryview, position: int) -> tuple[int, 
 def read_fields(
     layout: struct.Struct, data: memoryview, position: int
 ) -> tuple[tuple[int, ...], int]:
-    """Integers that follow each other, all at once."""
+    """Consecutive integers, in one call."""
     try:
         return layout.unpack_from(data, position), position + layout.size
     except struct.error:
@@ -86,7 +86,7 @@ def read_size(
 
 
 def read_count(data: memoryview, position: int, *, is_flexible: bool) -> tuple[int, int]:
-    """The size of an array: null counts as empty. Larger than the rest of `data` it is a lie."""
+    """The size of an array; null counts as empty. It cannot exceed the rest of `data`."""
     count, position = read_size(data, position, is_flexible=is_flexible)
     if count > len(data) - position:
         raise FormatError(f"array of {count} items in {len(data) - position} bytes")

@@ -1,5 +1,5 @@
-"""A broker elsewhere, over Kafka's protocol: what the command line asks of one.
+"""The client of the command line: talks to brokers over Kafka's protocol.
 
-A plain client with blocking sockets, for tools and people. It uses our own messages and batches,
-so it starts at once and needs no client library. It knows nothing of stores and their files.
+A plain client with blocking sockets. It uses our own messages and batches, so it starts at once and
+needs no client library. It knows nothing about stores and their files.
 """

@@ -1,4 +1,4 @@
-"""The batches in an answer to Fetch: checked, parsed, and how far they reach."""
+"""The batches in a Fetch response: checked and parsed."""
 
 from collections.abc import Iterator
 
@@ -11,10 +11,10 @@ _CUT_SHORT = frozenset({tables.STOP_SHORT_HEADER, tables.STOP_SHORT_BATCH})
 
 
 class FetchedBatches:
-    """Whole batches at the start of `data`; one that was cut short at the end is left out.
+    """Whole batches at the start of `data`; an incomplete one at the end is left out.
 
-    `next_offset` is where the next fetch begins: behind the last batch that was handed out, which
-    may hold no records any more.
+    `next_offset` is where the next fetch begins: behind the last batch that was returned, which
+    may be empty.
     """
 
     def __init__(self, data: memoryview, start: int, decoder: BatchDecoder | None = None) -> None:
@@ -24,7 +24,7 @@ class FetchedBatches:
         self._decoder = decoder or BatchDecoder()
 
     def runs(self, *, stop: int = INT64_MAX) -> Iterator[RecordRun]:
-        """The records in [start, stop), each run valid until the next. Control records are not."""
+        """The records in [start, stop) without control records. A run is valid until the next."""
         decoder, position = self._decoder, 0
         while position < len(self._data):
             count = decoder.scan(self._data, position, len(self._data), stop_offset=stop)

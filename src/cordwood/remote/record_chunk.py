@@ -1,4 +1,4 @@
-"""Records as they are read from one partition, some at a time."""
+"""Some records of one partition, as a reader returns them."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from cordwood.format.record import Record
 
 
 class RecordChunk(NamedTuple):
-    """Records of one partition in their order; `next_offset` is where reading goes on."""
+    """Records of one partition in order. Reading continues at `next_offset`."""
 
     partition: int
     records: list[Record]
@@ -16,7 +16,7 @@ class RecordChunk(NamedTuple):
 
 
 def records_of_key(run: RecordRun, key: bytes) -> list[Record]:
-    """The records of a run that have that key. Nothing is made of a run that has none."""
+    """The records of a run with that key. A run without them is not decoded."""
     if kernels.find_key(run.data, run.table, run.start, run.end, key) < 0:
         return []
     return [record for record in run.records() if record.key == key]

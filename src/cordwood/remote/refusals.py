@@ -1,4 +1,4 @@
-"""What a broker's error codes mean here: our own exceptions where there is one for it."""
+"""A broker's error codes as exceptions of ours."""
 
 import re
 from typing import Final
@@ -13,8 +13,8 @@ from cordwood.errors import (
 )
 from cordwood.protocol.error_code import ErrorCode
 
-# What may be otherwise in a moment, and was not done: a leader or coordinator is being found or
-# is still loading.
+# The request was not carried out, but a retry may succeed: a leader or coordinator is being
+# elected or is still loading.
 PASSING: Final = frozenset(
     {
         ErrorCode.leader_not_available.name,
@@ -34,7 +34,7 @@ _NAME: Final = re.compile(r"topic name '.*?': (.*)", re.DOTALL)
 
 
 def code_name(code: int) -> str:
-    """An error code by its name; one that is not known here by its number."""
+    """The name of an error code; its number if it has none here."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -42,7 +42,7 @@ def code_name(code: int) -> str:
 
 
 def config_error(message: str) -> ConfigError | None:
-    """The error that a setting was refused with, from its message; None for any other text."""
+    """The `ConfigError` in a broker's message; None if the message is not one."""
     found = _SETTING.fullmatch(message)
     return None if found is None else ConfigError(found[1], found[2], found[3])
 
@@ -50,7 +50,7 @@ def config_error(message: str) -> ConfigError | None:
 def refusal(
     code: int, what: str, *, message: str | None = None, topic: str | None = None
 ) -> CordwoodError:
-    """Why a broker did not do `what`, as an exception to raise."""
+    """The exception for a broker that refused to do `what`."""
     text = message or ""
     match code:
         case ErrorCode.unknown_topic_or_partition if topic is not None:
@@ -74,5 +74,5 @@ def check(code: int, what: str, *, message: str | None = None, topic: str | None
 
 
 def is_passing(error: CordwoodError) -> bool:
-    """Whether it is worth asking again in a moment."""
+    """Whether a retry may succeed."""
     return isinstance(error, BrokerRefusedError) and error.code in PASSING

@@ -1,7 +1,7 @@
-"""The brokers behind an address: which there are, who leads what, and a connection to each.
+"""The brokers of a cluster: their addresses, their partitions, and a connection to each.
 
-Where there is one broker, everything goes to the address that was given: what the broker says
-of itself may be an address that only others can reach.
+If there is one broker, everything goes to the address that was given: the address that the broker
+advertises may be unreachable from here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteTopic:
-    """A topic as the cluster describes it. `leaders` has a broker for each partition; -1: none."""
+    """A topic of the cluster. `leaders` has the broker of each partition; -1: none."""
 
     name: str
     topic_id: UUID
@@ -57,7 +57,7 @@ class RemoteTopic:
 
 
 class RemoteCluster:
-    """One or several brokers that belong together. For one thread."""
+    """One or several brokers of one cluster. For one thread."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class RemoteCluster:
 
     @property
     def address(self) -> str:
-        """Where the cluster answered first."""
+        """The address that answered first."""
         return self.anyone().address
 
     # --- connections -------------------------------------------------------------------------
@@ -117,26 +117,26 @@ class RemoteCluster:
         return known
 
     def anyone(self) -> WireConnection:
-        """The connection to the address that was given; made anew where it broke."""
+        """The connection to the address that was given, reopened if it broke."""
         return self._connection(self._home)
 
     def broker(self, node_id: int) -> WireConnection:
-        """The connection to a broker that the metadata named."""
+        """The connection to a broker of the metadata."""
         if len(self._brokers) <= 1:
             return self.anyone()
         address = self._brokers.get(node_id)
         if address is None:
-            raise BrokerUnreachableError(self.address, f"there is no broker {node_id} any more")
+            raise BrokerUnreachableError(self.address, f"broker {node_id} is gone")
         return self._connection(address)
 
     def controller(self) -> WireConnection:
-        """Who changes topics."""
+        """The broker that changes topics."""
         if not self._brokers:
             self.describe([])
         return self.broker(self._controller) if self._controller >= 0 else self.anyone()
 
     def coordinator(self, group: str) -> WireConnection:
-        """Who keeps what there is about a group."""
+        """The broker that coordinates a group."""
         if not self._brokers:
             self.describe([])
         if len(self._brokers) <= 1:
@@ -146,7 +146,7 @@ class RemoteCluster:
         return self.broker(self._coordinators[group])
 
     def everyone(self) -> list[WireConnection]:
-        """Each broker of the cluster."""
+        """All brokers of the cluster."""
         if not self._brokers:
             self.describe([])
         return [self.broker(node_id) for node_id in sorted(self._brokers)] or [self.anyone()]
@@ -163,10 +163,10 @@ class RemoteCluster:
         check(found.error_code, f"find group {group!r}", message=found.error_message)
         return found.node_id
 
-    # --- what there is -----------------------------------------------------------------------
+    # --- metadata ----------------------------------------------------------------------------
 
     def describe(self, names: Iterable[str] | None = None) -> dict[str, RemoteTopic]:
-        """The topics of these names, or all; names that no topic has are left out."""
+        """The topics with these names, or all topics. Unknown names are left out."""
         answer = self.anyone().call(
             api_calls.METADATA(
                 {
@@ -191,7 +191,7 @@ class RemoteCluster:
         self.cluster_id = answer.cluster_id or ""
 
     def topic(self, name: str) -> RemoteTopic:
-        """A topic, as it was when first asked for; `UnknownTopicError` where there is none."""
+        """A topic, from the first description of it. Raises `UnknownTopicError`."""
         known = self._topics.get(name)
         if known is not None:
             return known
@@ -201,7 +201,7 @@ class RemoteCluster:
         return found
 
     def forget(self) -> None:
-        """Ask anew from here on: something has moved."""
+        """Forget the metadata: something has moved."""
         self._topics.clear()
         self._coordinators.clear()
         self._brokers.clear()
@@ -209,7 +209,7 @@ class RemoteCluster:
     def by_leader(
         self, topic: str, partitions: Iterable[int]
     ) -> list[tuple[WireConnection, list[int]]]:
-        """The partitions, for each broker that leads some of them."""
+        """The partitions, grouped by the broker that leads them."""
         known = self.topic(topic)
         nodes: dict[int, list[int]] = {}
         for partition in partitions:
@@ -221,7 +221,7 @@ class RemoteCluster:
         return [(self.broker(node_id), numbers) for node_id, numbers in nodes.items()]
 
     def retried(self, attempt: Callable[[], T]) -> T:
-        """What `attempt` returns; tried again for some seconds while a refusal may pass."""
+        """The result of `attempt`, which is retried for ten seconds while a retry may succeed."""
         for number in range(_ATTEMPTS):
             try:
                 return attempt()
@@ -233,12 +233,12 @@ class RemoteCluster:
         raise AssertionError("not reached")
 
     def admin(self, call: ApiCall[Response]) -> Response:
-        """Ask the controller."""
+        """Send a request to the controller."""
         return self.controller().call(call)
 
 
 def _described(topic: messages.MetadataResponseTopics) -> RemoteTopic | None:
-    """None for a name that no topic has; a partition without a leader is no reason to raise."""
+    """None for an unknown topic. A partition without a leader does not raise."""
     if topic.error_code == 3:
         return None
     name = topic.name or ""

@@ -1,6 +1,6 @@
-"""Reading the records of a topic from a broker elsewhere: positions, records, news.
+"""Reads the records of a topic from a broker: positions, ranges of records, new records.
 
-Every fetch stands by itself, outside of any session and any group.
+Each fetch is independent, without a session or a group.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FETCH_BYTES: Final = 32 * MIB  # of all partitions together
 _PARTITION_BYTES_MIN: Final = 64 * KIB
 _PARTITION_BYTES_MAX: Final = 4 * MIB
 _WAIT_MS: Final = 500
-_CONSUMER: Final = -1  # in the place of a replica's number
+_CONSUMER: Final = -1  # instead of the id of a replica
 
 
 class RemoteConsumer:
@@ -56,7 +56,7 @@ class RemoteConsumer:
         self._decoder = BatchDecoder()
 
     def refresh(self) -> None:
-        """Look again which partitions there are; `partitions` says so, unless some were chosen."""
+        """Update `partitions`, unless partitions were chosen."""
         self._cluster.forget()
         described = self._cluster.topic(self.topic)
         if not self._is_choice:
@@ -67,9 +67,9 @@ class RemoteConsumer:
     def offsets_at(
         self, timestamp_ms: int, partitions: Iterable[int] | None = None
     ) -> dict[int, int]:
-        """For each partition the first offset that is not older; -1 where there is none.
+        """The first offset of each partition at that time or later; -1: none.
 
-        `LATEST` and `EARLIEST` stand for the end and the start.
+        `LATEST` and `EARLIEST` mean the end and the start.
         """
         wanted = list(self.partitions if partitions is None else partitions)
         return self._cluster.retried(lambda: self._list_offsets(timestamp_ms, wanted))
@@ -99,18 +99,18 @@ class RemoteConsumer:
     # --- records -----------------------------------------------------------------------------
 
     def chunks(self, partition: int, start: int, stop: int) -> Iterator[RecordChunk]:
-        """The records of one partition in [start, stop), as many at a time as a fetch brings."""
+        """The records of one partition in [start, stop), one chunk for each fetch."""
         for fetched in self._walk(partition, start, stop):
             records = [r for run in fetched.runs(stop=stop) for r in run.records()]
             yield RecordChunk(partition, records, fetched.next_offset)
 
     def runs(self, partition: int, start: int, stop: int) -> Iterator[RecordRun]:
-        """The same as they were parsed; each run is valid until the next is asked for."""
+        """The same records as parsed runs. A run is valid until the next."""
         for fetched in self._walk(partition, start, stop):
             yield from fetched.runs(stop=stop)
 
     def _walk(self, partition: int, start: int, stop: int) -> Iterator[FetchedBatches]:
-        """What each fetch brings; the next one begins where the last was read to."""
+        """The batches of each fetch. The next fetch begins where the last was read to."""
         decoder = BatchDecoder()
         position = start
         while position < stop:
@@ -122,11 +122,11 @@ class RemoteConsumer:
             if fetched.next_offset <= position:
                 self._check_progress(part, position)
                 if position >= part.high_watermark:
-                    return  # the log was cut back since its end was asked for
+                    return  # the log was truncated since its end was requested
             position = fetched.next_offset
 
     def news(self, positions: Mapping[int, int], *, wait_ms: int = _WAIT_MS) -> list[RecordChunk]:
-        """Whatever there is behind these positions; nothing when `wait_ms` brought nothing."""
+        """The records behind these positions; empty if none came within `wait_ms`."""
         chunks: list[RecordChunk] = []
         for part in self._cluster.retried(lambda: self._fetch(positions, wait_ms=wait_ms)):
             start = positions[part.partition]
@@ -139,7 +139,7 @@ class RemoteConsumer:
         return chunks
 
     def _check_progress(self, part: FetchedRecords, position: int) -> None:
-        """A broker sends the first batch whole, however large; one that does not is of no use."""
+        """A broker must send the first batch whole. Raises if it did not."""
         if len(part.records):
             raise FormatError(
                 f"{self.topic}-{part.partition}: the broker sent {len(part.records)} bytes at "
@@ -149,7 +149,7 @@ class RemoteConsumer:
     def _fetch(self, positions: Mapping[int, int], *, wait_ms: int) -> list[FetchedRecords]:
         found: list[FetchedRecords] = []
         leaders = self._cluster.by_leader(self.topic, positions)
-        # One after the other: each may keep us waiting, and together no longer than `wait_ms`.
+        # Leaders are asked in turn, and may wait no longer than `wait_ms` together.
         share_ms = max(wait_ms // max(len(leaders), 1), 1) if wait_ms else 0
         for connection, numbers in leaders:
             wanted = {number: positions[number] for number in numbers}

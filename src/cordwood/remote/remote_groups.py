@@ -1,4 +1,4 @@
-"""Consumer groups of a broker elsewhere: who is in them, what they committed, changing that."""
+"""Consumer groups of a broker: their members and committed offsets, and changing the offsets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 DEAD: Final = "Dead"
 
-# The newest versions in which topics go by their names.
+# The newest versions in which topics have names.
 _COMMIT_VERSION_MAX: Final = 9
 _FETCH_VERSION_MAX: Final = 9
 _FIRST_FETCH_OF_MANY: Final = 8
@@ -36,7 +36,7 @@ _VERSION: Final = struct.Struct(">h")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedGroup:
-    """A group as brokers list it. `kind` is classic or consumer; empty where nobody says."""
+    """A group as brokers list it. `kind` is classic or consumer; empty if unknown."""
 
     name: str
     state: str
@@ -46,7 +46,7 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """Who is in a group, from where, and what it reads now."""
+    """A member of a group, its client, and the partitions it reads now."""
 
     member_id: str
     instance_id: str | None
@@ -65,15 +65,15 @@ class DescribedGroup:
 
 
 class RemoteGroups:
-    """Asks the coordinator of each group. For one thread."""
+    """Talks to the coordinator of each group. For one thread."""
 
     def __init__(self, cluster: RemoteCluster) -> None:
         self._cluster = cluster
 
-    # --- looking -----------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------
 
     def listed(self) -> list[ListedGroup]:
-        """All groups, of all brokers, by name."""
+        """All groups of all brokers, sorted by name."""
         return self._cluster.retried(self._list)
 
     def _list(self) -> list[ListedGroup]:
@@ -91,7 +91,7 @@ class RemoteGroups:
         return [found[name] for name in sorted(found)]
 
     def describe(self, group: str) -> DescribedGroup:
-        """A group and its members; one that nobody knows is Dead."""
+        """A group and its members. An unknown group has the state Dead."""
         return self._cluster.retried(lambda: self._describe(group))
 
     def _describe(self, group: str) -> DescribedGroup:
@@ -100,7 +100,7 @@ class RemoteGroups:
         return described or self._describe_classic(connection, group)
 
     def _describe_consumer(self, connection: WireConnection, group: str) -> DescribedGroup | None:
-        """None where it is no group of the new protocol."""
+        """None if it is not a group of the new protocol."""
         if not connection.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
             return None
         answer = connection.call(api_calls.CONSUMER_GROUP_DESCRIBE({"group_ids": [group]}))
@@ -131,7 +131,7 @@ class RemoteGroups:
         )
 
     def committed(self, group: str) -> dict[Place, tuple[int, str]]:
-        """The offset and the metadata that a group committed, for each partition."""
+        """The committed offset and metadata of each partition."""
         return self._cluster.retried(lambda: self._committed(group))
 
     def _committed(self, group: str) -> dict[Place, tuple[int, str]]:
@@ -142,7 +142,7 @@ class RemoteGroups:
             request = {"groups": [{"group_id": group, "topics": None}]}
         answer = connection.call(api_calls.OFFSET_FETCH(request), at_most=_FETCH_VERSION_MAX)
         found = answer.groups[0] if version >= _FIRST_FETCH_OF_MANY else answer
-        check(found.error_code, f"tell what group {group!r} committed")
+        check(found.error_code, f"fetch the offsets of group {group!r}")
         return {
             (topic.name, part.partition_index): (part.committed_offset, part.metadata or "")
             for topic in found.topics
@@ -153,7 +153,7 @@ class RemoteGroups:
     # --- changing ----------------------------------------------------------------------------
 
     def commit(self, group: str, offsets: Mapping[Place, tuple[int, str]]) -> None:
-        """Commit for a group that nobody is in; refused while someone is."""
+        """Commit for a group without members. Refused if it has members."""
         self._cluster.retried(lambda: self._commit(group, offsets))
 
     def _commit(self, group: str, offsets: Mapping[Place, tuple[int, str]]) -> None:
@@ -184,7 +184,7 @@ class RemoteGroups:
                     raise _commit_refusal(part.error_code, group, answered.name, number)
 
     def forget(self, group: str, places: Iterable[Place]) -> None:
-        """Remove what a group committed for these partitions."""
+        """Remove the committed offsets of these partitions."""
         by_topic: dict[str, list[offset_messages.OffsetDeleteRequestPartitionsDict]] = {}
         for topic, partition in places:
             by_topic.setdefault(topic, []).append({"partition_index": partition})
@@ -203,7 +203,7 @@ class RemoteGroups:
                 check(part.error_code, f"forget {place} of {group!r}")
 
     def delete(self, group: str) -> None:
-        """Remove a group that nobody is in, with all it committed."""
+        """Remove a group without members, with its committed offsets."""
         self._cluster.retried(lambda: self._delete(group))
 
     def _delete(self, group: str) -> None:
@@ -214,7 +214,7 @@ class RemoteGroups:
         check(result.error_code, f"delete group {group!r}", message=_why(result.error_code))
 
 
-_MEMBERS: Final = "it has members: stop them first"
+_MEMBERS: Final = "it has members; stop them first"
 
 
 def _commit_refusal(code: int, group: str, topic: str, partition: int) -> Exception:
@@ -233,7 +233,7 @@ def _commit_refusal(code: int, group: str, topic: str, partition: int) -> Except
 def _why(code: int) -> str | None:
     if code == ErrorCode.non_empty_group:
         return _MEMBERS
-    return "there is no such group" if code == ErrorCode.group_id_not_found else None
+    return "unknown group" if code == ErrorCode.group_id_not_found else None
 
 
 def _consumer_member(
@@ -265,7 +265,7 @@ def _classic_member(member: group_messages.DescribeGroupsResponseMembers) -> Gro
 
 
 def _assigned(assignment: bytes) -> list[Place]:
-    """What the leader of a classic group gave a member; other kinds of groups write other things.
+    """The partitions of a member of a classic consumer group; empty for other protocols.
 
     version int16, topics array of (name string, partitions array of int32), user data bytes
     """

@@ -1,8 +1,8 @@
-"""Appending records to a topic of a broker elsewhere: batches for many partitions at a time.
+"""Appends records to a topic of a broker, with batches for many partitions at a time.
 
-Acknowledged by all replicas, so with the durability that the topic promises. Records without a
-partition go where their key puts them, as with every Kafka client; those without a key to one
-partition after the other, a whole call's to each.
+All replicas acknowledge them, so they have the durability that the topic promises. The key of a
+record decides on its partition, as with every Kafka client. Records without a key go to one
+partition per call, in turn.
 """
 
 import itertools
@@ -31,7 +31,7 @@ from cordwood.remote.remote_topics import RemoteTopics
 
 _ALL: Final = -1
 _TIMEOUT_MS: Final = 30_000
-_REQUEST_BYTES: Final = 8 * MIB  # brokers take 100 MiB by default
+_REQUEST_BYTES: Final = 8 * MIB  # brokers accept 100 MiB by default
 _UNLISTED_BYTES_MAX: Final = 1_048_588  # Kafka's max.message.bytes
 
 
@@ -39,7 +39,7 @@ SentRecord = Record | tuple[bytes | None, bytes | None]  # a pair is key and val
 
 
 class ProducedRange(NamedTuple):
-    """Consecutive offsets [first_offset, next_offset) that records of one call were given."""
+    """Consecutive offsets [first_offset, next_offset) of records of one call."""
 
     partition: int
     first_offset: int
@@ -69,9 +69,9 @@ class RemoteProducer:
     def append_many(
         self, records: Sequence[SentRecord], *, partition: int | None = None
     ) -> list[ProducedRange]:
-        """Append `Record`s or (key, value) pairs; returns once all of them are acknowledged.
+        """Append `Record`s or (key, value) pairs; returns when all are acknowledged.
 
-        What goes to one partition keeps its order. A refusal may leave a part of the records
+        Records of one partition keep their order. After an error a part of the records may be
         appended: those of other partitions, and batches before the one that was refused.
         """
         items = list(records)
@@ -83,7 +83,7 @@ class RemoteProducer:
         return _joined(ranges)
 
     def _deliver(self, batches: list[_Batch]) -> list[ProducedRange]:
-        """Have all of them acknowledged. What a leader would not take now is sent again."""
+        """Send batches until all are acknowledged, and retry those that were refused for now."""
         ranges: list[ProducedRange] = []
         left = batches
 
@@ -117,7 +117,7 @@ class RemoteProducer:
     ) -> tuple[list[_Batch], CordwoodError | None]:
         """One request to each leader, with at most one batch for each partition.
 
-        What was acknowledged goes to `ranges`; what was refused is returned, with a reason.
+        Acknowledged batches are added to `ranges`; refused ones are returned, with a reason.
         """
         by_partition = {batch.partition: batch for batch in batches}
         assert len(by_partition) == len(batches), "a partition takes one batch of a request"
@@ -150,7 +150,7 @@ class RemoteProducer:
 
 
 def _requests(batches: Iterator[_Batch]) -> Iterator[list[_Batch]]:
-    """Batches in their order, in requests of bounded size with one for each partition."""
+    """The batches in order, as requests of bounded size with one batch for each partition."""
     request: dict[int, _Batch] = {}
     size = 0
     for batch in batches:
@@ -165,7 +165,7 @@ def _requests(batches: Iterator[_Batch]) -> Iterator[list[_Batch]]:
 
 
 def _joined(ranges: list[ProducedRange]) -> list[ProducedRange]:
-    """Ranges that follow each other become one: another producer may have come between."""
+    """Adjacent ranges become one. Other producers may have appended in between."""
     joined: dict[int, list[ProducedRange]] = {}
     for part in ranges:
         known = joined.setdefault(part.partition, [])
@@ -177,7 +177,7 @@ def _joined(ranges: list[ProducedRange]) -> list[ProducedRange]:
 
 
 def _style(cluster: RemoteCluster, topic: str) -> BatchStyle:
-    """As the topic wants its batches, so that the broker need not change them."""
+    """The batch style of the topic, so that the broker need not change batches."""
     cluster.topic(topic)
     config = RemoteTopics(cluster).configs([topic])[topic]
     size = config.get("max.message.bytes")

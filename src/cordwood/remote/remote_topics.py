@@ -1,4 +1,4 @@
-"""Topics of a broker elsewhere: their configuration and sizes, creating and changing them."""
+"""Topics of a broker: their configuration and sizes, creating and changing them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OUT_OF_RANGE: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteConfig:
-    """A configuration key's value, and whether it was set for the topic, the broker or nowhere."""
+    """The value of a configuration key, and its source: topic, broker or default."""
 
     value: str
     source: str
@@ -33,22 +33,22 @@ class RemoteConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLogDir:
-    """A data directory of a broker, and the bytes of each partition in it."""
+    """A data directory of a broker, with the size of each partition in it."""
 
     path: str
     sizes: Mapping[tuple[str, int], int]
 
 
 class RemoteTopics:
-    """What there is to know about topics, and to do to them. For one thread."""
+    """Reads and changes topics. For one thread."""
 
     def __init__(self, cluster: RemoteCluster) -> None:
         self._cluster = cluster
 
-    # --- looking -----------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, RemoteConfig]]:
-        """Every key of each topic."""
+        """Every configuration key of each topic."""
         names = list(topics)
         if not names:
             return {}
@@ -80,18 +80,18 @@ class RemoteTopics:
         return found
 
     def log_dirs(self) -> list[RemoteLogDir]:
-        """The data directories of all brokers; those that cannot be read are left out."""
+        """The data directories of all brokers, except those that cannot be read."""
         found: list[RemoteLogDir] = []
         for connection in self._cluster.everyone():
             answer = connection.call(api_calls.DESCRIBE_LOG_DIRS({"topics": None}))
-            check(answer.error_code, "describe its directories")
+            check(answer.error_code, "describe log directories")
             found += [_log_dir(result) for result in answer.results if not result.error_code]
         return found
 
     # --- changing ----------------------------------------------------------------------------
 
     def create(self, name: str, *, partitions: int | None, config: Mapping[str, str]) -> int:
-        """Create a topic; return how many partitions it has."""
+        """Create a topic; return its number of partitions."""
         wanted: topic_messages.CreateTopicsRequestTopicsDict = {
             "name": name,
             "num_partitions": _BROKER_DECIDES if partitions is None else partitions,
@@ -110,7 +110,7 @@ class RemoteTopics:
         return len(self._cluster.topic(name).leaders)
 
     def alter_config(self, name: str, config: Mapping[str, str | None]) -> None:
-        """Set keys; None takes one back to the default."""
+        """Set keys; None resets a key to the default."""
         wanted: config_messages.IncrementalAlterConfigsRequestResourcesDict = {
             "resource_type": _TOPIC,
             "resource_name": name,
@@ -129,7 +129,7 @@ class RemoteTopics:
         check(result.error_code, what, message=result.error_message, topic=name)
 
     def grow(self, name: str, partitions: int) -> None:
-        """Have so many partitions."""
+        """Increase the number of partitions."""
         wanted: topic_messages.CreatePartitionsRequestTopicsDict = {
             "name": name,
             "count": partitions,
@@ -158,7 +158,7 @@ class RemoteTopics:
         self._cluster.forget()
 
     def trim(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
-        """Delete records before these offsets; return where each partition starts then."""
+        """Delete records before these offsets; return the new start of each partition."""
         starts: dict[int, int] = {}
         for connection, partitions in self._cluster.by_leader(name, before):
             wanted: list[topic_messages.DeleteRecordsRequestPartitionsDict] = [
@@ -178,10 +178,10 @@ class RemoteTopics:
 
 
 def _why_not_trimmed(code: int) -> str | None:
-    """The answer has no room for a text."""
+    """The message for a code, because the response has none."""
     if code == 44:
-        return "records of a compacted topic are not deleted: append tombstones"
-    return "there is no such offset" if code == _OUT_OF_RANGE else None
+        return "records of a compacted topic cannot be deleted; append tombstones instead"
+    return "the offset is out of range" if code == _OUT_OF_RANGE else None
 
 
 def _log_dir(result: topic_messages.DescribeLogDirsResponseResults) -> RemoteLogDir:

@@ -1,8 +1,8 @@
-"""One connection to one broker: a request goes out, its answer comes back.
+"""One connection to one broker: sends a request and returns its answer.
 
-The first request asks which versions the broker speaks; every later one is sent in the newest
-that both know. Answers are bounded in size and in the time they may take. A connection that
-failed in the middle of an answer is of no more use, and says so when it is used again.
+The first request asks for the versions that the broker serves; later ones use the newest version
+that both sides know. Answers have limits on size and time. A connection that failed in the middle
+of an answer cannot be used again, and raises the same error.
 """
 
 import itertools
@@ -34,7 +34,7 @@ _VERSIONS_SPOKEN_BY_ALL: Final = 0
 
 
 class WireConnection:
-    """A connection, made when it is created. For one thread at a time."""
+    """Connects when it is created. For one thread at a time."""
 
     def __init__(
         self,
@@ -74,18 +74,20 @@ class WireConnection:
 
     @property
     def is_broken(self) -> bool:
-        """Whether it is of no more use."""
+        """Whether the connection has failed or was closed."""
         return self._failure is not None
 
     def close(self) -> None:
         """Safe to repeat."""
-        self._failure = self._failure or BrokerUnreachableError(self.address, "it was closed")
+        self._failure = self._failure or BrokerUnreachableError(
+            self.address, "the connection was closed"
+        )
         self._socket.close()
 
     # --- versions ----------------------------------------------------------------------------
 
     def _ask_versions(self) -> dict[int, tuple[int, int]]:
-        """Asked in version 0, to which any broker has an answer."""
+        """Uses version 0, which every broker serves."""
         version = _VERSIONS_SPOKEN_BY_ALL
         body = self.exchange(ApiKey.API_VERSIONS, version, b"")
         try:
@@ -94,9 +96,9 @@ class WireConnection:
                 decode_response(ApiKey.API_VERSIONS, version, body),
             )
         except FormatError as error:
-            raise self._failed(f"it is no Kafka broker: {error}") from error
+            raise self._failed(f"it is not a Kafka broker: {error}") from error
         if answer.error_code:
-            raise self._failed(f"it does not tell its versions: error {answer.error_code}")
+            raise self._failed(f"it refuses ApiVersions with error {answer.error_code}")
         return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     def speaks(self, api: ApiKey) -> bool:
@@ -107,13 +109,13 @@ class WireConnection:
         ours = API_CATALOG[api]
         theirs = self._versions.get(api)
         if theirs is None:
-            raise BrokerUnreachableError(self.address, f"it does not speak {ours.name}")
+            raise BrokerUnreachableError(self.address, f"it does not serve {ours.name}")
         newest = min(ours.max_version, theirs[1], ours.max_version if at_most is None else at_most)
         if newest < max(ours.min_version, theirs[0]):
             raise BrokerUnreachableError(
                 self.address,
-                f"it speaks versions {theirs[0]} to {theirs[1]} of {ours.name}, "
-                f"and {ours.min_version} to {newest} are known here",
+                f"it serves versions {theirs[0]} to {theirs[1]} of {ours.name}, "
+                f"but this client knows {ours.min_version} to {newest}",
             )
         return newest
 
@@ -126,7 +128,7 @@ class WireConnection:
         at_most: int | None = None,
         timeout_s: float | None = None,
     ) -> Response:
-        """The answer to a request, in the newest version not past `at_most`."""
+        """The answer to a request, in the newest common version up to `at_most`."""
         key = call.key
         version = self.version_of(key, at_most=at_most)
         sent = encode_request(key, version, call.request)
@@ -140,7 +142,7 @@ class WireConnection:
     def exchange(
         self, api: ApiKey, version: int, body: bytes, *, timeout_s: float | None = None
     ) -> memoryview:
-        """Send the body of a request; the body of its answer."""
+        """Send the body of a request; return the body of its answer."""
         if self._failure is not None:
             raise self._failure
         limit_s = self._answer_timeout_s if timeout_s is None else timeout_s
@@ -158,13 +160,13 @@ class WireConnection:
         except (OSError, FormatError) as error:
             raise self._failed(_why(error)) from error
         except BaseException:
-            # Interrupted in mid-answer: the next one to ask would get what is left of it.
-            self._failed("a request was broken off")
+            # Interrupted in the middle of an answer: the next request would receive the rest.
+            self._failed("a request was interrupted")
             raise
         (answered,) = _INT32.unpack_from(frame)
         if answered != number:
-            raise self._failed(f"it answers request {answered}, where {number} was asked")
-        # Whoever asks for versions does not know yet what is spoken: its answer has no tags.
+            raise self._failed(f"it answers request {answered} instead of {number}")
+        # The client of ApiVersions does not know the versions yet: the answer has no tags.
         if is_flexible and api != ApiKey.API_VERSIONS:
             return frame[skip_tagged_fields(frame, _INT32.size) :]
         return frame[_INT32.size :]
@@ -176,7 +178,7 @@ class WireConnection:
         return self._receive(size, deadline_s)
 
     def _receive(self, size: int, deadline_s: float) -> memoryview:
-        """The next `size` bytes. The deadline is for all of them: a peer may send one by one."""
+        """The next `size` bytes. The deadline is for all, because a peer may send one by one."""
         data = memoryview(bytearray(size))
         got = 0
         while got < size:
@@ -198,7 +200,7 @@ class WireConnection:
 
 def _why(error: OSError | FormatError) -> str:
     if isinstance(error, FormatError):
-        return f"it is no Kafka broker: {error}"
+        return f"it is not a Kafka broker: {error}"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return error.strerror or str(error) or type(error).__name__

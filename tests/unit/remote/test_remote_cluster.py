@@ -104,7 +104,7 @@ def test_each_partition_is_asked_of_its_own_leader() -> None:
             )
             with pytest.raises(BrokerRefusedError, match="it has no leader"):
                 cluster.by_leader("orders", [0])
-            with pytest.raises(BrokerUnreachableError, match="no broker 9"):
+            with pytest.raises(BrokerUnreachableError, match="broker 9 is gone"):
                 cluster.broker(9)
 
 

@@ -78,10 +78,10 @@ def test_a_broker_answers_in_the_newest_version_both_know() -> None:
     ("conversation", "message"),
     [
         (lambda peer: None, "closed the connection|reset by peer|Broken pipe"),
-        (lambda peer: peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "no Kafka broker"),
-        (lambda peer: peer.sendall(struct.pack(">i", -5)), "no Kafka broker"),
+        (lambda peer: peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "not a Kafka broker"),
+        (lambda peer: peer.sendall(struct.pack(">i", -5)), "not a Kafka broker"),
         (lambda peer: peer.sendall(struct.pack(">ii", 8, 99) + b"1234"), "answers request 99"),
-        (lambda peer: peer.sendall(struct.pack(">iih", 6, 1, 0)), "no Kafka broker"),
+        (lambda peer: peer.sendall(struct.pack(">iih", 6, 1, 0)), "not a Kafka broker"),
         (lambda peer: answer_versions(peer, {}, error_code=35), "error 35"),
     ],
     ids=["hangs up", "http", "negative size", "another answer", "cut short", "refused"],
@@ -133,9 +133,9 @@ def test_an_answer_that_does_not_come_in_time_is_told_and_the_connection_given_u
 @pytest.mark.parametrize(
     ("versions", "message"),
     [
-        ({}, "does not speak Fetch"),
-        ({ApiKey.FETCH: (0, 3)}, "speaks versions 0 to 3 of Fetch"),
-        ({ApiKey.FETCH: (90, 99)}, "speaks versions 90 to 99 of Fetch"),
+        ({}, "does not serve Fetch"),
+        ({ApiKey.FETCH: (0, 3)}, "serves versions 0 to 3 of Fetch"),
+        ({ApiKey.FETCH: (90, 99)}, "serves versions 90 to 99 of Fetch"),
     ],
 )
 def test_versions_that_do_not_meet_are_told(
@@ -183,5 +183,5 @@ def test_closing_may_be_repeated() -> None:
         wire.close()
         wire.close()
 
-        with pytest.raises(BrokerUnreachableError, match="it was closed"):
+        with pytest.raises(BrokerUnreachableError, match="the connection was closed"):
             wire.call(api_calls.METADATA({"topics": []}))

@@ -1,1 +1,1 @@
-"""Configuration keys of a broker: Kafka's names, our additions, and what is refused."""
+"""The configuration keys of a broker: Kafka's, our own, and those that are refused."""

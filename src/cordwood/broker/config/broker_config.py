@@ -1,11 +1,11 @@
 """Every configuration key of a broker: Kafka's with Kafka's names, and our own.
 
-Each field below is one key and the only place that knows it, as in `log.topic_config`:
-``fetch.max.bytes`` is the field `fetch_max_bytes`. Defaults of topics and of the store, which
-brokers carry under names such as ``log.retention.ms``, are in `store_keys`.
+Each field below is one key and the only definition of it, as in `log/rules/topic_config.py`:
+``fetch.max.bytes`` is the field `fetch_max_bytes`. Keys of the store are in `store_config`;
+defaults of topics, under names such as ``log.retention.ms``, are in `topic_defaults`.
 
-Where a default is not Kafka's, the line says so. None stands for "not set" and is written -1,
-or as empty text.
+If a default is not Kafka's, the documentation of the key says so. None means "not set" and is
+written as -1 or as empty text.
 """
 
 from collections.abc import Mapping
@@ -32,196 +32,201 @@ ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
 class BrokerConfig:
     """Validated on construction: holding one means every value in it is usable."""
 
-    # --- who and where -----------------------------------------------------------------------
+    # --- identity and address -----------------------------------------------------------------
     node_id: int = config_field(
-        "node.id", _INTEGER, "1", "The number by which clients know this broker.",
+        "node.id", _INTEGER, "1", "The id of this broker.",
         maximum=INT32_MAX,
     )  # fmt: skip
     broker_rack: str | None = config_field(
-        "broker.rack", _TEXT, "", "The rack or zone that clients are told.", none_text="",
+        "broker.rack", _TEXT, "",
+        "The rack or zone of this broker, reported to clients.", none_text="",
     )  # fmt: skip
     host: str = config_field(
         "host", _TEXT, "127.0.0.1",
-        "The address to listen on; 0.0.0.0: all of this machine's. In Kafka: listeners.",
+        "The address to listen on; 0.0.0.0: all addresses of this machine. In Kafka: listeners.",
         pattern=_HOST, requirement=_HOST_RULE, since_cordwood=True,
     )  # fmt: skip
     port: int = config_field(
-        "port", _INTEGER, "9092", "The port to listen on; 0: any that is free.",
+        "port", _INTEGER, "9092", "The port to listen on; 0: any free port.",
         since_cordwood=True, **_PORT,
     )  # fmt: skip
     advertised_host: str | None = config_field(
         "advertised.host", _TEXT, "",
-        "The host clients are told to connect to; empty: host, or this machine's name when that "
-        "is 0.0.0.0. In Kafka: advertised.listeners.",
+        "The host that clients connect to; empty: host, or the name of this machine if host is "
+        "0.0.0.0. In Kafka: advertised.listeners.",
         pattern=_HOST, requirement=_HOST_RULE, none_text="", since_cordwood=True,
     )  # fmt: skip
     advertised_port: int | None = config_field(
         "advertised.port", _INTEGER, "-1",
-        "The port clients are told to connect to; -1: the one listened on.",
+        "The port that clients connect to; -1: port.",
         minimum=1, since_cordwood=True, **_OPTIONAL_PORT,
     )  # fmt: skip
 
     # --- connections and requests ------------------------------------------------------------
     socket_request_max_bytes: int = config_field(
         "socket.request.max.bytes", _SIZE, "104857600",
-        "The largest request accepted; a larger one costs the client its connection.",
+        "The largest request that is accepted; a larger one closes the connection.",
         minimum=1024, maximum=INT32_MAX,
     )  # fmt: skip
     queued_max_request_bytes: int = config_field(
         "queued.max.request.bytes", _SIZE, "268435456",
-        "Requests being received or worked on hold at most this much memory together; no more is "
-        "read from clients meanwhile. Kafka's default is no limit.",
+        "The memory that requests may hold together while they are received and handled. When it "
+        "is used up, no more is read from clients. Kafka's default is no limit.",
         minimum=1024,
     )  # fmt: skip
     max_connections: int = config_field(
         "max.connections", _INTEGER, "10000",
-        "Connections beyond this are closed at once. Kafka's default is no limit.",
+        "The maximum number of connections; further ones are closed at once. Kafka's default is no "
+        "limit.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
     max_connections_per_ip: int = config_field(
         "max.connections.per.ip", _INTEGER, str(INT32_MAX),
-        "Connections of one address beyond this are closed at once.",
+        "The maximum number of connections from one address; further ones are closed at once.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
     connections_max_idle_ms: int = config_field(
         "connections.max.idle.ms", _DURATION, "600000",
-        "A connection without a request for this long is closed.",
+        "Connections without a request for this long are closed.",
         minimum=1,
     )  # fmt: skip
     socket_send_buffer_bytes: int | None = config_field(
         "socket.send.buffer.bytes", _SIZE, "-1",
-        "SO_SNDBUF of connections; -1: the system's, which adapts. Kafka's default is 102400.",
+        "SO_SNDBUF of connections; -1: chosen by the system. Kafka's default is 102400.",
         minimum=1024, maximum=INT32_MAX, none_text="-1",
     )  # fmt: skip
     socket_receive_buffer_bytes: int | None = config_field(
         "socket.receive.buffer.bytes", _SIZE, "-1",
-        "SO_RCVBUF of connections; -1: the system's, which adapts. Kafka's default is 102400.",
+        "SO_RCVBUF of connections; -1: chosen by the system. Kafka's default is 102400.",
         minimum=1024, maximum=INT32_MAX, none_text="-1",
     )  # fmt: skip
     socket_listen_backlog_size: int = config_field(
         "socket.listen.backlog.size", _INTEGER, "512",
-        "Connections that may wait to be accepted. Kafka's default is 50.",
+        "The number of connections that may wait to be accepted. Kafka's default is 50.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
     num_io_threads: int = config_field(
         "num.io.threads", _INTEGER, "8",
-        "Threads for requests that wait for the disk or an archive, other than produce and fetch.",
+        "Threads for requests that may wait for the disk, other than produce and fetch.",
         minimum=1, maximum=256,
     )  # fmt: skip
 
     # --- topics ------------------------------------------------------------------------------
     num_partitions: int = config_field(
         "num.partitions", _INTEGER, "1",
-        "Partitions of a topic that is created without saying how many.",
+        "The number of partitions of a topic if its creator does not specify it.",
         minimum=1, maximum=10_000,
     )  # fmt: skip
     auto_create_topics_enable: bool = config_field(
         "auto.create.topics.enable", _BOOLEAN, "true",
-        "Whether a topic that a client asks for, and that is not there, is created.",
+        "Whether a missing topic is created when a client asks for its metadata.",
     )  # fmt: skip
     delete_topic_enable: bool = config_field(
         "delete.topic.enable", _BOOLEAN, "true", "Whether clients may delete topics.",
     )  # fmt: skip
     max_request_partition_size_limit: int = config_field(
         "max.request.partition.size.limit", _INTEGER, "2000",
-        "Partitions in one answer to DescribeTopicPartitions.",
+        "The maximum number of partitions in one DescribeTopicPartitions response.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
 
     # --- fetch -------------------------------------------------------------------------------
     fetch_max_bytes: int = config_field(
         "fetch.max.bytes", _SIZE, "57671680",
-        "Records in one answer to Fetch, unless a single batch is larger.",
+        "The maximum size of the records in one Fetch response, unless a single batch is larger.",
         minimum=1024, maximum=INT32_MAX,
     )  # fmt: skip
     max_incremental_fetch_session_cache_slots: int = config_field(
         "max.incremental.fetch.session.cache.slots", _INTEGER, "1000",
-        "Incremental fetch sessions that are remembered; 0: none.",
+        "The maximum number of incremental fetch sessions; 0: none.",
         maximum=INT32_MAX,
     )  # fmt: skip
 
     # --- groups ------------------------------------------------------------------------------
     group_min_session_timeout_ms: int = config_field(
         "group.min.session.timeout.ms", _DURATION, "6000",
-        "The shortest session.timeout.ms a member of a classic group may ask for.",
+        "The shortest session.timeout.ms that a member of a classic group may request.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
     group_max_session_timeout_ms: int = config_field(
         "group.max.session.timeout.ms", _DURATION, "1800000",
-        "The longest session.timeout.ms a member of a classic group may ask for.",
+        "The longest session.timeout.ms that a member of a classic group may request.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
     group_initial_rebalance_delay_ms: int = config_field(
         "group.initial.rebalance.delay.ms", _DURATION, "0",
         "How long an empty classic group waits for more members before its first assignment. "
-        "Kafka's default is 3000, and 0 in the file it ships.",
+        "Kafka's default is 3000; its shipped server.properties has 0.",
         maximum=INT32_MAX,
     )  # fmt: skip
     group_max_size: int = config_field(
-        "group.max.size", _INTEGER, str(INT32_MAX), "Members a classic group may have.",
+        "group.max.size", _INTEGER, str(INT32_MAX),
+        "The maximum number of members of a classic group.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
     group_consumer_heartbeat_interval_ms: int = config_field(
         "group.consumer.heartbeat.interval.ms", _DURATION, "5000",
-        "How often members of a consumer group are told to send a heartbeat.",
+        "How often members of a consumer group send heartbeats.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
     group_consumer_session_timeout_ms: int = config_field(
         "group.consumer.session.timeout.ms", _DURATION, "45000",
-        "A member of a consumer group that is silent for this long is removed.",
+        "A member of a consumer group without a heartbeat for this long is removed.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
     group_consumer_max_size: int = config_field(
-        "group.consumer.max.size", _INTEGER, str(INT32_MAX), "Members a consumer group may have.",
+        "group.consumer.max.size", _INTEGER, str(INT32_MAX),
+        "The maximum number of members of a consumer group.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
     group_consumer_assignors: tuple[str, ...] = config_field(
         "group.consumer.assignors", _LIST, "uniform,range",
-        "How partitions of a consumer group are shared out; the first unless a member asks.",
+        "How partitions are assigned in consumer groups; the first, unless a member chooses.",
         choices=("uniform", "range"),
     )  # fmt: skip
 
     # --- committed offsets -------------------------------------------------------------------
     offsets_topic_num_partitions: int = config_field(
         "offsets.topic.num.partitions", _INTEGER, "1",
-        "Partitions of __consumer_offsets when it is created. Kafka's default is 50.",
+        "The number of partitions of __consumer_offsets when it is created. Kafka's default is 50.",
         minimum=1, maximum=10_000,
     )  # fmt: skip
     offsets_retention_minutes: int = config_field(
         "offsets.retention.minutes", _INTEGER, "10080",
-        "Offsets of a group that has been empty for this long are forgotten.",
+        "The offsets of a group expire after the group was empty for this long.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
     offsets_retention_check_interval_ms: int = config_field(
         "offsets.retention.check.interval.ms", _DURATION, "600000",
-        "How often offsets are looked through for what is to be forgotten.",
+        "How often expired offsets are removed.",
         minimum=1,
     )  # fmt: skip
     offsets_commit_timeout_ms: int = config_field(
         "offsets.commit.timeout.ms", _DURATION, "5000",
-        "A commit that is not durable after this long is answered with an error.",
+        "A commit that is not durable after this long fails.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
     offset_metadata_max_bytes: int = config_field(
         "offset.metadata.max.bytes", _SIZE, "4096",
-        "The largest metadata that may be committed with an offset.",
+        "The largest metadata that can be committed with an offset.",
         maximum=INT32_MAX,
     )  # fmt: skip
 
-    # --- running it --------------------------------------------------------------------------
+    # --- operation ---------------------------------------------------------------------------
     metrics_host: str = config_field(
         "metrics.host", _TEXT, "127.0.0.1",
-        "The address at which /metrics, /healthz and /readyz are served.",
+        "The address of the HTTP endpoint for /metrics, /healthz and /readyz.",
         pattern=_HOST, requirement=_HOST_RULE, since_cordwood=True,
     )  # fmt: skip
     metrics_port: int | None = config_field(
         "metrics.port", _INTEGER, "-1",
-        "The port at which /metrics, /healthz and /readyz are served; 0: any; -1: they are not.",
+        "The port of the HTTP endpoint for /metrics, /healthz and /readyz; 0: any free port; -1: "
+        "no endpoint.",
         since_cordwood=True, **_OPTIONAL_PORT,
     )  # fmt: skip
     shutdown_timeout_ms: int = config_field(
         "shutdown.timeout.ms", _DURATION, "30000",
-        "How long a stopping broker waits for requests under way to be answered.",
+        "How long a stopping broker waits for the requests under way.",
         maximum=INT32_MAX, since_cordwood=True,
     )  # fmt: skip
 
@@ -247,7 +252,7 @@ class BrokerConfig:
         for name, raw in mapping.items():
             key = _KEYS_BY_NAME.get(name)
             if key is None:
-                raise ConfigError(name, raw, "is no broker key")
+                raise ConfigError(name, raw, "is not a broker key")
             values[key.field_name] = key.parse(raw)
         return replace(defaults if defaults is not None else cls(), **values)
 
@@ -261,7 +266,7 @@ class BrokerConfig:
 
     @property
     def listens_everywhere(self) -> bool:
-        """Whether `host` is every address of the machine, and so none a client can be told."""
+        """Whether `host` means all addresses, so that clients need another one to connect to."""
         return self.host in ANY_ADDRESS
 
 

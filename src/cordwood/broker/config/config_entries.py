@@ -1,7 +1,7 @@
-"""Configurations as DescribeConfigs shows them: each key, its value, and where that is from.
+"""Configuration entries: each key with its value and the source of the value.
 
-A value is from the first of these that has it: the topic, the broker's configuration, the
-default. All of them together are the key's synonyms.
+The source is the first of these that sets the key: the topic, the broker's configuration, the
+default. All of them together are the synonyms of the key.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from cordwood.quantities import INT32_MAX
 
 
 class ConfigSource(IntEnum):
-    """Where a value is from, as the protocol counts."""
+    """The source of a value, with the protocol's numbers."""
 
     TOPIC = 1
     BROKER = 4
@@ -26,7 +26,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """What a value is, as the protocol counts."""
+    """The type of a value, with the protocol's numbers."""
 
     BOOLEAN = 1
     STRING = 2
@@ -43,14 +43,14 @@ _TYPES: Final = {
     ConfigKind.LIST: ConfigType.LIST,
 }
 _LOG_DIRS: Final = "log.dirs"
-# What holds for a consumer group is set for all of them, under the same names with this before.
+# Keys of consumer groups are set for all groups at once, with this prefix.
 _OF_ALL_GROUPS: Final = "group."
 _GROUP_KEYS: Final = ("consumer.heartbeat.interval.ms", "consumer.session.timeout.ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synonym:
-    """A value that counts unless an earlier synonym has one."""
+    """A value that applies unless an earlier synonym has one."""
 
     name: str
     value: str
@@ -59,7 +59,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """A key and what it is set to. `synonyms` begins with the one that counts."""
+    """A key and its value. The first of `synonyms` is the one that applies."""
 
     key: ConfigKey
     synonyms: tuple[Synonym, ...]
@@ -82,18 +82,18 @@ def config_type(key: ConfigKey) -> ConfigType:
 def topic_entries(
     config: TopicConfig, overrides: Mapping[str, str], *, defaults: TopicConfig
 ) -> list[ConfigEntry]:
-    """Every key of a topic. `overrides` were set for it, `defaults` are the broker's."""
+    """Every key of a topic. `overrides` are its own settings, `defaults` the broker's."""
     values, broker_values = config.effective(), defaults.effective()
     entries = []
     for key in CONFIG_KEYS:
         if key.name not in values:
-            continue  # internal, and not set
+            continue  # an internal key that is not set
         synonyms = _broker_synonyms(key, broker_values.get(key.name, key.default_text))
         if key.name in overrides:
             own = Synonym(name=key.name, value=values[key.name], source=ConfigSource.TOPIC)
             synonyms = (own, *synonyms)
         elif values[key.name] != synonyms[0].value:
-            # Another key decided it: a compacted topic is not archived, whatever the default.
+            # Another key decides: a compacted topic is not archived, whatever the default is.
             own = Synonym(name=key.name, value=values[key.name], source=ConfigSource.DEFAULT)
             synonyms = (own,)
         entries.append(ConfigEntry(key=key, synonyms=synonyms, is_read_only=False))
@@ -112,7 +112,7 @@ def _broker_synonyms(key: ConfigKey, value: str) -> tuple[Synonym, ...]:
 def broker_entries(
     config: BrokerConfig, defaults: TopicConfig, data_dirs: list[str]
 ) -> list[ConfigEntry]:
-    """Every key of the broker, those that are defaults of topics too. None can be changed."""
+    """Every key of the broker, including the defaults of topics. All are read-only."""
     values = [(key, getattr(config, key.field_name)) for key in BROKER_KEYS]
     values += [
         (default.key, getattr(defaults, default.topic_key.field_name))
@@ -124,7 +124,7 @@ def broker_entries(
 
 
 def group_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Every key of a group, which is the broker's. None can be changed."""
+    """Every key of a group, with the broker's values. All are read-only."""
     values = config.effective()
     entries = []
     for key in BROKER_KEYS:

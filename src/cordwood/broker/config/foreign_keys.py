@@ -1,9 +1,9 @@
-"""Kafka's broker keys for things Cordwood does not have: which are passed over, which refused.
+"""Kafka's broker keys for features that Cordwood does not have: ignored ones and refused ones.
 
-A ``server.properties`` that Kafka ships, or that was written for it, is to work as it is. So keys
-about controllers, replicas and the tuning of Kafka's own threads are accepted, without effect,
-and reported at start. A key that asks for protection is refused: nobody is to believe in TLS or
-passwords that are not there.
+A ``server.properties`` that was written for Kafka should work unchanged. So keys about
+controllers, replicas and the tuning of Kafka's own threads are accepted without effect, and
+reported at start. A key that asks for protection is refused: no operator should rely on TLS or
+passwords that do not exist.
 """
 
 from typing import Final
@@ -54,7 +54,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "transaction.state.log.replication.factor",
         "transaction.state.log.segment.bytes",
         "transactional.id.expiration.ms",
-        # groups: what one of them may choose for itself, how it changes its kind
+        # settings of single groups, and migration between the kinds of groups
         "group.consumer.max.heartbeat.interval.ms",
         "group.consumer.max.session.timeout.ms",
         "group.consumer.migration.policy",
@@ -106,14 +106,14 @@ _PROTECTION: Final = (
 
 
 def why_refused(name: str) -> str | None:
-    """Why a key of Kafka's cannot be taken; None when it is not one of those."""
+    """Why a key of Kafka is refused; None if it is not."""
     if name.startswith(_PROTECTION):
         return (
-            "there is no TLS, authentication or authorisation: remove the key, and keep the "
-            "port on a network you trust"
+            "TLS, authentication and authorisation are not available: remove the key, and keep "
+            "the port on a network you trust"
         )
     if name.startswith(("remote.log.", "rlmm.")):
         return "tiered storage is not available; set log.archive.url"
     if name.startswith(("quota.", "client.quota.")):
-        return "there are no quotas: remove the key"
+        return "quotas are not available: remove the key"
     return None

@@ -1,7 +1,7 @@
 """Kafka's ``listeners`` text, ``PLAINTEXT://0.0.0.0:9092,CONTROLLER://:9093``, as host and port.
 
-A broker here has one listener, for clients, and it speaks plain text. Listeners of controllers
-are passed over; with more than one left, or one that is encrypted, the operator has to choose.
+A broker has one listener for clients, without encryption. Listeners of controllers are ignored.
+Several listeners for clients, or an encrypted one, are an error.
 """
 
 import re
@@ -15,7 +15,7 @@ _PLAINTEXT: Final = "PLAINTEXT"
 
 
 class Listener(NamedTuple):
-    """Where clients connect to."""
+    """The address that clients connect to."""
 
     host: str
     port: int
@@ -33,15 +33,15 @@ def parse_listeners(
     for item in filter(None, map(str.strip, text.split(","))):
         match = _LISTENER.fullmatch(item)
         if match is None or int(match[3]) > 65535:
-            raise ValueError("must be NAME://host:port, several of them separated by commas")
+            raise ValueError("must be NAME://host:port, or several of these separated by commas")
         name = match[1].upper()
         if name not in controllers and name != _CONTROLLER:
             found.append((name, Listener(match[2].strip("[]") or _EVERYWHERE, int(match[3]))))
     if len(found) != 1:
-        raise ValueError(f"must have one listener for clients, there are {len(found)}")
+        raise ValueError(f"must have one listener for clients, but has {len(found)}")
     name, listener = found[0]
     if protocols.get(name, name) != _PLAINTEXT:
-        raise ValueError(f"only PLAINTEXT is spoken, {name} is {protocols.get(name, name)}")
+        raise ValueError(f"must use PLAINTEXT, but {name} is {protocols.get(name, name)}")
     return listener
 
 
@@ -51,6 +51,6 @@ def parse_protocols(text: str) -> dict[str, str]:
     for item in filter(None, map(str.strip, text.split(","))):
         name, colon, protocol = item.partition(":")
         if not colon:
-            raise ValueError("must be NAME:PROTOCOL, several of them separated by commas")
+            raise ValueError("must be NAME:PROTOCOL, or several of these separated by commas")
         protocols[name.strip().upper()] = protocol.strip().upper()
     return protocols

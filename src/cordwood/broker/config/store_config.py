@@ -1,7 +1,6 @@
-"""How a broker's store is kept: its directories, its cleaner, its room on the disk.
+"""The configuration keys of a broker's store: directories, cleaner, disk space.
 
-The keys a broker has beside those of `broker_config`; defaults of topics are in
-`topic_defaults`.
+The other keys of a broker are in `broker_config`; defaults of topics are in `topic_defaults`.
 """
 
 from collections.abc import Mapping
@@ -28,53 +27,54 @@ class StoreConfig:
 
     log_dirs: tuple[str, ...] = config_field(
         "log.dirs", _LIST, "data",
-        "The data directories; partitions are spread over them. Made where they are missing.",
+        "The data directories; partitions are spread over them. Missing ones are created.",
     )  # fmt: skip
     log_dir_free_bytes_min: int = config_field(
         "log.dir.free.bytes.min", _SIZE, str(FREE_BYTES_MIN),
-        "Appends are refused while fewer bytes are free on the disk; 0: never.",
+        "Appends are refused while less space is free on the disk; 0: never.",
         since_cordwood=True,
     )  # fmt: skip
     num_recovery_threads_per_data_dir: int = config_field(
         "num.recovery.threads.per.data.dir", _INTEGER, "4",
-        "Partitions that are opened side by side at start, in all directories together. "
-        "Kafka's default is 2.",
+        "The number of partitions that are opened at the same time at start, in all directories "
+        "together. Kafka's default is 2.",
         minimum=1, maximum=256,
     )  # fmt: skip
     log_archive_cache_bytes: int = config_field(
         "log.archive.cache.bytes", _SIZE, str(CACHE_BYTES),
-        "Archived segments that were read are kept on the local disk, at most this much.",
+        "The size of the local cache of archived segments.",
         since_cordwood=True,
     )  # fmt: skip
     log_cleaner_enable: bool = config_field(
-        "log.cleaner.enable", _BOOLEAN, "true", "Whether topics are compacted by themselves.",
+        "log.cleaner.enable", _BOOLEAN, "true", "Whether topics are compacted in the background.",
     )  # fmt: skip
     log_cleaner_threads: int = config_field(
-        "log.cleaner.threads", _INTEGER, "1", "Partitions that are compacted side by side.",
+        "log.cleaner.threads", _INTEGER, "1",
+        "The number of partitions that are compacted at the same time.",
         minimum=1, maximum=256,
     )  # fmt: skip
     log_cleaner_dedupe_buffer_size: int = config_field(
         "log.cleaner.dedupe.buffer.size", _SIZE, "134217728",
-        "Memory for the keys that compaction sees, of all threads together.",
+        "The memory for the keys of compaction, for all threads together.",
         minimum=4096,
     )  # fmt: skip
     log_cleaner_io_buffer_load_factor: float = config_field(
         "log.cleaner.io.buffer.load.factor", _RATIO, "0.9",
-        "How full that memory may get before a compaction ends with what it has seen.",
+        "How full that memory may get before a compaction stops collecting keys.",
         maximum=1,
     )  # fmt: skip
     log_cleaner_io_max_bytes_per_second: int | None = config_field(
         "log.cleaner.io.max.bytes.per.second", _SIZE, "-1",
-        "What compaction may read and write in a second, together; -1: no limit.",
+        "The bytes that compaction may read and write per second, together; -1: no limit.",
         minimum=1, none_text="-1",
     )  # fmt: skip
     log_cleaner_backoff_ms: int = config_field(
         "log.cleaner.backoff.ms", _DURATION, "15000",
-        "A partition is not compacted twice within this time.",
+        "The shortest time between two compactions of a partition.",
     )  # fmt: skip
     log_cleaner_time_share_max: float = config_field(
         "log.cleaner.time.share.max", _RATIO, "0.5",
-        "The share of time that compaction works, at most; it rests in between.",
+        "The largest share of time that compaction may work; it pauses in between.",
         maximum=1, since_cordwood=True,
     )  # fmt: skip
 
@@ -83,7 +83,7 @@ class StoreConfig:
             key.check(getattr(self, key.field_name))
         if not self.log_dirs:
             raise ConfigError("log.dirs", "", "must name at least one directory")
-        _ = self.cleaner  # which has rules of its own
+        _ = self.cleaner  # it has rules of its own
 
     @classmethod
     def parse(
@@ -94,7 +94,7 @@ class StoreConfig:
         for name, raw in mapping.items():
             key = _KEYS_BY_NAME.get(name)
             if key is None:
-                raise ConfigError(name, raw, "is no key of a store")
+                raise ConfigError(name, raw, "is not a store key")
             values[key.field_name] = key.parse(raw)
         return replace(defaults if defaults is not None else cls(), **values)
 
@@ -120,7 +120,7 @@ class StoreConfig:
 
     def open(self, topic_defaults: TopicConfig) -> "Store":
         """Open the store, which takes the writer lock of every directory."""
-        from cordwood.library import open_writer  # not needed to look at the keys
+        from cordwood.library import open_writer  # not needed to read the keys
 
         return open_writer(
             self.log_dirs,

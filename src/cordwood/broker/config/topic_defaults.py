@@ -1,7 +1,7 @@
-"""The keys under which a broker carries the defaults of topics: ``log.retention.ms``.
+"""The broker keys for the defaults of topics, such as ``log.retention.ms``.
 
-The names are Kafka's. Keys that only Cordwood has take ``log.`` in front: the default of the topic
-key ``durability`` is ``log.durability``.
+The names are Kafka's. Keys that only Cordwood has get the prefix ``log.``: the default of the
+topic key ``durability`` is ``log.durability``.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey
 from cordwood.log.rules.topic_config import CONFIG_KEYS, TopicConfig
 
-# The topic keys whose default a broker can set, with Kafka's name for it.
+# The topic keys whose default a broker can set, with Kafka's name of the broker key.
 _BROKER_NAMES: Final = {
     "segment.bytes": "log.segment.bytes",
     "segment.ms": "log.roll.ms",
@@ -74,7 +74,7 @@ BROKER_NAMES: Final[Mapping[str, str]] = {
     default.topic_key.name: default.key.name for default in TOPIC_DEFAULTS
 }
 
-# Other names for the same, in another unit: the canonical key and what one is in milliseconds.
+# Kafka's names for the same keys in coarser units: the key, and the unit in milliseconds.
 COARSER_NAMES: Final[Mapping[str, tuple[str, int]]] = {
     "log.retention.minutes": ("log.retention.ms", _MINUTE_MS),
     "log.retention.hours": ("log.retention.ms", _HOUR_MS),
@@ -84,12 +84,12 @@ COARSER_NAMES: Final[Mapping[str, tuple[str, int]]] = {
 
 
 def parse_topic_defaults(mapping: Mapping[str, object]) -> TopicConfig:
-    """The defaults of topics that broker keys, ``log.retention.ms``, describe."""
+    """The defaults of topics that broker keys such as ``log.retention.ms`` set."""
     texts: dict[str, object] = {}
     for name, raw in mapping.items():
         default = _BY_BROKER_NAME.get(name)
         if default is None:
-            raise ConfigError(name, raw, "is no default of a topic")
+            raise ConfigError(name, raw, "is not a default of topics")
         # Read under the broker's name, so that an error names what the operator wrote.
         texts[default.topic_key.name] = default.key.render(default.key.parse(raw))
     return TopicConfig.parse(texts)

@@ -1,5 +1,5 @@
-"""One module for each family of APIs: what a request asks of the store or of the groups.
+"""One module for each family of APIs, which carries out requests on the store or the groups.
 
-A handler knows no bytes, no versions and no connections: it takes a request's fields and
-returns a response's, or a `Deferred` that will have them.
+A handler knows neither bytes nor connections: it takes the fields of a request and returns those
+of the response, or a `Deferred` that will have them.
 """

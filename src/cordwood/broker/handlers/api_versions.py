@@ -1,4 +1,4 @@
-"""ApiVersions: what we speak. The first request on nearly every connection."""
+"""ApiVersions: the APIs and versions we serve. The first request on most connections."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from cordwood.protocol.wire_values import INT32
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages as messages
 
-# The version that every client can read, also one that asked in a version we do not know.
+# The version that every client can read, even if it asked in a version we do not serve.
 _OLDEST: Final = 0
 _FIRST_WITH_SOFTWARE: Final = 3
-# Clients that ask in an older version fail on a feature that may be at level 0.
+# Clients that use an older version fail on a feature whose minimum level is 0.
 _FIRST_WITH_LEVEL_0: Final = 4
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
-# The features of Kafka 4 that we have. `group.version` 1 is consumer groups of KIP-848.
+# The features of Kafka 4 that we serve. `group.version` 1 means consumer groups of KIP-848.
 _GROUP_VERSION: Final[messages.ApiVersionsResponseSupportedFeaturesDict] = {
     "name": "group.version",
     "min_version": 0,
@@ -34,11 +34,11 @@ _GROUP_LEVEL: Final[messages.ApiVersionsResponseFinalizedFeaturesDict] = {
     "min_version_level": 1,
     "max_version_level": 1,
 }
-_FEATURES_EPOCH: Final = 0  # never changes: features are not switched on and off here
+_FEATURES_EPOCH: Final = 0  # constant: features cannot be switched on and off
 
 
 class ApiVersionsHandler:
-    """Says what is in the catalog. Any thread may call it."""
+    """Lists the API catalog. Any thread may call it."""
 
     def routes(self) -> list[Route]:
         return [
@@ -58,7 +58,7 @@ class ApiVersionsHandler:
 
 
 def unsupported_version_response(correlation_id: int) -> bytes:
-    """The frame for a client that asked in a version we do not know: it asks again in ours."""
+    """The frame for a client that used a version we do not serve: it repeats in one we do."""
     frame = bytearray(_unsupported_version_frame())
     INT32.pack_into(frame, 4, correlation_id)
     return bytes(frame)

@@ -24,16 +24,16 @@ from cordwood.protocol.error_code import ErrorCode
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import consumer_group_messages as messages
 
-# What anyone may do with a group, there being no one to forbid it: read, delete, describe, and
-# describe and alter its configuration. Bits by the numbers of Kafka's operations.
+# There is no authorisation, so all operations are allowed: read, delete, describe, and describe and
+# alter the configuration. Bits are numbered as Kafka's operations.
 _ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 _NOT_ASKED: Final = -(2**31)
 
 
 class ConsumerGroupHandlers:
-    """Answers members of consumer groups, and those who ask about the groups.
+    """Answers members of consumer groups, and requests to describe the groups.
 
-    `new_member_id` names members that do not name themselves.
+    `new_member_id` makes ids for members that come without one.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ConsumerGroupHandlers:
         context: RequestContext,
         request: messages.ConsumerGroupHeartbeatRequest,
     ) -> Response | Deferred:
-        """Answered when what it changed is durable."""
+        """Answered when the changes are durable."""
         try:
             beat = self._read(context, request)
             group = self._group(request.group_id, beat)
@@ -122,7 +122,7 @@ class ConsumerGroupHandlers:
             return group
         if group is ErrorCode.coordinator_not_available:
             raise RefusedError(group, f"Group {group_id} cannot be created now.")
-        # As Kafka answers with group.consumer.migration.policy=disabled.
+        # The answer of Kafka with group.consumer.migration.policy=disabled.
         raise RefusedError(
             ErrorCode.group_id_not_found,
             f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is "
@@ -134,7 +134,7 @@ class ConsumerGroupHandlers:
             return group.heartbeat(beat)
         except RefusedError:
             if group.is_empty and group.epoch == 0:
-                self._coordinator.remove(group)  # made for a member that was then refused
+                self._coordinator.remove(group)  # created for a member that was then refused
             raise
 
     # --- descriptions ------------------------------------------------------------------------

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from cordwood.protocol.schemas import group_messages as messages
 
 _FIRST_DESCRIBE_WITH_GROUP_ID_NOT_FOUND: Final = 6
-# What anyone may do with a group, there being no one to forbid it: read, delete, describe, and
-# describe and alter its configuration. Bits by the numbers of Kafka's operations.
+# There is no authorisation, so all operations are allowed: read, delete, describe, and describe and
+# alter the configuration. Bits are numbered as Kafka's operations.
 _ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 _NOT_ASKED: Final = -(2**31)
 
 
 class GroupAdminHandler:
-    """What tools ask about groups. Called in the control loop."""
+    """Requests of admin tools about groups. Called in the control loop."""
 
     def __init__(self, *, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -137,7 +137,7 @@ def _listed(group: AnyGroup) -> messages.ListGroupsResponseGroupsDict:
 
 
 def _described_classic(group: ClassicGroup) -> messages.DescribeGroupsResponseGroupsDict:
-    """What members joined with is told once they agree on a protocol."""
+    """The metadata of members is included once they agreed on a protocol."""
     is_stable = group.state is ClassicState.STABLE
     return {
         "error_code": ErrorCode.none,

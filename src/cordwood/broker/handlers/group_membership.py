@@ -1,4 +1,4 @@
-"""How members of classic groups find the coordinator, join, sync, heartbeat and leave."""
+"""Members of classic groups: finding the coordinator, joining, syncing, heartbeats, leaving."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT: Final = 9
 _FIRST_SYNC_WITH_PROTOCOL: Final = 5
 _FIRST_LEAVE_OF_MANY: Final = 3
 
-# What a member brings has to go into one record with that of all others, and such a record is
-# at most 1 MiB large unless someone configured more. Kept in memory as long as the member is.
+# The metadata of all members goes into one record, which is at most 1 MiB by default. It is kept
+# in memory as long as the member is in the group.
 _METADATA_BYTES_MAX: Final = 4 * MIB
 _PROTOCOLS_MAX: Final = 100
 
 
 class GroupMembershipHandler:
-    """The five requests that a member lives by. Called in the control loop."""
+    """The five requests of members. Called in the control loop."""
 
     def __init__(self, *, coordinator: GroupCoordinator, identity: ClusterIdentity) -> None:
         self._coordinator = coordinator
@@ -171,7 +171,7 @@ class GroupMembershipHandler:
     ) -> group_messages.HeartbeatResponseDict:
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is ErrorCode.coordinator_load_in_progress:
-            # All is well for all we know: a member must not be made to join again by a restart.
+            # We do not know better: a restart must not make a member join again.
             return {"error_code": ErrorCode.none}
         if refusal is not None:
             return {"error_code": refusal}
@@ -231,7 +231,7 @@ def _join_request(context: RequestContext, request: group_messages.JoinGroupRequ
 
 
 def _without_null_protocol(reply: Deferred) -> Deferred:
-    """The same answer for versions in which a protocol's name could not be null."""
+    """The same answer for versions in which the name of a protocol cannot be null."""
     answer = Deferred()
 
     def answered(response: Response | None, error: BaseException | None) -> None:

@@ -93,7 +93,7 @@ class GroupOffsetsHandler:
         epoch = request.generation_id_or_member_epoch
         if group is None:
             if epoch < 0:
-                return None  # a consumer that assigns itself, or an admin: the group begins here
+                return None  # a consumer without a group protocol, or an admin: creates the group
             if context.api_version >= _FIRST_COMMIT_WITH_GROUP_ID_NOT_FOUND:
                 return ErrorCode.group_id_not_found
             return ErrorCode.illegal_generation
@@ -109,7 +109,7 @@ class GroupOffsetsHandler:
         group: EpochGroup,
         request: messages.OffsetCommitRequest,
     ) -> ErrorCode:
-        """Whether a member may commit at all; an epoch that is past is asked of each partition."""
+        """Whether a member may commit at all. Old epochs are checked for each partition later."""
         code = group.validate_commit(request.member_id, request.generation_id_or_member_epoch)
         if code is ErrorCode.unknown_member_id or group.is_empty:
             return code
@@ -132,7 +132,7 @@ class GroupOffsetsHandler:
         topics: list[NamedTopic],
         codes: dict[TopicPartition, ErrorCode],
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What can be committed; why the rest cannot goes to `codes`."""
+        """The offsets that can be committed. The errors of all others go to `codes`."""
         now_ms = self._coordinator.clock.now_ms()
         expires_ms = NO_TIMESTAMP
         if request.retention_time != _NO_RETENTION_TIME:

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: where in a log a time or an epoch is."""
+"""ListOffsets and OffsetForLeaderEpoch: the offset of a time or an epoch in a log."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from cordwood.quantities import (
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import offset_messages as messages
 
-_EARLIEST_LOCAL: Final = -4  # the first that need not be read from an archive
+_EARLIEST_LOCAL: Final = -4  # the first offset that is on the local disk
 _LATEST_ARCHIVED: Final = -5
 _EARLIEST_TO_ARCHIVE: Final = -6
 
-# Times that stand for a place in the log, and the version that brought them.
+# Times that stand for a place in the log, and the first version that has them.
 _SPECIAL_SINCE: Final[Mapping[int, int]] = MappingProxyType(
     {
         LATEST: 1,
@@ -57,7 +57,7 @@ _NOWHERE: Final = _Place(offset=NO_OFFSET, epoch=NO_LEADER_EPOCH)
 
 
 class ListOffsetsHandler:
-    """Finds offsets. Looking up a time reads files, so workers call it."""
+    """Finds offsets. Called by workers, because looking up a time reads files."""
 
     def __init__(self, table: PartitionTable) -> None:
         self._table = table
@@ -115,7 +115,7 @@ class ListOffsetsHandler:
         }
 
     def _log(self, topic: str, partition: int, epoch: int) -> PartitionLog:
-        """The log of a partition, for a client that takes us to be in `epoch`; -1: in any."""
+        """The log of a partition. Raises if it is not in the client's `epoch`; -1: any epoch."""
         found = self._table.topic(topic)
         if found is None:
             raise UnknownTopicError(topic)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the data directories, how full they are, and what lies in them."""
+"""DescribeLogDirs: the data directories, their free space and their partitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LogDirsHandler:
-    """Describes directories. Called by workers: it asks the file system how full it is."""
+    """Describes directories. Called by workers, because it queries the file system."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

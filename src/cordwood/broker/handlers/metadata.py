@@ -1,6 +1,6 @@
-"""What the cluster looks like: its one broker, its topics, their leaders. Touches no disk.
+"""Metadata of the cluster: its one broker, its topics and their leaders. Touches no disk.
 
-Only a topic that a client asks for, and that is to be created then, is left to the workers.
+Only the automatic creation of topics is left to the workers.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NIL: Final = UUID(int=0)
-_FIRST_WITH_NULL_TOPICS: Final = 1  # before, no topics meant all of them
+_FIRST_WITH_NULL_TOPICS: Final = 1  # in version 0 an empty list meant all topics
 _FIRST_BY_TOPIC_ID: Final = 12
-# One request creates at most this many topics. For the others the client asks again.
+# One request creates at most this many topics. The client asks again for the others.
 _CREATED_MAX: Final = 100
 
 _BROKERS: Final = 1
@@ -108,7 +108,7 @@ class MetadataHandler:
     def _create_and_answer(
         self, deferred: Deferred, items: list[tuple[str | None, UUID]], missing: list[str]
     ) -> None:
-        """In a worker. What cannot be created is answered with the reason, the rest as it is."""
+        """In a worker. Topics that cannot be created are answered with the reason."""
         errors: dict[str, ErrorCode] = dict.fromkeys(
             missing[_CREATED_MAX:], ErrorCode.leader_not_available
         )
@@ -117,12 +117,12 @@ class MetadataHandler:
                 try:
                     self._store.create_topic(name, partitions=self._config.num_partitions)
                 except TopicExistsError:
-                    continue  # another client asked for it at the same time
+                    continue  # another client created it at the same time
                 except Exception as error:
-                    logger.warning("topic %s could not be created: %s", name, error)
+                    logger.warning("cannot create topic %s for a client: %s", name, error)
                     errors[name] = error_code(error)
                 else:
-                    logger.info("created topic %s, which a client asked for", name)
+                    logger.info("created topic %s on request of a client", name)
             deferred.resolve(self._describe(items, errors))
         except BaseException as error:
             deferred.fail(error)
@@ -143,7 +143,7 @@ class MetadataHandler:
     def _refuse_ids(
         self, wanted: Sequence[messages.MetadataRequestTopics]
     ) -> messages.MetadataResponseDict:
-        """Ids are in requests from version 10 on, and may be used from version 12 on."""
+        """Requests have ids from version 10 on, but may use them only from version 12 on."""
         return self._answer(
             [
                 {
@@ -185,7 +185,7 @@ class MetadataHandler:
     def _partitions(
         self, topic: Topic[PartitionLog], numbers: range
     ) -> list[messages.MetadataResponsePartitionsDict]:
-        """One broker has them all; a partition whose files cannot be read has no leader."""
+        """This broker leads all partitions, except those whose files cannot be read."""
         node = self._identity.node_id
         partitions: list[messages.MetadataResponsePartitionsDict] = []
         for number in numbers:
@@ -250,7 +250,7 @@ class MetadataHandler:
     def describe_topic_partitions(
         self, context: RequestContext, request: messages.DescribeTopicPartitionsRequest
     ) -> messages.DescribeTopicPartitionsResponseDict:
-        """Topics in the order of their names, from the cursor on, up to so many partitions."""
+        """Topics in the order of their names, from the cursor on, up to a limit of partitions."""
         cursor = request.cursor
         wanted = sorted({item.name for item in request.topics})
         if cursor is not None and cursor.partition_index < 0:
@@ -317,7 +317,7 @@ class MetadataHandler:
     def list_partition_reassignments(
         self, context: RequestContext, request: messages.ListPartitionReassignmentsRequest
     ) -> messages.ListPartitionReassignmentsResponseDict:
-        """There is nowhere to move a partition to."""
+        """Always empty: there is one broker."""
         return {"error_code": ErrorCode.none, "topics": []}
 
 

@@ -1,4 +1,4 @@
-"""InitProducerId: numbers for idempotent producers. There are no transactions here."""
+"""InitProducerId: ids for idempotent producers. Transactions are not supported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIRST_EPOCH: Final = 0
 
 
 class ProducerIdsHandler:
-    """Gives out producer ids. Called by workers: now and then it waits for the disk."""
+    """Allocates producer ids. Called by workers, because it sometimes waits for the disk."""
 
     def __init__(self, producer_ids: ProducerIds) -> None:
         self._producer_ids = producer_ids
@@ -30,10 +30,10 @@ class ProducerIdsHandler:
     def init_producer_id(
         self, context: RequestContext, request: messages.InitProducerIdRequest
     ) -> messages.InitProducerIdResponseDict:
-        """A new id, epoch 0, also for a producer that has one and asks for its next epoch.
+        """A new id with epoch 0, also for a producer that has an id and asks for its next epoch.
 
         Such a producer gave up a sequence of batches. With another id its batches start a new
-        sequence, and those still on their way under the old one cannot be taken for them.
+        sequence, and batches under the old id that still arrive cannot be mistaken for them.
         """
         if request.transactional_id is not None:
             return self._refuse_transactions(request)
@@ -54,10 +54,10 @@ class ProducerIdsHandler:
     def _refuse_transactions(
         self, request: messages.InitProducerIdRequest
     ) -> messages.InitProducerIdResponseDict:
-        """UNSUPPORTED_VERSION: clients take it as final, and its text says what is the matter.
+        """UNSUPPORTED_VERSION: clients treat it as final, and its text names the reason.
 
-        An authorization failure would send people to look for permissions, a coordinator that
-        is not available would be asked again for ever. An empty id is a mistake in any case.
+        After an authorization failure people would look for permissions; a coordinator that is
+        not available would be asked again for ever. An empty id is always an error.
         """
         if not request.transactional_id:
             return _refused(ErrorCode.invalid_request)

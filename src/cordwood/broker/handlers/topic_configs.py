@@ -1,7 +1,7 @@
-"""Configurations of topics, of groups and of the broker: shown, changed, listed.
+"""Configurations of topics, of groups and of the broker: describing, changing and listing them.
 
-Those of topics may be changed; those of the broker are what it was started with, and groups have
-what the broker has.
+Only configurations of topics can be changed. The broker has the one it was started with, and
+groups have the broker's.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_FIRST_WITH_TYPES: Final = 1  # before, ListConfigResources was about client metrics alone
-_EVERY_BROKER: Final = ""  # the name under which Kafka keeps what was set for all brokers at once
+_FIRST_WITH_TYPES: Final = 1  # version 0 of ListConfigResources lists client metrics only
+_EVERY_BROKER: Final = ""  # Kafka's name for settings of all brokers at once
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to, as the protocol counts."""
+    """The owner of a configuration, with the protocol's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -61,7 +61,7 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does to a key."""
+    """An operation of IncrementalAlterConfigs on a key."""
 
     SET = 0
     DELETE = 1
@@ -70,7 +70,7 @@ class Operation(IntEnum):
 
 
 class TopicConfigsHandler:
-    """Shows and changes configurations. Called by workers: a change waits for the disk."""
+    """Describes and changes configurations. Called by workers: changes wait for the disk."""
 
     def __init__(self, *, store: Store, identity: ClusterIdentity, config: BrokerConfig) -> None:
         self._store = store
@@ -105,7 +105,7 @@ class TopicConfigsHandler:
         resource: messages.DescribeConfigsRequestResources,
     ) -> messages.DescribeConfigsResponseResultsDict:
         kind, name = resource.resource_type, resource.resource_name
-        wanted = resource.configuration_keys  # none at all: every key
+        wanted = resource.configuration_keys  # None or empty: every key
         try:
             entries = self._entries(kind, name)
         except Exception as error:
@@ -155,7 +155,7 @@ class TopicConfigsHandler:
     def _check_broker(self, name: str) -> None:
         if name != str(self._node_id):
             raise RefusedError(
-                ErrorCode.invalid_request, f"broker {name!r} is asked for, this is {self._node_id}"
+                ErrorCode.invalid_request, f"this is broker {self._node_id}, not {name!r}"
             )
 
     # --- AlterConfigs, IncrementalAlterConfigs -----------------------------------------------
@@ -204,12 +204,12 @@ class TopicConfigsHandler:
             keys = ", ".join(config.name for config in resource.configs)
             raise RefusedError(
                 ErrorCode.invalid_request,
-                f"cannot be changed while the broker runs: {keys}; set them at its start",
+                f"cannot be changed while the broker runs: {keys}; set them and restart the broker",
             )
         if resource.resource_type == ResourceType.GROUP:
             raise RefusedError(
                 ErrorCode.invalid_request,
-                "groups are not configured one by one: set the broker's group.consumer keys",
+                "single groups cannot be configured; set the broker's group.consumer keys",
             )
         if resource.resource_type != ResourceType.TOPIC:
             raise _unsupported(resource.resource_type)
@@ -256,7 +256,7 @@ class TopicConfigsHandler:
                     changes[config.name] = ",".join(item for item in have if item not in given)
                 case unknown:
                     raise RefusedError(
-                        ErrorCode.invalid_request, f"{config.name}: no operation {unknown}"
+                        ErrorCode.invalid_request, f"{config.name}: unknown operation {unknown}"
                     )
         return changes
 
@@ -320,8 +320,8 @@ def _described_entry(
 def _unsupported(resource_type: int) -> RefusedError:
     return RefusedError(
         ErrorCode.invalid_request,
-        f"resource type {resource_type} has no configuration here; topics (2), brokers (4) and "
-        "groups (32) have",
+        f"resource type {resource_type} has no configuration; topics (2), brokers (4) and groups "
+        "(32) have one",
     )
 
 
@@ -336,10 +336,14 @@ def _given(
 def _items(
     config: messages.IncrementalAlterConfigsRequestConfigs, now: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
-    """What a list is now, and what is to be added to it or taken away."""
+    """The present items of a list, and the items to append or subtract."""
     key = known_key(config.name, config.value)
     if key.kind is not ConfigKind.LIST:
-        raise ConfigError(config.name, config.value, "is no list: it can be set, not added to")
+        raise ConfigError(
+            config.name,
+            config.value,
+            "is not a list: it can be set, but not appended to or subtracted from",
+        )
     return _split(now.get(config.name, "")), _split(_given(config))
 
 

@@ -1,4 +1,4 @@
-"""CreateTopics and CreatePartitions: topics come to be, and grow."""
+"""CreateTopics and CreatePartitions: creating topics and adding partitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_DEFAULT: Final = -1  # "as many as the broker thinks right", or "see the assignments"
+_DEFAULT: Final = -1  # the broker's default, or given by the assignments
 _REPLICAS: Final = 1
 
 
@@ -74,7 +74,7 @@ class TopicCreationHandler:
         name = wanted.name
         if name in INTERNAL_TOPICS:
             raise RefusedError(
-                ErrorCode.invalid_topic_exception, f"{name} is internal: the broker creates it"
+                ErrorCode.invalid_topic_exception, f"{name} is internal; only the broker creates it"
             )
         partitions = self._partition_count(wanted)
         overrides = _overrides(wanted.configs)
@@ -101,14 +101,14 @@ class TopicCreationHandler:
         if replicas not in {_DEFAULT, _REPLICAS}:
             raise RefusedError(
                 ErrorCode.invalid_replication_factor,
-                f"replication factor is {replicas}, and must be 1 or -1: there is one broker",
+                f"replication factor is {replicas}, but must be 1 or -1: there is one broker",
             )
         if count == _DEFAULT:
             return self._config.num_partitions
         if count < 1:
             raise RefusedError(
                 ErrorCode.invalid_partitions,
-                f"number of partitions is {count}, and must be at least 1, or -1 for the default",
+                f"number of partitions is {count}, but must be at least 1, or -1 for the default",
             )
         return int(count)
 
@@ -119,7 +119,7 @@ class TopicCreationHandler:
         if numbers != list(range(len(numbers))):
             raise RefusedError(
                 ErrorCode.invalid_replica_assignment,
-                f"partitions {numbers} are assigned, and must be 0 to {len(numbers) - 1}, "
+                f"partitions {numbers} are assigned, but must be 0 to {len(numbers) - 1}, "
                 "each once",
             )
         for assignment in assignments:
@@ -130,7 +130,7 @@ class TopicCreationHandler:
         if list(broker_ids) != [self._node_id]:
             raise RefusedError(
                 ErrorCode.invalid_replica_assignment,
-                f"a partition is assigned to {list(broker_ids)}, and must be to "
+                f"a partition is assigned to {list(broker_ids)}, but must be to "
                 f"[{self._node_id}]: there is no other broker",
             )
 
@@ -182,18 +182,18 @@ class TopicCreationHandler:
         now = self._store.topic(name).partition_count
         if name in INTERNAL_TOPICS:
             raise RefusedError(
-                ErrorCode.invalid_partitions, f"{name} keeps the {now} partitions it has"
+                ErrorCode.invalid_partitions, f"{name} is internal; it keeps its {now} partitions"
             )
         if count <= now:
             raise RefusedError(
                 ErrorCode.invalid_partitions,
-                f"topic {name} has {now} partitions: {count} would be no increase",
+                f"topic {name} has {now} partitions; {count} is not an increase",
             )
         if wanted.assignments is not None:
             if len(wanted.assignments) != count - now:
                 raise RefusedError(
                     ErrorCode.invalid_replica_assignment,
-                    f"{count - now} partitions are added, and {len(wanted.assignments)} assigned",
+                    f"{count - now} partitions are added, but {len(wanted.assignments)} assigned",
                 )
             for assignment in wanted.assignments:
                 self._check_assignment(assignment.broker_ids)
@@ -223,7 +223,7 @@ def _overrides(configs: Sequence[messages.CreateTopicsRequestConfigs]) -> dict[s
 
 
 def _with_code(error: ConfigError) -> Exception:
-    """How many partitions there are is no configuration to Kafka, and has a code of its own."""
+    """For Kafka the number of partitions is not a configuration, and has its own code."""
     if error.key == "partitions":
         return RefusedError(ErrorCode.invalid_partitions, str(error))
     return error

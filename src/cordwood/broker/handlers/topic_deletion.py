@@ -1,4 +1,4 @@
-"""DeleteTopics and DeleteRecords: what goes away, for good."""
+"""DeleteTopics and DeleteRecords."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 _NIL: Final = UUID(int=0)
 _FIRST_BY_TOPIC_ID: Final = 6
 _FIRST_WITH_DELETION_DISABLED: Final = 3
-_HIGH_WATERMARK: Final = -1  # "everything there is"
+_HIGH_WATERMARK: Final = -1  # delete all records
 _UNKNOWN: Final = -1
 
 _Wanted = tuple[str | None, UUID]
@@ -70,7 +70,7 @@ class TopicDeletionHandler:
         responses: list[messages.DeleteTopicsResponseResponsesDict] = [
             _refused(item, twice) for item in repeated
         ]
-        # A name and an id of the same topic: whichever came first would take it from the other.
+        # A name and an id may mean the same topic, which can be deleted only once.
         names = [self._name_of(item) for item in once]
         counts = Counter(names)
         for item, name in zip(once, names, strict=True):
@@ -83,7 +83,7 @@ class TopicDeletionHandler:
         return {"responses": responses}
 
     def _name_of(self, item: _Wanted) -> str | UUID:
-        """The name of the topic that is meant; the id where no topic has it."""
+        """The name of the topic; its id if no topic has that id."""
         name, topic_id = item
         if topic_id == _NIL:
             return name or ""
@@ -96,7 +96,7 @@ class TopicDeletionHandler:
         name, topic_id = item
         if (name is None) == (topic_id == _NIL):
             raise RefusedError(
-                ErrorCode.invalid_request, "a topic is named by its name or by its id, by one"
+                ErrorCode.invalid_request, "a topic must have either a name or an id"
             )
         topic = self._table.topic(topic_id if name is None else name)
         if topic is None:
@@ -112,7 +112,7 @@ class TopicDeletionHandler:
             )
         if topic.name in INTERNAL_TOPICS:
             raise RefusedError(
-                ErrorCode.policy_violation, f"{topic.name} is internal and is not deleted"
+                ErrorCode.policy_violation, f"{topic.name} is internal and cannot be deleted"
             )
         self._store.delete_topic(topic.name)
         logger.info("deleted topic %s", topic.name)
@@ -164,7 +164,7 @@ class TopicDeletionHandler:
         log = self._store.topic(topic).partition(number)
         if log.config.is_compacted and not log.config.is_deleted:
             raise RefusedError(
-                ErrorCode.policy_violation, "records of a compacted topic are not deleted"
+                ErrorCode.policy_violation, "records of a compacted topic cannot be deleted"
             )
         view = log.view()
         if offset == _HIGH_WATERMARK:

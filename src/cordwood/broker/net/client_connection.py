@@ -220,7 +220,7 @@ class ClientConnection:
                 return
             if not router.start(self, data, begin, frame_end):
                 self._backlog = bytearray(data[at:end])
-                self._move()
+                self._move()  # after this the connection belongs to another thread
                 return
             at = frame_end
         if at < end and not self._closed:
@@ -273,15 +273,16 @@ class ClientConnection:
 
     def _start_large(self, frame: LargeFrame) -> None:
         self._frame = None
+        is_started = True  # or it failed; either way the frame is done with
         try:
-            if not self._host.router.start(self, frame.view, 0, frame.size):
-                self._frame = frame
-                self._move()
-                return
+            is_started = self._host.router.start(self, frame.view, 0, frame.size)
         finally:
-            if self._frame is not frame:
+            if is_started:
                 frame.release()
-        if _is_produce(frame.view):
+        if not is_started:
+            self._frame = frame
+            self._move()  # after this the frame belongs to another thread
+        elif _is_produce(frame.view):
             # Its records are in the log by now. Other handlers may still look at theirs.
             frame.recycle(self.loop.frames)
 

@@ -1,11 +1,12 @@
-"""An event loop for sockets, timers and calls from other threads: what the broker needs, no more.
+"""An event loop for sockets, timers and calls from other threads, with only what the broker needs.
 
 Why not asyncio: a fetch answers with `sendfile` between two writes, a produce is appended from
-the buffer it was received into, and a broker in a test has to be up in milliseconds. All three
-want the readiness of a socket, not a stream or a transport. See docs/decisions.
+the buffer it was received into, and a broker in a test has to start in milliseconds. All three
+need the readiness of a socket, not a stream or a transport. See docs/decisions.
 
-A turn of the loop: wait for sockets, call who is ready, run what is due, run what other threads
-asked for. Everything but `call_soon` and `stop` belongs to the loop's own thread.
+A turn of the loop: wait for sockets, call the functions of those that are ready, run due timers,
+run the calls that other threads asked for. Everything but `call_soon` and `stop` belongs to the
+loop's own thread.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 READABLE: Final = 1
 WRITABLE: Final = 4
-_BROKEN: Final = 0x18  # EPOLLERR, EPOLLHUP: whoever reads or writes next is told
+_BROKEN: Final = 0x18  # EPOLLERR, EPOLLHUP: the next read or write reports what it is
 _IDLE_WAIT_S: Final = 60.0
 _TIMERS_MIN: Final = 1000
 RECEIVE_BYTES: Final = 256 * 1024  # one receive; a larger frame gets a buffer of its own
@@ -35,7 +36,7 @@ ReadyFunction = Callable[[int], None]
 
 
 class Timer:
-    """Something to be done at a time, unless cancelled before."""
+    """A call at a certain time, unless it is cancelled before."""
 
     __slots__ = ("function", "is_cancelled", "when_s")
 
@@ -52,19 +53,19 @@ class Timer:
 
 
 class EventLoop:
-    """One thread's worth of sockets and timers."""
+    """The sockets and timers of one thread."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        # Whoever reads from a socket receives here first; what has to stay is copied out.
+        # Connections receive into this buffer, and copy what they have to keep.
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.frames = FramePool()
-        self.turn_s = time.monotonic()  # when this turn began: near enough for most purposes
-        self.turns = 0  # moves while the loop is alive: what a health check looks at
+        self.turn_s = time.monotonic()  # when this turn began; precise enough for most purposes
+        self.turns = 0  # grows while the loop is alive; health checks look at it
         self._poller: _Poller = _EpollPoller() if hasattr(select, "epoll") else _AnyPoller()
         self._ready: dict[int, ReadyFunction] = {}
         self._timers: list[Timer] = []
-        self._timers_max = _TIMERS_MIN  # with so many, look for cancelled ones
+        self._timers_max = _TIMERS_MIN  # with so many timers, drop the cancelled ones
         self._soon: deque[Callable[[], None]] = deque()
         self._is_woken = False
         self._is_stopped = False
@@ -78,12 +79,12 @@ class EventLoop:
     # --- any thread --------------------------------------------------------------------------
 
     def call_soon(self, function: Callable[[], None]) -> None:
-        """Have the loop call `function` in its own thread, after what was asked for before."""
+        """Call `function` in the loop's own thread, after all earlier calls."""
         self._soon.append(function)
         # The loop's own thread looks at `_soon` before it waits again.
         if not self._is_woken and threading.get_ident() != self._thread_id:
             self._is_woken = True
-            # A full pipe wakes the loop just as well; a closed one needs no waking.
+            # A full pipe wakes the loop too; a closed one needs no waking.
             with contextlib.suppress(OSError):
                 self._wake_writer.send(b"\0")
 
@@ -92,13 +93,13 @@ class EventLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the loop after this turn, and wait for that."""
+        """End the loop after this turn, and wait until it has ended."""
 
         def end() -> None:
             self._is_stopped = True
 
         if self._thread is None and not self.turns:
-            self._close()  # it never ran, and never will
+            self._close()  # it never ran
             return
         self.call_soon(end)
         thread = self._thread
@@ -134,14 +135,14 @@ class EventLoop:
         return timer
 
     def _drop_cancelled(self) -> None:
-        """A fetch that was to wait for an hour and was answered at once is not kept for that."""
+        """So a fetch that may wait for an hour and was answered at once is not kept that long."""
         timers = self._timers
         timers[:] = [timer for timer in timers if not timer.is_cancelled]
         heapq.heapify(timers)
         self._timers_max = max(_TIMERS_MIN, 2 * len(timers))
 
     def run(self) -> None:
-        """Turn until stopped. A callback that raises is logged and harms nobody else."""
+        """Turn until stopped. An exception in a callback is logged and affects no other."""
         self._thread_id = threading.get_ident()
         try:
             while not self._is_stopped:
@@ -188,7 +189,7 @@ class EventLoop:
 
     def _run_soon(self) -> None:
         soon = self._soon
-        for _ in range(len(soon)):  # what these add is for the next turn, after the sockets
+        for _ in range(len(soon)):  # calls that these add run in the next turn, after the sockets
             self._call(soon.popleft())
 
     def _call(self, function: Callable[[], None]) -> None:
@@ -198,9 +199,9 @@ class EventLoop:
             logger.exception("%s: a callback failed", self.name)
 
     def _woken(self, _mask: int) -> None:
-        # Empty the pipe, then clear the flag, then (in `_turn`) run what was asked for. The
-        # other way round a byte written in between would be swallowed with the flag still set,
-        # and nobody would wake us again.
+        # Empty the pipe, then clear the flag, then (in `_turn`) run the calls. In the other order
+        # a byte that is written in between would be read while the flag stays set, and no thread
+        # would wake the loop again.
         with contextlib.suppress(BlockingIOError):
             self._wake_reader.recv(4096)
         self._is_woken = False
@@ -212,7 +213,7 @@ class EventLoop:
 
 
 class _Poller:
-    """Which sockets are ready; interests and answers in epoll's bits."""
+    """Finds the sockets that are ready. Interests and results are epoll's bits."""
 
     def register(self, fd: int, interest: int) -> None:
         raise NotImplementedError
@@ -254,7 +255,7 @@ class _EpollPoller(_Poller):
 
 
 class _AnyPoller(_Poller):
-    """Everywhere else. A selector knows no empty interest: who wants nothing is taken out."""
+    """Other systems. Selectors have no empty interest: a socket without interest is removed."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()

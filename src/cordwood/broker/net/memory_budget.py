@@ -1,4 +1,4 @@
-"""How many bytes requests may hold while they are received: one limit for all connections."""
+"""The memory that requests may hold while they are received: one limit for all connections."""
 
 from collections import deque
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from threading import Lock
 
 
 class MemoryBudget:
-    """Bytes that are lent out and given back. Who finds too few left waits its turn.
+    """Bytes that are lent out and given back. A request that finds too few left waits in a queue.
 
     Invariant: ``0 <= lent <= limit``, except that a single request may exceed the limit when
-    nothing else is lent: it could never be served otherwise. Any thread may use it.
+    nothing else is lent, because it could never be served otherwise. Any thread may use it.
     """
 
     def __init__(self, limit: int) -> None:
@@ -23,7 +23,7 @@ class MemoryBudget:
         return self._lent
 
     def take(self, size: int, when_granted: Callable[[], None]) -> bool:
-        """True: `size` bytes are lent. False: `when_granted` is called, once they are."""
+        """True: `size` bytes are lent. False: `when_granted` is called when they are."""
         with self._lock:
             if not self._waiting and self._fits(size):
                 self._lent += size

@@ -1,7 +1,7 @@
-"""Counting requests as they are served: plain numbers, no locks, nothing that is shared.
+"""Counts requests, bytes and connections, without locks on the hot path.
 
-Every thread that counts has numbers of its own, which only it changes; whoever looks adds them
-up. So counting costs a few hundred nanoseconds and never waits, and no count is lost.
+Each thread that counts has its own numbers, which only it changes. A reader adds them up. So
+counting costs a few hundred nanoseconds, never waits and loses nothing.
 """
 
 import threading
@@ -14,9 +14,9 @@ from cordwood.log.rules.duration_histogram import DurationHistogram, HistogramVi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
-    """Everything counted since the start, as of one moment."""
+    """All counts since the start, at one moment."""
 
-    latencies: Mapping[int, HistogramView]  # by API key: from received to ready to be sent
+    latencies: Mapping[int, HistogramView]  # by API key: from received to sent
     errors: Mapping[tuple[int, int], int]  # by (API key, error code)
     bytes_received: int
     bytes_sent: int
@@ -25,7 +25,7 @@ class RequestCounts:
 
 
 class _ThreadCounts:
-    """What one thread counted. Only that thread changes it."""
+    """The counts of one thread, which only that thread changes."""
 
     __slots__ = ("accepted", "errors", "latencies", "received", "refused", "sent")
 
@@ -43,7 +43,7 @@ class _Mine(threading.local):
 
 
 class RequestMetrics:
-    """The counts of one broker. Any thread may count and look."""
+    """The counts of one broker. Any thread may count and read."""
 
     def __init__(self) -> None:
         self._mine = _Mine()
@@ -59,7 +59,7 @@ class RequestMetrics:
         histogram.observe(latency_s)
 
     def observe_all(self, api_key: int, latencies_s: Iterable[float]) -> None:
-        """As `observe`, for several at once."""
+        """As `observe`, for several requests at once."""
         latencies = (self._mine.counts or self._join()).latencies
         histogram = latencies.get(api_key)
         if histogram is None:
@@ -68,7 +68,7 @@ class RequestMetrics:
             histogram.observe(latency_s)
 
     def failed(self, api_key: int, error_code: int) -> None:
-        """An answer, or part of one, carried an error."""
+        """An answer carried an error."""
         errors = (self._mine.counts or self._join()).errors
         errors[api_key, error_code] = errors.get((api_key, error_code), 0) + 1
 
@@ -83,7 +83,7 @@ class RequestMetrics:
         (self._mine.counts or self._join()).accepted += 1
 
     def refused(self) -> None:
-        """A client connected and was turned away: there were too many."""
+        """A client was disconnected at once, because there were too many."""
         (self._mine.counts or self._join()).refused += 1
 
     def _join(self) -> _ThreadCounts:

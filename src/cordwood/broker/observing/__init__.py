@@ -1,1 +1,1 @@
-"""What operators see: metrics, health, log lines, the HTTP endpoint."""
+"""What operators see: metrics, health, log output, the HTTP endpoint."""

@@ -1,11 +1,11 @@
 """Whether a broker is alive, and whether it can serve.
 
     alive   its loops turn. If not, only a restart helps.
-    ready   and its store is open, groups are loaded, every data directory can be used. If not,
-            clients should be sent elsewhere.
+    ready   it is alive, its store is open, groups are loaded, every data directory is usable. If
+            not, clients should be sent elsewhere.
 
-What is wrong and no reason to send every client away is a warning: a partition that takes no
-appends, a disk that is short of room while reading goes on.
+A fault that does not affect every client is a warning: a partition that takes no appends, a disk
+that is short of space while reading continues.
 """
 
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ _TURN_TIMEOUT_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """Problems mean no; warnings want someone to look."""
+    """With problems the answer is no; warnings need an operator's attention."""
 
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 class HealthChecks:
-    """Asks a broker's threads how they are. Any thread may call it."""
+    """Checks the threads of a broker. Any thread may call it."""
 
     def __init__(self, broker: ObservedBroker, *, turn_timeout_s: float = _TURN_TIMEOUT_S) -> None:
         self._broker = broker
@@ -61,11 +61,11 @@ class HealthChecks:
 def _warnings(status: DirectoryStatus) -> list[str]:
     warnings = []
     if status.is_short_of_room:
-        warnings.append(f"{status.path} is short of room: appends are refused")
+        warnings.append(f"{status.path} is short of space: appends are refused")
     if status.offline:
         warnings.append(f"{status.path}: {_named(status.offline)} cannot be read")
     if status.failed:
-        warnings.append(f"{status.path}: {_named(status.failed)} take no more appends")
+        warnings.append(f"{status.path}: {_named(status.failed)} refuse appends after a disk error")
     return warnings
 
 

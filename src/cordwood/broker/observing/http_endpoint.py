@@ -1,7 +1,7 @@
 """A small HTTP server beside the broker: /metrics, /healthz, /readyz.
 
-It has threads of its own and never waits for the loops that serve clients, nor they for it. What
-it answers is small and made on request; who asks too much at once is turned away.
+It has its own threads. It never waits for the loops that serve clients, and they never wait for
+it. Answers are small and made on request; too many requests at once are refused.
 """
 
 import json
@@ -27,7 +27,7 @@ _JSON: Final = "application/json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """An answer."""
+    """An HTTP response."""
 
     content: bytes
     content_type: str = _PLAIN
@@ -40,7 +40,7 @@ Pages = Mapping[str, Callable[[], Page]]
 class HttpEndpoint:
     """Serves `pages` from the moment it is made until it is stopped.
 
-    `port` 0 takes any that is free: see `address`.
+    `port` 0 takes any free port: see `address`.
     """
 
     def __init__(self, host: str, port: int, pages: Pages) -> None:
@@ -59,14 +59,14 @@ class HttpEndpoint:
         return str(host), int(port)
 
     def stop(self) -> None:
-        """Take no more requests; those under way get their answers or time out."""
+        """Take no more requests. Requests under way are answered or time out."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
 def open_endpoint(broker: ObservedBroker) -> HttpEndpoint:
-    """The endpoint of a broker, where its configuration wants it."""
+    """Open the endpoint that the broker's configuration asks for."""
     config = broker.config
     assert config.metrics_port is not None, config
     try:
@@ -99,7 +99,7 @@ def _health_page(report: HealthReport) -> Page:
 
 
 class _BoundedServer(ThreadingHTTPServer):
-    """A thread per request, but only so many of them."""
+    """A thread per request, with a limit on their number."""
 
     daemon_threads = True
     block_on_close = False
@@ -112,7 +112,7 @@ class _BoundedServer(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        # Without HTTPServer's own: it looks the host's name up, which can take seconds.
+        # Not HTTPServer's own method: it resolves the host name, which can take seconds.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_name, self.server_port = self.socket.getsockname()[:2]
@@ -130,7 +130,7 @@ class _BoundedServer(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        logger.info("%s: HTTP request not answered", client_address, exc_info=True)
+        logger.info("%s: an HTTP request was not answered", client_address, exc_info=True)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -164,8 +164,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return make()
         except Exception as error:
-            # A broker that stops while it is looked at: an answer, not a broken connection.
-            logger.warning("%s could not be answered", path, exc_info=True)
+            # For example the broker stops meanwhile: answer, and do not break the connection.
+            logger.warning("request for %s failed", path, exc_info=True)
             text = f"{type(error).__name__}: {error}\n"
             return Page(content=text.encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
 

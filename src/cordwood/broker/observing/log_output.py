@@ -1,11 +1,11 @@
-"""What a broker process writes about itself: one line per event, as text or as JSON.
+"""The log output of a broker process: one line per event, as text or as JSON.
 
-Only the command line sets this up. A library leaves the choice to the program that uses it.
+Only the command line sets this up. A library leaves it to the program that uses it.
 
     2026-07-08T09:00:00.123Z INFO  cordwood.broker.server: listening on 127.0.0.1:9092
     {"time": "2026-07-08T09:00:00.123Z", "level": "info", "logger": "cordwood.broker.server", ...}
 
-Facts passed with ``extra={"facts": {...}}`` are fields of their own in JSON.
+Facts that are passed with ``extra={"facts": {...}}`` become fields in JSON.
 """
 
 import json
@@ -22,14 +22,14 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOutputConfig:
-    """How the process reports. `logger`, because `log` is what the records are in."""
+    """How the process logs. The prefix is `logger`, because `log` means the commit log."""
 
     logger_level: str = config_field(
-        "logger.level", ConfigKind.TEXT, "info", "The least that is reported.",
+        "logger.level", ConfigKind.TEXT, "info", "The lowest level that is written.",
         choices=_LEVELS, since_cordwood=True,
     )  # fmt: skip
     logger_format: str = config_field(
-        "logger.format", ConfigKind.TEXT, "text", "How each event is written, on one line.",
+        "logger.format", ConfigKind.TEXT, "text", "The format of log lines.",
         choices=("text", "json"), since_cordwood=True,
     )  # fmt: skip
 
@@ -53,7 +53,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_time_of(record)} {record.levelname:<7} {record.name}: {record.getMessage()}"
-        # One event, one line: what a peer sent must not look like a line of ours.
+        # One event, one line: text that a client sent must not look like a line of ours.
         line = line.replace("\r", "\\r").replace("\n", "\\n")
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
@@ -80,14 +80,14 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(config: LogOutputConfig, stream: TextIO | None = None) -> None:
-    """Have every logger of the process write to `stream`, standard error when not given."""
+    """Make every logger of the process write to `stream`; by default to standard error."""
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(JsonFormatter() if config.logger_format == "json" else TextFormatter())
     root = logging.getLogger()
     for earlier in list(root.handlers):
         root.removeHandler(earlier)
     root.addHandler(handler)
-    # Other libraries' chatter is no business of someone who debugs a broker.
+    # Debug output of other libraries does not help to debug a broker.
     root.setLevel(max(logging.INFO, _level(config)))
     logging.getLogger("cordwood").setLevel(_level(config))
 

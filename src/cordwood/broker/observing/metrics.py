@@ -1,4 +1,4 @@
-"""Metrics of a broker in Prometheus' text format, made when someone asks for them.
+"""Metrics of a broker in Prometheus' text format, computed for each scrape.
 
 Nothing is kept for them beside what `request_metrics` counts: offsets, sizes and lags are read
 from the store at the moment of asking. Names are those of kafka_exporter where it has one, so
@@ -40,7 +40,7 @@ _GROUP_PARTITION: Final = ("consumergroup", "topic", "partition")
 
 
 class BrokerMetrics:
-    """All metrics of a broker. Any thread may ask; one answer is made at a time."""
+    """All metrics of a broker. Any thread may call it; calls are served one at a time."""
 
     def __init__(self, broker: ObservedBroker) -> None:
         self._registry = CollectorRegistry()
@@ -57,12 +57,12 @@ class BrokerMetrics:
         GCCollector(registry=self._registry)
 
     def render(self) -> bytes:
-        """Everything, as a scraper reads it."""
+        """All metrics, in the text format."""
         with self._lock:
             return generate_latest(self._registry)
 
     def described(self) -> list[tuple[str, str, str]]:
-        """Name, kind and meaning of every metric of ours."""
+        """Name, kind and description of each of our metrics."""
         return [
             (_sample_name(metric), metric.type, metric.documentation)
             for collector in self._ours
@@ -71,14 +71,14 @@ class BrokerMetrics:
 
 
 class _Unregistered(Collector):
-    """Asked for its metrics only by a scraper, not when it is registered."""
+    """A collector that is not read when it is registered, only by a scraper."""
 
     def describe(self) -> Iterator[Metric]:
         return iter(())
 
 
 class RequestCollector(_Unregistered):
-    """What clients ask for and how long they wait."""
+    """Requests, errors, bytes and connections of clients."""
 
     def __init__(self, broker: ObservedBroker) -> None:
         self._broker = broker
@@ -87,7 +87,7 @@ class RequestCollector(_Unregistered):
         counts = self._broker.requests.view()
         latencies = HistogramMetricFamily(
             "cordwood_request_duration_seconds",
-            "From a request's arrival to its answer, waiting for records included.",
+            "Time from a request's arrival to its answer, including the wait for records.",
             labels=["api"],
         )
         for api_key, seen in sorted(counts.latencies.items()):
@@ -102,18 +102,20 @@ class RequestCollector(_Unregistered):
         yield _counter("cordwood_received_bytes", "Bytes from clients.", counts.bytes_received)
         yield _counter("cordwood_sent_bytes", "Bytes to clients.", counts.bytes_sent)
         yield _counter(
-            "cordwood_connections_accepted", "Clients that connected.", counts.connections_accepted
+            "cordwood_connections_accepted",
+            "Connections that were accepted.",
+            counts.connections_accepted,
         )
         yield _counter(
             "cordwood_connections_refused",
-            "Connections closed at once: there were max.connections.",
+            "Connections that were closed at once, because of a limit.",
             counts.connections_refused,
         )
-        yield _gauge("cordwood_connections", "Clients connected.", self._broker.connection_count())
+        yield _gauge("cordwood_connections", "Open connections.", self._broker.connection_count())
 
 
 class TopicCollector(_Unregistered):
-    """The cluster of one, its topics and their partitions."""
+    """The broker, its topics and their partitions."""
 
     def __init__(self, broker: ObservedBroker) -> None:
         self._broker = broker
@@ -122,12 +124,12 @@ class TopicCollector(_Unregistered):
         broker = self._broker
         yield _gauge("kafka_brokers", "Brokers in the cluster.", 1)
         address = GaugeMetricFamily(
-            "kafka_broker_info", "Where a broker is.", labels=["id", "address"]
+            "kafka_broker_info", "The address of a broker.", labels=["id", "address"]
         )
         host, port = broker.address
         address.add_metric([str(broker.config.node_id), f"{host}:{port}"], 1)
         yield address
-        build = InfoMetricFamily("cordwood_build", "What is running.")
+        build = InfoMetricFamily("cordwood_build", "Version and build of the broker.")
         facts = {"version": _version(), "python": platform.python_version()}
         build.add_metric([], facts | {"kernels": "compiled" if kernels.COMPILED else "plain"})
         yield build
@@ -142,7 +144,7 @@ class TopicCollector(_Unregistered):
         )
         facts = GaugeMetricFamily(
             "cordwood_topic_info",
-            "When appends to a topic are acknowledged, and what becomes of old segments.",
+            "The durability and the cleanup policy of a topic.",
             labels=["topic", "durability", "cleanup_policy"],
         )
         for topic in topics:
@@ -171,14 +173,14 @@ _PARTITION_METRICS: Final = {
     "kafka_topic_partition_current_offset": "The offset after the last readable record.",
     "kafka_topic_partition_oldest_offset": "The first offset that can be read.",
     "kafka_topic_partition_leader": "The broker that leads a partition; -1: it is offline.",
-    "kafka_topic_partition_leader_is_preferred": "1 when the preferred broker leads.",
+    "kafka_topic_partition_leader_is_preferred": "1 if the preferred broker leads.",
     "kafka_topic_partition_replicas": "Copies of a partition.",
     "kafka_topic_partition_in_sync_replica": "Copies of a partition that are up to date.",
-    "kafka_topic_partition_under_replicated_partition": "1 when a partition lacks a copy.",
-    "cordwood_log_end_offset": "The offset the next record will get.",
-    "cordwood_log_durable_offset": "Everything below was synced to the disk.",
+    "kafka_topic_partition_under_replicated_partition": "1 if a partition lacks a copy.",
+    "cordwood_log_end_offset": "The offset that the next record will get.",
+    "cordwood_log_durable_offset": "Records before this offset were synced to the disk.",
     "cordwood_log_segments": "Local segments of a partition.",
-    "cordwood_log_size_bytes": "Local log files of a partition.",
+    "cordwood_log_size_bytes": "Size of the local log files of a partition.",
 }
 
 
@@ -205,7 +207,7 @@ def _partition_values(log: PartitionLog | None, node_id: int) -> dict[str, int]:
 
 
 class GroupCollector(_Unregistered):
-    """Consumer groups: where they are and how far behind."""
+    """Consumer groups: their members, offsets and lag."""
 
     def __init__(self, broker: ObservedBroker) -> None:
         self._broker = broker
@@ -221,7 +223,7 @@ class GroupCollector(_Unregistered):
         )
         current = GaugeMetricFamily(
             "kafka_consumergroup_current_offset",
-            "Where a group goes on reading a partition.",
+            "The offset that a group reads next in a partition.",
             labels=_GROUP_PARTITION,
         )
         current_sum = GaugeMetricFamily(
@@ -231,7 +233,7 @@ class GroupCollector(_Unregistered):
         )
         lag = GaugeMetricFamily(
             "kafka_consumergroup_lag",
-            "Offsets between a group and the end of a partition.",
+            "Records between the committed offset and the end of a partition.",
             labels=_GROUP_PARTITION,
         )
         lag_sum = GaugeMetricFamily(
@@ -255,7 +257,7 @@ class GroupCollector(_Unregistered):
         yield from (members, states, current, current_sum, lag, lag_sum)
 
     def _positions(self, facts: GroupFacts) -> Iterator[tuple[str, int, int, int]]:
-        """(topic, partition, committed, lag) where there is such a partition, in order."""
+        """(topic, partition, committed, lag) of each partition that exists, in order."""
         for (name, number), offset in sorted(facts.committed.items()):
             topic = self._broker.store.registry.find(name)
             if topic is not None and topic.has_partition(number):
@@ -264,7 +266,7 @@ class GroupCollector(_Unregistered):
 
 
 def _sample_name(metric: Metric) -> str:
-    """What a query names: a counter's sample, and an info's, has an ending of its own."""
+    """The name in queries: samples of counters and infos have a suffix."""
     ending = {"counter": "_total", "info": "_info"}.get(metric.type, "")
     return metric.name + ending
 

@@ -1,4 +1,4 @@
-"""What metrics and health checks look at: a running broker, seen from outside its threads."""
+"""A running broker as metrics and health checks see it, from outside its threads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,17 +21,17 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedBroker:
-    """A broker for those who watch it. The functions may be called from any thread.
+    """A broker as seen by metrics and health checks. Any thread may call the functions.
 
-    is_responsive          whether the loops that serve clients turn, within so many seconds
-    groups                 every group there is; the answer is a copy
+    is_responsive          whether the loops that serve clients turn within so many seconds
+    groups                 a copy of the facts about every group
     connection_count       how many clients are connected now
     is_coordinator_loaded  whether groups and their offsets have been read from the log
     """
 
     store: Store
     config: BrokerConfig
-    address: tuple[str, int]  # that clients are told
+    address: tuple[str, int]  # that clients connect to
     requests: RequestMetrics
     is_responsive: Callable[[float], bool]
     groups: Callable[[], Sequence[GroupFacts]]
@@ -40,7 +40,7 @@ class ObservedBroker:
 
 
 def groups_of(store: Store) -> list[GroupFacts]:
-    """What the store alone knows of groups: their offsets. For a store without a coordinator."""
+    """The groups that a store without a coordinator knows, with their offsets only."""
     return [
         GroupFacts(
             group=name,

@@ -22,7 +22,7 @@ _PARTITION: Final = ("topic", "partition")
 
 
 class StoreCollector(Collector):
-    """Reads the store when asked."""
+    """Reads the store for each scrape."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -34,12 +34,12 @@ class StoreCollector(Collector):
         store = self._store
         yield from directory_metrics(store.directories.status())
         damages = GaugeMetricFamily(
-            "cordwood_damages", "Places whose promised bytes were found unreadable at the start."
+            "cordwood_damages", "Damaged places that were found at the start."
         )
         damages.add_metric([], len(store.damages()))
         yield damages
         syncs = HistogramMetricFamily(
-            "cordwood_sync_duration_seconds", "How long it takes to make appends durable."
+            "cordwood_sync_duration_seconds", "Time to sync appends to the disk."
         )
         add_histogram(syncs, [], store.sync_times.view())
         yield syncs
@@ -49,7 +49,7 @@ class StoreCollector(Collector):
 
 
 def add_histogram(family: HistogramMetricFamily, labels: list[str], seen: HistogramView) -> None:
-    """One series of a histogram: counts become cumulative, as scrapers expect them."""
+    """One series of a histogram, with the cumulative counts that scrapers expect."""
     buckets: list[tuple[str, float]] = []
     total = 0
     for step_s, count in zip((*map(str, STEPS_S), "+Inf"), seen.counts, strict=True):
@@ -67,7 +67,7 @@ def directory_metrics(directories: Iterable[DirectoryStatus]) -> Iterator[Metric
             "cordwood_directory_short_of_room": "1 while appends are refused for want of room.",
             "cordwood_directory_partitions": "Partitions in a data directory.",
             "cordwood_directory_offline_partitions": "Partitions whose files cannot be read.",
-            "cordwood_directory_failed_partitions": "Partitions that take no more appends.",
+            "cordwood_directory_failed_partitions": "Partitions that refuse appends.",
         },
     )
     for status in directories:
@@ -88,17 +88,17 @@ def upkeep_metrics(tasks: Iterable[UpkeepStatus]) -> Iterator[Metric]:
     counters = _counters(
         ("task",),
         {
-            "cordwood_upkeep_runs": "Runs of a task of the housekeeping.",
+            "cordwood_upkeep_runs": "Runs of a housekeeping task.",
             "cordwood_upkeep_failures": "Runs that failed.",
-            "cordwood_upkeep_reclaimed_bytes": "Bytes of disk that a task gave back.",
+            "cordwood_upkeep_reclaimed_bytes": "Bytes of disk space that a task freed.",
         },
     )
     running, last_run, last_duration = _gauges(
         ("task",),
         {
             "cordwood_upkeep_running": "1 while a task runs.",
-            "cordwood_upkeep_last_run_timestamp_seconds": "When a task last began.",
-            "cordwood_upkeep_last_duration_seconds": "How long the last run took.",
+            "cordwood_upkeep_last_run_timestamp_seconds": "Start time of the last run.",
+            "cordwood_upkeep_last_duration_seconds": "Duration of the last run.",
         },
     )
     for task in tasks:
@@ -121,7 +121,7 @@ def cleaner_metrics(logs: Iterable[LogCleaning]) -> Iterator[Metric]:
             "cordwood_cleaner_runs": "Compactions of a partition.",
             "cordwood_cleaner_read_bytes": "Bytes that compaction read.",
             "cordwood_cleaner_written_bytes": "Bytes that compaction wrote.",
-            "cordwood_cleaner_reclaimed_bytes": "Bytes that compaction gave back.",
+            "cordwood_cleaner_reclaimed_bytes": "Bytes of disk space that compaction freed.",
         },
     )
     running, uncleanable, last_run, last_duration = _gauges(
@@ -129,8 +129,8 @@ def cleaner_metrics(logs: Iterable[LogCleaning]) -> Iterator[Metric]:
         {
             "cordwood_cleaner_running": "1 while a partition is compacted.",
             "cordwood_cleaner_uncleanable": "1 when a partition cannot be compacted.",
-            "cordwood_cleaner_last_run_timestamp_seconds": "When the last compaction began.",
-            "cordwood_cleaner_last_duration_seconds": "How long the last compaction took.",
+            "cordwood_cleaner_last_run_timestamp_seconds": "Start time of the last compaction.",
+            "cordwood_cleaner_last_duration_seconds": "Duration of the last compaction.",
         },
     )
     for log in logs:
@@ -166,7 +166,7 @@ def archive_metrics(partitions: Iterable[ArchiveStatus]) -> Iterator[Metric]:
     )
     last_success = GaugeMetricFamily(
         "cordwood_archive_last_success_timestamp_seconds",
-        "When archiving last succeeded.",
+        "Time of the last successful archiving.",
         labels=_PARTITION,
     )
     for status in partitions:

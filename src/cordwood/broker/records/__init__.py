@@ -1,1 +1,1 @@
-"""Produce and fetch: the two requests that move records."""
+"""Produce and fetch: the two requests that carry records."""

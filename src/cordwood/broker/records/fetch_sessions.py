@@ -1,13 +1,13 @@
-"""Fetch sessions: what a consumer wants, remembered, so that it need only say what changed.
+"""Fetch sessions: the broker remembers what a consumer fetches, so requests hold only changes.
 
     session_id  epoch   meaning
     any         -1      everything is in the request; the session, if any, ends
     any         0       everything is in the request; a new session begins with it
     s           n > 0   changes to session s, whose next epoch is n
 
-Within a session an answer holds only the partitions that have something to say: records, an
-error, or a mark that moved. Answering session 0 refuses a session; the client then says
-everything again each time, which is always right.
+Within a session an answer holds only partitions with news: records, an error, or offsets that
+moved. The broker refuses a session by answering session 0; the client then sends everything each
+time, which is always correct.
 """
 
 import secrets
@@ -34,7 +34,7 @@ Key = tuple[str | UUID, int]
 
 @dataclass(slots=True)
 class _Told:
-    """What a session's partition is fetched with, and the marks its client was last told."""
+    """A partition of a session: how it is fetched, and the offsets that were sent last."""
 
     part: FetchPartition
     high_watermark: int = -2
@@ -47,7 +47,7 @@ class FetchSession:
 
     session_id: int
     uses_topic_ids: bool
-    epoch: int = 1  # that the next request has to name
+    epoch: int = 1  # of the next request
     used_s: float = 0.0
     partitions: dict[Key, _Told] = field(default_factory=dict)
 
@@ -67,7 +67,7 @@ class FetchSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionUse:
-    """One request's part in a session, or in none."""
+    """A request together with its session, if it has one."""
 
     parts: list[FetchPartition]
     session: FetchSession | None = None
@@ -79,7 +79,7 @@ class SessionUse:
         return NO_SESSION if self.session is None else self.session.session_id
 
     def is_news(self, part: FetchedPart) -> bool:
-        """Whether the client has to be told of `part`."""
+        """Whether the answer must hold `part`."""
         if not self.is_incremental or self.session is None:
             return True
         if part.size or part.error_code or part.diverging is not None:
@@ -92,9 +92,9 @@ class SessionUse:
         )
 
     def answer_with(self, parts: list[FetchedPart]) -> list[FetchedPart]:
-        """Those of `parts` the client is told, remembered as told.
+        """The `parts` that the answer must hold. They are remembered as sent.
 
-        Partitions that had records go to the end, so that the others come first next time.
+        Partitions with records move to the end, so that the others come first next time.
         """
         if self.session is None:
             return parts
@@ -114,7 +114,7 @@ class SessionUse:
 
 
 class FetchSessions:
-    """All sessions of a broker, at most `slots` of them. Belongs to the data loop."""
+    """All sessions of a broker, at most `slots`. Belongs to the data loop."""
 
     def __init__(self, slots: int, now_s: Callable[[], float]) -> None:
         self._slots = slots
@@ -125,7 +125,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def use(self, request: FetchRequest, *, by_topic_id: bool) -> SessionUse:
-        """What this request asks for, its session's memory taken into account."""
+        """What a request asks for, including what its session remembers."""
         if request.session_epoch in {FULL_WITHOUT_SESSION, FULL_WITH_SESSION}:
             self._sessions.pop(request.session_id, None)
             if request.session_epoch == FULL_WITHOUT_SESSION:
@@ -163,7 +163,7 @@ class FetchSessions:
         return True
 
     def _new_id(self) -> int:
-        while True:  # another number, should chance give one that is in use
+        while True:  # until the number is not in use
             session_id = secrets.randbelow(_EPOCH_MAX) + 1
             if session_id not in self._sessions:
                 return session_id

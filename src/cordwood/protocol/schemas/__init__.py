@@ -4,14 +4,15 @@ A line is one field: ``name type [versions] [tag N] [= default]``, the fields of
 indented below it. The order is that of the wire.
 
     type       bool, int8, int16, int32, int64, string, bytes, uuid; {} is a structure, [] an
-               array of structures, []int32 one of numbers. A ``?`` behind it: may be null,
+               array of structures, []int32 an array of numbers. ``?`` behind it: may be null;
                ``?7+``: from version 7 on.
     versions   3+, 1-7 or 2: the versions that have the field. Without: those of the structure
                it is in.
-    tag N      a tagged field, which is sent only where it is not the default.
-    default    without one 0, false, empty, or null where that is possible.
+    tag N      a tagged field, which is sent only if it is not the default.
+    default    if not given: 0, false, empty, or null if that is allowed.
 
-Durations are milliseconds and timestamps milliseconds since 1970, whatever their name.
+Durations are in milliseconds and timestamps in milliseconds since 1970, whatever their names. After
+a change run ``build_support/message_types.py``, which writes the types of the messages.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the cluster looks like: versions, brokers, topics and their leaders, coordinators."""
+"""Messages about the cluster: versions, brokers, topics and their leaders, coordinators."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Consumer groups of the classic protocol, and what all groups are listed and deleted by."""
+"""Groups of the classic protocol; listing and deleting groups of all kinds."""
 
 from collections.abc import Mapping
 from typing import Final

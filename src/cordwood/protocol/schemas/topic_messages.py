@@ -1,4 +1,4 @@
-"""Creating, growing, emptying and deleting topics; where their files lie."""
+"""Creating, growing, trimming and deleting topics; the directories of their files."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -83,7 +83,7 @@ def test_values_are_read_with_their_units() -> None:
         ("auto.create.topics.enable", "maybe", "must be true or false"),
         ("group.consumer.assignors", "", "must not be empty"),
         ("group.consumer.assignors", "random", "must be a list with items from"),
-        ("no.such.key", 1, "is no broker key"),
+        ("no.such.key", 1, "is not a broker key"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_with_key_value_and_rule(

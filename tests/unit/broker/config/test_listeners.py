@@ -36,13 +36,13 @@ def test_listeners_of_controllers_are_passed_over_by_their_names() -> None:
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("", "there are 0"),
-        ("PLAINTEXT://a:1,OTHER://b:2", "there are 2"),
+        ("", "but has 0"),
+        ("PLAINTEXT://a:1,OTHER://b:2", "but has 2"),
         ("localhost:9092", "must be NAME://host:port"),
         ("PLAINTEXT://a:99999", "must be NAME://host:port"),
         ("PLAINTEXT://a", "must be NAME://host:port"),
-        ("SSL://a:1", "only PLAINTEXT is spoken"),
-        ("SASL_PLAINTEXT://a:1", "only PLAINTEXT is spoken"),
+        ("SSL://a:1", "must use PLAINTEXT"),
+        ("SASL_PLAINTEXT://a:1", "must use PLAINTEXT"),
     ],
 )
 def test_what_cannot_be_listened_on_is_refused_with_the_rule(text: str, rule: str) -> None:
