@@ -1,6 +1,6 @@
 """Stands in for the `cython` module when kernels run as plain Python and Cython is absent.
 
-Only what `kernels.py` uses at run time: annotations are never evaluated there.
+Has only what kernels use at run time: their annotations are never evaluated.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ inline = cfunc
 
 
 class _NoGil(AbstractContextManager[None]):
-    """`nogil` marks functions and opens blocks; in plain Python it does neither."""
+    """`nogil` is a decorator and a context manager; in plain Python neither has an effect."""
 
     def __call__(self, function: _F) -> _F:
         return function

@@ -13,7 +13,7 @@ from cordwood.errors import (
     RecordTooLargeError,
     UnexpectedOffsetError,
 )
-from cordwood.format import kernels
+from cordwood.format import record_encoding
 from cordwood.format.batch_builder import BatchStyle, build_batch, build_batches, scratch_size
 from cordwood.format.batch_header import BatchHeader, stamp
 from cordwood.format.compression import Codec
@@ -166,7 +166,7 @@ class PartitionLog(PublishableLog):
         )
 
     def _check_many(self, items: list[Any], now_ms: TimestampMs) -> None:
-        oldest, newest, keyless = kernels.survey_records(items, Record)
+        oldest, newest, keyless = record_encoding.survey_records(items, Record)
         if keyless >= 0 and self._config.is_compacted:
             reason = "a compacted topic needs a key"
             raise InvalidRecordError(reason, [(keyless, reason)])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
+from cordwood.format import record_table
 from cordwood.format.batch import RecordRun
 from cordwood.format.batch_header import HEADER_SIZE
 from cordwood.format.record import Record
@@ -90,7 +90,7 @@ def _newest(log: "LogReader", view: "LogView", key: bytes) -> Record | None:
         # Batches come newest first; without an index all are read, and the last match counts.
         found: Record | None = None
         for run in _runs(log, view, index, view.start, None if batches is None else batches[::-1]):
-            row = kernels.find_key(run.data, run.table, run.start, run.end, key)
+            row = record_table.find_key(run.data, run.table, run.start, run.end, key)
             if row >= 0:
                 found = _record(run, row)
                 if batches is not None:
@@ -156,7 +156,7 @@ def _runs(
 def _matches(run: RecordRun, key: bytes) -> list[Record]:
     rows: list[int] = []
     end = run.end
-    while (row := kernels.find_key(run.data, run.table, run.start, end, key)) >= 0:
+    while (row := record_table.find_key(run.data, run.table, run.start, end, key)) >= 0:
         rows.append(row)
         end = row
     return [_record(run, row) for row in reversed(rows)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cordwood.errors import FormatError
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
+from cordwood.format import record_table
 from cordwood.format.batch import RecordRun
 from cordwood.log.reading.file_range import Bound
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
@@ -59,7 +59,7 @@ class TimeLookup:
             near = segment.base_offset
         start = max(near, segment.base_offset, self._view.start)
         for run in self._timed_runs(segment, start, target):
-            row = kernels.first_row_at_time(run.table, run.start, run.end, target)
+            row = record_table.first_row_at_time(run.table, run.start, run.end, target)
             if row < run.end:
                 return _match(run, row)
         return None
@@ -82,8 +82,8 @@ class TimeLookup:
             for index in range(first, end):
                 if decoder.field(index, tables.B_MAX_TIMESTAMP) >= target:
                     run = decoder.parse(index)
-                    run.start = kernels.first_row_at(run.table, run.start, run.end, start)
-                    run.end = kernels.first_row_at(run.table, run.start, run.end, stop)
+                    run.start = record_table.first_row_at(run.table, run.start, run.end, start)
+                    run.end = record_table.first_row_at(run.table, run.start, run.end, stop)
                     yield run
 
     def largest(self) -> TimeMatch | None:
@@ -109,11 +109,11 @@ class TimeLookup:
             else max(self._view.start, segment.base_offset)
         )
         for run in self._timed_runs(segment, start, TimestampMs(largest + 1)):
-            row = kernels.first_row_at_time(run.table, run.start, run.end, largest + 1)
+            row = record_table.first_row_at_time(run.table, run.start, run.end, largest + 1)
             while row < run.end:
                 found = _match(run, row)
                 largest = found.timestamp_ms
-                row = kernels.first_row_at_time(run.table, row + 1, run.end, largest + 1)
+                row = record_table.first_row_at_time(run.table, row + 1, run.end, largest + 1)
             if largest >= timestamp and found is not None and found.offset <= last_offset:
                 break
         return found

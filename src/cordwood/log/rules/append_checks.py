@@ -19,7 +19,7 @@ from cordwood.errors import (
     TruncatedInputError,
 )
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
+from cordwood.format import record_scan, record_table
 from cordwood.format.batch import DAMAGE_STOPS, BatchDecoder, RecordRun, describe_stop
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch, seal
 from cordwood.format.batch_header import (
@@ -53,7 +53,7 @@ class CheckedBatch:
     header: BatchHeader
 
 
-# What `kernels.survey_produced` says of a batch: record count, max timestamp, oldest timestamp,
+# What `record_scan.survey_produced` says of a batch: record count, max timestamp, oldest timestamp,
 # whether all have keys, producer id, producer epoch, base sequence, and a checksum that is still
 # to be checked or -1. A plain tuple: one is made per batch.
 BatchSurvey = tuple[int, int, int, bool, int, int, int, int]
@@ -87,7 +87,7 @@ class BatchGate:
         size = len(data)
         if not self._is_open or size > self._size_max:
             return None
-        survey = kernels.survey_produced(data, 0, size)
+        survey = record_scan.survey_produced(data, 0, size)
         if survey is None:
             return None
         _, newest, oldest, has_keys, _, _, _, unchecked_crc = survey
@@ -190,7 +190,7 @@ def _check_records(
     """Refuse bad records, naming them; return the largest timestamp, and if offsets run on."""
     oldest, newest = _bounds(config, now_ms)
     faults = array("q", bytes(16 * _FAULTS_LISTED))
-    is_consecutive, largest, fault_count = kernels.check_produced(
+    is_consecutive, largest, fault_count = record_table.check_produced(
         run.table, len(run), header.base_offset, oldest, newest, config.is_compacted, faults
     )
     if not fault_count:
