@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from bench.process_tree import descendants_cpu_seconds
-from cordwood.format import kernels
+from cordwood.format import batch_scan
 from cordwood.quantities import GIB
 
 
@@ -20,7 +20,7 @@ def describe_machine(directory: Path) -> dict[str, str]:
         "disk": _disk(directory),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "kernels": "compiled" if kernels.COMPILED else "plain Python",
+        "kernels": "compiled" if batch_scan.COMPILED else "plain Python",
         "sqlite": sqlite3.sqlite_version,
         "load": f"{load_now()} before the run",
     }

@@ -1,8 +1,8 @@
-"""Compile the kernels next to their sources, unless they are up to date.
+"""Compile the kernels next to their sources; do nothing if they are up to date.
 
-``build/kernels.json`` records the form (``compiled`` or ``plain``) and the inputs of the build.
-Run it with the Python of the virtual environment. Exit status: 0, the kernels are compiled; 3,
-there is no compiler and they stay plain; any other, a kernel does not build.
+``build/kernels.json`` records the form (``compiled`` or ``plain``) and a digest of every input.
+Run it with the Python of the virtual environment. Exit status: 0 if the kernels are up to date,
+3 if there is no compiler and they stay plain, anything else if a kernel does not build.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ def main() -> int:
 
 
 def describe_inputs(names: list[str]) -> dict[str, str]:
-    """Everything that determines the content of the extension modules; sources by digest."""
+    """Everything that determines the extension modules; sources as digests, under their names."""
     digests = {name: hashlib.sha256(kernel_source(name).read_bytes()).hexdigest() for name in names}
+    for path in sorted((ROOT / "src").rglob("*.pxd")):  # inlined into the kernels
+        digests[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return digests | {
         "directives": repr(DIRECTIVES),
         "cython": metadata.version("Cython"),
@@ -68,7 +70,7 @@ def is_in_place(names: list[str], form: str) -> bool:
 
 
 def build(names: list[str]) -> set[Path]:
-    """Compile elsewhere, then rename into place: an import sees the old or the new module."""
+    """Compile elsewhere, then rename into place: an import meanwhile sees the old or the new."""
     RECORD.parent.mkdir(exist_ok=True)
     built = set()
     with tempfile.TemporaryDirectory(prefix="kernels-", dir=RECORD.parent) as work:
@@ -96,7 +98,7 @@ def extensions_of(name: str) -> list[Path]:
 
 
 def remove_extensions(names: list[str], *, keep: set[Path]) -> None:
-    """Remove outdated extension modules: they would hide the sources beside them."""
+    """Remove extension modules not in `keep`: a stale one would hide the source beside it."""
     for name in names:
         for path in extensions_of(name):
             if path not in keep:

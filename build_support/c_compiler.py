@@ -20,6 +20,9 @@ ZIG_REQUIREMENT = "ziglang>=0.13,<1"
 
 _SYSTEM_COMPILERS = ("cc", "gcc", "clang")
 _PROBE = "#include <Python.h>\nint cordwood_probe(void) { return PY_MAJOR_VERSION; }\n"
+# gcc stops inlining when a module has grown by 40 percent, in the middle of the record parsers,
+# which then take up to twice the time. Compilers that refuse the option do without.
+_TUNING = ("--param=inline-unit-growth=300",)
 _PROBE_TIMEOUT_S = 300  # the first run of zig builds the C library's stubs
 
 
@@ -29,13 +32,14 @@ class Compiler:
 
     name: str
     command: tuple[str, ...]
+    tuning: tuple[str, ...] = ()
 
     @property
     def compile_command(self) -> list[str]:
         # We do not use the flags that Python recorded: they were chosen for the compiler that
         # built Python, and another compiler may refuse them.
         flags = ["-O3", "-fPIC", "-fwrapv", "-fno-strict-aliasing", "-DNDEBUG"]
-        return [*self.command, *flags, *shlex.split(os.environ.get("CFLAGS", ""))]
+        return [*self.command, *flags, *self.tuning, *shlex.split(os.environ.get("CFLAGS", ""))]
 
     @property
     def link_command(self) -> list[str]:
@@ -49,9 +53,10 @@ class Compiler:
 def find_compiler() -> Compiler | None:
     """The first candidate that passes the probe."""
     for name, command in _candidates():
-        compiler = Compiler(name=name, command=command)
-        if _can_build(compiler):
-            return compiler
+        for tuning in (_TUNING, ()):
+            compiler = Compiler(name=name, command=command, tuning=tuning)
+            if _can_build(compiler):
+                return compiler
     return None
 
 

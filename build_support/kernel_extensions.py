@@ -1,7 +1,7 @@
 """The kernels as extension modules: Cython to C, C to a shared object beside the source.
 
-The list of kernels is ``[tool.cordwood] kernels`` in pyproject.toml. Each is ordinary Python that
-also runs uncompiled, so a machine without a compiler gets a working package and a warning.
+``[tool.cordwood] kernels`` in pyproject.toml lists the kernels. Each is ordinary Python that also
+runs uncompiled, so a machine without a compiler gets a working, slow package and a warning.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def kernel_extensions() -> list[Extension]:
 
 
 class KernelBuild(build_ext):
-    """Compiles the kernels with the compiler we found, not the one Python was built with.
+    """Compiles the kernels with the compiler that `find_compiler` chose, not the one of Python.
 
     A failure leaves the package plain, with a warning, unless `is_required` is set.
     """

@@ -3,9 +3,9 @@
 import importlib.util
 import random
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import crc32c
@@ -13,21 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.format import batch_scan, record_encoding, record_scan, record_table
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels as compiled
+from cordwood.format.batch import RecordRun
 from cordwood.format.record import Record
 from cordwood.quantities import INT32_MAX, INT64_MAX
 from fakes.client_batches import client_batch, raw_batch, raw_record
 
 pytestmark = pytest.mark.skipif(
-    not compiled.COMPILED, reason="the kernels are not compiled: there is nothing to compare"
+    not batch_scan.COMPILED, reason="the kernels are not compiled: there is nothing to compare"
 )
 
-SOURCE = Path(__file__).parents[2] / "src" / "cordwood" / "format" / "kernels.py"
+SOURCE = Path(__file__).parents[2] / "src" / "cordwood" / "format"
+MODULES = (batch_scan, record_scan, record_table, record_encoding)
 
 
-def load_plain() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("plain_kernels", SOURCE)
+def load_plain(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"plain_{name}", SOURCE / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -36,7 +38,16 @@ def load_plain() -> ModuleType:
     return module
 
 
-plain = load_plain()
+def joined(modules: Iterable[ModuleType]) -> SimpleNamespace:
+    """The kernels of several modules under one name."""
+    found = SimpleNamespace()
+    for module in modules:
+        vars(found).update((name, f) for name, f in vars(module).items() if callable(f))
+    return found
+
+
+compiled = joined(MODULES)
+plain = joined(load_plain(module.__name__.rpartition(".")[2]) for module in MODULES)
 FORMS: tuple[Any, ...] = (compiled, plain)
 
 
@@ -127,7 +138,7 @@ def scanned(form: Any, data: bytes) -> tuple[tuple[int, int, int], "array[int]"]
     return form.scan_headers(data, 0, len(data), 0, INT64_MAX, INT64_MAX, False, rows), rows
 
 
-def record_table(data: bytes) -> tuple["array[int]", int]:
+def parsed_table(data: bytes) -> tuple["array[int]", int]:
     """The records of a sound run, for kernels that work on a table."""
     (count, _, _), rows = scanned(compiled, data)
     table = words(tables.RECORD_ROW * 32)
@@ -247,7 +258,7 @@ def test_parsing_runs_of_plain_batches(data: bytes, room: int) -> None:
     key=small_bytes,
 )  # fmt: skip
 def test_searching_record_rows(data: bytes, rows: tuple[int, int], target: int, key: bytes) -> None:
-    table, _ = record_table(data)
+    table, _ = parsed_table(data)
 
     agreed(lambda form: form.first_row_at(table, *rows, target))
     agreed(lambda form: form.first_row_at_time(table, *rows, target))
@@ -263,7 +274,7 @@ def test_searching_record_rows(data: bytes, rows: tuple[int, int], target: int, 
 def test_checking_produced_records(
     data: bytes, oldest: int, newest: int, needs_key: bool, room: int, base: int
 ) -> None:
-    table, count = record_table(data)
+    table, count = parsed_table(data)
 
     def call(form: Any) -> object:
         faults = words(room)
@@ -279,16 +290,17 @@ def test_checking_produced_records(
     data=sound_runs(), field=st.integers(-1, 8), room=st.integers(0, 80), shift=st.integers(0, 2)
 )
 def test_gathering_columns(data: bytes, field: int, room: int, shift: int) -> None:
-    table, count = record_table(data)
+    table, count = parsed_table(data)
 
     def take_words(form: Any) -> object:
         out = words(room)
-        form.take_words(table, 0, count, field, out, shift)
+        form.take_words(RecordRun(data, table, 0, count), field, out, shift)
         return out
 
     def take_binary(form: Any) -> object:
         ends, validity, out = array("i", bytes(4 * 40)), bytearray(5), bytearray(room)
-        found = form.take_binary(data, table, 0, count, field, ends, validity, out, shift, 0)
+        column = SimpleNamespace(ends=ends, validity=validity, data=out, size=0)
+        found = form.take_binary(RecordRun(data, table, 0, count), field, column, shift)
         return found, ends, validity, bytes(out)
 
     agreed(take_words)
@@ -308,7 +320,7 @@ def test_gathering_headers(records: list[bytes], room: int) -> None:
 
     def call(form: Any) -> object:
         ends, names = array("i", bytes(4 * 8)), words(tables.RECORD_ROW * room)
-        return form.take_headers(batch, table, 0, len(records), ends, names, 0, 0), ends, names
+        return form.take_headers(RecordRun(batch, table, 0, len(records)), ends, names), ends, names
 
     agreed(call)
 
@@ -391,7 +403,9 @@ def test_both_forms_offer_the_same_kernels() -> None:
     kernels = [
         name
         for name, value in vars(plain).items()
-        if isinstance(value, FunctionType) and not name.startswith("_")
+        if isinstance(value, FunctionType)
+        and value.__module__.startswith("plain_")
+        and not name.startswith("_")
     ]
 
     assert kernels

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.errors import FormatError, LogError
-from cordwood.format import kernels
+from cordwood.format import record_scan
 from cordwood.log.rules.append_checks import BatchGate, check_produced_batch
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.protocol import sole_produce
@@ -42,7 +42,7 @@ def load_plain(path: str) -> ModuleType:
 
 
 plain_sole_produce = load_plain("protocol/sole_produce.py")
-plain_kernels = load_plain("format/kernels.py")
+plain_record_scan = load_plain("format/record_scan.py")
 
 int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
@@ -225,7 +225,7 @@ configs = st.sampled_from(
 
 @given(any_batches)
 def test_both_forms_say_the_same_of_a_batch(data: bytes) -> None:
-    assert kernels.survey_produced(data, 0, len(data)) == plain_kernels.survey_produced(
+    assert record_scan.survey_produced(data, 0, len(data)) == plain_record_scan.survey_produced(
         data, 0, len(data)
     )
 
@@ -287,5 +287,5 @@ def test_a_size_that_lies_is_not_followed() -> None:
     data = bytearray(client_batch(b"one"))
     for size in (-1, 0, 48, 10_000, 2**31 - 1):
         struct.pack_into(">i", data, 8, size)
-        for form in (kernels, plain_kernels):
+        for form in (record_scan, plain_record_scan):
             assert form.survey_produced(bytes(data), 0, len(data)) is None

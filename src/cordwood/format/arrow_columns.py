@@ -1,4 +1,4 @@
-"""Records as Arrow columns, copied directly from the bytes of batches.
+"""Records as Arrow columns, copied once, from the bytes of batches into Arrow's buffers.
 
     offset      int64
     timestamp   timestamp[ms, UTC]
@@ -6,7 +6,12 @@
     value       binary, null for a tombstone
     headers     list<struct<key: string, value: binary>>
 
-pyarrow takes most of a second to import, so only code that returns Arrow data imports this module.
+`WordColumn`, `BinaryColumn` and `header_column` are the only code that fills Arrow's buffers from
+records. Two classes decide when a record batch is complete, because their readers need different
+sizes: `ArrowColumns` here returns each run as it is, for `scan`, and joins only small runs; Spark's
+`ArrowRows` fills batches of a fixed number of rows, across runs, and adds Spark's constant columns.
+
+pyarrow takes most of a second to import, so code imports this module only when Arrow is wanted.
 """
 
 from array import array
@@ -17,7 +22,7 @@ import pyarrow as pa
 
 from cordwood.errors import ConfigError
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
+from cordwood.format import record_table
 from cordwood.format.batch import RecordRun
 from cordwood.quantities import MIB
 
@@ -36,7 +41,7 @@ _TYPES: Final[dict[str, pa.DataType]] = {
 _NO_HEADERS: Final = pa.nulls(0, _HEADER_TYPE)  # pa.array would import pandas, if installed
 _NEVER_NULL: Final = ("offset", "timestamp", "headers")
 
-# A run with this many records becomes a record batch of its own; smaller runs are merged.
+# A run of records this large is a record batch by itself; smaller ones are joined.
 _ROWS_ENOUGH: Final = 8_192
 _BYTES_ENOUGH: Final = 1 * MIB
 
@@ -52,7 +57,7 @@ def arrow_schema(columns: Sequence[str] = COLUMN_NAMES) -> pa.Schema:
 
 
 class ArrowColumns:
-    """Turns runs of records into record batches of useful size."""
+    """Turns runs of records into record batches that are not too small."""
 
     def __init__(self, columns: Sequence[str] = COLUMN_NAMES) -> None:
         self._schema = arrow_schema(columns)
@@ -75,7 +80,7 @@ class ArrowColumns:
         return []
 
     def take(self) -> list[pa.RecordBatch]:
-        """The records not returned yet, as one record batch or none."""
+        """The rows collected and not yet returned, as one record batch or none."""
         pieces, self._pieces = self._pieces, []
         self._rows = self._bytes = 0
         if len(pieces) <= 1:
@@ -85,62 +90,117 @@ class ArrowColumns:
 
 def _column(name: str, run: RecordRun) -> "pa.Array[Any]":
     match name:
-        case "offset":
-            return _words(run, tables.R_OFFSET, _TYPES["offset"])
-        case "timestamp":
-            return _words(run, tables.R_TIMESTAMP, _TYPES["timestamp"])
+        case "offset" | "timestamp":
+            field = tables.R_OFFSET if name == "offset" else tables.R_TIMESTAMP
+            words = WordColumn(field, _TYPES[name], rows_max=len(run))
+            words.add(run, 0)
+            return words.take(len(run))
         case "key":
             return key_column(run)
         case "value":
-            return _binary(run, run.table, run.start, run.end, tables.R_VALUE_POSITION, pa.binary())
+            return _binary(run, tables.R_VALUE_POSITION)
         case _:
             return header_column(run)
 
 
 def key_column(run: RecordRun) -> "pa.Array[Any]":
     """The keys of a run."""
-    return _binary(run, run.table, run.start, run.end, tables.R_KEY_POSITION, pa.binary())
+    return _binary(run, tables.R_KEY_POSITION)
 
 
-def _words(run: RecordRun, field: int, kind: pa.DataType) -> "pa.Array[Any]":
-    count = len(run)
-    buffer = pa.allocate_buffer(8 * count)
-    kernels.take_words(run.table, run.start, run.end, field, memoryview(buffer).cast("q"), 0)
-    return pa.Array.from_buffers(kind, count, [None, buffer], null_count=0)
+def _binary(run: RecordRun, field: int) -> "pa.Array[Any]":
+    column = BinaryColumn(field, rows_max=len(run), bytes_max=0)
+    column.add(run, 0)
+    return column.take(len(run))
 
 
-def _binary(
-    run: RecordRun, table: "array[int]", start: int, end: int, field: int, kind: pa.DataType
-) -> "pa.Array[Any]":
-    count = end - start
-    ends = pa.allocate_buffer(4 * (count + 1))
-    ends_view = memoryview(ends).cast("i")
-    ends_view[0] = 0
-    validity = bytearray((count + 7) // 8)
-    # Keys, values and headers are consecutive, so no column is larger than the run.
-    data = pa.allocate_buffer(column_span(table, start, end, field))
-    size, nulls = kernels.take_binary(
-        run.data, table, start, end, field, ends_view, validity, memoryview(data).cast("B"), 0, 0
-    )
-    return pa.Array.from_buffers(
-        kind,
-        count,
-        [pa.py_buffer(validity) if nulls else None, ends, data.slice(0, size)],
-        null_count=nulls,
-    )
+class WordColumn:
+    """One int64 field of many records, gathered into Arrow's buffers."""
+
+    size = 0  # bytes that depend on the records
+
+    def __init__(self, field: int, kind: pa.DataType, *, rows_max: int) -> None:
+        self._field = field
+        self._kind = kind
+        self._rows_max = rows_max
+
+    def add(self, run: RecordRun, row: int) -> None:
+        """Copy all records of `run` to the rows from `row` on; row 0 begins a new array."""
+        if row == 0:
+            self._buffer = pa.allocate_buffer(8 * self._rows_max)
+            self._words = memoryview(self._buffer).cast("B").cast("q")
+        record_table.take_words(run, self._field, self._words, row)
+
+    def take(self, rows: int) -> "pa.Array[Any]":
+        """The first `rows` rows."""
+        return pa.Array.from_buffers(self._kind, rows, [None, self._buffer], null_count=0)
 
 
-def column_span(table: "array[int]", start: int, end: int, field: int) -> int:
-    """An upper bound for the bytes of a column: from its first item to the end of its last."""
-    if start == end:
+class BinaryColumn:
+    """The keys or the values of many records, gathered into Arrow's buffers.
+
+    `size` bytes of `data` are used. When they run out, room is made for as many records like those
+    of the present run as fit `rows_max` rows, or `bytes_max` bytes.
+    """
+
+    def __init__(self, field: int, *, rows_max: int, bytes_max: int) -> None:
+        self._field = field
+        self._rows_max = rows_max
+        self._bytes_max = bytes_max
+        self._room = 0
+        self.size = 0
+
+    def add(self, run: RecordRun, row: int) -> None:
+        """Copy all records of `run` to the rows from `row` on; row 0 begins a new array."""
+        if row == 0:
+            self._begin()
+        span = _column_span(run, self._field)
+        needed = self.size + span
+        if needed > self._room:
+            used = self.data[: self.size]
+            likely = min(span * self._rows_max // max(len(run), 1), self._bytes_max + span)
+            self._allocate(max(needed, 2 * self._room, likely))
+            self.data[: self.size] = used
+        self.size, nulls = record_table.take_binary(run, self._field, self, row)
+        self._nulls += nulls
+
+    def _begin(self) -> None:
+        self._ends = pa.allocate_buffer(4 * (self._rows_max + 1))
+        self.ends = memoryview(self._ends).cast("B").cast("i")
+        self.ends[0] = 0
+        self.validity = bytearray((self._rows_max + 7) // 8)
+        self._nulls = 0
+        self.size = 0
+        # The next array will be about as large, unless the last one was out of all proportion.
+        self._allocate(min(self._room, 2 * self._bytes_max))
+
+    def _allocate(self, room: int) -> None:
+        self._buffer = pa.allocate_buffer(room)
+        self._room = room
+        self.data = memoryview(self._buffer).cast("B")
+
+    def take(self, rows: int) -> "pa.Array[Any]":
+        """The first `rows` rows."""
+        validity = pa.py_buffer(self.validity) if self._nulls else None
+        buffers = [validity, self._ends, self._buffer.slice(0, self.size)]
+        self.size = 0
+        return pa.Array.from_buffers(pa.binary(), rows, buffers, null_count=self._nulls)
+
+
+def _column_span(run: RecordRun, field: int) -> int:
+    """Bytes that certainly hold a column: from its first item to the end of its last.
+
+    Keys, values and headers lie one behind the other, so no column holds more than the run.
+    """
+    if run.start == run.end:
         return 0
-    first = table[start * tables.RECORD_ROW + field]
-    last = (end - 1) * tables.RECORD_ROW + field
-    return max(table[last] + max(table[last + 1], 0) - first, 0)
+    first = run.table[run.start * tables.RECORD_ROW + field]
+    last = (run.end - 1) * tables.RECORD_ROW + field
+    return max(run.table[last] + max(run.table[last + 1], 0) - first, 0)
 
 
 def _text(names: "pa.Array[Any]") -> "pa.Array[Any]":
-    """Header names as strings; invalid UTF-8 is replaced, as in `Record.headers`."""
+    """Header names as strings; bytes that are not UTF-8 are replaced, as in `Record.headers`."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
@@ -152,7 +212,7 @@ def _text(names: "pa.Array[Any]") -> "pa.Array[Any]":
 def header_column(run: RecordRun) -> "pa.Array[Any]":
     """The headers of a run's records; an empty list for a record without headers."""
     count = len(run)
-    total = kernels.header_totals(run.table, run.start, run.end)
+    total = record_table.header_totals(run.table, run.start, run.end)
     if not total:
         ends = pa.py_buffer(bytes(4 * (count + 1)))
         return pa.Array.from_buffers(
@@ -161,10 +221,10 @@ def header_column(run: RecordRun) -> "pa.Array[Any]":
     ends = pa.allocate_buffer(4 * (count + 1))
     ends_view = memoryview(ends).cast("i")
     ends_view[0] = 0
-    table = array("q", bytes(8 * tables.RECORD_ROW * total))
-    kernels.take_headers(run.data, run.table, run.start, run.end, ends_view, table, 0, 0)
-    names = _text(_binary(run, table, 0, total, tables.R_KEY_POSITION, pa.binary()))
-    values = _binary(run, table, 0, total, tables.R_VALUE_POSITION, pa.binary())
+    headers = RecordRun(run.data, array("q", bytes(8 * tables.RECORD_ROW * total)), 0, total)
+    record_table.take_headers(run, ends_view, headers.table)
+    names = _text(_binary(headers, tables.R_KEY_POSITION))
+    values = _binary(headers, tables.R_VALUE_POSITION)
     items = pa.StructArray.from_arrays([names, values], fields=list(_HEADER_TYPE))
     return pa.Array.from_buffers(
         _TYPES["headers"], count, [None, ends], null_count=0, children=[items]

@@ -18,8 +18,8 @@ from cordwood.errors import (
     TruncatedInputError,
     UnsupportedFormatError,
 )
+from cordwood.format import batch_scan, record_scan, record_table
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
 from cordwood.format.batch_header import (
     CODEC_MASK,
     CONTROL,
@@ -115,7 +115,7 @@ class RecordRun:
         return self.end - self.start
 
     def records(self) -> list[Record]:
-        return kernels.make_records(self.data, self.table, self.start, self.end, Record)
+        return record_table.make_records(self.data, self.table, self.start, self.end, Record)
 
 
 class BatchDecoder:
@@ -146,11 +146,11 @@ class BatchDecoder:
     ) -> int:
         """Find the batches in ``data[start:end]``; return their number.
 
-        Afterwards `position` and `stop` say where the walk ended and why. `kernels.scan_headers`
-        documents which offsets batches may have.
+        `position` and `stop` then say where the walk ended and why. See `batch_scan.scan_headers`
+        on what offsets batches may have.
         """
         self._data = data
-        self.count, self.position, self.stop = kernels.scan_headers(
+        self.count, self.position, self.stop = batch_scan.scan_headers(
             data, start, end, next_offset_min, stop_offset, offset_limit, is_dense, self.rows
         )
         return self.count
@@ -184,8 +184,8 @@ class BatchDecoder:
         return self.rows[index * tables.BATCH_ROW + column]
 
     def sound_count(self) -> int:
-        """How many batches, from the first, have a correct checksum."""
-        return kernels.first_bad_checksum(
+        """How many batches, from the first, have the checksum they claim."""
+        return batch_scan.first_bad_checksum(
             self._data, self.rows, self.count, self._data, crc32c.crc32c
         )
 
@@ -216,8 +216,8 @@ class BatchDecoder:
                 index += 1
             else:
                 run, index = self._parse_plain(index, self._end_of_kind(index, end))
-            run.start = kernels.first_row_at(run.table, run.start, run.end, start_offset)
-            run.end = kernels.first_row_at(run.table, run.start, run.end, stop_offset)
+            run.start = record_table.first_row_at(run.table, run.start, run.end, start_offset)
+            run.end = record_table.first_row_at(run.table, run.start, run.end, stop_offset)
             if run.start < run.end:
                 yield run
 
@@ -226,7 +226,9 @@ class BatchDecoder:
         payload, start, end = self._payload(index)
         count = self.field(index, tables.B_RECORD_COUNT)
         table = self._table_for(count, end - start, index)
-        code, _, position = kernels.parse_records(payload, start, end, self.rows, index, table, 0)
+        code, _, position = record_scan.parse_records(
+            payload, start, end, self.rows, index, table, 0
+        )
         self._check(code, position)
         return RecordRun(payload, table, 0, count, self._is_log_append_time(index))
 
@@ -241,7 +243,7 @@ class BatchDecoder:
             room = min(following, _RECORDS_PER_RUN)
             if room * tables.RECORD_ROW > len(table):
                 table = self._grow(room)
-        code, following, parsed, position = kernels.parse_plain_batches(
+        code, following, parsed, position = record_scan.parse_plain_batches(
             self._data, self.rows, index, end, table
         )
         self._check(code, position)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import crc32c
 
 from cordwood.errors import RecordTooLargeError
-from cordwood.format import kernels
+from cordwood.format import record_encoding
 from cordwood.format.batch_header import (
     CRC_POSITION,
     CRC_START,
@@ -97,7 +97,7 @@ def build_batches(
         scratch = bytearray(usual_size)
     index = 0
     while index < len(records):
-        following, end, base_timestamp, max_timestamp, needed = kernels.encode_records(
+        following, end, base_timestamp, max_timestamp, needed = record_encoding.encode_records(
             records, index, now_ms, Record, scratch, HEADER_SIZE
         )
         if following == index:
@@ -129,7 +129,7 @@ def build_batch(
         for name, value in record.headers:
             size += 10 + 4 * len(name) + len(value or b"")
     scratch = bytearray(size)
-    following, end, base_timestamp, max_timestamp, _ = kernels.encode_records(
+    following, end, base_timestamp, max_timestamp, _ = record_encoding.encode_records(
         items, 0, now_ms, Record, scratch, HEADER_SIZE
     )
     assert following == len(items), (following, len(items))

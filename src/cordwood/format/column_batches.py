@@ -146,6 +146,24 @@ def _times_ms(column: "pa.Array[Any]", now_ms: TimestampMs) -> memoryview:
     return memoryview(buffer).cast("B")[8 * words.offset : end].cast("q")
 
 
+@dataclass(slots=True, kw_only=True)
+class PlaceRule:
+    """How `choose_places` finds the place of a row. Mutable: topics are added, turns advance.
+
+    first_places      by topic: the place of its partition 0
+    partition_counts  by topic
+    crc_table         empty: keys are hashed with murmur2; else the table of CRC-32
+    turn              number of the next row without a key
+    rows_per_turn     rows without a key that one partition gets before the next
+    """
+
+    first_places: "array[int]"
+    partition_counts: "array[int]"
+    crc_table: "array[int]"
+    turn: int
+    rows_per_turn: int
+
+
 class ChosenPlaces:
     """Rows grouped by place, each group in its original order."""
 
@@ -237,25 +255,7 @@ class ColumnBatches:
     ) -> None:
         while first < stop:
             following, end, base, largest, needed = kernels.encode_rows(
-                chosen.rows,
-                first,
-                stop,
-                columns.keys.words,
-                columns.keys.data,
-                columns.values.words,
-                columns.values.data,
-                columns.times,
-                columns.headers.words,
-                columns.header_names.words,
-                columns.header_names.data,
-                columns.header_values.words,
-                columns.header_values.data,
-                columns.now_ms,
-                batch.scratch,
-                batch.end,
-                batch.record_count,
-                batch.base_timestamp,
-                batch.max_timestamp,
+                chosen.rows, first, stop, columns, batch
             )
             batch.record_count += following - first
             batch.end, batch.base_timestamp, batch.max_timestamp = end, base, largest

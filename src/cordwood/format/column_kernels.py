@@ -1,14 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""The loops that turn columns into record batches: find the bytes, choose partitions, encode.
+"""Columns into record batches: find the bytes of each row, choose partitions, encode records.
 
-Compiled at install by Cython, and where no compiler is to be had, run as the plain Python it
-is, with the same results. As in `kernels.py`, every access is checked against the length of
-what it goes to before it happens.
+See `batch_scan.py` for the rules of kernels.
 
-A *span* is where something lies: two int64, its position and its size; the size is -1 for null.
-`spans` makes them of a column in Arrow's layout and checks them once; what is encoded goes by
-them.
+A *span* says where an item lies: two int64, its position and its size; the size of a null is -1.
+`spans` makes them from a column in Arrow's layout and checks them once; the encoder reads them.
 """
 
 from __future__ import annotations
@@ -19,15 +16,20 @@ except ImportError:  # the plain form needs no Cython installed
     from cordwood import plain_cython as cython  # type: ignore[no-redef]
 
 if cython.compiled:
+    from cython.cimports.cordwood.primitives import (  # type: ignore
+        murmur2_of,
+        put_varint,
+        varint_size,
+    )
     from cython.cimports.libc.string import memcpy  # type: ignore
+else:
+    from cordwood.primitives import murmur2_of, put_varint, varint_size
 
 _MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
-_MURMUR_SEED = cython.declare(cython.ulonglong, 0x9747B28C)
-_MURMUR_MIX = cython.declare(cython.ulonglong, 0x5BD1E995)
 _POSITIVE = cython.declare(cython.ulonglong, 0x7FFFFFFF)
 
 
-# --- where things lie ------------------------------------------------------------------------
+# --- spans -----------------------------------------------------------------------------------
 
 
 def spans(
@@ -38,10 +40,10 @@ def spans(
     data_size: cython.Py_ssize_t,
     out: cython.longlong[::1],
 ) -> int:
-    """The spans of rows [first, first + count) of a column of Arrow; return how many are null.
+    """Write the spans of rows [first, first + count) of an Arrow column; return the null count.
 
-    `ends` are Arrow's offsets, `validity` its bitmap, empty where no row is null. Raises
-    ValueError when a row does not lie within `data_size`.
+    `ends` are Arrow's offsets, `validity` its bitmap, empty if no row is null. Raises ValueError
+    if a row does not lie within `data_size`.
     """
     row: cython.Py_ssize_t
     bit: cython.Py_ssize_t
@@ -82,51 +84,13 @@ def spans(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _murmur2(
-    data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, size: cython.Py_ssize_t
-) -> cython.uint:
-    """As `kernels.murmur2`, of a part of `data`; the caller has checked that it is there."""
-    value: cython.ulonglong = (_MURMUR_SEED ^ cython.cast(cython.ulonglong, size)) & _MASK32
-    at: cython.Py_ssize_t = start
-    rest: cython.Py_ssize_t = size & 3
-    whole: cython.Py_ssize_t = start + size - rest
-    word: cython.ulonglong
-    while at < whole:
-        word = (
-            cython.cast(cython.ulonglong, data[at])
-            | (cython.cast(cython.ulonglong, data[at + 1]) << 8)
-            | (cython.cast(cython.ulonglong, data[at + 2]) << 16)
-            | (cython.cast(cython.ulonglong, data[at + 3]) << 24)
-        )
-        word = (word * _MURMUR_MIX) & _MASK32
-        word ^= word >> 24
-        word = (word * _MURMUR_MIX) & _MASK32
-        value = (value * _MURMUR_MIX) & _MASK32
-        value ^= word
-        at += 4
-    if rest >= 3:
-        value ^= cython.cast(cython.ulonglong, data[at + 2]) << 16
-    if rest >= 2:
-        value ^= cython.cast(cython.ulonglong, data[at + 1]) << 8
-    if rest >= 1:
-        value ^= cython.cast(cython.ulonglong, data[at])
-        value = (value * _MURMUR_MIX) & _MASK32
-    value ^= value >> 13
-    value = (value * _MURMUR_MIX) & _MASK32
-    value ^= value >> 15
-    return cython.cast(cython.uint, value)
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def _crc32(
     data: cython.const[cython.uchar][::1],
     start: cython.Py_ssize_t,
     size: cython.Py_ssize_t,
     table: cython.const[cython.uint][::1],
 ) -> cython.uint:
-    """zlib's CRC-32 of a part of `data`; the caller has checked that it is there."""
+    """zlib's CRC-32 of ``data[start:start + size]``; the caller has checked the range."""
     at: cython.Py_ssize_t
     crc: cython.uint = cython.cast(cython.uint, _MASK32)
     for at in range(start, start + size):
@@ -135,29 +99,31 @@ def _crc32(
 
 
 def choose_places(
-    keys: cython.const[cython.longlong][::1],
-    key_data: cython.const[cython.uchar][::1],
+    key_spans: object,
     given: cython.const[cython.int][::1],
     topics: cython.const[cython.int][::1],
-    first_places: cython.const[cython.longlong][::1],
-    partition_counts: cython.const[cython.longlong][::1],
-    turn: cython.longlong,
-    rows_per_turn: cython.longlong,
-    crc_table: cython.const[cython.uint][::1],
+    rule: object,
     places: cython.int[::1],
 ) -> tuple:
-    """Choose a place for each row: the topic's first place, and its partition behind that.
+    """Choose a place for each row: the first place of its topic plus its partition.
 
-    The partition is `given`, where that is not negative; else that of the key's hash; else,
-    without a key, partitions take turns of `rows_per_turn` rows. `keys` are spans; `keys`, `given`
-    and `topics` may be empty: no keys, none given, all of topic 0. Every given partition must be
-    smaller than its topic's count.
+    The partition is `given` if that is not negative; else the hash of the key chooses it; rows
+    without a key use each partition for `rule.rows_per_turn` rows, then the next. `key_spans` are
+    `Spans`, `rule` is a `PlaceRule`. Spans, `given` and `topics` may be empty: no keys, no given
+    partitions, all rows of topic 0.
 
-    The hash is murmur2, as in Java's clients, where `crc_table` is empty. Else it is the table of
-    CRC-32, and that is the hash, as librdkafka has it by default: an empty key is then none.
+    The hash is murmur2, as in Java's clients, if `rule.crc_table` is empty. Otherwise it is CRC-32
+    by that table, the default of librdkafka, where an empty key counts as no key.
 
-    Returns (the next turn, the first row with a partition that its topic does not have, or -1).
+    Returns (next turn, first row whose topic lacks its partition, or -1).
     """
+    keys: cython.const[cython.longlong][::1] = key_spans.words
+    key_data: cython.const[cython.uchar][::1] = key_spans.data
+    first_places: cython.const[cython.longlong][::1] = rule.first_places
+    partition_counts: cython.const[cython.longlong][::1] = rule.partition_counts
+    crc_table: cython.const[cython.uint][::1] = rule.crc_table
+    turn: cython.longlong = rule.turn
+    rows_per_turn: cython.longlong = rule.rows_per_turn
     row: cython.Py_ssize_t
     count: cython.Py_ssize_t = len(places)
     topic: cython.Py_ssize_t = 0
@@ -206,7 +172,7 @@ def choose_places(
                 else:
                     chosen = cython.cast(
                         cython.longlong,
-                        (_murmur2(key_data, keys[2 * row], keys[2 * row + 1]) & _POSITIVE),
+                        (murmur2_of(key_data, keys[2 * row], keys[2 * row + 1]) & _POSITIVE),
                     )
                 chosen = chosen % partitions
             else:
@@ -222,10 +188,10 @@ def choose_places(
 def order_by_place(
     places: cython.const[cython.int][::1], starts: cython.longlong[::1], rows: cython.int[::1]
 ) -> None:
-    """Sort rows by place, those of one place in their order.
+    """Sort rows by place, keeping the order of rows with the same place.
 
-    ``rows[starts[p]:starts[p + 1]]`` are then the rows of place p; `starts` has one more item
-    than there are places, and holds zeros before.
+    Afterwards ``rows[starts[p]:starts[p + 1]]`` are the rows of place p. `starts` has one item more
+    than there are places and must hold zeros.
     """
     row: cython.Py_ssize_t
     place: cython.Py_ssize_t
@@ -252,14 +218,14 @@ def order_by_place(
                 place = places[row]
                 rows[starts[place]] = cython.cast(cython.int, row)
                 starts[place] += 1
-            # Each start has become the end of its place, which is the start of the next.
+            # Each start is now the end of its place, which is the start of the next.
             place = known
             while place > 0:
                 starts[place] = starts[place - 1]
                 place -= 1
             starts[0] = 0
     if not fits:
-        raise IndexError("a row of a place that there is not")
+        raise IndexError("row refers to a missing place")
 
 
 # --- records ---------------------------------------------------------------------------------
@@ -269,42 +235,12 @@ def order_by_place(
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _varint_size(value: cython.longlong) -> cython.Py_ssize_t:
-    raw: cython.ulonglong = cython.cast(cython.ulonglong, (value << 1) ^ (value >> 63))
-    size: cython.Py_ssize_t = 1
-    while raw >= 0x80:
-        raw >>= 7
-        size += 1
-    return size
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _put_varint(
-    out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong
-) -> cython.Py_ssize_t:
-    """Write `value` zig-zag at `at`; the caller has checked that there is room."""
-    raw: cython.ulonglong = cython.cast(cython.ulonglong, (value << 1) ^ (value >> 63))
-    while raw >= 0x80:
-        out[at] = cython.cast(cython.uchar, (raw & 0x7F) | 0x80)
-        raw >>= 7
-        at += 1
-    out[at] = cython.cast(cython.uchar, raw)
-    return at + 1
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
 def _sized(spans: cython.const[cython.longlong][::1], row: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Bytes that a span takes with its size before it."""
+    """Bytes that an item takes with its size before it."""
     size: cython.longlong = spans[2 * row + 1]
     if size < 0:
         return 1
-    return _varint_size(size) + cython.cast(cython.Py_ssize_t, size)
+    return varint_size(size) + cython.cast(cython.Py_ssize_t, size)
 
 
 @cython.cfunc
@@ -318,10 +254,10 @@ def _put_sized(
     row: cython.Py_ssize_t,
     data: cython.const[cython.uchar][::1],
 ) -> cython.Py_ssize_t:
-    """Write a span's size and bytes at `at`; the caller has checked both ends."""
+    """Write an item's size and bytes at `at`; the caller has checked both ranges."""
     position: cython.Py_ssize_t = spans[2 * row]
     size: cython.Py_ssize_t = spans[2 * row + 1]
-    at = _put_varint(out, at, size)
+    at = put_varint(out, at, size)
     if size > 0:
         if cython.compiled:
             memcpy(
@@ -353,33 +289,34 @@ def encode_rows(
     rows: cython.const[cython.int][::1],
     first: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
-    keys: cython.const[cython.longlong][::1],
-    key_data: cython.const[cython.uchar][::1],
-    values: cython.const[cython.longlong][::1],
-    value_data: cython.const[cython.uchar][::1],
-    times: cython.const[cython.longlong][::1],
-    headers: cython.const[cython.longlong][::1],
-    names: cython.const[cython.longlong][::1],
-    name_data: cython.const[cython.uchar][::1],
-    header_values: cython.const[cython.longlong][::1],
-    header_data: cython.const[cython.uchar][::1],
-    now_ms: cython.longlong,
-    out: cython.uchar[::1],
-    start: cython.Py_ssize_t,
-    record_count: cython.Py_ssize_t,
-    base_timestamp: cython.longlong,
-    max_timestamp: cython.longlong,
+    columns: object,
+    batch: object,
 ) -> tuple:
-    """Encode ``rows[first:stop]`` as records into `out` from `start` on, as many as fit.
+    """Encode ``rows[first:stop]`` as records behind those of `batch`, as many as fit.
 
-    A batch that holds `record_count` records already goes on with them, its times being those
-    given. All columns are spans; the spans of `headers` are of items in `names` and
-    `header_values`. `keys`, `times` and `headers` may be empty: no keys, all at `now_ms`, no
-    headers.
+    `columns` are `RecordColumns`; keys, times and headers may be empty: no keys, all at `now_ms`,
+    no headers. `batch` is the unfinished batch: its `scratch` holds `record_count` records up to
+    `end`. Neither is changed.
 
-    Returns (the first row index not encoded, the end in `out`, base and largest time, bytes that
-    the record which did not fit needs). Raises ValueError for a row that cannot be a record.
+    Returns (first row index not encoded, new end, base and largest time, bytes that the record
+    which did not fit needs). Raises ValueError for a row that cannot be a record.
     """
+    keys: cython.const[cython.longlong][::1] = columns.keys.words
+    key_data: cython.const[cython.uchar][::1] = columns.keys.data
+    values: cython.const[cython.longlong][::1] = columns.values.words
+    value_data: cython.const[cython.uchar][::1] = columns.values.data
+    times: cython.const[cython.longlong][::1] = columns.times
+    headers: cython.const[cython.longlong][::1] = columns.headers.words
+    names: cython.const[cython.longlong][::1] = columns.header_names.words
+    name_data: cython.const[cython.uchar][::1] = columns.header_names.data
+    header_values: cython.const[cython.longlong][::1] = columns.header_values.words
+    header_data: cython.const[cython.uchar][::1] = columns.header_values.data
+    now_ms: cython.longlong = columns.now_ms
+    out: cython.uchar[::1] = batch.scratch
+    start: cython.Py_ssize_t = batch.end
+    record_count: cython.Py_ssize_t = batch.record_count
+    base_timestamp: cython.longlong = batch.base_timestamp
+    max_timestamp: cython.longlong = batch.max_timestamp
     index: cython.Py_ssize_t = first
     at: cython.Py_ssize_t = start
     end: cython.Py_ssize_t = len(out)
@@ -423,9 +360,9 @@ def encode_rows(
             if record_count == 0:
                 base_timestamp = timestamp
                 max_timestamp = timestamp
-            size = 1 + _varint_size(timestamp - base_timestamp) + _varint_size(record_count)
+            size = 1 + varint_size(timestamp - base_timestamp) + varint_size(record_count)
             size += _sized(keys, row) if has_keys else 1
-            size += _sized(values, row) + _varint_size(header_count)
+            size += _sized(values, row) + varint_size(header_count)
             for item in range(first_header, first_header + header_count):
                 if not _lies_within(names, item, len(name_data)) or not _lies_within(
                     header_values, item, len(header_data)
@@ -438,16 +375,16 @@ def encode_rows(
                 size += _sized(names, item) + _sized(header_values, item)
             if fault:
                 break
-            if _varint_size(size) + size > end - at:
-                needed = _varint_size(size) + size
+            if varint_size(size) + size > end - at:
+                needed = varint_size(size) + size
                 break
-            at = _put_varint(out, at, size)
+            at = put_varint(out, at, size)
             out[at] = 0
-            at = _put_varint(out, at + 1, timestamp - base_timestamp)
-            at = _put_varint(out, at, record_count)
-            at = _put_sized(out, at, keys, row, key_data) if has_keys else _put_varint(out, at, -1)
+            at = put_varint(out, at + 1, timestamp - base_timestamp)
+            at = put_varint(out, at, record_count)
+            at = _put_sized(out, at, keys, row, key_data) if has_keys else put_varint(out, at, -1)
             at = _put_sized(out, at, values, row, value_data)
-            at = _put_varint(out, at, header_count)
+            at = put_varint(out, at, header_count)
             for item in range(first_header, first_header + header_count):
                 at = _put_sized(out, at, names, item, name_data)
                 at = _put_sized(out, at, header_values, item, header_data)

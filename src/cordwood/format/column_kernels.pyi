@@ -1,45 +1,65 @@
-"""Signatures of the kernels; `column_kernels.py` holds the code and what each promises."""
+"""Signatures; `column_kernels.py` holds the code and what each kernel promises."""
 
 from array import array
+from typing import Protocol
 
 from typing_extensions import Buffer
 
 _Words = array[int] | memoryview
 
+class _Spans(Protocol):
+    @property
+    def words(self) -> memoryview: ...
+    @property
+    def data(self) -> Buffer: ...
+
+class _PlaceRule(Protocol):
+    @property
+    def first_places(self) -> array[int]: ...
+    @property
+    def partition_counts(self) -> array[int]: ...
+    @property
+    def crc_table(self) -> array[int]: ...
+    @property
+    def turn(self) -> int: ...
+    @property
+    def rows_per_turn(self) -> int: ...
+
+class _Columns(Protocol):
+    @property
+    def keys(self) -> _Spans: ...
+    @property
+    def values(self) -> _Spans: ...
+    @property
+    def times(self) -> memoryview: ...
+    @property
+    def headers(self) -> _Spans: ...
+    @property
+    def header_names(self) -> _Spans: ...
+    @property
+    def header_values(self) -> _Spans: ...
+    @property
+    def now_ms(self) -> int: ...
+
+class _UnfinishedBatch(Protocol):
+    @property
+    def scratch(self) -> bytearray: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def record_count(self) -> int: ...
+    @property
+    def base_timestamp(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+
 def spans(
     ends: _Words, first: int, count: int, validity: Buffer, data_size: int, out: _Words
 ) -> int: ...
 def choose_places(
-    keys: _Words,
-    key_data: Buffer,
-    given: _Words,
-    topics: _Words,
-    first_places: _Words,
-    partition_counts: _Words,
-    turn: int,
-    rows_per_turn: int,
-    crc_table: _Words,
-    places: _Words,
+    key_spans: _Spans, given: _Words, topics: _Words, rule: _PlaceRule, places: _Words
 ) -> tuple[int, int]: ...
 def order_by_place(places: _Words, starts: _Words, rows: _Words) -> None: ...
 def encode_rows(
-    rows: _Words,
-    first: int,
-    stop: int,
-    keys: _Words,
-    key_data: Buffer,
-    values: _Words,
-    value_data: Buffer,
-    times: _Words,
-    headers: _Words,
-    names: _Words,
-    name_data: Buffer,
-    header_values: _Words,
-    header_data: Buffer,
-    now_ms: int,
-    out: Buffer,
-    start: int,
-    record_count: int,
-    base_timestamp: int,
-    max_timestamp: int,
+    rows: _Words, first: int, stop: int, columns: _Columns, batch: _UnfinishedBatch
 ) -> tuple[int, int, int, int, int]: ...

@@ -1,13 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""The loops of the key index: hash the keys of parsed records, sort, encode, search.
+"""The key index: hash the keys of parsed records, sort the hashes, encode and search entries.
 
-Compiled at install by Cython, and where no compiler is to be had, run as the plain Python it
-is, with the same results. As in `kernels.py`, every access is checked against the length of
-what it goes to before it happens.
+See `batch_scan.py` for the rules of kernels and for the tables.
 
-The hash of a key is FNV-1a with 64 bits, then the finaliser of MurmurHash3, which spreads what
-short keys leave in few bits over all of them:
+The hash of a key is FNV-1a with 64 bits, then the finaliser of MurmurHash3, which spreads the few
+bits that differ between short keys over all 64:
 
     hash = 0xcbf29ce484222325
     for each byte:  hash = ((hash xor byte) * 0x100000001b3) mod 2^64
@@ -20,20 +18,17 @@ from __future__ import annotations
 
 from array import array
 
-from cordwood.format import kernel_tables as tables
-
 try:
     import cython
 except ImportError:  # the plain form needs no Cython installed
     from cordwood import plain_cython as cython  # type: ignore[no-redef]
 
-_BATCH_ROW = cython.declare(cython.Py_ssize_t, tables.BATCH_ROW)
-_B_POSITION = cython.declare(cython.Py_ssize_t, tables.B_POSITION)
-_B_NEXT_OFFSET = cython.declare(cython.Py_ssize_t, tables.B_NEXT_OFFSET)
-_RECORD_ROW = cython.declare(cython.Py_ssize_t, tables.RECORD_ROW)
-_R_OFFSET = cython.declare(cython.Py_ssize_t, tables.R_OFFSET)
-_R_KEY_POSITION = cython.declare(cython.Py_ssize_t, tables.R_KEY_POSITION)
-_R_KEY_SIZE = cython.declare(cython.Py_ssize_t, tables.R_KEY_SIZE)
+if cython.compiled:
+    from cython.cimports.cordwood.format import kernel_tables as tables  # type: ignore
+    from cython.cimports.cordwood.primitives import put_int32, put_int64  # type: ignore
+else:
+    from cordwood.format import kernel_tables as tables
+    from cordwood.primitives import put_int32, put_int64
 
 _FNV_START = cython.declare(cython.ulonglong, 0xCBF29CE484222325)
 _FNV_PRIME = cython.declare(cython.ulonglong, 0x100000001B3)
@@ -64,32 +59,34 @@ def _hash(
 
 
 def key_hash(key: cython.const[cython.uchar][::1]) -> int:
-    """The hash under which a key stands in the index."""
+    """The hash of a key in the index."""
     return _hash(key, 0, len(key))
 
 
 def collect_keys(
-    data: cython.const[cython.uchar][::1],
-    table: cython.longlong[::1],
-    start_row: cython.Py_ssize_t,
-    end_row: cython.Py_ssize_t,
+    run: object,
     rows: cython.longlong[::1],
     first_batch: cython.Py_ssize_t,
     batch_count: cython.Py_ssize_t,
     chunk_position: cython.longlong,
     low: cython.ulonglong,
     high: cython.ulonglong,
-    hashes: cython.ulonglong[::1],
-    positions: cython.ulonglong[::1],
-    count: cython.Py_ssize_t,
+    notes: object,
 ) -> tuple:
-    """Note hash and batch position of each keyed record in rows [start_row, end_row).
+    """Add the hash and the batch position of each keyed record of `run` to `notes`.
 
-    Only hashes in [low, high], both ends included. The batches of these records are among
-    `rows`, from `first_batch` on. Notes go to `hashes` and `positions` from index `count` on. A
-    key that follows itself within a batch is noted once. Returns (count, batch of the last
-    record); a count of -1 says there was no room.
+    Hashes outside [low, high], both ends included, are left out. The batches of the records are
+    among `rows`, from `first_batch` on. `notes` has `hashes` and `positions`, whose first `count`
+    items are in use. A key that repeats within a batch, with no other between, is noted once.
+    Returns (new count, batch of the last record); the count is -1 if there was no room.
     """
+    data: cython.const[cython.uchar][::1] = run.data
+    table: cython.longlong[::1] = run.table
+    start_row: cython.Py_ssize_t = run.start
+    end_row: cython.Py_ssize_t = run.end
+    hashes: cython.ulonglong[::1] = notes.hashes
+    positions: cython.ulonglong[::1] = notes.positions
+    count: cython.Py_ssize_t = notes.count
     row: cython.Py_ssize_t
     at: cython.Py_ssize_t
     size: cython.Py_ssize_t
@@ -100,22 +97,22 @@ def collect_keys(
     position: cython.ulonglong
     if (
         start_row < 0
-        or end_row * _RECORD_ROW > len(table)
+        or end_row * tables.RECORD_ROW > len(table)
         or first_batch < 0
-        or batch_count * _BATCH_ROW > len(rows)
+        or batch_count * tables.BATCH_ROW > len(rows)
         or count < 0
     ):
         raise IndexError("rows outside the table")
     with cython.nogil:
         for row in range(start_row, end_row):
-            size = table[row * _RECORD_ROW + _R_KEY_SIZE]
-            at = table[row * _RECORD_ROW + _R_KEY_POSITION]
+            size = table[row * tables.RECORD_ROW + tables.R_KEY_SIZE]
+            at = table[row * tables.RECORD_ROW + tables.R_KEY_POSITION]
             if size < 0 or at < 0 or size > length - at:
                 continue
             while (
                 batch < batch_count
-                and rows[batch * _BATCH_ROW + _B_NEXT_OFFSET]
-                <= table[row * _RECORD_ROW + _R_OFFSET]
+                and rows[batch * tables.BATCH_ROW + tables.B_NEXT_OFFSET]
+                <= table[row * tables.RECORD_ROW + tables.R_OFFSET]
             ):
                 batch += 1
             if batch >= batch_count:
@@ -123,7 +120,7 @@ def collect_keys(
             value = _hash(data, at, at + size)
             if value < low or value > high:
                 continue
-            position = chunk_position + rows[batch * _BATCH_ROW + _B_POSITION]
+            position = chunk_position + rows[batch * tables.BATCH_ROW + tables.B_POSITION]
             if count > 0 and hashes[count - 1] == value and positions[count - 1] == position:
                 continue
             if count >= room:
@@ -142,7 +139,7 @@ def sort_keys(
     spare_hashes: cython.ulonglong[::1],
     spare_positions: cython.ulonglong[::1],
 ) -> None:
-    """Sort by hash, keeping the order of equal ones: a radix sort, a byte at a time."""
+    """Sort by hash, keeping the order of equal hashes: a radix sort, one byte at a time."""
     shift: cython.Py_ssize_t
     i: cython.Py_ssize_t
     digit: cython.Py_ssize_t
@@ -156,7 +153,7 @@ def sort_keys(
         or count > len(spare_hashes)
         or count > len(spare_positions)
     ):
-        raise IndexError("more entries than there is room")
+        raise IndexError("more entries than the buffers hold")
     with cython.nogil:
         for shift in range(0, 64, 8):
             for digit in range(256):
@@ -174,7 +171,7 @@ def sort_keys(
                 counts[digit] = here + 1
                 spare_hashes[here] = hashes[i]
                 spare_positions[here] = positions[i]
-            # After an even number of turns everything is back where it started.
+            # After an even number of passes the result is in `hashes` and `positions`.
             hashes, spare_hashes = spare_hashes, hashes
             positions, spare_positions = spare_positions, positions
 
@@ -185,22 +182,17 @@ def put_entries(
     count: cython.Py_ssize_t,
     out: cython.uchar[::1],
 ) -> cython.Py_ssize_t:
-    """Encode sorted notes as entries, each pair of hash and position once; return how many."""
+    """Encode sorted notes as entries, without repeated pairs; return the number of entries."""
     i: cython.Py_ssize_t
-    byte: cython.Py_ssize_t
     at: cython.Py_ssize_t = 0
     if count > len(hashes) or count > len(positions) or count * _ENTRY_SIZE > len(out):
-        raise IndexError("more entries than there is room")
+        raise IndexError("more entries than the buffers hold")
     with cython.nogil:
         for i in range(count):
             if i > 0 and hashes[i] == hashes[i - 1] and positions[i] == positions[i - 1]:
                 continue
-            for byte in range(8):
-                out[at + byte] = cython.cast(cython.uchar, (hashes[i] >> (56 - 8 * byte)) & 0xFF)
-            for byte in range(4):
-                out[at + 8 + byte] = cython.cast(
-                    cython.uchar, (positions[i] >> (24 - 8 * byte)) & 0xFF
-                )
+            put_int64(out, at, cython.cast(cython.longlong, hashes[i]))
+            put_int32(out, at + 8, cython.cast(cython.longlong, positions[i]))
             at += _ENTRY_SIZE
     return at // _ENTRY_SIZE
 
@@ -211,7 +203,7 @@ def first_entry_at(
     count: cython.Py_ssize_t,
     value: cython.ulonglong,
 ) -> cython.Py_ssize_t:
-    """Of `count` sorted entries from byte `start` on, the first whose hash is `value` or more."""
+    """The first of `count` sorted entries, from byte `start` on, whose hash is `value` or more."""
     low: cython.Py_ssize_t = 0
     high: cython.Py_ssize_t = count
     middle: cython.Py_ssize_t
@@ -234,10 +226,10 @@ def first_entry_at(
 def last_note_of(
     hashes: cython.ulonglong[::1], count: cython.Py_ssize_t, value: cython.ulonglong
 ) -> cython.Py_ssize_t:
-    """Of the first `count` hashes, in any order, the index of the last that is `value`; or -1."""
+    """The index of the last of the first `count` hashes that equals `value`, or -1."""
     i: cython.Py_ssize_t = count - 1
     if count > len(hashes):
-        raise IndexError("more entries than there is room")
+        raise IndexError("more entries than the buffers hold")
     with cython.nogil:
         while i >= 0 and hashes[i] != value:
             i -= 1

@@ -1,22 +1,38 @@
-from array import array
+"""Signatures; `key_hashes.py` holds the code and what each kernel promises."""
 
-from cordwood.format.kernels import Buffer
+from array import array
+from typing import Protocol
+
+from typing_extensions import Buffer
+
+class _Run(Protocol):
+    @property
+    def data(self) -> Buffer: ...
+    @property
+    def table(self) -> array[int]: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+class _Notes(Protocol):
+    @property
+    def hashes(self) -> array[int]: ...
+    @property
+    def positions(self) -> array[int]: ...
+    @property
+    def count(self) -> int: ...
 
 def key_hash(key: Buffer) -> int: ...
 def collect_keys(
-    data: Buffer,
-    table: array[int],
-    start_row: int,
-    end_row: int,
+    run: _Run,
     rows: array[int],
     first_batch: int,
     batch_count: int,
     chunk_position: int,
     low: int,
     high: int,
-    hashes: array[int],
-    positions: array[int],
-    count: int,
+    notes: _Notes,
 ) -> tuple[int, int]: ...
 def sort_keys(
     hashes: array[int],

@@ -1,10 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""The produce request that most are: one topic, one partition, no transaction. Found in one pass.
+"""The usual produce request, for one partition and without a transaction, read in one pass.
 
-One source, two forms, as `format.kernels`: compiled, or plain Python with the same results. Every
-read is checked against `end` before it happens. Whatever is unusual or wrong comes back as None,
-and `produce_request` reads it again, slowly, and says what it is.
+A kernel: see `format/batch_scan.py` for the rules of kernels. An unusual or malformed request
+comes back as None; `produce_request` then reads it again, slowly, and says what is wrong.
 """
 
 from __future__ import annotations
@@ -14,43 +13,20 @@ try:
 except ImportError:  # the plain form needs no Cython installed
     from cordwood import plain_cython as cython  # type: ignore[no-redef]
 
+if cython.compiled:
+    from cython.cimports.cordwood.primitives import int16, int32, unsigned_varint  # type: ignore
+else:
+    from cordwood.primitives import int16, int32, unsigned_varint
+
 COMPILED = cython.compiled
 
-_BIT31 = cython.declare(cython.longlong, 0x80000000)
-_BIT32 = cython.declare(cython.longlong, 0x100000000)
 _PRODUCE = cython.declare(cython.longlong, 0)
 _FIRST_VERSION = cython.declare(cython.longlong, 3)
 _FIRST_FLEXIBLE = cython.declare(cython.longlong, 9)
 _FIRST_WITH_TOPIC_ID = cython.declare(cython.longlong, 13)
 _LAST_VERSION = cython.declare(cython.longlong, 13)
+_VARINT_SIZE_MAX = cython.declare(cython.Py_ssize_t, 5)
 _TOPIC_ID_SIZE = cython.declare(cython.longlong, 16)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _int16(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
-    value: cython.longlong = cython.cast(cython.longlong, data[at]) << 8 | data[at + 1]
-    if value >= 0x8000:
-        value -= 0x10000
-    return value
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _int32(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
-    value: cython.longlong = (
-        cython.cast(cython.longlong, data[at]) << 24
-        | cython.cast(cython.longlong, data[at + 1]) << 16
-        | cython.cast(cython.longlong, data[at + 2]) << 8
-        | cython.cast(cython.longlong, data[at + 3])
-    )
-    if value >= _BIT31:
-        value -= _BIT32
-    return value
 
 
 @cython.cfunc
@@ -64,30 +40,25 @@ def _size(
     end: cython.Py_ssize_t,
     width: cython.int,
 ):
-    """A size of `width` bytes, or a varint of size + 1 for width 0; position -1 if cut short."""
-    value: cython.longlong = 0
-    shift: cython.int = 0
-    byte: cython.uint
+    """A size of `width` bytes, or a varint of size + 1 for width 0; position -1 if truncated."""
+    raw: cython.ulonglong
+    following: cython.Py_ssize_t
     if end - at < width:
         return 0, -1
     if width == 2:
-        return _int16(data, at), at + 2
+        return int16(data, at), at + 2
     if width == 4:
-        return _int32(data, at), at + 4
-    while at < end and shift <= 28:
-        byte = data[at]
-        at += 1
-        value |= cython.cast(cython.longlong, byte & 0x7F) << shift
-        if byte < 0x80:
-            return value - 1, at
-        shift += 7
-    return 0, -1
+        return int32(data, at), at + 4
+    raw, following = unsigned_varint(data, at, end)
+    if following < 0 or following - at > _VARINT_SIZE_MAX:
+        return 0, -1
+    return cython.cast(cython.longlong, raw) - 1, following
 
 
 def find_sole_produce(
     data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t
 ) -> tuple | None:
-    """What the frame ``data[start:end]`` asks for, if it is a request of this kind.
+    """The parts of the produce request in the frame ``data[start:end]``, if it is a usual one.
 
     Returns (api version, correlation id, acks, timeout, start and end of the topic's name or id,
     partition, start and end of the records).
@@ -96,12 +67,12 @@ def find_sole_produce(
     size: cython.longlong
     version: cython.longlong
     flexible: cython.bint
-    if start < 0 or end > len(data) or end - start < 10 or _int16(data, at) != _PRODUCE:
+    if start < 0 or end > len(data) or end - start < 10 or int16(data, at) != _PRODUCE:
         return None
-    version = _int16(data, at + 2)
+    version = int16(data, at + 2)
     if version < _FIRST_VERSION or version > _LAST_VERSION:
         return None
-    correlation_id: cython.longlong = _int32(data, at + 4)
+    correlation_id: cython.longlong = int32(data, at + 4)
     flexible = version >= _FIRST_FLEXIBLE
     of_string: cython.int = 0 if flexible else 2
     of_array: cython.int = 0 if flexible else 4
@@ -117,8 +88,8 @@ def find_sole_produce(
     size, at = _size(data, at, end, of_string)  # transactional id
     if at < 0 or size != -1 or end - at < 6:
         return None
-    acks: cython.longlong = _int16(data, at)
-    timeout_ms: cython.longlong = _int32(data, at + 2)
+    acks: cython.longlong = int16(data, at)
+    timeout_ms: cython.longlong = int32(data, at + 2)
     size, at = _size(data, at + 6, end, of_array)  # topics
     if at < 0 or size != 1:
         return None
@@ -133,7 +104,7 @@ def find_sole_produce(
     size, at = _size(data, name_end, end, of_array)  # partitions
     if at < 0 or size != 1 or end - at < 4:
         return None
-    partition: cython.longlong = _int32(data, at)
+    partition: cython.longlong = int32(data, at)
     size, at = _size(data, at + 4, end, of_array)  # records
     if at < 0 or size < 1 or size > end - at:
         return None

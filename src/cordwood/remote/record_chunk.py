@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from cordwood.format import kernels
+from cordwood.format import record_table
 from cordwood.format.batch import RecordRun
 from cordwood.format.record import Record
 
@@ -17,6 +17,6 @@ class RecordChunk(NamedTuple):
 
 def records_of_key(run: RecordRun, key: bytes) -> list[Record]:
     """The records of a run with that key. A run without them is not decoded."""
-    if kernels.find_key(run.data, run.table, run.start, run.end, key) < 0:
+    if record_table.find_key(run.data, run.table, run.start, run.end, key) < 0:
         return []
     return [record for record in run.records() if record.key == key]

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from cordwood.clock import Clock
 from cordwood.errors import CordwoodError, RecordTooLargeError
-from cordwood.format import kernels
+from cordwood.format import record_encoding
 from cordwood.format.batch_builder import BatchStyle, build_batches
 from cordwood.format.compression import Codec
 from cordwood.format.record import Record
@@ -105,7 +105,7 @@ class RemoteProducer:
             parts = {0: items}
         else:
             keyless = next(self._turn) % count
-            lists, _ = kernels.split_by_key(items, Record, count, keyless)
+            lists, _ = record_encoding.split_by_key(items, Record, count, keyless)
             parts = {number: part for number, part in enumerate(lists) if part}
         now_ms = self._clock.now_ms()
         for number, part in parts.items():

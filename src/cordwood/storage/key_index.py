@@ -148,8 +148,8 @@ class KeyNotes:
     def __init__(self, limit: int) -> None:
         self.count = 0
         self.limit = limit
-        self._hashes = array("Q", bytes(8 * _ROOM_MIN))
-        self._positions = array("Q", bytes(8 * _ROOM_MIN))
+        self.hashes = array("Q", bytes(8 * _ROOM_MIN))
+        self.positions = array("Q", bytes(8 * _ROOM_MIN))
 
     def walk(
         self,
@@ -189,19 +189,14 @@ class KeyNotes:
         batch = first
         for run in decoder.runs(first, end):
             count, batch = key_hashes.collect_keys(
-                run.data,
-                run.table,
-                run.start,
-                run.end,
+                run,
                 decoder.rows,
                 batch,
                 end,
                 reader.chunk_position,
                 first_hash,
                 last_hash,
-                self._hashes,
-                self._positions,
-                self.count,
+                self,
             )
             if count < 0:
                 return False
@@ -209,30 +204,30 @@ class KeyNotes:
         return True
 
     def _make_room(self, wanted: int) -> None:
-        room = min(max(wanted, 2 * len(self._hashes)), self.limit)
-        if wanted > len(self._hashes) < room:
-            more = bytes(8 * (room - len(self._hashes)))
-            self._hashes.frombytes(more)
-            self._positions.frombytes(more)
+        room = min(max(wanted, 2 * len(self.hashes)), self.limit)
+        if wanted > len(self.hashes) < room:
+            more = bytes(8 * (room - len(self.hashes)))
+            self.hashes.frombytes(more)
+            self.positions.frombytes(more)
 
     def sorted_entries(self) -> memoryview:
         """The notes as entries of a key index."""
         count = self.count
         spare = array("Q", bytes(8 * count)), array("Q", bytes(8 * count))
-        key_hashes.sort_keys(self._hashes, self._positions, count, *spare)
+        key_hashes.sort_keys(self.hashes, self.positions, count, *spare)
         out = bytearray(ENTRY_SIZE * count)
-        kept = key_hashes.put_entries(self._hashes, self._positions, count, out)
+        kept = key_hashes.put_entries(self.hashes, self.positions, count, out)
         return memoryview(out)[: kept * ENTRY_SIZE]
 
     def batches_of(self, key: bytes) -> list[FilePosition]:
         """Positions of the batches that may contain `key`, in order; the notes are unsorted."""
         wanted = key_hashes.key_hash(key)
         found: list[FilePosition] = []
-        at = key_hashes.last_note_of(self._hashes, self.count, wanted)
+        at = key_hashes.last_note_of(self.hashes, self.count, wanted)
         while at >= 0:
-            position = FilePosition(self._positions[at])
+            position = FilePosition(self.positions[at])
             if not found or found[-1] != position:
                 found.append(position)
-            at = key_hashes.last_note_of(self._hashes, at, wanted)
+            at = key_hashes.last_note_of(self.hashes, at, wanted)
         found.reverse()
         return found

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import CorruptSegmentError, FormatError
+from cordwood.format import batch_scan
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.file_names import DELETED, NO_SUFFIX, FileKind, segment_file_name
 from cordwood.format.unplaced_batch import UnplacedBatch
@@ -64,7 +64,7 @@ class SegmentLimits:
 
 
 def new_walk_state() -> "array[int]":
-    """What `kernels.index_batches` carries along, before the first batch."""
+    """What `batch_scan.index_batches` carries along, before the first batch."""
     state = array("q", bytes(8 * tables.STATE_WORDS))
     state[tables.S_MAX_TIMESTAMP] = NO_TIMESTAMP
     state[tables.S_INDEXED_TIMESTAMP] = NO_TIMESTAMP
@@ -451,7 +451,7 @@ class Segment:
     def index_walked(self, decoder: BatchDecoder, count: int, chunk_position: int) -> None:
         """The first `count` batches that a walk found become part of the indexes and the facts."""
         offset_entries, time_entries = bytearray(8 * count), bytearray(12 * count)
-        offset_size, time_size = kernels.index_batches(
+        offset_size, time_size = batch_scan.index_batches(
             decoder.rows,
             count,
             chunk_position,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from cordwood.errors import CorruptSegmentError, FormatError
+from cordwood.format import batch_scan
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
 from cordwood.format.batch import DAMAGE_STOPS, BatchDecoder, BatchInfo, RecordRun, describe_stop
 from cordwood.format.batch_header import (
     HEADER_SIZE,
@@ -196,7 +196,7 @@ class SegmentReader:
         while self._size - at >= HEADER_SIZE:
             view = memoryview(buffer)[: min(len(buffer), self._size - at)]
             got = self._file.read_into(at, view)
-            found = kernels.find_batch_start(
+            found = batch_scan.find_batch_start(
                 view, 0, got, offset_min, self._offset_limit - 1, self._size - at
             )
             if found >= 0:

@@ -11,8 +11,8 @@ import os
 from typing import Final
 
 from cordwood.errors import CorruptSegmentError
+from cordwood.format import batch_scan
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.file_names import CLEANED, FileKind, segment_file_name
 from cordwood.format.index_entry import (
@@ -141,7 +141,7 @@ class SegmentRewrite:
         ):
             assert first == 0, first
             offsets, times = bytearray(8 * stop), bytearray(12 * stop)
-            offset_size, time_size = kernels.index_batches(
+            offset_size, time_size = batch_scan.index_batches(
                 reader.decoder.rows,
                 stop,
                 reader.chunk_position,

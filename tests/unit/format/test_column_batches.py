@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from cordwood.errors import RecordTooLargeError
-from cordwood.format import column_kernels, kernels
+from cordwood.format import column_kernels, record_encoding
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.batch_builder import BatchStyle, build_batch
-from cordwood.format.column_batches import ChosenPlaces, ColumnBatches, RecordColumns
+from cordwood.format.column_batches import ChosenPlaces, ColumnBatches, PlaceRule, RecordColumns
 from cordwood.format.compression import Codec
 from cordwood.format.record import Record
 from cordwood.quantities import MIB, TimestampMs
@@ -257,17 +257,15 @@ def choose(
     )
     firsts = [sum(counts[:topic]) for topic in range(len(counts))]
     places = array("i", bytes(4 * len(keys)))
+    rule = PlaceRule(
+        first_places=array("q", firsts),
+        partition_counts=array("q", counts),
+        crc_table=array("I", crc_table),
+        turn=turn,
+        rows_per_turn=rows_per_turn,
+    )
     after, bad = column_kernels.choose_places(
-        columns.keys.words,
-        columns.keys.data,
-        array("i", given or []),
-        array("i", topics or []),
-        array("q", firsts),
-        array("q", counts),
-        turn,
-        rows_per_turn,
-        array("I", crc_table),
-        places,
+        columns.keys, array("i", given or []), array("i", topics or []), rule, places
     )
     return places.tolist(), after, bad
 
@@ -279,7 +277,7 @@ def test_keys_choose_partitions_as_every_kafka_client_by_default() -> None:
     places, _, bad = choose(keys, counts=[7])
 
     assert bad == -1
-    assert places == [(kernels.murmur2(key or b"") & 0x7FFFFFFF) % 7 for key in keys]
+    assert places == [(record_encoding.murmur2(key or b"") & 0x7FFFFFFF) % 7 for key in keys]
 
 
 def crc_of_zlib() -> list[int]:
@@ -316,7 +314,7 @@ def test_rows_without_a_key_take_turns() -> None:
 def test_a_partition_that_is_given_wins_over_the_key() -> None:
     places, _, _ = choose([b"key", b"key"], given=[1, -1], counts=[2])
 
-    assert places == [1, (kernels.murmur2(b"key") & 0x7FFFFFFF) % 2]
+    assert places == [1, (record_encoding.murmur2(b"key") & 0x7FFFFFFF) % 2]
 
 
 def test_topics_have_their_places_one_behind_the_other() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,13 @@ from cordwood.quantities import TimestampMs
 
 MASK = (1 << 64) - 1
 HASHES = st.integers(0, MASK)
+
+
+@dataclass(frozen=True)
+class Notes:
+    hashes: array[int]
+    positions: array[int]
+    count: int
 
 
 def plain_hash(key: bytes) -> int:
@@ -97,9 +105,8 @@ def test_keys_are_noted_with_the_batch_they_lie_in(codec: Codec) -> None:
     noted, batch_index = 0, 0
     for run in decoder.runs(0, count):
         noted, batch_index = key_hashes.collect_keys(
-            run.data, run.table, run.start, run.end, decoder.rows, batch_index, count, 1000,
-            0, MASK, hashes, positions, noted,
-        )  # fmt: skip
+            run, decoder.rows, batch_index, count, 1000, 0, MASK, Notes(hashes, positions, noted)
+        )
 
     expected = [
         (plain_hash(key), 1000 + start)
@@ -118,7 +125,7 @@ def test_too_many_keys_for_the_room_are_said_so() -> None:
     small = array("Q", bytes(8 * 4))
 
     count, _ = key_hashes.collect_keys(
-        run.data, run.table, 0, 5, decoder.rows, 0, 1, 0, 0, MASK, small, array("Q", small), 0
+        run, decoder.rows, 0, 1, 0, 0, MASK, Notes(small, array("Q", small), 0)
     )
 
     assert count == -1

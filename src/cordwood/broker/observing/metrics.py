@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 
 from cordwood.broker.observing.observed_broker import GroupFacts, ObservedBroker
 from cordwood.broker.observing.store_metrics import StoreCollector, add_histogram
-from cordwood.format import kernels
+from cordwood.format import batch_scan
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.topic import Topic
 from cordwood.protocol.api_catalog import API_CATALOG
@@ -131,7 +131,7 @@ class TopicCollector(_Unregistered):
         yield address
         build = InfoMetricFamily("cordwood_build", "Version and build of the broker.")
         facts = {"version": _version(), "python": platform.python_version()}
-        build.add_metric([], facts | {"kernels": "compiled" if kernels.COMPILED else "plain"})
+        build.add_metric([], facts | {"kernels": "compiled" if batch_scan.COMPILED else "plain"})
         yield build
         store = broker.store
         topics = [store.topic(name) for name in store.topics(include_internal=True)]

@@ -10,7 +10,7 @@ from typing import Final
 from cordwood.cli.at.backend import AppendedTo, NewRecord
 from cordwood.clock import SystemClock
 from cordwood.errors import DirectoryLockedError
-from cordwood.format import kernels
+from cordwood.format import record_encoding
 from cordwood.format.batch_builder import build_batches
 from cordwood.format.record import Record
 from cordwood.library import open_writer, request_change
@@ -107,7 +107,7 @@ class InboxAppender:
         if partition is not None:
             self._topic.partition(partition)  # raises if there is no such partition
             return {partition: records}
-        lists, _ = kernels.split_by_key(records, Record, count, next(self._turn) % count)
+        lists, _ = record_encoding.split_by_key(records, Record, count, next(self._turn) % count)
         return {number: part for number, part in enumerate(lists) if part}
 
     def _stage(self, staging_id: str, parts: dict[int, list[NewRecord]]) -> StagedBatches:

@@ -14,10 +14,14 @@ from cordwood.cli.doctor.findings import Finding, Verdict
 _AREA: Final = "software"
 PYTHON_MIN: Final = (3, 11)
 KERNELS: Final = (
+    "cordwood.format.batch_scan",
     "cordwood.format.column_kernels",
-    "cordwood.format.kernels",
     "cordwood.format.key_hashes",
+    "cordwood.format.record_encoding",
+    "cordwood.format.record_scan",
+    "cordwood.format.record_table",
     "cordwood.log.compaction.key_map",
+    "cordwood.log.compaction.record_filter",
     "cordwood.protocol.sole_produce",
 )
 _SOURCE_SUFFIX: Final = ".py"

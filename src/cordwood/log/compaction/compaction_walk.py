@@ -12,6 +12,7 @@ from typing import Final
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
 from cordwood.log.compaction import key_map as keys
+from cordwood.log.compaction import record_filter
 from cordwood.log.compaction.batch_filter import (
     RECORDS_PER_RUN,
     SPECIAL,
@@ -120,9 +121,9 @@ class CompactionWalk:
     def _note_counts(self, batch_filter: BatchFilter) -> None:
         """Add the counts of the filter, which starts from 0 each time."""
         counts = batch_filter.counts
-        self._records_read += counts[keys.COUNT_READ]
-        self._records_kept += counts[keys.COUNT_KEPT]
-        self._keyless += counts[keys.COUNT_KEYLESS]
+        self._records_read += counts[record_filter.COUNT_READ]
+        self._records_kept += counts[record_filter.COUNT_KEPT]
+        self._keyless += counts[record_filter.COUNT_KEYLESS]
 
 
 def map_chunk(
@@ -136,7 +137,7 @@ def map_chunk(
     """Add the records of batches [first, stop), except aborted ones, until the map is full."""
     index = first
     while index < stop and not key_map.is_full:
-        end = keys.run_end(decoder.rows, index, stop, SPECIAL)
+        end = record_filter.run_end(decoder.rows, index, stop, SPECIAL)
         if end > index:
             parsed_table, parsed, index = parse_plain_run(decoder, index, end, table)
             key_map.put(decoder.data, parsed_table, parsed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
+from cordwood.format import record_table
 from cordwood.format.batch import BatchDecoder, RecordRun
 from cordwood.format.batch_header import CODEC_MASK, CONTROL, HEADER_SIZE
 from cordwood.log.compaction import key_map
@@ -229,8 +229,8 @@ class _SegmentSurvey:
         found.batches += end - first
         found.bytes += size
         for run in self._runs(decoder, first, end):
-            run.start = kernels.first_row_at(run.table, run.start, run.end, start)
-            run.end = kernels.first_row_at(run.table, run.start, run.end, stop)
+            run.start = record_table.first_row_at(run.table, run.start, run.end, start)
+            run.end = record_table.first_row_at(run.table, run.start, run.end, stop)
             self._collect(run)
         self._pace(size)
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
+from cordwood.format import record_table
 from cordwood.format.batch import BatchDecoder, RecordRun
 from cordwood.format.file_names import FileKind
 from cordwood.format.index_entry import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
@@ -227,7 +227,7 @@ class SegmentCheck:
     def _check_order(self, run: RecordRun) -> None:
         first = run.table[run.start * tables.RECORD_ROW + tables.R_OFFSET]
         if run.start == 0:
-            is_dense, _, _ = kernels.check_produced(
+            is_dense, _, _ = record_table.check_produced(
                 run.table, run.end, first, -INT64_MAX, INT64_MAX, False, _NO_FAULTS
             )
             if is_dense:

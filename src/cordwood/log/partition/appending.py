@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from cordwood.errors import InvalidRecordError, UnexpectedOffsetError
-from cordwood.format import kernels
+from cordwood.format import record_encoding
 from cordwood.format.batch_builder import BatchStyle, build_batch, build_batches, scratch_size
 from cordwood.format.compression import Codec
 from cordwood.format.record import Header, Record
@@ -153,7 +153,7 @@ class Appending:
 
     def _check_many(self, items: list[Any], now_ms: TimestampMs) -> None:
         config = self._holder.config
-        oldest, newest, keyless = kernels.survey_records(items, Record)
+        oldest, newest, keyless = record_encoding.survey_records(items, Record)
         if keyless >= 0 and config.is_compacted:
             raise InvalidRecordError(_NEEDS_KEY, [(keyless, _NEEDS_KEY)])
         for timestamp in (oldest, newest):

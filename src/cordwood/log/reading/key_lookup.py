@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
+from cordwood.format import record_table
 from cordwood.format.batch import RecordRun
 from cordwood.format.batch_header import HEADER_SIZE
 from cordwood.format.record import Record
@@ -96,7 +96,7 @@ class KeyLookup:
             newest_first = None if batches is None else batches[::-1]
             found: Record | None = None
             for run in self._segment_runs(view, index, view.start, newest_first):
-                row = kernels.find_key(run.data, run.table, run.start, run.end, key)
+                row = record_table.find_key(run.data, run.table, run.start, run.end, key)
                 if row >= 0:
                     found = _record(run, row)
                     if batches is not None:
@@ -167,7 +167,7 @@ def _is_replaced(segment: ReadableSegment) -> bool:
 def _matches(run: RecordRun, key: bytes) -> list[Record]:
     rows: list[int] = []
     end = run.end
-    while (row := kernels.find_key(run.data, run.table, run.start, end, key)) >= 0:
+    while (row := record_table.find_key(run.data, run.table, run.start, end, key)) >= 0:
         rows.append(row)
         end = row
     return [_record(run, row) for row in reversed(rows)]

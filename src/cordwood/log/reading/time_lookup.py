@@ -10,7 +10,7 @@ from typing import Final
 
 from cordwood.errors import FormatError, InvalidTimestampError
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
+from cordwood.format import record_table
 from cordwood.format.batch import RecordRun
 from cordwood.log.reading.log_source import LogSource
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
@@ -88,7 +88,7 @@ class _TimeSearch:
             near = segment.base_offset
         start = max(near, segment.base_offset, self._view.start)
         for run in self._timed_runs(segment, start, target):
-            row = kernels.first_row_at_time(run.table, run.start, run.end, target)
+            row = record_table.first_row_at_time(run.table, run.start, run.end, target)
             if row < run.end:
                 return _match(run, row)
         return None
@@ -111,8 +111,8 @@ class _TimeSearch:
             for index in range(first, end):
                 if decoder.field(index, tables.B_MAX_TIMESTAMP) >= target:
                     run = decoder.parse(index)
-                    run.start = kernels.first_row_at(run.table, run.start, run.end, start)
-                    run.end = kernels.first_row_at(run.table, run.start, run.end, stop)
+                    run.start = record_table.first_row_at(run.table, run.start, run.end, start)
+                    run.end = record_table.first_row_at(run.table, run.start, run.end, stop)
                     yield run
 
     def largest(self) -> TimeMatch | None:
@@ -138,11 +138,11 @@ class _TimeSearch:
             else max(self._view.start, segment.base_offset)
         )
         for run in self._timed_runs(segment, start, TimestampMs(largest + 1)):
-            row = kernels.first_row_at_time(run.table, run.start, run.end, largest + 1)
+            row = record_table.first_row_at_time(run.table, run.start, run.end, largest + 1)
             while row < run.end:
                 found = _match(run, row)
                 largest = found.timestamp_ms
-                row = kernels.first_row_at_time(run.table, row + 1, run.end, largest + 1)
+                row = record_table.first_row_at_time(run.table, row + 1, run.end, largest + 1)
             if largest >= timestamp and found is not None and found.offset <= last_offset:
                 break
         return found

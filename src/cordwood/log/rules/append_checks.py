@@ -19,7 +19,7 @@ from cordwood.errors import (
     TruncatedInputError,
 )
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
+from cordwood.format import record_scan, record_table
 from cordwood.format.batch import DAMAGE_STOPS, BatchDecoder, RecordRun, describe_stop
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch, seal
 from cordwood.format.batch_header import (
@@ -96,7 +96,7 @@ class BatchGate:
         size = len(data)
         if not self._is_open or size > self._size_max:
             return None
-        found = kernels.survey_produced(data, 0, size)
+        found = record_scan.survey_produced(data, 0, size)
         if found is None:
             return None
         count, newest, oldest, has_keys, producer_id, epoch, sequence, unchecked_crc = found
@@ -205,7 +205,7 @@ def _check_records(
     """
     oldest, newest = _bounds(config, now_ms)
     faults = array("q", bytes(16 * _FAULTS_LISTED))
-    is_consecutive, largest, fault_count = kernels.check_produced(
+    is_consecutive, largest, fault_count = record_table.check_produced(
         run.table, len(run), header.base_offset, oldest, newest, config.is_compacted, faults
     )
     if not fault_count:

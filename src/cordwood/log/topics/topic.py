@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from uuid import UUID
 
 from cordwood.errors import ReadOnlyError, StorageError, UnknownPartitionError
-from cordwood.format import kernels
+from cordwood.format import record_encoding
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.record import Header, Record
 from cordwood.log.beside.archived_log import ArchivedLog
@@ -33,7 +33,7 @@ else:
 
 def partition_for(key: bytes, count: int) -> int:
     """The partition that Kafka's Java client gives a key by default."""
-    return (kernels.murmur2(key) & _POSITIVE) % count
+    return (record_encoding.murmur2(key) & _POSITIVE) % count
 
 
 def visible_names(names: Iterable[str], *, include_internal: bool) -> list[str]:
@@ -146,7 +146,7 @@ class Topic(Generic[LogT]):
             ranges = [self._writable(partition).append_many(items)]
             return AppendedMany(items, ranges, None, is_log_append_time=is_log_append_time)
         keyless = next(self._turn) % self.partition_count
-        lists, chosen = kernels.split_by_key(items, Record, self.partition_count, keyless)
+        lists, chosen = record_encoding.split_by_key(items, Record, self.partition_count, keyless)
         ranges = [
             self._writable(number).append_many(part) for number, part in enumerate(lists) if part
         ]

@@ -18,7 +18,7 @@ from cordwood.errors import DiskFullError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch_header import decode_batch_header
 from cordwood.format.index_entry import AbortedTransaction
-from cordwood.log.compaction import key_map as keys
+from cordwood.log.compaction import record_filter
 from cordwood.log.compaction.batch_filter import RECORDS_PER_RUN, BatchFilter
 from cordwood.log.compaction.compaction_transactions import TransactionWalk, WalkState
 from cordwood.log.compaction.compaction_walk import map_chunk
@@ -94,9 +94,9 @@ def rewrite_group(
         number=group.number,
         files=files,
         aborted=tuple(batch_filter.aborted),
-        records_read=counts[keys.COUNT_READ],
-        records_kept=counts[keys.COUNT_KEPT],
-        keyless_dropped=counts[keys.COUNT_KEYLESS],
+        records_read=counts[record_filter.COUNT_READ],
+        records_kept=counts[record_filter.COUNT_KEPT],
+        keyless_dropped=counts[record_filter.COUNT_KEYLESS],
         bytes_read=group.size,
         bytes_written=sum(file.size for file in files),
     )
@@ -126,16 +126,7 @@ def _put_hashed(key_map: KeyMap, batch: pa.RecordBatch) -> None:
     hashes[1::2] = _words(batch, "high", "Q")
     table = array("q", bytes(8 * tables.RECORD_ROW * count))  # key sizes of 0: they have keys
     table[tables.R_OFFSET :: tables.RECORD_ROW] = _words(batch, "newest", "q")
-    taken, key_map.used = keys.put_latest(
-        key_map.words,
-        key_map.slots,
-        key_map.used,
-        key_map.limit,
-        hashes,
-        table,
-        count,
-        key_map.start_offset,
-    )
+    taken = key_map.put_hashed(hashes, table, count)
     assert taken == count, (taken, count)
 
 

@@ -21,7 +21,7 @@ from cordwood.errors import (
 )
 from cordwood.format import column_kernels as kernels
 from cordwood.format.batch_builder import BatchStyle
-from cordwood.format.column_batches import ChosenPlaces, RecordColumns
+from cordwood.format.column_batches import ChosenPlaces, PlaceRule, RecordColumns
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import INTERNAL_TOPICS, check_topic_name
 from cordwood.format.staged_batches import PlaceName
@@ -42,15 +42,18 @@ class RowPlaces:
         self.missing: dict[str, int] = {}  # topics to be created, with their partitions
         self._options = options
         self._fs = fs
-        self._turn = first_turn * _ROWS_PER_TURN
         self._catalog: dict[str, TopicEntry] | None = None
         self._numbers: dict[str, int] = {}
         self._styles: list[BatchStyle] = []  # of each topic
         self._topic_of: list[int] = []  # of each place
         self._compacted: set[str] = set()
-        self._crc_table = options.partitioner.crc_table()
-        self._first_places = array("q")
-        self._partition_counts = array("q")
+        self._rule = PlaceRule(
+            first_places=array("q"),
+            partition_counts=array("q"),
+            crc_table=options.partitioner.crc_table(),
+            turn=first_turn * _ROWS_PER_TURN,
+            rows_per_turn=_ROWS_PER_TURN,
+        )
 
     def style_of(self, place: int) -> BatchStyle:
         """How the batches of a place are written."""
@@ -69,22 +72,14 @@ class RowPlaces:
         if self._compacted:
             self._check_keys(columns, topic, key)
         places = array("i", bytes(4 * columns.count))
-        self._turn, bad = kernels.choose_places(
-            columns.keys.words,
-            columns.keys.data,
-            _NO_INTEGERS if partition is None else _integers(_given(partition)),
-            topics,
-            self._first_places,
-            self._partition_counts,
-            self._turn,
-            _ROWS_PER_TURN,
-            self._crc_table,
-            places,
+        given = _NO_INTEGERS if partition is None else _integers(_given(partition))
+        self._rule.turn, bad = kernels.choose_places(
+            columns.keys, given, topics, self._rule, places
         )
         if bad >= 0:
             assert partition is not None, bad
             name = list(self._numbers)[topics[bad] if len(topics) else 0]
-            count = self._partition_counts[self._numbers[name]]
+            count = self._rule.partition_counts[self._numbers[name]]
             raise UnknownPartitionError(name, partition[bad].as_py(), count=count)
         return ChosenPlaces(places, len(self.names))
 
@@ -125,8 +120,8 @@ class RowPlaces:
         number = len(self._numbers)
         self._numbers[topic] = number
         self._styles.append(self._style(config))
-        self._first_places.append(len(self.names))
-        self._partition_counts.append(count)
+        self._rule.first_places.append(len(self.names))
+        self._rule.partition_counts.append(count)
         self.names += [(topic, partition) for partition in range(count)]
         self._topic_of += [number] * count
         if config.is_compacted:

@@ -18,7 +18,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.record_walk import read_runs
 from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation
 from cordwood.quantities import Offset
-from cordwood.spark.arrow_rows import ArrowRows
+from cordwood.spark.source.arrow_rows import ArrowRows
 from cordwood.spark.source.data_loss import LossPolicy
 from cordwood.spark.source.log_place import LogPlace
 from cordwood.spark.source.planning import OffsetRange

@@ -7,7 +7,7 @@ from typing import Final
 
 from cordwood.errors import ConfigError
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
+from cordwood.format import record_table
 from cordwood.format.batch import RecordRun
 
 _ENCODINGS: Final = ("utf-8", "hex", "base64")
@@ -37,7 +37,7 @@ def parse_key(text: str | None, encoding: str | None) -> bytes | None:
 
 def rows_of_key(run: RecordRun, key: bytes) -> RecordRun | None:
     """The records of `run` that have that key, in order; None when there are none."""
-    if kernels.find_key(run.data, run.table, run.start, run.end, key) < 0:
+    if record_table.find_key(run.data, run.table, run.start, run.end, key) < 0:
         return None
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -13,17 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
+from cordwood.format import record_scan
 from cordwood.format.batch import BatchDecoder, RecordRun
 from cordwood.log.compaction import key_map as installed
+from cordwood.log.compaction import record_filter
+from cordwood.log.compaction.batch_filter import FilterOutput, FilterRules, ParsedBatches
+from cordwood.quantities import TimestampMs
 from fakes.client_batches import client_batch
 
-SOURCE = Path(__file__).parents[4] / "src" / "cordwood" / "log" / "compaction" / "key_map.py"
+SOURCE = Path(__file__).parents[4] / "src" / "cordwood" / "log" / "compaction"
 SECRET = bytes(range(16))
 
 
-def load_plain() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("plain_key_map", SOURCE)
+def load_plain(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"plain_{name}", SOURCE / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -32,8 +35,9 @@ def load_plain() -> ModuleType:
     return module
 
 
-plain = load_plain()
+plain = load_plain("key_map")
 FORMS: tuple[Any, ...] = (installed, plain)
+FILTERS: tuple[Any, ...] = (record_filter, load_plain("record_filter"))
 both_forms = pytest.mark.parametrize("form", FORMS, ids=["installed", "plain"])
 
 
@@ -190,17 +194,36 @@ def filter_with(
     decoder = BatchDecoder()
     count = decoder.scan(memoryview(data), 0, len(data))
     table = array("q", bytes(8 * tables.RECORD_ROW * 64))
-    _, _, end, _ = kernels.parse_plain_batches(data, decoder.rows, 0, count, table)
-    key_map = form.KeyMap(100, 90, SECRET, 0)
+    _, _, end, _ = record_scan.parse_plain_batches(data, decoder.rows, 0, count, table)
+    key_map = installed.KeyMap(100, 90, SECRET, 0)
     key_map.put(data, table, end)
-    hashes = key_map.hashes_of(data, table, end)
-    out, kept = bytearray(out_bytes), bytearray(end)
-    rebuilt, counts = array("q", bytes(64)), array("q", bytes(8 * form.COUNT_WORDS))
-    result = form.filter_batches(
-        data, decoder.rows, 0, count, table, 0, hashes, key_map.words, key_map.slots,
-        latest, now_ms, 9_999, array("q", [3, 5]), kept, out, 0, rebuilt, counts,
-    )  # fmt: skip
-    return result, bytes(out), bytes(kept), rebuilt.tolist(), counts.tolist()
+    key_map.latest = latest
+    parsed = ParsedBatches(
+        data=memoryview(data),
+        rows=decoder.rows,
+        table=table,
+        hashes=key_map.hashes_of(data, table, end),
+    )
+    rules = FilterRules(
+        key_map=key_map,
+        now_ms=TimestampMs(now_ms),
+        new_horizon=TimestampMs(9_999),
+        retained=array("q", [3, 5]),
+    )
+    output = FilterOutput(
+        kept=bytearray(end),
+        data=bytearray(out_bytes),
+        rebuilt=array("q", bytes(64)),
+        counts=array("q", bytes(8 * form.COUNT_WORDS)),
+    )
+    result = form.filter_batches(parsed, 0, count, 0, rules, output)
+    return (
+        result,
+        bytes(output.data),
+        bytes(output.kept),
+        output.rebuilt.tolist(),
+        output.counts.tolist(),
+    )
 
 
 @given(batches, st.integers(-1, 30), st.sampled_from([0, 200, 4000]), st.sampled_from([0, 5000]))
@@ -213,7 +236,8 @@ def test_both_forms_filter_alike(
     data = joined(drawn)
 
     first, second = (
-        filter_with(form, data, latest=latest, out_bytes=out_bytes, now_ms=now_ms) for form in FORMS
+        filter_with(form, data, latest=latest, out_bytes=out_bytes, now_ms=now_ms)
+        for form in FILTERS
     )
 
     assert first == second
@@ -230,5 +254,11 @@ def test_a_kernel_refuses_tables_that_are_too_small(form: Any) -> None:
         form.hash_keys(b"", run.table, 2, 0, 0, array("Q", bytes(32)))
     with pytest.raises(IndexError):
         key_map.put(run.data, array("q"), 1)
+
+
+@pytest.mark.parametrize("form", FILTERS, ids=["installed", "plain"])
+def test_copying_refuses_a_range_outside_the_data(form: Any) -> None:
+    run = records(b"a", b"b")
+
     with pytest.raises(IndexError):
-        form.copy_records(run.data, 0, 10**6, run.table, 2, bytearray(2), False, 0, bytearray(9), 0)
+        form.copy_records(run, 0, 10**6, bytearray(2), None, bytearray(9))

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from cordwood.errors import LogFailedError, LogHeldError, OutOfOrderSequenceError
-from cordwood.format import kernels
+from cordwood.format import record_scan
 from cordwood.format.compression import Codec
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.partition_log import PartitionLog
@@ -50,7 +50,7 @@ def test_a_usual_batch_passes_with_the_facts_its_header_has(size: int) -> None:
     batch = client_batch(b"x" * size, b"y", timestamps=[NOW - 5, NOW])
 
     survey = BatchGate(TopicConfig()).survey(memoryview(batch), TimestampMs(NOW))
-    found = kernels.survey_produced(memoryview(batch), 0, len(batch))
+    found = record_scan.survey_produced(memoryview(batch), 0, len(batch))
 
     assert survey == UnplacedBatch(len(batch), 2, TimestampMs(NOW))
     assert found is not None

@@ -1,34 +1,32 @@
-"""Records as the rows Spark expects: Arrow record batches of Kafka's columns.
+"""Records as the rows that Spark expects: Arrow record batches with Kafka's columns.
 
-Kernels copy each field once, from the bytes of the log into the buffers of the record batch.
-Columns that hold the same value in every row are made once and sliced.
+The columns of `format.arrow_columns` copy each field once, from the bytes of the log into the
+buffers of the record batch. A column with the same value in every row is made once and sliced.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cordwood.format import kernel_tables as tables
-from cordwood.format import kernels
-from cordwood.format.arrow_columns import column_span, header_column
+from cordwood.format.arrow_columns import BinaryColumn, WordColumn, header_column
 from cordwood.format.batch import RecordRun
 from cordwood.quantities import INT64_MAX, MIB
 
-# Measured: Spark takes batches of 10,000 rows and more best, and far larger ones no better.
+# Measured: Spark is fastest with batches of 10,000 rows or more; far larger ones gain nothing.
 ROWS_PER_BATCH: Final = 20_000
-# A batch is handed on when it holds this much, however few its rows: bounds a task's memory.
-# Measured: memory of more than a few MiB goes back to the system with each batch, and touching
-# it anew costs more than smaller batches do.
+# A batch of this size is complete, however few its rows: this bounds a task's memory. Measured:
+# buffers of more than a few MiB return to the system after each batch, and faulting them in again
+# costs more than smaller batches do.
 BYTES_PER_BATCH: Final = 4 * MIB
 
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _HEADERS: Final = pa.list_(pa.field("element", _HEADER))
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
-_MILLISECONDS_MAX: Final = INT64_MAX // 1000  # that are microseconds too
+_MILLISECONDS_MAX: Final = INT64_MAX // 1000  # the last that fits microseconds
 _TYPES: Final[dict[str, pa.DataType]] = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -42,12 +40,15 @@ _TYPES: Final[dict[str, pa.DataType]] = {
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """The one schema that Spark accepts for these columns."""
+    """The only schema that Spark accepts for these columns."""
     return pa.schema([pa.field(name, _TYPES[name]) for name in columns])
 
 
 class ArrowRows:
-    """Turns runs of records of one partition into record batches. For one thread."""
+    """Turns runs of records of one partition into record batches. For one thread.
+
+    `format.arrow_columns` says why this is not `ArrowColumns`.
+    """
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class ArrowRows:
         self._columns = [_column(name, topic, partition, rows_max, bytes_max) for name in columns]
 
     def add(self, run: RecordRun) -> Iterator[pa.RecordBatch]:
-        """Take a run in; yields the record batches that are complete. Exhaust it."""
+        """Add a run; yield the record batches that it completes. The caller must exhaust it."""
         start, end = run.start, run.end
         while start < end:
             taken = min(end - start, self._rows_max - self._rows)
@@ -74,12 +75,12 @@ class ArrowRows:
                 column.add(piece, self._rows)
             start += taken
             self._rows += taken
-            is_large = sum(column.size_bytes for column in self._columns) >= self._bytes_max
+            is_large = sum(column.size for column in self._columns) >= self._bytes_max
             if self._rows == self._rows_max or is_large:
                 yield self._take()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """What was taken in and not yet returned."""
+        """The rows added and not yet returned, as one record batch or none."""
         if self._rows:
             yield self._take()
 
@@ -89,32 +90,35 @@ class ArrowRows:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-class _Column(ABC):
-    """One column of the batch under way."""
+class _Column(Protocol):
+    """One column of the record batch that is being filled."""
 
-    size_bytes = 0  # of what varies in size
+    @property
+    def size(self) -> int:
+        """Bytes that depend on the records; 0 where their number follows from the rows."""
+        ...
 
-    @abstractmethod
     def add(self, run: RecordRun, row: int) -> None:
-        """Take in all records of `run` as the rows from `row` on."""
+        """Copy all records of `run` to the rows from `row` on; row 0 begins a new array."""
+        ...
 
-    @abstractmethod
     def take(self, rows: int) -> "pa.Array[Any]":
-        """The first `rows` rows; begins anew."""
+        """The first `rows` rows."""
+        ...
 
 
 def _column(name: str, topic: str, partition: int, rows_max: int, bytes_max: int) -> _Column:
     match name:
         case "key":
-            return _Bytes(tables.R_KEY_POSITION, rows_max, bytes_max)
+            return BinaryColumn(tables.R_KEY_POSITION, rows_max=rows_max, bytes_max=bytes_max)
         case "value":
-            return _Bytes(tables.R_VALUE_POSITION, rows_max, bytes_max)
+            return BinaryColumn(tables.R_VALUE_POSITION, rows_max=rows_max, bytes_max=bytes_max)
         case "topic":
             return _Same(pa.scalar(topic))
         case "partition":
             return _Same(pa.scalar(partition, pa.int32()))
         case "offset":
-            return _Words(tables.R_OFFSET, rows_max)
+            return WordColumn(tables.R_OFFSET, pa.int64(), rows_max=rows_max)
         case "timestamp":
             return _Times(rows_max)
         case "timestampType":
@@ -123,8 +127,10 @@ def _column(name: str, topic: str, partition: int, rows_max: int, bytes_max: int
             return _Headers()
 
 
-class _Same(_Column):
-    """The same value in every row. As many as the largest batch so far had rows are kept."""
+class _Same:
+    """The same value in every row. Keeps as many as the largest batch so far had rows."""
+
+    size = 0
 
     def __init__(self, value: Any) -> None:  # a scalar of any of Arrow's types
         self._value = value
@@ -139,39 +145,19 @@ class _Same(_Column):
         return self._values.slice(0, rows)
 
 
-class _Words(_Column):
-    """A number of the record table."""
+class _Times:
+    """Kafka's milliseconds as Spark's microseconds."""
 
-    _KIND: pa.DataType = pa.int64()
-
-    def __init__(self, field: int, rows_max: int) -> None:
-        self._field = field
-        self._rows_max = rows_max
-        self._renew()
-
-    def _renew(self) -> None:
-        self._buffer = pa.allocate_buffer(8 * self._rows_max)
-        self._words = memoryview(self._buffer).cast("b").cast("q")
-
-    def add(self, run: RecordRun, row: int) -> None:
-        kernels.take_words(run.table, run.start, run.end, self._field, self._words, row)
-
-    def take(self, rows: int) -> "pa.Array[Any]":
-        buffer = self._buffer
-        self._renew()
-        return pa.Array.from_buffers(self._KIND, rows, [None, buffer], null_count=0)
-
-
-class _Times(_Words):
-    """Milliseconds, as Kafka has them, to microseconds, as Spark has them."""
-
-    _KIND = _MILLISECONDS
+    size = 0
 
     def __init__(self, rows_max: int) -> None:
-        super().__init__(tables.R_TIMESTAMP, rows_max)
+        self._words = WordColumn(tables.R_TIMESTAMP, _MILLISECONDS, rows_max=rows_max)
+
+    def add(self, run: RecordRun, row: int) -> None:
+        self._words.add(run, row)
 
     def take(self, rows: int) -> "pa.Array[Any]":
-        times = super().take(rows)
+        times = self._words.take(rows)
         try:
             return times.cast(_TIMESTAMP)
         except pa.ArrowInvalid:
@@ -179,76 +165,17 @@ class _Times(_Words):
 
 
 def _bounded(times: "pa.Array[Any]") -> "pa.Array[Any]":
-    """Times that Spark can hold: the last of them stands for any later one a producer wrote."""
+    """Times within Spark's range; a later or earlier one becomes the nearest end of the range."""
     limits = [pa.scalar(limit) for limit in (_MILLISECONDS_MAX, -_MILLISECONDS_MAX)]
     words: Any = pc.min_element_wise(times.cast(pa.int64()), limits[0])
     bounded: pa.Array[Any] = pc.max_element_wise(words, limits[1]).cast(_MILLISECONDS)
     return bounded
 
 
-class _Bytes(_Column):
-    """Keys or values."""
+class _TimestampTypes:
+    """0 for a time set by the producer, 1 for one set by the log; the same for a whole run."""
 
-    def __init__(self, field: int, rows_max: int, bytes_max: int) -> None:
-        self._field = field
-        self._rows_max = rows_max
-        self._bytes_max = bytes_max
-        self._renew(0)
-
-    def _renew(self, room: int) -> None:
-        self._ends = pa.allocate_buffer(4 * (self._rows_max + 1))
-        self._ends_view = memoryview(self._ends).cast("b").cast("i")
-        self._ends_view[0] = 0
-        self._validity = bytearray((self._rows_max + 7) // 8)
-        self._nulls = 0
-        self.size_bytes = 0
-        self._make_room(room)
-
-    def _make_room(self, room: int) -> None:
-        self._data = pa.allocate_buffer(room)
-        self._room = room
-        self._view = memoryview(self._data).cast("B")
-
-    def add(self, run: RecordRun, row: int) -> None:
-        span = column_span(run.table, run.start, run.end, self._field)
-        needed = self.size_bytes + span
-        if needed > self._room:
-            used = self._view[: self.size_bytes]
-            self._make_room(max(needed, 2 * self._room, self._likely(span, len(run))))
-            self._view[: self.size_bytes] = used
-        self.size_bytes, nulls = kernels.take_binary(
-            run.data,
-            run.table,
-            run.start,
-            run.end,
-            self._field,
-            self._ends_view,
-            self._validity,
-            self._view,
-            row,
-            self.size_bytes,
-        )
-        self._nulls += nulls
-
-    def _likely(self, span: int, rows: int) -> int:
-        """Room for a whole batch of records like these, or until one is full by its bytes."""
-        return min(span * self._rows_max // rows, self._bytes_max + span)
-
-    def take(self, rows: int) -> "pa.Array[Any]":
-        validity = pa.py_buffer(self._validity) if self._nulls else None
-        array: pa.Array[Any] = pa.Array.from_buffers(
-            pa.binary(),
-            rows,
-            [validity, self._ends, self._data.slice(0, self.size_bytes)],
-            null_count=self._nulls,
-        )
-        # The next batch will be about as large, unless this one was out of all proportion.
-        self._renew(min(self._room, 2 * self._bytes_max))
-        return array
-
-
-class _TimestampTypes(_Column):
-    """0 for a time the producer gave, 1 for one the log gave: the same for all of a run."""
+    size = 0
 
     def __init__(self) -> None:
         self._kinds = [_Same(pa.scalar(kind, pa.int32())) for kind in (0, 1)]
@@ -267,20 +194,21 @@ class _TimestampTypes(_Column):
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
-class _Headers(_Column):
-    """Lists of headers; null, not empty, for a record without, as Spark's source has it."""
+class _Headers:
+    """Lists of headers; null for a record without headers, as in Spark's Kafka source."""
 
     def __init__(self) -> None:
         self._pieces: list[pa.Array[Any]] = []
+        self.size = 0
 
     def add(self, run: RecordRun, row: int) -> None:
         piece = header_column(run)
         self._pieces.append(piece)
-        self.size_bytes += piece.nbytes
+        self.size += piece.nbytes
 
     def take(self, rows: int) -> "pa.Array[Any]":
         pieces, self._pieces = self._pieces, []
-        self.size_bytes = 0
+        self.size = 0
         lists: Any = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
         has_some = pc.greater(lists.value_lengths(), pa.scalar(0, pa.int32()))
         items = pa.StructArray.from_arrays(lists.values.flatten(), fields=list(_HEADER))

@@ -1,0 +1,21 @@
+"""Signatures; `record_encoding.py` holds the code and what each kernel promises."""
+
+from array import array
+from typing import Any
+
+from typing_extensions import Buffer
+
+from cordwood.format.record import Record
+
+COMPILED: bool
+
+def survey_records(
+    records: list[Any], record_type: type[Record]
+) -> tuple[int | None, int | None, int]: ...
+def encode_records(
+    records: list[Any], first: int, now_ms: int, record_type: type[Record], out: Buffer, start: int
+) -> tuple[int, int, int, int, int]: ...
+def murmur2(data: Buffer) -> int: ...
+def split_by_key(
+    records: list[Any], record_type: type[Record], partitions: int, keyless: int
+) -> tuple[list[list[Any]], array[int]]: ...

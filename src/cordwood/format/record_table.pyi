@@ -1,0 +1,56 @@
+"""Signatures; `record_table.py` holds the code and what each kernel promises."""
+
+from array import array
+from typing import Protocol
+
+from typing_extensions import Buffer
+
+from cordwood.format.record import Record
+
+_Words = array[int] | memoryview
+
+COMPILED: bool
+
+class _Run(Protocol):
+    """Parsed records, as a `RecordRun` is."""
+
+    @property
+    def data(self) -> Buffer: ...
+    @property
+    def table(self) -> _Words: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+class _BinaryColumn(Protocol):
+    """A column of bytes in Arrow's layout that is being filled."""
+
+    @property
+    def ends(self) -> memoryview: ...
+    @property
+    def validity(self) -> bytearray: ...
+    @property
+    def data(self) -> Buffer: ...
+    @property
+    def size(self) -> int: ...
+
+def first_row_at(table: _Words, start_row: int, end_row: int, offset: int) -> int: ...
+def first_row_at_time(table: _Words, start_row: int, end_row: int, timestamp: int) -> int: ...
+def find_key(data: Buffer, table: _Words, start_row: int, end_row: int, key: Buffer) -> int: ...
+def check_produced(
+    table: _Words,
+    count: int,
+    base_offset: int,
+    timestamp_min: int,
+    timestamp_max: int,
+    needs_key: bool,
+    faults: _Words,
+) -> tuple[bool, int, int]: ...
+def make_records(
+    data: Buffer, table: _Words, start_row: int, end_row: int, record_type: type[Record]
+) -> list[Record]: ...
+def take_words(run: _Run, field: int, out: _Words, out_row: int) -> None: ...
+def take_binary(run: _Run, field: int, column: _BinaryColumn, out_row: int) -> tuple[int, int]: ...
+def header_totals(table: _Words, start_row: int, end_row: int) -> int: ...
+def take_headers(run: _Run, list_ends: _Words, headers: _Words) -> int: ...

@@ -1,0 +1,258 @@
+"""Integers and hashes as Kafka stores them: big-endian words, varints, murmur2, CRC-32C.
+
+Every kernel uses these functions. A call between two extension modules cannot be inlined, so each
+function has two forms with the same body:
+
+    primitives.py    plain Python, which kernels import when they are not compiled
+    primitives.pxd   the same bodies with C signatures, which the compiler inlines into each kernel
+
+A test compares the bodies. No function checks its arguments: the caller has checked that the bytes
+exist, or passes `end`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Final
+
+try:
+    import cython
+except ImportError:  # the plain form needs no Cython installed
+    from cordwood import plain_cython as cython  # type: ignore[no-redef]
+
+if TYPE_CHECKING:
+    from collections.abc import MutableSequence, Sequence
+
+
+# --- big-endian integers ---------------------------------------------------------------------
+
+
+def int16(data: Sequence[int], at: int) -> int:
+    value: cython.longlong = (cython.cast(cython.longlong, data[at]) << 8) | data[at + 1]
+    if value >= 0x8000:
+        value -= 0x10000
+    return value
+
+
+def uint32(data: Sequence[int], at: int) -> int:
+    value: cython.longlong = (
+        (cython.cast(cython.longlong, data[at]) << 24)
+        | (cython.cast(cython.longlong, data[at + 1]) << 16)
+        | (cython.cast(cython.longlong, data[at + 2]) << 8)
+        | cython.cast(cython.longlong, data[at + 3])
+    )
+    return value
+
+
+def int32(data: Sequence[int], at: int) -> int:
+    sign: cython.longlong = 0x80000000
+    return (uint32(data, at) ^ sign) - sign
+
+
+def int64(data: Sequence[int], at: int) -> int:
+    return (int32(data, at) << 32) | uint32(data, at + 4)
+
+
+def put_int32(out: MutableSequence[int], at: int, value: int) -> None:
+    """Write the low 32 bits of `value`."""
+    out[at] = cython.cast(cython.uchar, (value >> 24) & 0xFF)
+    out[at + 1] = cython.cast(cython.uchar, (value >> 16) & 0xFF)
+    out[at + 2] = cython.cast(cython.uchar, (value >> 8) & 0xFF)
+    out[at + 3] = cython.cast(cython.uchar, value & 0xFF)
+
+
+def put_int64(out: MutableSequence[int], at: int, value: int) -> None:
+    put_int32(out, at, value >> 32)
+    put_int32(out, at + 4, value)
+
+
+# --- varints ---------------------------------------------------------------------------------
+
+
+def unsigned_varint(data: Sequence[int], at: int, end: int) -> tuple[int, int]:
+    """An integer of at most 64 bits and the position after it; position -1 if malformed."""
+    raw: cython.ulonglong = 0
+    shift: cython.int = 0
+    byte: cython.uint
+    while at < end and shift <= 63:
+        byte = data[at]
+        at += 1
+        if shift == 63 and byte > 1:
+            return 0, -1
+        raw |= cython.cast(cython.ulonglong, byte & 0x7F) << shift
+        if byte < 0x80:
+            return raw, at
+        shift += 7
+    return 0, -1
+
+
+def varlong(data: Sequence[int], at: int, end: int) -> tuple[int, int]:
+    """A zig-zag integer of at most 64 bits and the position after it; position -1 if malformed."""
+    raw: cython.ulonglong
+    raw, at = unsigned_varint(data, at, end)
+    return cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1), at
+
+
+def varint(data: Sequence[int], at: int, end: int) -> tuple[int, int]:
+    """A zig-zag integer of at most 32 bits and the position after it; position -1 if malformed."""
+    raw: cython.ulonglong = 0
+    limit: cython.ulonglong = 0xFFFFFFFF
+    shift: cython.int = 0
+    byte: cython.uint
+    if at < end and data[at] < 0x80:
+        byte = data[at]
+        return (byte >> 1) ^ -cython.cast(cython.longlong, byte & 1), at + 1
+    while at < end and shift <= 28:
+        byte = data[at]
+        at += 1
+        raw |= cython.cast(cython.ulonglong, byte & 0x7F) << shift
+        if byte < 0x80:
+            if raw > limit:
+                return 0, -1
+            return (
+                cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1),
+                at,
+            )
+        shift += 7
+    return 0, -1
+
+
+def zigzag(value: int) -> int:
+    """The unsigned integer that a varint stores for `value`."""
+    return (cython.cast(cython.ulonglong, value) << 1) ^ cython.cast(cython.ulonglong, value >> 63)
+
+
+def unsigned_size(raw: int) -> int:
+    """Bytes that `raw` takes as an unsigned varint."""
+    size: cython.Py_ssize_t = 1
+    while raw >= 0x80:
+        raw >>= 7
+        size += 1
+    return size
+
+
+def varint_size(value: int) -> int:
+    """Bytes that `value` takes as a zig-zag varint."""
+    return unsigned_size(zigzag(value))
+
+
+def put_unsigned(out: MutableSequence[int], at: int, raw: int) -> int:
+    """Write `raw` as an unsigned varint; return the position after it."""
+    while raw >= 0x80:
+        out[at] = cython.cast(cython.uchar, (raw & 0x7F) | 0x80)
+        raw >>= 7
+        at += 1
+    out[at] = cython.cast(cython.uchar, raw)
+    return at + 1
+
+
+def put_varint(out: MutableSequence[int], at: int, value: int) -> int:
+    """Write `value` as a zig-zag varint; return the position after it."""
+    return put_unsigned(out, at, zigzag(value))
+
+
+# --- arithmetic that wraps, as Java's does ---------------------------------------------------
+
+
+def wrapping_sum(a: int, b: int) -> int:
+    if cython.compiled:
+        return cython.cast(
+            cython.longlong, cython.cast(cython.ulonglong, a) + cython.cast(cython.ulonglong, b)
+        )
+    else:
+        return (a + b + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def wrapping_difference(a: int, b: int) -> int:
+    if cython.compiled:
+        return cython.cast(
+            cython.longlong, cython.cast(cython.ulonglong, a) - cython.cast(cython.ulonglong, b)
+        )
+    else:
+        return (a - b + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+# --- hashes ----------------------------------------------------------------------------------
+
+
+def murmur2_of(data: Sequence[int], start: int, size: int) -> int:
+    """Kafka's hash of the key ``data[start:start + size]``, as an unsigned 32-bit integer."""
+    mask: cython.ulonglong = 0xFFFFFFFF
+    mix: cython.ulonglong = 0x5BD1E995
+    mixed: cython.ulonglong = 0x9747B28C
+    word: cython.ulonglong
+    at: cython.Py_ssize_t = start
+    rest: cython.Py_ssize_t = size & 3
+    whole: cython.Py_ssize_t = start + size - rest
+    mixed = (mixed ^ cython.cast(cython.ulonglong, size)) & mask
+    while at < whole:
+        word = (
+            cython.cast(cython.ulonglong, data[at])
+            | (cython.cast(cython.ulonglong, data[at + 1]) << 8)
+            | (cython.cast(cython.ulonglong, data[at + 2]) << 16)
+            | (cython.cast(cython.ulonglong, data[at + 3]) << 24)
+        )
+        word = (word * mix) & mask
+        word ^= word >> 24
+        word = (word * mix) & mask
+        mixed = ((mixed * mix) & mask) ^ word
+        at += 4
+    if rest >= 3:
+        mixed ^= cython.cast(cython.ulonglong, data[at + 2]) << 16
+    if rest >= 2:
+        mixed ^= cython.cast(cython.ulonglong, data[at + 1]) << 8
+    if rest >= 1:
+        mixed ^= cython.cast(cython.ulonglong, data[at])
+        mixed = (mixed * mix) & mask
+    mixed ^= mixed >> 13
+    mixed = (mixed * mix) & mask
+    mixed ^= mixed >> 15
+    return cython.cast(cython.uint, mixed)
+
+
+def crc32c_of(data: Sequence[int], at: int, end: int, table: Sequence[int]) -> int:
+    """The CRC-32C of ``data[at:end]``; `table` is `CRC32C_TABLE`. Eight bytes at a step."""
+    mask: cython.uint = 0xFFFFFFFF
+    crc: cython.uint = mask
+    low: cython.uint
+    while at + 8 <= end:
+        low = crc ^ (
+            cython.cast(cython.uint, data[at])
+            | (cython.cast(cython.uint, data[at + 1]) << 8)
+            | (cython.cast(cython.uint, data[at + 2]) << 16)
+            | (cython.cast(cython.uint, data[at + 3]) << 24)
+        )
+        crc = (
+            table[1792 + (low & 0xFF)]
+            ^ table[1536 + ((low >> 8) & 0xFF)]
+            ^ table[1280 + ((low >> 16) & 0xFF)]
+            ^ table[1024 + (low >> 24)]
+            ^ table[768 + data[at + 4]]
+            ^ table[512 + data[at + 5]]
+            ^ table[256 + data[at + 6]]
+            ^ table[data[at + 7]]
+        )
+        at += 8
+    while at < end:
+        crc = table[(crc ^ data[at]) & 0xFF] ^ (crc >> 8)
+        at += 1
+    return crc ^ mask
+
+
+def _make_crc32c_table() -> array[int]:
+    """Eight tables of 256 words, one for each byte of a step."""
+    table = array("I", bytes(4 * 8 * 256))
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = (value >> 1) ^ 0x82F63B78 if value & 1 else value >> 1
+        table[byte] = value
+    for byte in range(256):
+        value = table[byte]
+        for part in range(1, 8):
+            value = table[value & 0xFF] ^ (value >> 8)
+            table[part * 256 + byte] = value
+    return table
+
+
+CRC32C_TABLE: Final = _make_crc32c_table()
