@@ -185,7 +185,8 @@ def reset_group(
         typer.Option(
             "--to",
             metavar="POSITION",
-            help="earliest, latest, an offset, -10 (records before the end), -1h (ago), or a time.",
+            help="New position: earliest, latest, an offset, -10 (records before the end), "
+            "-1h (ago), or a time.",
         ),
     ],
     at: AtOption = None,

@@ -23,10 +23,10 @@ def doctor(
     """Look for problems with the installation, the machine, a store or a broker, and say how to fix
     them. Exit code 1 if there is a problem.
 
-    Checks Python, Cordwood, its extras, Java for Spark, open files, memory and the clock. Of a
-    directory, checks the disk (measuring syncs for half a second on an unnamed file), which process
-    owns the store, whether it was stopped cleanly, and which partitions cannot be opened. Of a
-    broker, checks whether it answers, and how fast.
+    The command checks Python, Cordwood, its extras, Java for Spark, open files, memory and the
+    clock. For a directory it checks the disk (it measures syncs for half a second on an unnamed
+    file), which process owns the store, whether it was stopped cleanly, and which partitions cannot
+    be opened. For a broker it checks whether it answers, and how fast.
 
     \b
     Examples:
