@@ -16,7 +16,6 @@ import logging
 import socket
 import struct
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
@@ -26,7 +25,7 @@ from cordwood.broker.net.connection_registry import ConnectionRegistry
 from cordwood.broker.net.event_loop import READABLE, WRITABLE, EventLoop
 from cordwood.broker.net.large_frame import LargeFrame
 from cordwood.broker.net.memory_budget import MemoryBudget
-from cordwood.broker.net.outbox import Outbox, Piece
+from cordwood.broker.net.outbox import Outbox
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
 from cordwood.errors import FormatError, LimitExceededError
@@ -35,6 +34,7 @@ from cordwood.protocol.api_catalog import ApiKey
 logger = logging.getLogger(__name__)
 
 _SIZE: Final = struct.Struct(">i")
+_SIZE_BYTES: Final = 4
 _API_KEY: Final = struct.Struct(">h")
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _LARGE_FRAME_BEGINNING: Final = 8 * 1024
@@ -116,9 +116,7 @@ class ClientConnection:
     def _on_ready(self, mask: int) -> None:
         try:
             if mask & WRITABLE:
-                self._send(())
-                if not self._outbox.pieces and (self._backlog or self._frame is not None):
-                    self.loop.call_soon(self._resume)
+                self._send_more()
             if mask & READABLE and not self.is_closed:
                 if self._frame is None and not self._backlog:
                     self._receive()
@@ -199,11 +197,11 @@ class ClientConnection:
         """Start the requests in ``data[:end]`` and keep the rest of it."""
         at, host = 0, self._host
         router = host.router
-        while end - at >= _SIZE.size and not self.is_closed:
+        while end - at >= _SIZE_BYTES and not self.is_closed:
             (size,) = _SIZE.unpack_from(data, at)
             if not 0 < size <= host.frame_bytes_max:
                 raise LimitExceededError("request", size=size, limit=host.frame_bytes_max)
-            begin = at + _SIZE.size
+            begin = at + _SIZE_BYTES
             frame_end = begin + size
             if (self.answers or self._outbox.pieces or router.is_stopping) and not (
                 self._may_start(data[begin : min(frame_end, end)])
@@ -311,28 +309,33 @@ class ClientConnection:
                 pieces += answer.pieces
                 latencies_s.append(now_s - answer.started_s)
             metrics.observe_all(_PRODUCE, latencies_s)  # only these are pipelined
-        if self._outbox.pieces:
-            self._outbox.pieces.extend(pieces)  # the loop reports when the socket takes more
+        outbox = self._outbox
+        if outbox.pieces:
+            outbox.pieces.extend(pieces)  # the loop reports when the socket takes more
             return
         try:
-            self._send(pieces)
+            sent = outbox.send(pieces)
         except OSError as error:
             self.close(str(error))
             return
+        metrics.sent(sent)
+        self.last_active_s = self.loop.turn_s
+        if outbox.pieces:
+            self._set_interest(self._interest | WRITABLE)
         if self._backlog or self._frame is not None:
             # Not at once: this may run while the frame before is being handled.
             self.loop.call_soon(self._resume)
 
-    def _send(self, pieces: Sequence[Piece]) -> None:
-        """Send `pieces` after those that wait, as much as the socket takes now."""
-        outbox = self._outbox
-        sent = outbox.send(pieces)
+    def _send_more(self) -> None:
+        """Send pieces that the socket did not take before."""
+        sent = self._outbox.send()
         if sent:
             self.last_active_s = self.loop.turn_s
             self._host.metrics.sent(sent)
-        if outbox.pieces or self._interest & WRITABLE:
-            wants = WRITABLE if outbox.pieces else 0
-            self._set_interest(self._interest & ~WRITABLE | wants)
+        if not self._outbox.pieces:
+            self._set_interest(self._interest & ~WRITABLE)
+            if self._backlog or self._frame is not None:
+                self.loop.call_soon(self._resume)
 
     def _resume(self) -> None:
         if self.is_closed:
