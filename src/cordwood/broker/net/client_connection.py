@@ -34,6 +34,7 @@ from cordwood.protocol.api_catalog import ApiKey
 logger = logging.getLogger(__name__)
 
 _SIZE: Final = struct.Struct(">i")
+_SIZE_BYTES: Final = 4
 _API_KEY: Final = struct.Struct(">h")
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _LARGE_FRAME_BEGINNING: Final = 8 * 1024
@@ -56,7 +57,6 @@ class ClientConnection:
 
     __slots__ = (
         "_backlog",
-        "_closed",
         "_fd",
         "_frame",
         "_has_large_frames",
@@ -66,6 +66,7 @@ class ClientConnection:
         "_socket",
         "answers",
         "client_host",
+        "is_closed",
         "last_active_s",
         "loop",
     )
@@ -85,11 +86,11 @@ class ClientConnection:
         self._backlog = bytearray()  # received, not yet handled; less than a receive buffer
         self._frame: LargeFrame | None = None
         self._has_large_frames = False
-        self._closed = False
+        self.is_closed = False
 
     def attach(self) -> None:
         """Register with the loop, which reports from now on what the socket is ready for."""
-        if self._closed:
+        if self.is_closed:
             return
         self.loop.register(self._fd, self._interest, self._on_ready)
         self._resume()
@@ -105,10 +106,6 @@ class ClientConnection:
         return bool(self.answers)
 
     @property
-    def is_closed(self) -> bool:
-        return self._closed
-
-    @property
     def is_receiving(self) -> bool:
         """A large frame is arriving: it holds memory that others may be waiting for."""
         frame = self._frame
@@ -119,10 +116,8 @@ class ClientConnection:
     def _on_ready(self, mask: int) -> None:
         try:
             if mask & WRITABLE:
-                self._flush()
-                if not self._outbox.pieces:
-                    self._resume_later()
-            if mask & READABLE and not self._closed:
+                self._send_more()
+            if mask & READABLE and not self.is_closed:
                 if self._frame is None and not self._backlog:
                     self._receive()
                 else:
@@ -202,11 +197,11 @@ class ClientConnection:
         """Start the requests in ``data[:end]`` and keep the rest of it."""
         at, host = 0, self._host
         router = host.router
-        while end - at >= _SIZE.size and not self._closed:
+        while end - at >= _SIZE_BYTES and not self.is_closed:
             (size,) = _SIZE.unpack_from(data, at)
             if not 0 < size <= host.frame_bytes_max:
                 raise LimitExceededError("request", size=size, limit=host.frame_bytes_max)
-            begin = at + _SIZE.size
+            begin = at + _SIZE_BYTES
             frame_end = begin + size
             if (self.answers or self._outbox.pieces or router.is_stopping) and not (
                 self._may_start(data[begin : min(frame_end, end)])
@@ -223,7 +218,7 @@ class ClientConnection:
                 self._move()  # after this the connection belongs to another thread
                 return
             at = frame_end
-        if at < end and not self._closed:
+        if at < end and not self.is_closed:
             self._backlog = bytearray(data[at:end])
 
     def _may_start(self, frame: memoryview) -> bool:
@@ -249,10 +244,10 @@ class ClientConnection:
             if not frame.is_whole or not self._may_start(frame.view):
                 return
             self._start_large(frame)
-        elif self._backlog and not self._closed:
+        elif self._backlog and not self.is_closed:
             backlog, self._backlog = self._backlog, bytearray()
             self._consume(memoryview(backlog), len(backlog))
-        if self._closed or self.loop is not loop or self._interest & READABLE:
+        if self.is_closed or self.loop is not loop or self._interest & READABLE:
             return
         # The backlog may have ended with the beginning of a large frame, whose rest is to come.
         if self._frame is None or self.is_receiving:
@@ -264,7 +259,7 @@ class ClientConnection:
         frame.request_memory(lambda: loop.call_soon(lambda: self._granted(frame)))
 
     def _granted(self, frame: LargeFrame) -> None:
-        if self._closed:
+        if self.is_closed:
             frame.release()
             return
         frame.is_granted = True
@@ -299,7 +294,7 @@ class ClientConnection:
     def send_ready(self) -> None:
         """Send the answers at the head of the queue that are ready, in one call if possible."""
         answers = self.answers
-        if self._closed or not answers or not answers[0].is_ready:
+        if self.is_closed or not answers or not answers[0].is_ready:
             return
         answer = answers.popleft()
         pieces, metrics = answer.pieces, self._host.metrics
@@ -314,40 +309,36 @@ class ClientConnection:
                 pieces += answer.pieces
                 latencies_s.append(now_s - answer.started_s)
             metrics.observe_all(_PRODUCE, latencies_s)  # only these are pipelined
-        waiting = self._outbox.pieces
-        if waiting:
-            waiting.extend(pieces)
+        outbox = self._outbox
+        if outbox.pieces:
+            outbox.pieces.extend(pieces)  # the loop reports when the socket takes more
             return
         try:
-            if len(pieces) == 1 and isinstance(pieces[0], bytes):
-                self._send(pieces[0])
-            elif pieces:
-                waiting.extend(pieces)
-                self._flush()
+            sent = outbox.send(pieces)
         except OSError as error:
             self.close(str(error))
             return
-        if self._backlog or self._frame is not None:
-            self._resume_later()
-
-    def _send(self, piece: bytes) -> None:
-        """Send the only piece. What the socket does not take goes to the outbox."""
-        try:
-            sent = self._socket.send(piece)
-        except BlockingIOError:
-            sent = 0
-        self._host.metrics.sent(sent)
-        if sent < len(piece):
-            self._outbox.pieces.append(piece[sent:])
+        metrics.sent(sent)
+        self.last_active_s = self.loop.turn_s
+        if outbox.pieces:
             self._set_interest(self._interest | WRITABLE)
-
-    def _resume_later(self) -> None:
-        """Not at once: this may run while the frame before is being handled."""
         if self._backlog or self._frame is not None:
+            # Not at once: this may run while the frame before is being handled.
             self.loop.call_soon(self._resume)
 
+    def _send_more(self) -> None:
+        """Send pieces that the socket did not take before."""
+        sent = self._outbox.send()
+        if sent:
+            self.last_active_s = self.loop.turn_s
+            self._host.metrics.sent(sent)
+        if not self._outbox.pieces:
+            self._set_interest(self._interest & ~WRITABLE)
+            if self._backlog or self._frame is not None:
+                self.loop.call_soon(self._resume)
+
     def _resume(self) -> None:
-        if self._closed:
+        if self.is_closed:
             return
         try:
             self._go_on()
@@ -355,14 +346,6 @@ class ClientConnection:
             self.close(str(error))
         except Exception:
             self._failed()
-
-    def _flush(self) -> None:
-        sent = self._outbox.send()
-        if sent:
-            self.last_active_s = self.loop.now_s()
-            self._host.metrics.sent(sent)
-        wants = WRITABLE if self._outbox.pieces else 0
-        self._set_interest(self._interest & ~WRITABLE | wants)
 
     def _set_interest(self, interest: int) -> None:
         if interest != self._interest:
@@ -378,9 +361,9 @@ class ClientConnection:
 
     def close(self, reason: str) -> None:
         """Disconnect the client. `reason` is logged unless it is empty."""
-        if self._closed:
+        if self.is_closed:
             return
-        self._closed = True
+        self.is_closed = True
         if reason:
             logger.info("%s: connection closed: %s", self.client_host, reason)
         self.loop.unregister(self._fd)

@@ -8,6 +8,7 @@ that costs less than three calls.
 import os
 import socket
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from cordwood.log.reading.file_range import FileRange
@@ -22,7 +23,7 @@ Piece = bytes | FileRange
 class Outbox:
     """Pieces in the order they are sent. Belongs to the thread of its connection.
 
-    The connection adds pieces to the end of `pieces`; `send` takes them from the front.
+    `pieces` are those that the socket has not taken yet. The connection may append to it.
     """
 
     __slots__ = ("_file_sent", "_socket", "pieces")
@@ -32,10 +33,14 @@ class Outbox:
         self.pieces: deque[bytes | memoryview | FileRange] = deque()
         self._file_sent = 0  # of the first piece, if that is a range of a file
 
-    def send(self) -> int:
-        """Send as much as the socket takes now; return how many bytes. Raises `OSError`."""
+    def send(self, more: Sequence[Piece] = ()) -> int:
+        """Send `more` after the pieces that wait, as much as the socket takes now.
+
+        Returns the number of bytes that were sent. Raises `OSError`.
+        """
         sent = 0
         pieces = self.pieces
+        pieces.extend(more)
         if len(pieces) > 1 and not self._file_sent:
             self._join_small()
         while pieces and sent < _SEND_ONCE_BYTES:
