@@ -28,7 +28,7 @@ from cordwood.cli.spark.spark_transfer import (
 from cordwood.cli.usage_error import UsageError
 
 if TYPE_CHECKING:
-    from cordwood.spark.jobs.lake_target import LakeTarget
+    from cordwood.spark.jobs.tables.lake_target import LakeTarget
     from cordwood.spark.jobs.topic_target import TopicTarget
 
 PartitionsOption = Annotated[

@@ -19,7 +19,7 @@ from cordwood.cli.spark.spark_run import (
 from cordwood.errors import ConfigError
 
 if TYPE_CHECKING:
-    from cordwood.spark.jobs.lake_target import LakeTarget
+    from cordwood.spark.jobs.tables.lake_target import LakeTarget
 
 FormatOption = Annotated[
     str, typer.Option("--format", metavar="FORMAT", help="parquet, delta or iceberg.")
@@ -168,7 +168,7 @@ def lake_target(
     table_format: str, table: str, warehouse: str | None, properties: list[str] | None
 ) -> "LakeTarget":
     """The table that the options of a command name."""
-    from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat
+    from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat
 
     try:
         kind = TableFormat(table_format.strip().lower())
