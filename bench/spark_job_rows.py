@@ -74,7 +74,7 @@ def export_rows(context: Context, stage: SparkStage) -> list[Row]:
 
 def _compacted_by_spark(context: Context, stage: SparkStage, log: SparkLog) -> float:
     from cordwood.spark.jobs.compact import CompactOptions, run_compact
-    from cordwood.spark.jobs.compact_plan import CompactionScope
+    from cordwood.spark.jobs.compaction.group_plan import CompactionScope
 
     path = copied_log(context, log)
     spark = stage.spark(context)
@@ -113,7 +113,7 @@ def copied_log(context: Context, log: SparkLog) -> Path:
 
 def _exported(context: Context, stage: SparkStage, log: SparkLog) -> float:
     from cordwood.spark.jobs.export import ExportOptions, run_export
-    from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat
+    from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat
 
     path = fresh_path(context.directory, "export")
     target = LakeTarget(format=TableFormat.PARQUET, table=str(path))

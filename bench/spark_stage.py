@@ -145,8 +145,7 @@ def kafka_reader(spark: "SparkSession", servers: str, **options: object) -> "Dat
 
 def parquet_frame(spark: "SparkSession", path: Path) -> "DataFrame":
     """A Parquet frame with a given schema: otherwise Spark runs a job to find it."""
-    from cordwood.spark.row_columns import DEFAULT_COLUMNS
-    from cordwood.spark.schema import row_schema
+    from cordwood.spark.source.row_schema import DEFAULT_COLUMNS, row_schema
 
     return spark.read.schema(row_schema(DEFAULT_COLUMNS)).parquet(str(path))
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import cordwood
-from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat
+from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat
 
 from .compacted_topic import (
     NOW,

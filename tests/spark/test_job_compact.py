@@ -15,7 +15,7 @@ from cordwood.log.inbox.store_change import ChangeAnswer
 from cordwood.quantities import TimestampMs
 from cordwood.spark.jobs import compact
 from cordwood.spark.jobs.compact import CompactOptions, run_compact
-from cordwood.spark.jobs.compact_plan import CompactionScope, plan_job
+from cordwood.spark.jobs.compaction.group_plan import CompactionScope, plan_job
 from fakes.client_batches import client_batch
 
 from .compacted_topic import (
@@ -154,7 +154,7 @@ def test_a_log_that_was_compacted_meanwhile_is_left_as_it_is_and_said(
     expected = records_of(data)
 
     (problem,) = report.problems
-    assert "users-0: given up" in problem
+    assert "users-0: stopped" in problem
     assert swaps == 1
     assert records_of(data) == expected
     assert staged(data) == []
@@ -223,7 +223,7 @@ def test_a_topic_that_is_not_compacted_is_refused(data: Path) -> None:
     with open_quiet(data) as store:
         store.create_topic(TOPIC)
 
-    with pytest.raises(ConfigError, match=r"cleanup\.policy does not say compact"):
+    with pytest.raises(ConfigError, match=r"cleanup\.policy does not include compact"):
         run_compact(None, options(data, is_dry_run=True))
 
 
@@ -231,5 +231,5 @@ def test_a_topic_that_is_not_there_is_refused_with_those_that_are(data: Path) ->
     with open_quiet(data) as store:
         store.create_topic("orders")
 
-    with pytest.raises(ConfigError, match="there are: orders"):
+    with pytest.raises(ConfigError, match="known are: orders"):
         run_compact(None, options(data, is_dry_run=True))

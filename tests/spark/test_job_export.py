@@ -14,7 +14,7 @@ import cordwood
 from cordwood.errors import ConfigError, TableChangedError
 from cordwood.spark.jobs.export import ExportOptions, run_export, table_and_tail, transform
 from cordwood.spark.jobs.json_values import parse_schema
-from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat, read_files
+from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat, read_files
 from cordwood.spark.jobs.topic_span import plan_span
 
 TOPIC = "orders"

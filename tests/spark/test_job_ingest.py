@@ -68,7 +68,7 @@ def test_rows_become_json_and_the_same_files_are_taken_once(
 
     assert first.totals["outcome"] == "done"
     assert sum(row["up_to"] - row["from"] for row in first.rows) == 4
-    assert again.totals["outcome"] == "was written before"
+    assert again.totals["outcome"] == "was already written"
     assert ids(data) == [0, 1, 2, 3]
 
 
@@ -157,7 +157,7 @@ def test_a_table_by_jdbc_is_taken_once_under_the_name_of_the_run(
     run_ingest(spark, chosen)
     again = run_ingest(spark, chosen)
 
-    assert again.totals["outcome"] == "was written before"
+    assert again.totals["outcome"] == "was already written"
     assert records(data) == [(b"a", b"1"), (b"b", b"2")]
 
 
@@ -203,5 +203,5 @@ def test_a_batch_of_which_nobody_knows_whether_it_is_the_same_must_be_named(data
 
 
 def test_an_interval_is_for_streams(data: Path, source: Path) -> None:
-    with pytest.raises(ConfigError, match="give a checkpoint too"):
+    with pytest.raises(ConfigError, match="set a checkpoint too"):
         options(data, source, interval="1 second")

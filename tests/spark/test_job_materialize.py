@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 import cordwood
 from cordwood.errors import ConfigError
-from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat, read_files
 from cordwood.spark.jobs.materialize import MaterializeOptions, run_materialize
+from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat, read_files
 
 TOPIC = "accounts"
 

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 import cordwood
 from cordwood.errors import ConfigError
-from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat
 from cordwood.spark.jobs.replay import ReplayOptions, run_replay
+from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat
 from cordwood.spark.jobs.topic_target import TopicTarget
 
 TOPIC = "orders"
@@ -78,7 +78,7 @@ def test_the_same_replay_is_done_once_also_when_the_topic_has_grown(
     other = run_replay(spark, options(data, where=chosen.where, run_id="second"))
 
     assert first.totals["records"] == 7
-    assert again.totals["outcome"] == "was done before"
+    assert again.totals["outcome"] == "was already done"
     assert other.totals["records"] == 8
     assert sum(map(len, values(data).values())) == 15
 
@@ -101,7 +101,7 @@ def test_a_replay_into_a_table_makes_it_whole_or_not_at_all(
     first = run_replay(spark, chosen)
     again = run_replay(spark, chosen)
 
-    assert (first.totals["records"], again.totals["outcome"]) == (6, "was done before")
+    assert (first.totals["records"], again.totals["outcome"]) == (6, "was already done")
     rows = spark.read.parquet(to.table).select("partition", "offset").collect()
     assert sorted(map(tuple, rows)) == [(0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 4)]
 

@@ -125,5 +125,5 @@ def test_tasks_take_segments_up_to_their_size(sound: Path) -> None:
 
 
 def test_a_topic_that_is_not_there_is_refused(sound: Path) -> None:
-    with pytest.raises(ConfigError, match="there are: orders, users"):
+    with pytest.raises(ConfigError, match="known are: orders, users"):
         plan_checks(options(sound, "nothing"))

@@ -25,11 +25,11 @@ from pyspark.sql import SparkSession
 import cordwood
 from cordwood.quantities import TimestampMs
 from cordwood.spark.jobs.compact import CompactOptions, run_compact
-from cordwood.spark.jobs.compact_plan import CompactionScope
+from cordwood.spark.jobs.compaction.group_plan import CompactionScope
 from cordwood.spark.jobs.export import ExportOptions, run_export
 from cordwood.spark.jobs.ingest import IngestColumns, IngestOptions, run_ingest
-from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat, read_files
 from cordwood.spark.jobs.materialize import MaterializeOptions, run_materialize
+from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat, read_files
 from cordwood.spark.jobs.topic_target import TopicTarget
 from spark.compacted_topic import NOW, compact_locally, fill, records_of, staged
 from spark.sink_stores import leftovers, values

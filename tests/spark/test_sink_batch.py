@@ -179,7 +179,7 @@ def test_a_task_that_fails_leaves_nothing_of_the_batch(spark: SparkSession, path
         ({"topic": "orders", "applicationId": "a"}, "applicationId = a"),
         ({"topic": "orders", "batchNumber": "-1"}, "batchNumber = -1"),
         ({"topic": "orders", "partition": "1"}, "did you mean partitions"),
-        ({"topic": "orders", "kafka.bootstrap.servers": "127.0.0.1:1"}, "give either"),
+        ({"topic": "orders", "kafka.bootstrap.servers": "127.0.0.1:1"}, "set either"),
         ({}, "topic"),
     ],
 )

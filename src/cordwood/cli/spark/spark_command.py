@@ -68,7 +68,7 @@ def compact(
     """
     with spark_packages("compact"):  # it needs Arrow on this side too
         from cordwood.spark.jobs.compact import CompactOptions, run_compact
-    from cordwood.spark.jobs.compact_plan import CompactionScope
+    from cordwood.spark.jobs.compaction.group_plan import CompactionScope
 
     if if_due and force:
         raise UsageError("--if-due and --force exclude each other")

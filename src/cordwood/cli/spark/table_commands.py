@@ -15,7 +15,7 @@ from cordwood.cli.spark.job_run import (
 from cordwood.errors import ConfigError
 
 if TYPE_CHECKING:
-    from cordwood.spark.jobs.lake_target import LakeTarget
+    from cordwood.spark.jobs.tables.lake_target import LakeTarget
 
 FormatOption = Annotated[
     str, typer.Option("--format", metavar="FORMAT", help="Table format: parquet, delta or iceberg.")
@@ -155,7 +155,7 @@ def lake_target(
     table_format: str, table: str, warehouse: str | None, properties: list[str] | None
 ) -> "LakeTarget":
     """The table that the options name."""
-    from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat
+    from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat
 
     try:
         kind = TableFormat(table_format.strip().lower())

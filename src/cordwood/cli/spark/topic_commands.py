@@ -25,7 +25,7 @@ from cordwood.cli.spark.table_commands import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.spark.jobs.lake_target import LakeTarget
+    from cordwood.spark.jobs.tables.lake_target import LakeTarget
     from cordwood.spark.jobs.topic_target import TopicTarget
 
 PartitionsOption = Annotated[

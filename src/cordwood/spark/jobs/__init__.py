@@ -1,6 +1,6 @@
-"""Jobs: whole topics and stores read, checked, rewritten or carried elsewhere by Spark.
+"""Jobs: Spark reads, checks, rewrites or copies whole topics and stores.
 
-Each is a module with a function that runs it, and a `transform(df) -> df` where the work can be
-told as one. They are safe to run twice and to be killed: what they change is staged first, and
-put in place in one step that either happened or did not. `cordwood spark JOB` runs them.
+Each job is a module with a function that runs it, and a `transform(df) -> df` if the work can be
+expressed as one. Jobs may be killed and run twice: they stage their changes first, and put them in
+place in one atomic step. `cordwood spark JOB` runs them.
 """

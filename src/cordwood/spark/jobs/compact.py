@@ -1,16 +1,16 @@
-"""`compact`: a large compacted topic, compacted by many machines.
+"""`compact`: compact a large topic on many machines.
 
     1  scan      one task for each group of segments: the keys in it, with their newest offsets
     2  shuffle   the newest offset of each key over all groups: `transform`
-    3  rewrite   one task for each group: what stays of it, written into staging
-    4  swap      group by group, in the order of the log, by whoever owns the store
+    3  rewrite   one task for each group: write the kept records into staging
+    4  swap      the owner of the store swaps the groups in, one by one, in the order of the log
 
-What is left is, record by record, what the store's own cleaner leaves. The order of the swaps
-matters: a tombstone may go only after everything it covers. A job that is killed leaves a log
-that is compacted up to some group, and staged files which the owner of the store removes; run
-again, it goes on from there.
+The result is, record by record, that of the store's own cleaner. The order of the swaps matters: a
+tombstone may be dropped only after all records it covers. A job that is killed leaves a log that is
+compacted up to some group, and staged files, which the owner of the store removes; the next run
+continues from there.
 
-Executors read and write the data directories: they must be on storage that all of them share.
+Executors read and write the data directories, so these must be on storage that all of them share.
 """
 
 import contextlib
@@ -28,10 +28,15 @@ from cordwood.library import request_change
 from cordwood.log.compaction.compaction_transactions import WalkState
 from cordwood.log.inbox.store_change import StagedSegment, SwapSegments
 from cordwood.quantities import Offset, ProducerId, TimestampMs
-from cordwood.spark.jobs.compact_plan import CompactionScope, GroupPlan, PartitionPlan, plan_job
-from cordwood.spark.jobs.compact_rewrite import RewrittenGroup, ScannedGroup, rewrite_group
-from cordwood.spark.jobs.compact_scan import SCAN_SCHEMA, parse_effect, scan_group
-from cordwood.spark.jobs.group_walk import RunSecret
+from cordwood.spark.jobs.compaction.group_plan import (
+    CompactionScope,
+    GroupPlan,
+    PartitionPlan,
+    plan_job,
+)
+from cordwood.spark.jobs.compaction.group_rewrite import RewrittenGroup, ScannedGroup, rewrite_group
+from cordwood.spark.jobs.compaction.group_scan import SCAN_SCHEMA, parse_effect, scan_group
+from cordwood.spark.jobs.compaction.group_walk import RunSecret
 from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
 from cordwood.storage.file_copy import copy_file
@@ -41,7 +46,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-SWAP_TIMEOUT_S: Final = 600.0  # the owner reads all that was staged before it answers
+SWAP_TIMEOUT_S: Final = 600.0  # the owner reads all staged files before it answers
 
 _RESULT_SCHEMA: Final = (
     "group int, files string, aborted string, records_read long, records_kept long, "
@@ -51,7 +56,7 @@ _RESULT_SCHEMA: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactOptions:
-    """What to compact. No topics: all that are compacted ones. `paths` are the data directories."""
+    """What to compact. No topics means all compacted ones. `paths` are the data directories."""
 
     paths: tuple[str, ...]
     topics: tuple[str, ...] = ()
@@ -64,7 +69,7 @@ class CompactOptions:
 def run_compact(
     spark: "SparkSession | None", options: CompactOptions, report: Report = report_nothing
 ) -> JobReport:
-    """Compact, or say what would be. Without a session only a dry run is possible."""
+    """Compact, or report what a run would do. Only a dry run works without a session."""
     now_ms = options.now_ms if options.now_ms is not None else SystemClock().now_ms()
     paths = tuple(os.path.abspath(path) for path in options.paths)
     plans = plan_job(paths, options.topics, scope=options.scope, now_ms=now_ms)
@@ -76,10 +81,10 @@ def run_compact(
 
 
 def transform(df: "DataFrame") -> "DataFrame":
-    """The keys of each group that have a newer record behind it, and the offset of the newest.
+    """The keys of each group that have a newer record after it, with its newest offset.
 
-    From rows (log, group, low, high, offset, is_dirty): a key in a group, with its newest offset
-    there. Only what is dirty supersedes anything: the rest was compacted before.
+    Input rows are (log, group, low, high, offset, is_dirty): a key in a group, with its newest
+    offset there. Only dirty records supersede others: the rest was compacted before.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
@@ -95,7 +100,7 @@ def transform(df: "DataFrame") -> "DataFrame":
 
 
 class _CompactJob:
-    """One run. Holds what its steps share."""
+    """One run, with the state that its steps share."""
 
     def __init__(
         self,
@@ -163,7 +168,7 @@ class _CompactJob:
                 result = rewrite_group(groups[number], run, scanned[number], superseded)
                 yield _render_result(result)
 
-        # A row for each group, so that each has its task, superseded keys or not.
+        # A row for each group, so that a group without superseded keys has a task too.
         every = self._spark.range(0, count, 1, 1).select(
             fn.col("id").cast("int").alias("group"),
             fn.lit(None).cast("long").alias("low"),
@@ -176,12 +181,12 @@ class _CompactJob:
     # --- putting it in place -------------------------------------------------------------------
 
     def _swap_all(self, plan: PartitionPlan, results: Mapping[int, RewrittenGroup]) -> str:
-        """Swap the groups of one log, in order; say how that ended."""
+        """Swap the groups of one log, in order; return the outcome."""
         if not plan.groups:
             return plan.decision.reason.value
         changed = [group for group in plan.groups if results[group.number].files]
         if not changed and plan.decision.first_uncleanable > (plan.checkpoint or 0):
-            # Nothing goes, but that the log is clean so far is to be known: one is put in as it is.
+            # Nothing is dropped. Swap in one unchanged segment, so that the log counts as clean.
             smallest = min(plan.groups, key=lambda group: group.size)
             return self._swap(plan, smallest, _copy_staged(smallest), results, is_last=True)
         for done, group in enumerate(changed):
@@ -221,18 +226,18 @@ class _CompactJob:
                 data_dirs=self._paths[1:],
             )
         except (ChangeRefusedError, ChangeTimeoutError) as error:
-            return f"given up: {error}"
+            return f"stopped: {error}"
         return "done"
 
     def _discard_staged(self, groups: Iterable[GroupPlan]) -> None:
         fs = RealFileSystem()
         for group in groups:
-            with contextlib.suppress(OSError):  # else the store's owner removes it some day
+            with contextlib.suppress(OSError):  # otherwise the store's owner removes it later
                 fs.remove_tree(group.staging)
 
 
 def _copy_staged(group: GroupPlan) -> tuple[StagedSegment, ...]:
-    """The only segment of a group, as it is, in staging."""
+    """Copy the only segment of a group, unchanged, into staging."""
     (place,) = group.segments
     fs = RealFileSystem()
     fs.make_directory(group.staging)
@@ -244,7 +249,7 @@ def _copy_staged(group: GroupPlan) -> tuple[StagedSegment, ...]:
 def _scanned(
     groups: Mapping[int, GroupPlan], facts: Mapping[int, Mapping[str, Any]]
 ) -> dict[int, ScannedGroup]:
-    """Carry what is known of transactions from group to group of each log, in order."""
+    """Pass the state of transactions from group to group of each log, in order."""
     scanned: dict[int, ScannedGroup] = {}
     log, state = -1, WalkState()
     for number in sorted(groups):
@@ -259,7 +264,7 @@ def _scanned(
 
 
 def _by_group(batches: Iterable["pa.RecordBatch"]) -> dict[int, list["pa.RecordBatch"]]:
-    """The rows of each group, without the one that only says that there is the group."""
+    """The rows of each group, without the row that only names the group."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

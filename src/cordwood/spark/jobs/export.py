@@ -1,13 +1,12 @@
-"""`export`: a topic as a table in Parquet, Delta or Iceberg, kept up to date run by run.
+"""`export`: copy a topic into a Parquet, Delta or Iceberg table; each run adds the new records.
 
-The table holds the offsets it has, with the topic's id, and changes them in the same commit as
-its rows. So each offset is in it once, whenever a run is killed; reading the table, and the log
-from those offsets on, gives every record once: `table_and_tail`.
+The table stores its offsets, with the topic's id, and changes them in the same commit as its rows.
+So it contains each offset once, even if a run is killed. The table, and the log from those offsets
+on, contain every record once: `table_and_tail`.
 
-With a schema, values are decoded from JSON. What does not decode goes, as it is, with the
-reason, to a second table beside the first; that one is committed first and knows its offsets
-too. Where a run ended between the two commits, the next one first brings the table up to where
-the second already is.
+With a schema, values are decoded from JSON. A value that does not decode goes unchanged, with the
+reason, to a second table beside the first. That one is committed first and stores its offsets too.
+If a run ended between the two commits, the next run first brings the table up to the second one.
 """
 
 import json
@@ -26,8 +25,8 @@ from cordwood.spark.jobs.json_values import (
     infer_schema,
     parse_schema,
 )
-from cordwood.spark.jobs.lake_table import TABLE_COLUMNS, LakeTable, TableState, WrittenFile
-from cordwood.spark.jobs.lake_target import LakeTarget, read_files
+from cordwood.spark.jobs.tables.lake_table import TABLE_COLUMNS, LakeTable, TableState, WrittenFile
+from cordwood.spark.jobs.tables.lake_target import LakeTarget, read_files
 from cordwood.spark.jobs.topic_span import TopicSpan, plan_span
 
 if TYPE_CHECKING:
@@ -46,10 +45,10 @@ _REJECTED: Final = "rejected"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """What goes where. `value_schema`: a schema, "infer", or None for values as they are.
+    """Source and target. `value_schema` is a schema, "infer", or None for values as bytes.
 
-    A run commits after each `commit_records` records, so that a long one, when it is killed,
-    loses the last part only.
+    A run commits after each `commit_records` records, so that a long run that is killed loses only
+    its last part.
     """
 
     paths: tuple[str, ...]
@@ -68,7 +67,7 @@ class ExportOptions:
 def transform(df: "DataFrame", schema: "StructType | None" = None) -> "DataFrame":
     """The rows of the table, from rows of `format("cordwood")` with headers.
 
-    With a schema `value` is a struct, and rows whose value does not fit are not there.
+    With a schema `value` is a struct, and rows whose value does not fit are left out.
     """
     if schema is None:
         return df.select(*TABLE_COLUMNS)
@@ -79,7 +78,7 @@ def transform(df: "DataFrame", schema: "StructType | None" = None) -> "DataFrame
 def run_export(
     spark: "SparkSession | None", options: ExportOptions, report: Report = report_nothing
 ) -> JobReport:
-    """Bring the table up to date, or say what that would mean."""
+    """Bring the table up to date, or report what that would do."""
     job = _ExportJob(options)
     if options.is_dry_run:
         return job.dry_run()
@@ -88,11 +87,11 @@ def run_export(
 
 
 def table_and_tail(spark: "SparkSession", target: LakeTarget, paths: Sequence[str]) -> "DataFrame":
-    """The rows of the table and, behind them, what the log has had since: each offset once."""
+    """The rows of the table, then the later records of the log: each offset once."""
     table = target.open()
     state = table.load()
     if state is None:
-        raise ConfigError("table", table.name, "there is no such table")
+        raise ConfigError("table", table.name, "unknown table")
     topics = sorted({topic for topic, _ in state.offsets})
     span = plan_span(paths, topics, state, table=table.name)
     schema = _schema_in(state.settings)
@@ -102,7 +101,7 @@ def table_and_tail(spark: "SparkSession", target: LakeTarget, paths: Sequence[st
 
 
 class _ExportJob:
-    """One run: one commit, or several, each of a part."""
+    """One run, of one or more commits."""
 
     def __init__(self, options: ExportOptions) -> None:
         self._options = options
@@ -167,7 +166,7 @@ class _ExportJob:
     def _settings(
         self, spark: "SparkSession", state: TableState | None, span: TopicSpan
     ) -> dict[str, str]:
-        """Those of the table, or, for a new one, as the options say."""
+        """The settings of the table; for a new table those of the options."""
         wanted = self._options.value_schema
         if state is not None and state.offsets:
             kept = state.settings.get(_VALUE_SCHEMA)
@@ -215,7 +214,7 @@ class _ExportJob:
             self._rejects.commit(
                 span.state(held, settings), self._schemas[_REJECTED], run_id=run_id, added=files
             )
-        # Else the run that did not live to commit the other has committed this one.
+        # Otherwise a run that was killed between the commits has committed this one.
 
     # --- with Spark ----------------------------------------------------------------------------
 
@@ -223,7 +222,7 @@ class _ExportJob:
         self, spark: "SparkSession", span: TopicSpan, settings: Mapping[str, str], run_id: str
     ) -> dict[str, list[WrittenFile]]:
         """Write the files of both tables in one pass over the log."""
-        from cordwood.spark.jobs.lake_files import (
+        from cordwood.spark.jobs.tables.lake_files import (
             FILE_SCHEMA,
             FileKind,
             LakeWriter,
@@ -270,7 +269,7 @@ class _ExportJob:
 
 
 def _sorted_out(batch: "pa.RecordBatch") -> Iterator[tuple[str, "pa.RecordBatch"]]:
-    """The rows for each of the tables, with the columns it has."""
+    """The rows of each table, with its columns."""
     import pyarrow.compute as pc
 
     if REASON not in batch.schema.names:

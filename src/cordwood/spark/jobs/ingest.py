@@ -1,13 +1,13 @@
-"""`ingest`: whatever Spark can read into a topic, once, or as it comes.
+"""`ingest`: write anything that Spark can read into a topic, as a batch or as a stream.
 
-    batch     files, or a table by JDBC, as they are now; published as one
-    stream    files as they arrive, another topic, any streaming source; exactly once by the
-              checkpoint. Ends when everything that is there has been taken, or goes on
+    batch     the present files, or a JDBC table; published as one
+    stream    files as they arrive, another topic, any streaming source; exactly once, by the
+              checkpoint. Ends when it has caught up, or continues
 
-Columns are chosen by SQL expressions over the source's. Running it twice: a stream goes on where
-its checkpoint is. A batch of files is known by the names, sizes and times of the files, and is
-written once; of any other source nobody can tell whether it is the same, so such a run must be
-given a name.
+SQL expressions over the columns of the source make the columns of the record. If the job runs
+twice, a stream continues at its checkpoint. A batch of files is identified by the names, sizes and
+times of the files and is written once. No other source can be identified, so such a run needs a
+name.
 """
 
 import os
@@ -30,7 +30,7 @@ FILE_FORMATS: Final = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestColumns:
-    """What a record is made of: SQL expressions over the columns of the source.
+    """The parts of a record, as SQL expressions over the columns of the source.
 
     value      text, bytes, or anything else, which becomes JSON; None: the whole row as JSON
     timestamp  a timestamp, text that is one, or a number of milliseconds
@@ -45,12 +45,12 @@ class IngestColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    """From where to where.
+    """Source and target.
 
-    run_id       the name of a batch run: of a name one run is written
-    checkpoint   where a stream keeps its progress; None: a batch
-    interval     how often a stream that goes on looks, as in "10 seconds"; None: it ends when
-                 it has taken what is there
+    run_id       the name of a batch run; each name is written once
+    checkpoint   where a stream keeps its progress; None for a batch
+    interval     how often a continuing stream polls, as in "10 seconds"; None: it ends when it
+                 has caught up
     """
 
     source: str
@@ -66,9 +66,9 @@ class IngestOptions:
 
     def __post_init__(self) -> None:
         if self.interval is not None and self.checkpoint is None:
-            raise ConfigError("interval", self.interval, "is for streams: give a checkpoint too")
+            raise ConfigError("interval", self.interval, "applies to streams; set a checkpoint too")
         if self.run_id is not None and self.checkpoint is not None:
-            raise ConfigError("run id", self.run_id, "a stream has its checkpoint instead")
+            raise ConfigError("run id", self.run_id, "a stream has a checkpoint instead")
         is_nameless = self.run_id is None and self.checkpoint is None
         if is_nameless and self.source not in FILE_FORMATS:
             raise ConfigError(
@@ -101,7 +101,7 @@ def transform(df: "DataFrame", columns: IngestColumns) -> "DataFrame":
 
 
 def _bytes(df: "DataFrame", expression: str) -> "Column":
-    """Text and bytes as they are, objects as JSON, the rest as text."""
+    """Text and bytes unchanged, objects as JSON, everything else as text."""
     from pyspark.sql import functions as fn
     from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
@@ -129,7 +129,7 @@ def _type_of(df: "DataFrame", expression: str) -> Any:
 def run_ingest(
     spark: "SparkSession | None", options: IngestOptions, report: Report = report_nothing
 ) -> JobReport:
-    """Take in what there is. A dry run reads the source's schema and writes nothing."""
+    """Run the job. A dry run reads the source's schema and writes nothing."""
     assert spark is not None, "a session is needed, for a dry run too"
     df = _load(spark, options)
     rows = transform(df, options.columns)
@@ -145,7 +145,9 @@ def run_ingest(
         return JobReport(job="ingest", rows=options.target.grown_since(before), totals=totals)
     application = _application(df, options)
     if options.target.was_written(application):
-        return JobReport(job="ingest", totals={"outcome": "was written before", "run": application})
+        return JobReport(
+            job="ingest", totals={"outcome": "was already written", "run": application}
+        )
     with progress.step(f"writing to {options.target.topic}"):
         options.target.write(rows, application=application)
     return JobReport(
@@ -168,13 +170,13 @@ def _load(spark: "SparkSession", options: IngestOptions) -> "DataFrame":
 
 
 def _inferred(spark: "SparkSession", options: IngestOptions) -> Any:
-    """A stream of files must be told its schema: that of the files which are there."""
+    """A stream of files needs a schema: that of the present files."""
     reader = spark.read.format(options.source).options(**options.options)
     return (reader.load() if options.path is None else reader.load(options.path)).schema
 
 
 def _application(df: "DataFrame", options: IngestOptions) -> str:
-    """The name of a batch run: as given, or by the files it reads."""
+    """The name of a batch run: the given one, or one derived from its files."""
     if options.run_id is not None:
         return f"ingest {options.run_id}"
     columns = options.columns
@@ -196,7 +198,7 @@ def _application(df: "DataFrame", options: IngestOptions) -> str:
 
 
 def _described(url: str) -> list[Any]:
-    """A file as a directory lists it; one that is elsewhere by its name."""
+    """A file's name, size and time; for a remote file only its name."""
     from cordwood.spark.sink.sink_options import plain_path
 
     path = plain_path(url)

@@ -1,7 +1,7 @@
-"""How far a job has come, while Spark works on it.
+"""The progress of a job while Spark works on it.
 
-Spark knows how many tasks of a job are done. A thread asks it now and then and tells whoever
-wants to know; a session that cannot be asked, as over Spark Connect, still tells of the steps.
+Spark knows how many tasks of a job are done. A thread polls it and calls the observer. Over Spark
+Connect Spark cannot be polled, and only the steps are reported.
 """
 
 import threading
@@ -21,7 +21,7 @@ _JOIN_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One part of a job. `total` is 0 until it is known how many tasks there are."""
+    """One part of a job. `total` is 0 until the number of tasks is known."""
 
     name: str
     done: int = 0
@@ -33,11 +33,11 @@ Report = Callable[[Step], None]
 
 
 def report_nothing(_step: Step) -> None:
-    """For those who do not want to know."""
+    """Ignores all steps."""
 
 
 class JobProgress:
-    """Tells `report` of the steps of one job, and of Spark's tasks within each."""
+    """Calls `report` with the steps of one job and Spark's tasks within each."""
 
     def __init__(self, spark: "SparkSession", report: Report = report_nothing) -> None:
         self._context = _context_of(spark)
@@ -45,7 +45,7 @@ class JobProgress:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Whatever Spark does inside, on this thread, belongs to that step."""
+        """Spark's jobs that this thread starts inside the block belong to that step."""
         self._report(Step(name=name))
         if self._context is None or self._report is report_nothing:
             yield
@@ -68,7 +68,7 @@ class JobProgress:
         self._report(Step(name=name, is_over=True))
 
     def count(self, name: str, done: int, total: int) -> None:
-        """A step that is not Spark's: so much of it is done."""
+        """Report the progress of a step that is not Spark's."""
         self._report(Step(name=name, done=done, total=total, is_over=done >= total))
 
     def _watch(self, name: str, group: str, ended: threading.Event) -> None:
@@ -90,7 +90,7 @@ class JobProgress:
 
 
 def _context_of(spark: "SparkSession") -> "SparkContext | None":
-    """None over Spark Connect, where there is no context on this side."""
+    """None over Spark Connect, which has no context in this process."""
     from pyspark.sql.utils import is_remote
 
     return None if is_remote() else spark.sparkContext

@@ -1,4 +1,4 @@
-"""What a job did, or would do: rows for people and programs, and whether all is well."""
+"""What a job did, or would do: rows for people and programs, and problems."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from typing import Any
 class JobReport:
     """The outcome of one run.
 
-    rows       one for each partition, segment or hour, as the job says
-    totals     figures for the whole
-    problems   what is not as it should be, in sentences; empty when all is well
+    rows       one for each partition, segment or hour, depending on the job
+    totals     figures of the whole run
+    problems   sentences; empty if there are none
     """
 
     job: str
@@ -22,5 +22,5 @@ class JobReport:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names in the rows, in the order of the first."""
+        """The column names, in the order of the first row."""
         return tuple(self.rows[0]) if self.rows else ()

@@ -1,7 +1,7 @@
-"""Values that are JSON, as columns; and what is not, told apart with a reason.
+"""JSON values as columns; values that do not decode get a reason.
 
-A value is taken when it is an object whose fields fit the schema. Fields it lacks are null, and
-fields the schema lacks are left out. A null value, which is a tombstone, stays null.
+A value decodes if it is an object whose fields fit the schema. Missing fields are null, and fields
+that the schema lacks are dropped. A null value, which is a tombstone, stays null.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -22,7 +22,7 @@ _NOT_FITTING: Final = "the value does not fit the schema"
 
 
 def parse_schema(text: str) -> "StructType":
-    """A schema as people write it, `id BIGINT, name STRING`, or as Spark writes it, in JSON."""
+    """Parse a schema in DDL, `id BIGINT, name STRING`, or in Spark's JSON form."""
     import json
 
     from pyspark.errors import PySparkException
@@ -35,7 +35,7 @@ def parse_schema(text: str) -> "StructType":
             found = DataType.fromDDL(text)
     except (PySparkException, ValueError, KeyError, TypeError) as error:
         reason = str(error).partition("\n")[0]
-        raise ConfigError("value schema", text, f"is not one: {reason}") from error
+        raise ConfigError("value schema", text, f"is not a schema: {reason}") from error
     if not isinstance(found, StructType) or not found.fields:
         raise ConfigError("value schema", text, "must name the fields of an object")
     return found
@@ -44,7 +44,7 @@ def parse_schema(text: str) -> "StructType":
 def infer_schema(
     spark: "SparkSession", df: "DataFrame", *, rows_max: int = INFERENCE_ROWS
 ) -> "StructType":
-    """The schema that the first values suggest."""
+    """The schema inferred from the first values."""
     texts = (
         df.where("value IS NOT NULL AND is_valid_utf8(CAST(value AS STRING))")
         .limit(rows_max)
@@ -54,18 +54,18 @@ def infer_schema(
     fields = [field for field in found.fields if field.name != "_corrupt_record"]
     if not fields:
         raise ConfigError(
-            "value schema", "infer", "no value is a JSON object: give the schema, or leave it out"
+            "value schema", "infer", "no value is a JSON object; set a schema, or omit the option"
         )
     return type(found)(fields)
 
 
 def decode_values(df: "DataFrame", schema: "StructType") -> "DataFrame":
-    """`df` with two more columns: the value as a struct, and why it is none."""
+    """`df` with two more columns: the decoded value, or the reason why it does not decode."""
     from pyspark.sql import functions as fn
     from pyspark.sql.types import StringType, StructType
 
     if _CORRUPT in schema.fieldNames():
-        raise ConfigError("value schema", _CORRUPT, "is a name we need ourselves")
+        raise ConfigError("value schema", _CORRUPT, "is a reserved name")
     parsed = StructType([*schema.fields]).add(_CORRUPT, StringType())
     text = fn.col("value").cast("string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}

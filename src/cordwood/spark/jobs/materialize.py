@@ -1,12 +1,12 @@
-"""`materialize`: a changelog folded to a table with the current value of each key.
+"""`materialize`: fold a changelog into a table with the current value of each key.
 
-A tombstone takes its key out. A run reads what is new, and rewrites only those parts of the
-table that the new keys fall into: the table is cut into buckets by the hash of the key, one file
-each. It keeps its offsets as an exported table does, in the same commit.
+A tombstone removes its key. A run reads the new records and rewrites only the parts of the table
+that contain their keys: the hash of the key divides the table into buckets of one file each. The
+table stores its offsets as an exported table does, in the same commit.
 
-Rebuilt from the beginning of the log the table is the same, row for row: what a key's row says
-depends on its newest record alone, which compaction keeps. A key is followed within its
-partition, as everywhere in Kafka; records without a key are passed over.
+A rebuild from the beginning of the log gives the same table, row for row: the row of a key depends
+only on its newest record, which compaction keeps. Keys are followed within their partition, as
+everywhere in Kafka; records without a key are ignored.
 """
 
 import re
@@ -19,8 +19,8 @@ from cordwood.errors import ConfigError
 from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
 from cordwood.spark.jobs.json_values import DECODED, REASON, decode_values, parse_schema
-from cordwood.spark.jobs.lake_table import TableState, WrittenFile
-from cordwood.spark.jobs.lake_target import LakeTarget, TableFormat, read_files
+from cordwood.spark.jobs.tables.lake_table import TableState, WrittenFile
+from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat, read_files
 from cordwood.spark.jobs.topic_span import TopicSpan, plan_span
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ _NAME: Final = re.compile(r"bucket-([0-9]{5})-[0-9a-f]{32}\.parquet")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaterializeOptions:
-    """What goes where. With a schema there is also a column `decoded`: null where it does not fit.
+    """Source and target. With a schema there is also a column `decoded`, null if it does not fit.
 
-    buckets      into how many parts a new table is cut; more for larger ones
-    is_rebuild   begin anew, from the beginning of the log
+    buckets      number of parts of a new table; more for larger ones
+    is_rebuild   start again from the beginning of the log
     """
 
     paths: tuple[str, ...]
@@ -60,7 +60,7 @@ class MaterializeOptions:
 
 
 def transform(df: "DataFrame") -> "DataFrame":
-    """The newest row of each key of each partition, tombstones included; rows without a key go."""
+    """The newest row of each key of each partition, with tombstones, without keyless rows."""
     from pyspark.sql import functions as fn
 
     newest = fn.max_by(fn.struct("value", "offset", "timestamp"), "offset").alias("newest")
@@ -75,7 +75,7 @@ def transform(df: "DataFrame") -> "DataFrame":
 def run_materialize(
     spark: "SparkSession | None", options: MaterializeOptions, report: Report = report_nothing
 ) -> JobReport:
-    """Bring the table up to date, or say what that would mean."""
+    """Bring the table up to date, or report what that would do."""
     job = _MaterializeJob(options)
     if options.is_dry_run:
         return job.dry_run()
@@ -145,7 +145,7 @@ class _MaterializeJob:
         )
 
     def _settings(self, state: TableState | None) -> dict[str, str]:
-        """Those of the table; of one that begins anew as the options say, but for its schema."""
+        """The settings of the table; for a rebuild those of the options, except the schema."""
         wanted = self._options.value_schema
         kept = None if state is None else state.settings.get(_VALUE_SCHEMA)
         schema = kept if wanted is None else parse_schema(wanted).json()
@@ -157,7 +157,7 @@ class _MaterializeJob:
         return settings if schema is None else {**settings, _VALUE_SCHEMA: schema}
 
     def _check_schema(self, wanted: str | None, *, is_other: bool) -> None:
-        """Only a Parquet table can be given other columns, by making it anew."""
+        """Refuse new columns, except in a rebuild of a Parquet table."""
         is_parquet = self._options.target.format is TableFormat.PARQUET
         if is_other and not (self._options.is_rebuild and is_parquet):
             rule = "rebuild it" if is_parquet else "use another table"
@@ -166,7 +166,7 @@ class _MaterializeJob:
             )
 
     def _replaced(self, touched: Mapping[int, int]) -> list[str]:
-        """The files whose rows this run writes anew: all of them when it rebuilds."""
+        """The files whose rows this run rewrites: all of them in a rebuild."""
         files = self._table.files()
         if self._options.is_rebuild:
             return files
@@ -180,7 +180,7 @@ class _MaterializeJob:
         settings: Mapping[str, str],
         run_id: str,
     ) -> list[WrittenFile]:
-        from cordwood.spark.jobs.lake_files import (
+        from cordwood.spark.jobs.tables.lake_files import (
             FILE_SCHEMA,
             FileKind,
             LakeWriter,
@@ -204,7 +204,7 @@ class _MaterializeJob:
             for batch in batches:
                 for bucket, part in _by_bucket(batch):
                     if bucket not in writers:
-                        # One file however large: a bucket is found by its name.
+                        # One file of any size: the name of the file identifies the bucket.
                         writers[bucket] = LakeWriter(
                             kind, f"bucket-{bucket:05d}", file_bytes=1 << 62
                         )

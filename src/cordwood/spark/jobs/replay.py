@@ -1,9 +1,8 @@
-"""`replay`: a range of a topic, by offset or time, filtered, into another topic or a table.
+"""`replay`: copy a range of a topic, by offset or time, filtered, to another topic or a table.
 
-Into a topic it is published as one, with keys, headers and timestamps as they were, and in the
-order of each partition; into a table it is one commit that makes the table. A run has a name,
-made from what was asked for unless one is given, and under one name it is done once: running it
-again does nothing, also when the topic has grown since.
+A topic receives one publication, with unchanged keys, headers and timestamps, in the order of each
+partition; a table is created in one commit. Each run has a name, derived from its options unless
+one is set, and a name is replayed once: running it again does nothing, even if the topic has grown.
 """
 
 import uuid
@@ -15,8 +14,8 @@ from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError
 from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
-from cordwood.spark.jobs.lake_table import TABLE_COLUMNS
-from cordwood.spark.jobs.lake_target import LakeTarget
+from cordwood.spark.jobs.tables.lake_table import TABLE_COLUMNS
+from cordwood.spark.jobs.tables.lake_target import LakeTarget
 from cordwood.spark.jobs.topic_span import TopicSpan
 from cordwood.spark.jobs.topic_target import TopicTarget, name_of_run
 from cordwood.spark.source.opened_source import absolute_paths, open_source
@@ -31,13 +30,13 @@ _RUN: Final = "replay"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """What of which topic goes where.
+    """Source, filter and target.
 
-    bounds          options of the source that say from where to where, such as startingTimestamp
-    where           a condition in SQL over the columns of the source; None: all
+    bounds          options of the source for start and end, such as startingTimestamp
+    where           a SQL condition over the columns of the source; None for all rows
     into            a topic or a table
-    keeps_partition rows go to the partition they came from; else their keys decide
-    run_id          the name of the run; None: one made from all of the above
+    keeps_partition rows keep their partition number; otherwise their keys decide
+    run_id          the name of the run; None: derived from all of the above
     """
 
     paths: tuple[str, ...]
@@ -81,7 +80,7 @@ def transform(df: "DataFrame", where: str | None) -> "DataFrame":
 def run_replay(
     spark: "SparkSession | None", options: ReplayOptions, report: Report = report_nothing
 ) -> JobReport:
-    """Replay, or say what would be."""
+    """Replay, or report what a run would do."""
     span = resolve_span(options)
     if options.is_dry_run:
         return _report(span, options, "would be done", is_dry_run=True)
@@ -93,7 +92,7 @@ def run_replay(
 
 
 def resolve_span(options: ReplayOptions) -> TopicSpan:
-    """The offsets that the bounds stand for now."""
+    """The offsets that the bounds resolve to now."""
     parsed = SourceOptions.for_batch(
         {"path": options.paths[0], "subscribe": options.topic, **options.bounds}
     )
@@ -120,7 +119,7 @@ def _into_topic(
     progress: JobProgress,
 ) -> JobReport:
     if into.was_written(options.name):
-        return _report(span, options, "was done before")
+        return _report(span, options, "was already done")
     rows = transform(span.load(spark, TABLE_COLUMNS), options.where)
     columns = ["key", "value", "timestamp", "headers"]
     before = into.ends()
@@ -140,14 +139,19 @@ def _into_table(
     into: LakeTarget,
     progress: JobProgress,
 ) -> JobReport:
-    from cordwood.spark.jobs.lake_files import FileKind, collect_files, table_schema, write_files
+    from cordwood.spark.jobs.tables.lake_files import (
+        FileKind,
+        collect_files,
+        table_schema,
+        write_files,
+    )
 
     table = into.open()
     state = table.load()
     if state is not None and state.offsets:
         if state.settings.get(_RUN) == options.name:
-            return _report(span, options, "was done before")
-        raise ConfigError("table", table.name, "is there already, and holds something else")
+            return _report(span, options, "was already done")
+        raise ConfigError("table", table.name, "already exists and holds something else")
     rows = transform(span.load(spark, TABLE_COLUMNS), options.where).select(*TABLE_COLUMNS)
     schema = table_schema(rows.schema)
     run_id = uuid.uuid4().hex

@@ -1,13 +1,13 @@
-"""`stats`: what is in topics, by partition and hour.
+"""`stats`: figures of topics, by partition and hour.
 
 records      how many
 bytes        of keys and values
-keys         how many different ones, about
-duplicates   the share of records with a key that an earlier record of that hour had
+keys         approximate number of distinct keys
+duplicates   the share of records whose key an earlier record of that hour has
 late         records that are older than one before them in their partition, and by how much
 
-Hours are those of the records' own timestamps. A key is counted within an hour; the totals
-count it over all.
+Hours follow the timestamps of the records. A key is counted once per hour; in the totals it is
+counted once.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _NAMES: Final = ("records", "bytes", "keys", "duplicates", "late", "late_ms_max"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsOptions:
-    """What to look at."""
+    """What to count."""
 
     paths: tuple[str, ...]
     topics: tuple[str, ...]
@@ -103,7 +103,7 @@ def _figures() -> "list[Column]":
 def run_stats(
     spark: "SparkSession | None", options: StatsOptions, report: Report = report_nothing
 ) -> JobReport:
-    """Count, or say over how much."""
+    """Count, or report how much there is to count."""
     span = plan_span(options.paths, options.topics)
     if options.is_dry_run:
         return JobReport(
@@ -114,7 +114,7 @@ def run_stats(
         return JobReport(job="stats", totals=dict.fromkeys(_NAMES, 0))
     from pyspark import StorageLevel
 
-    # Values are not kept, only how large they are.
+    # Only the sizes of values are kept.
     measured = measure(span.load(spark, _COLUMNS)).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         with JobProgress(spark, report).step("counting"):

@@ -1,7 +1,7 @@
-"""Which offsets of which partitions a job reads, settled before Spark sees any of them.
+"""The offsets of each partition that a job reads, fixed before Spark starts.
 
-A job that goes on where a table ends must know both ends of what it reads: it writes the upper
-one into the table. Partitions are named one by one, so that what is added meanwhile waits.
+A job that continues where a table ends must know both ends of what it reads: it writes the upper
+one into the table. Partitions are named one by one, so that partitions added meanwhile wait.
 """
 
 import json
@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cordwood.errors import ConfigError, LogError
-from cordwood.spark.jobs.lake_table import TableState
-from cordwood.spark.source.data_loss import LossPolicy
+from cordwood.spark.jobs.tables.lake_table import TableState
 from cordwood.spark.source.opened_source import absolute_paths, open_source
 from cordwood.spark.source.planning import share
+from cordwood.spark.source.range_reader import LossPolicy
 from cordwood.spark.source.source_plan import Surveyed, check_named, survey
 from cordwood.spark.source.stream_offsets import StreamOffset
 from cordwood.spark.source.topic_choice import TopicChoice, TopicPartition
@@ -34,11 +34,11 @@ class TopicSpan:
 
     @property
     def count(self) -> int:
-        """Offsets in it; records at most."""
+        """The number of offsets, which is the largest possible number of records."""
         return sum(self.stops[place] - start for place, start in self.starts.items())
 
     def rows(self) -> tuple[dict[str, Any], ...]:
-        """A row for each partition: for people."""
+        """A row for each partition, for the report."""
         return tuple(
             {
                 "topic": topic,
@@ -50,7 +50,7 @@ class TopicSpan:
         )
 
     def state(self, held: TableState | None, settings: Mapping[str, str]) -> TableState:
-        """What a table holds that held `held` and now has everything up to here."""
+        """The state of a table that held `held` after it receives this span."""
         before = held or TableState()
         return TableState(
             offsets={**before.offsets, **self.stops},
@@ -59,7 +59,7 @@ class TopicSpan:
         )
 
     def behind(self, state: TableState) -> "TopicSpan":
-        """What of it a table with that state does not have."""
+        """The part that a table with that state lacks."""
         return replace(
             self,
             starts={
@@ -69,7 +69,7 @@ class TopicSpan:
         )
 
     def up_to(self, stops: Mapping[TopicPartition, int]) -> "TopicSpan":
-        """The part of it below `stops`; of partitions they do not name, nothing."""
+        """The part below `stops`, without the partitions that `stops` does not name."""
         return replace(
             self,
             stops={
@@ -79,7 +79,7 @@ class TopicSpan:
         )
 
     def limited(self, records_max: int) -> "TopicSpan":
-        """The first part of it, of about so many offsets."""
+        """The first part, of about that many offsets."""
         backlog = {place: self.stops[place] - start for place, start in self.starts.items()}
         shares = share(backlog, records_max)
         return replace(
@@ -93,7 +93,7 @@ class TopicSpan:
         columns: Sequence[str],
         options: Mapping[str, str] | None = None,
     ) -> "DataFrame":
-        """The rows of all of it. Rows of another topic of that name are never among them."""
+        """The rows of the span; never rows of another topic of that name."""
         assigned: dict[str, list[int]] = {}
         for topic, number in sorted(self.starts):
             assigned.setdefault(topic, []).append(number)
@@ -120,12 +120,12 @@ def plan_span(
     table: str = "",
     fails_on_data_loss: bool = True,
 ) -> TopicSpan:
-    """From where `state` ends, or from the beginning, to what can be read now.
+    """The span from the end of `state`, or from the beginning, to the present end.
 
-    Raises `ConfigError` when a topic is not there, or is not the one the table holds.
+    Raises `ConfigError` if a topic does not exist, or is not the one that the table holds.
     """
     if not topics:
-        raise ConfigError("topic", "", "name one at least")
+        raise ConfigError("topic", "", "name at least one")
     choice = TopicChoice(names=frozenset(topics))
     held = state or TableState()
     places = absolute_paths(paths)
@@ -170,7 +170,7 @@ def _start(
     if start < earliest:
         loss.report(
             *place,
-            f"{table} goes on at offset {start}, and the log begins at {earliest}: "
+            f"{table} continues at offset {start}, and the log begins at {earliest}: "
             "what came before was deleted",
         )
     return max(start, earliest)

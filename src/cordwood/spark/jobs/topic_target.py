@@ -1,4 +1,4 @@
-"""The topic a job writes to, and the name under which it does so once.
+"""The topic that a job writes to, and the name under which it writes once.
 
 A write to a store is published under an application's name and a number; one that was published
 before is skipped. A job that writes as a whole uses its own name and the number 0.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cordwood.log.publishing.publication_ledger import read_publications
-from cordwood.spark.jobs.lake_table import TableState
+from cordwood.spark.jobs.tables.lake_table import TableState
 from cordwood.spark.jobs.topic_span import plan_span
 from cordwood.spark.sink.partitioner import Partitioner
 from cordwood.spark.source.opened_source import absolute_paths
@@ -26,7 +26,7 @@ _NUMBER = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTarget:
-    """A topic of a store. With `partitions` it is created where it is missing."""
+    """A topic of a store. With `partitions` it is created if it is missing."""
 
     paths: tuple[str, ...]
     topic: str
@@ -35,7 +35,7 @@ class TopicTarget:
     compression: str | None = None
 
     def options(self) -> dict[str, str]:
-        """Options of the sink that lead there."""
+        """The options of the sink for this topic."""
         places = absolute_paths(self.paths)
         found = {"topic": self.topic, "path": places[0], "partitioner": self.partitioner.value}
         if len(places) > 1:
@@ -47,7 +47,7 @@ class TopicTarget:
         return found
 
     def write(self, df: "DataFrame", *, application: str) -> None:
-        """Append all rows, as one, unless that was done under this name before."""
+        """Append all rows as one publication, unless this name was published before."""
         (
             df.write.format("cordwood")
             .mode("append")
@@ -64,7 +64,7 @@ class TopicTarget:
         return last is not None and last >= _NUMBER
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Where the topic ends now; nothing where it is not there yet."""
+        """The ends of the topic's partitions; empty if it does not exist yet."""
         from cordwood.errors import ConfigError
 
         try:
@@ -74,7 +74,7 @@ class TopicTarget:
         return dict(span.stops)
 
     def grown_since(self, before: Mapping[TopicPartition, int]) -> tuple[dict[str, Any], ...]:
-        """A row for each partition: how far it was, and is."""
+        """A row for each partition, with its end before and after."""
         return tuple(
             {
                 "topic": topic,
@@ -87,6 +87,6 @@ class TopicTarget:
 
 
 def name_of_run(job: str, facts: Mapping[str, Any]) -> str:
-    """A name that is the same whenever the same is asked for."""
+    """A name that is the same for equal requests."""
     text = json.dumps(facts, sort_keys=True, default=str)
     return f"{job} {hashlib.sha256(text.encode()).hexdigest()[:32]}"

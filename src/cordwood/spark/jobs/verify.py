@@ -1,7 +1,7 @@
-"""`verify`: every batch, record and index of a store, or an archive, checked in parallel.
+"""`verify`: check every batch, record and index of a store or an archive, in parallel.
 
-Nothing is written. Tasks take a few segments each; see `log.segment_check` for what is checked.
-Segments that retention or compaction takes away meanwhile are passed over.
+Writes nothing. Each task checks a few segments; see `log.inspection.segment_check` for the checks.
+Segments that retention or compaction removes meanwhile are skipped.
 """
 
 import json
@@ -31,7 +31,7 @@ _SCHEMA: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions:
-    """What to check. No topics: all of them."""
+    """What to check. No topics means all of them."""
 
     paths: tuple[str, ...]
     topics: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class VerifyOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckTask:
-    """Segments of one log, by their base offsets, that one task checks. A value."""
+    """The segments of one log, by base offset, that one task checks."""
 
     place: LogPlace
     base_offsets: tuple[int, ...]
@@ -51,7 +51,7 @@ class CheckTask:
 def run_verify(
     spark: "SparkSession | None", options: VerifyOptions, report: Report = report_nothing
 ) -> JobReport:
-    """Check, or say what would be."""
+    """Check, or report what a run would check."""
     tasks = plan_checks(options)
     if options.is_dry_run:
         return JobReport(job="verify", rows=tuple(_planned(tasks)), is_dry_run=True)
@@ -72,7 +72,7 @@ def run_verify(
 
 
 def plan_checks(options: VerifyOptions) -> list[CheckTask]:
-    """Look at what there is and share it out."""
+    """List the segments and divide them into tasks."""
     wanted = frozenset(options.topics)
     paths = absolute_paths(options.paths)
     with open_source(paths, lambda topic, _number: not wanted or topic in wanted) as source:
@@ -89,7 +89,7 @@ def plan_checks(options: VerifyOptions) -> list[CheckTask]:
 def _check_named(source: OpenedSource, missing: frozenset[str]) -> None:
     for topic in sorted(missing):
         there = ", ".join(source.all_topics()) or "none"
-        raise ConfigError("topic", topic, f"there is no such topic; there are: {there}")
+        raise ConfigError("topic", topic, f"unknown topic; known are: {there}")
 
 
 def _share(place: LogPlace, log: "LogReader", task_bytes: int) -> Iterator[CheckTask]:
@@ -109,7 +109,7 @@ def _share(place: LogPlace, log: "LogReader", task_bytes: int) -> Iterator[Check
 
 
 def run_check(task: CheckTask) -> Iterator["pa.RecordBatch"]:
-    """Check the segments of one task that are still there."""
+    """Check the segments of one task that still exist."""
     import pyarrow as pa
 
     from cordwood.log.inspection.segment_check import check_segment

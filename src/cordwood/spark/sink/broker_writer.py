@@ -1,9 +1,9 @@
 """Writing through a broker: every task is a producer, as in Spark's own Kafka sink.
 
-At least once: what a task sent stays, also when Spark runs it again. The producer is idempotent,
-so its own retries send nothing twice; and it hashes keys as Java's clients do, unless the option
-`partitioner` says otherwise. Records go out one by one, which is what the client library offers:
-the way by path is the fast one.
+At least once: records that a task sent stay, even if Spark runs the task again. The producer is
+idempotent, so its own retries duplicate nothing. It hashes keys as Java's clients do, unless the
+option `partitioner` says otherwise. The client library takes records one by one, so writing to the
+store by its path is much faster.
 """
 
 import importlib
@@ -34,7 +34,7 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 def producer_settings(options: SinkOptions) -> dict[str, str]:
-    """What the producer is made with: our defaults, and what the query sets over them."""
+    """Settings of the producer: our defaults, overridden by those of the query."""
     given = {name.removeprefix(_KAFKA_PREFIX): text for name, text in options.producer.items()}
     if options.codec is not None:
         given["compression.type"] = options.codec.name.lower()
@@ -58,7 +58,7 @@ def _new_producer(settings: Mapping[str, str]) -> Any:
 
 
 class _Delivery:
-    """What became of the records that were sent. Called by the producer, in its polls."""
+    """Counts delivered and failed records. The producer calls it while it polls."""
 
     def __init__(self) -> None:
         self.first_error: str | None = None
@@ -79,7 +79,7 @@ class _Delivery:
 def send_rows(
     batches: Iterable[pa.RecordBatch], options: SinkOptions, columns: SinkColumns
 ) -> WriterCommitMessage:
-    """Send all rows; returns once the broker has acknowledged every one of them."""
+    """Send all rows; return after the broker has acknowledged every one."""
     producer = _new_producer(producer_settings(options))
     delivery = _Delivery()
     for batch in batches:
@@ -89,7 +89,7 @@ def send_rows(
                 producer.poll(0)
                 delivery.check()
     while producer.flush(_FLUSH_S):
-        delivery.check()  # those that are still under way end by delivery.timeout.ms
+        delivery.check()  # records in flight finish within delivery.timeout.ms
     delivery.check()
     return WriterCommitMessage()
 
@@ -99,7 +99,7 @@ def _send(producer: Any, record: dict[str, Any], delivery: _Delivery) -> None:
         try:
             producer.produce(**record, on_delivery=delivery)
             return
-        except BufferError:  # it holds as much as it may: wait until some is acknowledged
+        except BufferError:  # the queue is full: wait for acknowledgements
             producer.poll(_POLL_S)
             delivery.check()
 
@@ -122,7 +122,7 @@ def _records(
         record: dict[str, Any] = {"topic": options.topic or topic, "value": value, "key": key}
         if record["topic"] is None:
             raise InvalidRecordError(
-                "a row has no topic: set the option topic, or fill the column of that name"
+                "a row has no topic; set the option topic, or fill the column topic"
             )
         if headers:
             record["headers"] = [(header["key"], header["value"]) for header in headers]
@@ -140,16 +140,16 @@ class _BrokerWriter:
 
 
 class BrokerBatchWriter(_BrokerWriter, DataSourceArrowWriter):
-    """Writes a batch query. There is nothing to commit: what was sent is there."""
+    """Writes a batch query. Needs no commit: sent records are in the log."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
         return send_rows(iterator, self._options, self._columns)
 
     def commit(self, messages: Messages) -> None:
-        """Nothing: every task has waited for its acknowledgements."""
+        """Do nothing: every task has waited for its acknowledgements."""
 
     def abort(self, messages: Messages) -> None:
-        """Nothing can be taken back."""
+        """Do nothing: sent records cannot be withdrawn."""
 
 
 class BrokerStreamWriter(_BrokerWriter, DataSourceStreamArrowWriter):
@@ -159,7 +159,7 @@ class BrokerStreamWriter(_BrokerWriter, DataSourceStreamArrowWriter):
         return send_rows(iterator, self._options, self._columns)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """Nothing: every task has waited for its acknowledgements."""
+        """Do nothing: every task has waited for its acknowledgements."""
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """Nothing can be taken back."""
+        """Do nothing: sent records cannot be withdrawn."""

@@ -1,9 +1,9 @@
-"""How the key of a row decides its partition, where nothing else does: the option `partitioner`.
+"""How the key of a row chooses its partition, if no column does: the option `partitioner`.
 
-    murmur2   as Java's clients do by default, and librdkafka with `murmur2_random`
-    crc32     as librdkafka does by default, which it calls `consistent_random`
+    murmur2   the default of Java's clients; `murmur2_random` of librdkafka
+    crc32     the default of librdkafka, called `consistent_random` there
 
-Both leave the choice open for rows without a key. crc32 also takes an empty key for none.
+Neither decides for rows without a key. crc32 treats an empty key as no key.
 """
 
 import zlib
@@ -22,20 +22,20 @@ class Partitioner(StrEnum):
 
     @classmethod
     def parse(cls, text: str) -> "Partitioner":
-        """Raises `ConfigError` for anything else."""
+        """Raises `ConfigError` for an unknown name."""
         try:
             return cls(text.strip().lower())
         except ValueError:
-            rule = "must be murmur2, as Java's clients hash, or crc32, as librdkafka does"
+            rule = "must be murmur2 (default of Java's clients) or crc32 (default of librdkafka)"
             raise ConfigError("partitioner", text, rule) from None
 
     @property
     def librdkafka_name(self) -> str:
-        """What librdkafka's setting `partitioner` must be to do the same."""
+        """The value of librdkafka's setting `partitioner` with the same effect."""
         return _LIBRDKAFKA[self]
 
     def crc_table(self) -> "array[int]":
-        """What the kernel that chooses partitions hashes by; empty for murmur2."""
+        """The table for the kernel that chooses partitions; empty for murmur2."""
         return array("I", _CRC_TABLE if self is Partitioner.CRC32 else ())
 
 
@@ -43,6 +43,6 @@ _LIBRDKAFKA: Final = {
     Partitioner.MURMUR2: "murmur2_random",
     Partitioner.CRC32: "consistent_random",
 }
-# What CRC-32 makes of each byte: read off the checksums of single bytes, which begin and end
-# with all bits flipped.
+# The table of CRC-32, derived from the checksums of single bytes, which start and end with all
+# bits flipped.
 _CRC_TABLE: Final = tuple(zlib.crc32(bytes([byte ^ 0xFF])) ^ 0xFF000000 for byte in range(256))

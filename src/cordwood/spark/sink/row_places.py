@@ -1,9 +1,8 @@
 """Which partition of which topic each row goes to.
 
-A place is a number that stands for one partition of one topic, in the order in which a task has
-come across the topics. Keys are hashed as the option says: see `partitioner`. Rows without a key
-go to the partitions in turns of some thousand, beginning anywhere, so that tasks do not all begin
-alike.
+A place is the number of one partition of one topic; a task numbers topics in the order it meets
+them. The option `partitioner` chooses the hash of keys. Rows without a key go to each partition in
+turn, a thousand rows at a time; tasks start at different partitions.
 """
 
 from array import array
@@ -39,7 +38,7 @@ class RowPlaces:
 
     def __init__(self, options: SinkOptions, fs: FileSystem, *, first_turn: int) -> None:
         self.names: list[PlaceName] = []
-        self.missing: dict[str, int] = {}  # topics to be created, with their partitions
+        self.missing: dict[str, int] = {}  # topics to create, with their partition counts
         self._options = options
         self._fs = fs
         self._catalog: dict[str, TopicEntry] | None = None
@@ -56,7 +55,7 @@ class RowPlaces:
         )
 
     def style_of(self, place: int) -> BatchStyle:
-        """How the batches of a place are written."""
+        """The style of the batches of a place."""
         return self._styles[self._topic_of[place]]
 
     def choose(
@@ -86,14 +85,14 @@ class RowPlaces:
     # --- topics ------------------------------------------------------------------------------
 
     def _topic_numbers(self, column: "pa.Array[Any] | None") -> "array[int] | memoryview":
-        """The number of each row's topic; empty where all rows are of the first."""
+        """The number of each row's topic; empty if all rows belong to the first topic."""
         if self._options.topic is not None:
             self._number(self._options.topic)
             return _NO_INTEGERS
         assert column is not None, self._options
         if column.null_count:
             raise InvalidRecordError(
-                "a row has no topic: set the option topic, or fill the column of that name"
+                "a row has no topic; set the option topic, or fill the column topic"
             )
         encoded: Any = column.dictionary_encode()
         numbers = pa.array([self._number(name.as_py()) for name in encoded.dictionary], pa.int32())
@@ -162,7 +161,7 @@ class RowPlaces:
 
 
 def live_topics(fs: FileSystem, paths: Sequence[str]) -> dict[str, TopicEntry]:
-    """The topics of a store, as its catalog has them; none where there is no store yet."""
+    """The topics in a store's catalog; none if the store does not exist yet."""
     catalog = read_catalog(fs, paths)
     if catalog is None:
         return {}
@@ -170,10 +169,10 @@ def live_topics(fs: FileSystem, paths: Sequence[str]) -> dict[str, TopicEntry]:
 
 
 def _given(partition: "pa.Array[Any]") -> "pa.Array[Any]":
-    """The partitions that rows ask for; -1 where they do not."""
+    """The partitions that rows name; -1 for a row that names none."""
     smallest = pc.min(partition).as_py()
     if smallest is not None and smallest < 0:
-        raise InvalidRecordError(f"a row asks for partition {smallest}")
+        raise InvalidRecordError(f"a row names partition {smallest}")
     filled: Any = partition
     return filled.fill_null(-1) if partition.null_count else filled  # type: ignore[no-any-return]
 

@@ -1,13 +1,13 @@
-"""The columns of a DataFrame that is written: which there must be, and of which types.
+"""The columns of a DataFrame to write: which are required, and their types.
 
     value      string or binary             null is a tombstone
-    key        string or binary             decides the partition, where no other column does
+    key        string or binary             chooses the partition, unless the column does
     headers    array<struct<key: string, value: binary>>
     topic      string                       unless the option names one
     partition  int                          null: the key decides
     timestamp  timestamp                    null: the time of writing
 
-Names are taken without regard to case, as Spark does; other columns are passed over.
+Names are case-insensitive, as in Spark; other columns are ignored.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ _RULES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkColumns:
-    """Where in a row each column is; None for one that is not there."""
+    """The position of each column in a row; None for an absent one."""
 
     value: int
     key: int | None = None
@@ -60,21 +60,21 @@ class SinkColumns:
 
     @classmethod
     def of(cls, schema: StructType, *, topic: str | None) -> "SinkColumns":
-        """Those of a DataFrame's schema, whose rows go to `topic`, if the option names one."""
+        """The columns of a DataFrame's schema; `topic` is the option's value, or None."""
         found: dict[str, int] = {}
         for index, field in enumerate(schema.fields):
             name = field.name.lower()
             if name not in _RULES:
                 continue
             if name in found:
-                raise ConfigError("column", field.name, "is there twice")
+                raise ConfigError("column", field.name, "occurs twice")
             _check_type(name, field)
             found[name] = index
         if "value" not in found:
             names = ", ".join(schema.fieldNames())
-            raise ConfigError("column", "value", f"must be there; there are {names}")
+            raise ConfigError("column", "value", f"is required; the columns are {names}")
         if "topic" not in found and topic is None:
-            raise ConfigError("topic", "", "must be given, as an option or as a column")
+            raise ConfigError("topic", "", "is required, as an option or as a column")
         return cls(**found)
 
     def take(self, batch: pa.RecordBatch, name: str) -> "pa.Array[Any] | None":
@@ -92,7 +92,7 @@ def _check_type(name: str, field: StructField) -> None:
 
 
 def _is_headers(kind: DataType) -> bool:
-    """As declared, whatever may be null in it."""
+    """The type without its nullability."""
     if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
         return False
     return [(f.name, f.dataType) for f in kind.elementType.fields] == [

@@ -1,17 +1,17 @@
-"""The options of the sink: names and meanings of Spark's Kafka sink, and ours besides.
+"""The options of the sink: those of Spark's Kafka sink, with the same meaning, and our own.
 
-    path                     into the store in this directory, exactly once
-    kafka.bootstrap.servers  through the broker at this address, at least once
-    topic                    the topic of every row; else the column `topic` names it
+    path                     write to the store in this directory, exactly once
+    kafka.bootstrap.servers  write through the broker at this address, at least once
+    topic                    the topic of every row; without it the column `topic` names it
 
     paths                    further data directories of the store, as a JSON list
-    partitions               create a topic that is not there with so many; else it must be there
+    partitions               create a missing topic with this many; without it the topic must exist
     partitioner              how keys are hashed: murmur2 as in Java's clients, or crc32 as in
                              librdkafka's defaults
-    compression              codec of batches, where the topic leaves the choice to its producers
-    applicationId            under which name batches are numbered; a stream has one of its own
-    batchNumber              of a batch query, with applicationId: a number is written once
-    timeout                  how long the process that holds the store may take to answer
+    compression              codec of batches, if the topic leaves the choice to producers
+    applicationId            name under which batches are numbered; a stream has its own
+    batchNumber              for a batch query, with applicationId: each number is written once
+    timeout                  how long to wait for the process that owns the store
 
 Read once, on the driver. Holding a `SinkOptions` means every value in it is usable.
 """
@@ -45,12 +45,12 @@ _NAMES: Final = (
     "batchNumber",
     "timeout",
 )
-# What Spark adds by itself, and what its Kafka sink documents and does not look at either.
+# Options that Spark adds, and those that its Kafka sink documents but ignores.
 _PASSED_OVER: Final = frozenset({"checkpointlocation", "queryname", "includeheaders"})
 _SPELLINGS: Final = {name.lower(): name for name in _NAMES}
 _REFUSED: Final = {
-    "kafka.key.serializer": "keys are written as they are; cast the column",
-    "kafka.value.serializer": "values are written as they are; cast the column",
+    "kafka.key.serializer": "keys are written as bytes; cast the column",
+    "kafka.value.serializer": "values are written as bytes; cast the column",
     "kafka.interceptor.classes": "there is no producer to intercept",
 }
 _PARTITIONS_MAX: Final = 10_000
@@ -92,7 +92,7 @@ class SinkOptions:
             raise ConfigError(
                 "applicationId" if found.number is None else "batchNumber",
                 found.application or found.number,
-                "applicationId and batchNumber only make sense together in a batch query",
+                "a batch query needs both applicationId and batchNumber, or neither",
             )
         return found
 
@@ -112,7 +112,7 @@ class SinkOptions:
             raise ConfigError(
                 "path",
                 paths[0] if paths else "",
-                f"give either the directory of a store or {_BOOTSTRAP}",
+                f"set either the directory of a store or {_BOOTSTRAP}",
             )
         topic = given.get("topic")
         if topic is not None:
@@ -142,7 +142,7 @@ class SinkOptions:
 
 
 def _sort(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Our own options under their documented names, and those of Kafka. Refuses all others."""
+    """Our options by their documented names, and those of Kafka. Refuses all others."""
     given: dict[str, str] = {}
     kafka: dict[str, str] = {}
     for typed, text in options.items():
@@ -161,12 +161,12 @@ def _sort(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 def _unknown(typed: str) -> str:
     near = [_SPELLINGS[name] for name in difflib.get_close_matches(typed, _SPELLINGS, n=2)]
     if near:
-        return f"there is no such option; did you mean {' or '.join(near)}?"
-    return f"there is no such option; there are {', '.join(_NAMES)}, and kafka.*"
+        return f"unknown option; did you mean {' or '.join(near)}?"
+    return f"unknown option; known are {', '.join(_NAMES)}, and kafka.*"
 
 
 def plain_path(path: str) -> str:
-    """`path` without `file:`, in whichever form; Spark writes the same one in several."""
+    """`path` without the prefix `file:`, which Spark writes in several forms."""
     return _FILE_URL.sub("", path).rstrip("/") or "/"
 
 
@@ -185,7 +185,7 @@ def _parse_paths(given: Mapping[str, str]) -> tuple[str, ...]:
         path = plain_path(item) if isinstance(item, str) else ""
         if not path.strip() or _URL.match(path):
             raise ConfigError("path", item, "must be a directory that all executors can write to")
-        # Executors may run in another directory than the driver.
+        # Executors may have another working directory than the driver.
         paths.append(os.path.abspath(path))
     return tuple(dict.fromkeys(paths))
 
@@ -213,13 +213,15 @@ def _parse_codec(given: Mapping[str, str], kafka: Mapping[str, str]) -> Codec | 
 def _parse_partitioner(
     given: Mapping[str, str], kafka: Mapping[str, str], *, is_for_broker: bool
 ) -> Partitioner:
-    """A producer's own setting passes where there is a producer, and nothing else is said."""
+    """A producer setting is passed on if there is a producer and no option contradicts it."""
     text = given.get("partitioner")
     theirs = kafka.get(_KAFKA_PARTITIONER)
     if theirs is not None and not is_for_broker:
-        raise ConfigError(_KAFKA_PARTITIONER, theirs, "is for brokers: use the option partitioner")
+        raise ConfigError(
+            _KAFKA_PARTITIONER, theirs, "applies only to brokers; use the option partitioner"
+        )
     if theirs is not None and text is not None:
-        raise ConfigError("partitioner", text, f"{_KAFKA_PARTITIONER} is given too: leave one out")
+        raise ConfigError("partitioner", text, f"{_KAFKA_PARTITIONER} is set too; omit one of them")
     return Partitioner.MURMUR2 if text is None else Partitioner.parse(text)
 
 

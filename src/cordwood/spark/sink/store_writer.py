@@ -1,12 +1,12 @@
-"""Writing to a store: tasks stage their rows, the driver has them published as one.
+"""Writing to a store: tasks stage their rows, and the driver publishes them together.
 
-Exactly once. Until the driver asks for the publication nothing of a batch is in any log; the
-publication is all of it or nothing, and it has a number under which it is made once. A batch that
-Spark writes again after a crash, whenever that was, is found to have been published, or is
-published then. See `log.publication`.
+Exactly once. Until the driver requests the publication, no log contains anything of a batch. The
+publication is all or nothing, and it has a number under which it is made only once. If Spark writes
+a batch again after a crash, the batch is either found to be published or is published then. See
+`log.publishing.publication`.
 
-Spark rebuilds writers between their calls, in other processes: nothing is kept in them but what
-was known when the query was planned.
+Spark recreates writers between calls, in other processes, so they hold only what was known when the
+query was planned.
 """
 
 import logging
@@ -41,7 +41,7 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 class _StoreWriter:
-    """What a batch and a stream have in common."""
+    """The common part of batch and stream writers."""
 
     def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
         self._options = options
@@ -49,7 +49,7 @@ class _StoreWriter:
 
     def _stage(self, batches: Iterator[pa.RecordBatch]) -> StagedRows:
         context = TaskContext.get()
-        assert context is not None, "rows are written by tasks"
+        assert context is not None, "only tasks write rows"
         batch_id = context.getLocalProperty(_BATCH_ID) or "0"
         return stage_rows(
             batches,
@@ -57,7 +57,7 @@ class _StoreWriter:
             self._columns,
             fs=RealFileSystem(),
             clock=SystemClock(),
-            # Another for each task and batch, and the same when Spark runs the task again.
+            # Differs by task and batch, and stays the same if Spark runs the task again.
             first_turn=context.partitionId() + int(batch_id),
             query_id=context.getLocalProperty(_QUERY_ID),
         )
@@ -77,10 +77,10 @@ class _StoreWriter:
             data_dirs=self._options.paths[1:],
         )
         if answer.outcome == SKIPPED:
-            logger.warning("%s was published before: nothing was written", publication)
+            logger.warning("%s was already published; nothing was written", publication)
 
     def _discard(self, messages: Messages) -> None:
-        """Remove what tasks staged that is not going to be published."""
+        """Remove staged files that will not be published."""
         inbox = ChangeInbox(RealFileSystem(), self._options.path)
         for rows in _staged(messages):
             if rows.file is not None:
@@ -88,12 +88,12 @@ class _StoreWriter:
 
 
 def _staged(messages: Messages) -> list[StagedRows]:
-    """Of tasks that failed there is none."""
+    """The messages of tasks that succeeded; Spark passes None for a failed task."""
     return [message for message in messages if isinstance(message, StagedRows)]
 
 
 class StoreBatchWriter(_StoreWriter, DataSourceArrowWriter):
-    """Writes a batch query. Its id is new each time it is planned, unless the options give one."""
+    """Writes a batch query. Each planning gets a new id, unless the options set one."""
 
     def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
         super().__init__(options, columns)
@@ -117,10 +117,10 @@ class StoreBatchWriter(_StoreWriter, DataSourceArrowWriter):
 
 
 class StoreStreamWriter(_StoreWriter, DataSourceStreamArrowWriter):
-    """Writes a stream, batch by batch, under the stream's id and the batches' numbers.
+    """Writes a stream; the stream's id and the batch's number identify a publication.
 
-    The id of a stream is that of its checkpoint, wherever that lies; a stream that begins anew
-    with an empty checkpoint is another one.
+    The id of a stream is that of its checkpoint, wherever that lies. A stream that starts with an
+    empty checkpoint is a new stream.
     """
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:  # type: ignore[override]
@@ -142,4 +142,4 @@ class StoreStreamWriter(_StoreWriter, DataSourceStreamArrowWriter):
                 return f"stream {rows.query_id}"
         if self._options.checkpoint is not None:
             return f"stream {self._options.checkpoint}"
-        raise ConfigError("applicationId", "", "must be given: this stream has no checkpoint")
+        raise ConfigError("applicationId", "", "is required, because this stream has no checkpoint")

@@ -22,10 +22,10 @@ _FILE_NAME = "rows.batches"
 
 @dataclass(frozen=True)
 class StagedRows(WriterCommitMessage):
-    """What a task tells the driver. `file` is None where it had no rows.
+    """The message of a task to the driver. `file` is None if the task had no rows.
 
-    topics      to be created, with so many partitions
-    query_id    of the stream that the task belongs to
+    topics      topics to create, with their partition counts
+    query_id    the stream that the task belongs to
     """
 
     file: StagedBatches | None
@@ -44,7 +44,7 @@ def stage_rows(
     first_turn: int,
     query_id: str | None,
 ) -> StagedRows:
-    """Write all rows to a staged file. Nothing is left of it when that fails."""
+    """Write all rows to a staged file; if that fails, remove it."""
     staging_id = new_request_id()
     directory = staging_directory(options.path, staging_id)
     places = RowPlaces(options, fs, first_turn=first_turn)

@@ -79,10 +79,9 @@ class ArrowRows:
             if self._rows == self._rows_max or is_large:
                 yield self._take()
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
+    def rest(self) -> list[pa.RecordBatch]:
         """The rows added and not yet returned, as one record batch or none."""
-        if self._rows:
-            yield self._take()
+        return [self._take()] if self._rows else []
 
     def _take(self) -> pa.RecordBatch:
         rows, self._rows = self._rows, 0

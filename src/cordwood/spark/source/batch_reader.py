@@ -7,10 +7,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError
-from cordwood.spark.source.data_loss import LossPolicy
 from cordwood.spark.source.opened_source import absolute_paths, open_source
 from cordwood.spark.source.planning import OffsetRange
-from cordwood.spark.source.range_reader import RangeReader
+from cordwood.spark.source.range_reader import LossPolicy, RangeReader
 from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source.source_plan import (
     OffsetResolver,
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class CordwoodBatchReader(DataSourceReader):
-    """Plans on the driver, reads in executors. Holds values only: Spark pickles it.
+    """Plans on the driver, reads in executors. Spark pickles it, so it holds only values.
 
-    Spark asks for the partitions once for each `load()`: a DataFrame is a snapshot, and another
-    `load()` sees what was appended since.
+    Spark asks for the partitions once per `load()`: a DataFrame is a snapshot, and another `load()`
+    includes later records.
     """
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
@@ -67,5 +66,5 @@ class CordwoodBatchReader(DataSourceReader):
             return guard_ranges(found, plan_ranges(found, spans, options), spans)
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        # Without a task to run, Spark runs one with nothing to do.
+        # If there are no tasks, Spark runs one without a range.
         return iter(()) if partition.value is None else self._reader.read(partition.value)

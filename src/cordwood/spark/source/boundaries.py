@@ -1,12 +1,12 @@
-"""Where a query starts and ends, as the options say it: before anything is looked up.
+"""Where a query starts and ends, as the options state it, before any offset is looked up.
 
     earliest, latest           the log's own ends
     {"orders": {"0": 23}}      offsets; -2 and -1 stand for earliest and latest
     1760000000000              a time: the first record at or after it
-    -10m                       the same, told from now; 10 minutes ago
-    2026-01-31T12:00:00Z       the same, as people write it
+    -10m                       the same, relative to now: 10 minutes ago
+    2026-01-31T12:00:00Z       the same, in ISO 8601
 
-A time may be given for all partitions or for each.
+A time may apply to all partitions or to each separately.
 """
 
 import json
@@ -27,18 +27,18 @@ _MOMENT_RULE: Final = (
     "must be milliseconds since 1970, a time with its zone like 2026-01-31T12:00:00Z, "
     "or an age like -10m"
 )
-_MICROSECONDS_MAX_MS: Final = INT64_MAX // 1000  # what a timestamp column holds
+_MICROSECONDS_MAX_MS: Final = INT64_MAX // 1000  # the range of a timestamp column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A time, or a distance back from now."""
+    """A time, or an age relative to now."""
 
     timestamp_ms: int = 0
     age_ms: int | None = None
 
     def at(self, now_ms: TimestampMs) -> TimestampMs:
-        """The time meant, when it is `now_ms`."""
+        """The absolute time, if the present time is `now_ms`."""
         if self.age_ms is None:
             return TimestampMs(self.timestamp_ms)
         return TimestampMs(max(now_ms - self.age_ms, 0))
@@ -46,9 +46,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
-    """One end of what is read. Exactly one of the last three says where.
+    """One end of the range to read. Exactly one of the first three fields after `option` is set.
 
-    `option` is what the operator wrote, for messages.
+    `option` is the name of the option, for messages.
     """
 
     option: str
@@ -63,7 +63,7 @@ class Boundary:
 
     @property
     def named(self) -> frozenset[TopicPartition] | None:
-        """The partitions it speaks of; None: of all."""
+        """The partitions it names; None if it applies to all."""
         if self.everywhere is not None:
             return None
         return frozenset(self.offsets if self.offsets is not None else self.moments or ())
@@ -83,7 +83,7 @@ class Boundary:
 
 
 def parse_offsets(option: str, text: str, *, refused: Mapping[int, str]) -> Boundary:
-    """From `earliest`, `latest` or JSON; `refused` maps EARLIEST or LATEST to why it is."""
+    """Parse `earliest`, `latest` or JSON; `refused` maps EARLIEST or LATEST to the reason."""
     word = {"earliest": EARLIEST, "latest": LATEST}.get(text.strip().lower())
     if word is not None:
         if word in refused:
@@ -105,12 +105,12 @@ def parse_offsets(option: str, text: str, *, refused: Mapping[int, str]) -> Boun
 
 
 def parse_time(option: str, text: str) -> Boundary:
-    """From one time for all partitions."""
+    """Parse one time for all partitions."""
     return Boundary(option=option, everywhere=_parse_moment(option, text, text))
 
 
 def parse_times(option: str, text: str) -> Boundary:
-    """From JSON with a time for each partition."""
+    """Parse JSON with a time for each partition."""
     rule = 'must be JSON like {"orders": {"0": 1760000000000, "1": "-10m"}}'
     moments: dict[TopicPartition, Moment] = {}
     for topic, times in _parse_map(option, text, rule).items():
@@ -118,7 +118,7 @@ def parse_times(option: str, text: str) -> Boundary:
             raise ConfigError(option, text, rule)
         for number, value in times.items():
             if not number.isdecimal() or int(number) > INT32_MAX:
-                raise ConfigError(option, text, f"{rule}: there is no partition {number!r}")
+                raise ConfigError(option, text, f"{rule}: {number!r} is not a partition number")
             if isinstance(value, bool) or not isinstance(value, (int, str)):
                 raise ConfigError(option, text, rule)
             moments[topic, int(number)] = _parse_moment(option, str(value), text)
@@ -141,19 +141,19 @@ def _parse_moment(option: str, text: str, shown: str) -> Moment:
     text = text.strip()
     if text.isdecimal():
         if int(text) > _MICROSECONDS_MAX_MS:
-            raise ConfigError(option, shown, f"{_MOMENT_RULE}; {text} is later than any time")
+            raise ConfigError(option, shown, f"{_MOMENT_RULE}; {text} is too large")
         return Moment(timestamp_ms=int(text))
     try:
         if _RELATIVE.fullmatch(text):
             return Moment(age_ms=parse_duration_ms(text.lstrip("- ")))
         when = datetime.fromisoformat(text)
         if when.tzinfo is None:
-            raise ConfigError(option, shown, f"{_MOMENT_RULE}; its zone is missing")
+            raise ConfigError(option, shown, f"{_MOMENT_RULE}; the time zone is missing")
         timestamp_ms = int(when.timestamp() * 1000)
     except ConfigError:
         raise
     except (ValueError, OverflowError) as error:
         raise ConfigError(option, shown, _MOMENT_RULE) from error
     if timestamp_ms < 0:
-        raise ConfigError(option, shown, f"{_MOMENT_RULE}; nothing is older than 1970")
+        raise ConfigError(option, shown, f"{_MOMENT_RULE}; it is before 1970")
     return Moment(timestamp_ms=timestamp_ms)

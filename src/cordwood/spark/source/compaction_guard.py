@@ -1,16 +1,16 @@
-"""Noticing a compaction that takes records from a query for the sake of others it will not read.
+"""Detects a compaction that removes records which a running query still needs.
 
-Compaction drops a record when a newer one of its key is there. A batch query reads up to where
-the log ended when it was planned. As long as the newer record lies before that end, the query
-finds it and nothing is missing. But when the log goes on, rolls, and is compacted past that end
-while the query runs, a key's record may be gone whose newer one comes after the end: the result
-would lack a key that was there all the time.
+Compaction drops a record if a newer record of its key exists. A batch query reads up to the end
+that the log had when the query was planned. If the newer record lies before that end, the query
+reads it and nothing is missing. But if the log grows, rolls, and is compacted past that end while
+the query runs, a record may be dropped in favour of one after the end: the result would lack a key
+that existed all the time.
 
-So a plan notes what the segments of a task look like, and the task, once it has read, looks
-again. Nothing was taken from it if
+So the plan records the shape of a task's segments, and the task compares it after reading. Nothing
+was dropped if
 
-    the segment that held the end is still the last one: compaction leaves that alone; or
-    all its segments are as they were: same sizes, and in the one that held the end, the same
+    the segment that held the end is still the active one, which compaction does not touch; or
+    all its segments are unchanged: same sizes, and in the segment that held the end, the same
     number of bytes before it
 """
 
@@ -26,7 +26,7 @@ from cordwood.storage.readable_segment import ReadableSegment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionGuard:
-    """What a task must find again after it has read [start, stop). `end` is the whole query's."""
+    """What must be unchanged after a task of a query up to `end` has read [start, stop)."""
 
     start: int
     stop: int
@@ -35,24 +35,24 @@ class CompactionGuard:
 
     @classmethod
     def over(cls, log: LogReader, start: int, stop: int, *, end: int) -> "CompactionGuard | None":
-        """For a query that reads `log` up to `end`; None where there is nothing to guard.
+        """The guard of a query that reads `log` up to `end`; None if none is needed.
 
-        A query that ends before the last segment reads what compaction has left of a past time:
-        that never was a state of the log, and no state is promised.
+        A query that ends before the active segment reads what compaction has left of the past.
+        That never was a state of the log, and none is promised.
         """
         if not log.source.allows_gaps or log.view().segments.active.base_offset > end:
             return None
         return cls(start=start, stop=stop, end=end, digest=_digest(log, start, stop, end))
 
     def holds(self, log: LogReader) -> bool:
-        """Whether nothing was taken. Asked after reading."""
+        """Whether nothing was dropped; call it after reading."""
         log.source.refresh()
         if log.view().segments.active.base_offset <= self.end:
             return True
         try:
             return _digest(log, self.start, self.stop, self.end) == self.digest
         except (FileNotFoundError, CorruptSegmentError):
-            return False  # replaced while we look
+            return False  # replaced meanwhile
 
 
 def _digest(log: LogReader, start: int, stop: int, end: int) -> str:

@@ -1,7 +1,7 @@
 """A stream's progress as a consumer group's committed offsets, for the tools that show lag.
 
-The checkpoint decides where a stream goes on; this is only told to others. So it happens beside
-the query, newest offsets first, and a failure is a warning.
+The checkpoint alone decides where a stream continues; these commits only inform others. So they
+happen in the background, only the newest offsets are committed, and a failure is only a warning.
 """
 
 import logging
@@ -21,7 +21,7 @@ _FLUSH_S: Final = 10.0
 
 
 class GroupProgress:
-    """Commits offsets in a thread of its own. Any thread may call it."""
+    """Commits offsets in its own thread. Any thread may call it."""
 
     def __init__(self, group: str, directories: tuple[str, ...]) -> None:
         self._group = group
@@ -34,7 +34,7 @@ class GroupProgress:
         self._thread: threading.Thread | None = None
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Make these known soon. Returns at once."""
+        """Commit these soon; return at once."""
         with self._changed:
             if self._is_closed or dict(positions) == self._wanted:
                 return
@@ -47,14 +47,14 @@ class GroupProgress:
             self._changed.notify_all()
 
     def flush(self, timeout_s: float = _FLUSH_S) -> None:
-        """Wait until what was asked for is committed, or has failed."""
+        """Wait until the last request is committed or has failed."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._wanted == self._committed and not self._is_busy, timeout_s
             )
 
     def close(self) -> None:
-        """Finish what is under way and stop."""
+        """Finish the commit in progress and stop."""
         self.flush()
         with self._changed:
             self._is_closed = True
@@ -73,7 +73,7 @@ class GroupProgress:
                 self._is_busy = True
             self._send(positions)
             with self._changed:
-                self._committed = positions  # a failed one is not repeated: the next is newer
+                self._committed = positions  # not retried after a failure: the next commit is newer
                 self._is_busy = False
                 self._changed.notify_all()
 

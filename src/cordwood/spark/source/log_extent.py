@@ -1,6 +1,6 @@
-"""How many bytes of log lie between offsets, as segment sizes and indexes tell.
+"""Estimates the bytes between offsets from segment sizes and indexes.
 
-Indexes are hints: these figures plan work, they never decide what is read.
+Indexes are hints: the estimates plan work, and never decide what is read.
 """
 
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from cordwood.spark.source.planning import Piece
 from cordwood.storage.readable_segment import ReadableSegment
 
 _UNCUT: Final = INT64_MAX
-_GRAINS: Final = 8  # a limit in bytes is kept to within an eighth
+_GRAINS: Final = 8  # a limit in bytes is met to within an eighth
 
 
 def pieces_between(log: LogReader, start: int, stop: int, *, target_bytes: int) -> Iterator[Piece]:
     """[start, stop) in pieces of about `target_bytes` at most, cut at segments and index entries.
 
-    A segment in an archive is one piece: whoever reads a part of it fetches all of it. Index
-    files are opened only of segments that are read in part, or cut.
+    An archived segment is one piece, because reading a part of it fetches all of it. Index files
+    are opened only for segments that are read in part or cut.
     """
     segments = log.view().segments
     at = start
@@ -52,13 +52,13 @@ def _pieces_within(
 def _cuts(
     segment: ReadableSegment, begin: int, end: int, step: int
 ) -> Iterator[tuple[Offset, int]]:
-    """Offsets that begin a stretch of about `step` bytes each, and about where they lie."""
+    """Offsets at intervals of about `step` bytes, with their approximate positions."""
     wanted = begin + step
     while wanted + step // 2 < end:
         try:
             last_offset = segment.offset_index.upper_bound(FilePosition(wanted), 0)
         except (FormatError, OSError):
-            return  # derived: without it the pieces are larger
+            return  # only a hint: without it the pieces are larger
         if last_offset is None:
             return
         yield Offset(last_offset + 1), wanted
@@ -66,7 +66,7 @@ def _cuts(
 
 
 def offset_behind(log: LogReader, start: int, stop: int, *, size_bytes: int) -> int:
-    """The offset in (start, stop] that lies about `size_bytes` behind `start`, rather before."""
+    """The offset in (start, stop] about `size_bytes` after `start`, rounded down."""
     left = size_bytes
     grain = max(size_bytes // _GRAINS, 1)
     for piece in pieces_between(log, start, stop, target_bytes=grain):
@@ -79,5 +79,5 @@ def offset_behind(log: LogReader, start: int, stop: int, *, size_bytes: int) -> 
 
 
 def size_between(log: LogReader, start: int, stop: int) -> int:
-    """About how many bytes [start, stop) takes."""
+    """The approximate size of [start, stop) in bytes."""
     return sum(piece.size_bytes for piece in pieces_between(log, start, stop, target_bytes=_UNCUT))

@@ -1,7 +1,7 @@
-"""One partition's log as a plan names it: all that an executor needs to open it, and no more.
+"""One partition's log in a plan: exactly what an executor needs to open it.
 
-An executor does not look through the store, which may hold thousands of partitions: it opens
-one directory, or one partition of an archive.
+An executor does not list the store, which may hold thousands of partitions. It opens one directory,
+or one partition of an archive.
 """
 
 import os
@@ -25,10 +25,10 @@ from cordwood.storage.handle_cache import HandleCache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPlace:
-    """Where a partition lies, as it was when the query was planned.
+    """Where a partition lay when the query was planned.
 
-    `topic_id` is "" where the topic has none, `directory` where there is only an archive, and
-    `archive_url` where there is none.
+    `topic_id` is "" if the topic has none, `directory` if there is only an archive, `archive_url`
+    if there is no archive.
     """
 
     topic: str
@@ -44,9 +44,9 @@ class LogPlace:
         return f"{self.topic}-{self.partition}"
 
     def current_topic_id(self) -> str | None:
-        """The id of the topic that has this place now; None when it is gone.
+        """The id of the topic that is in this place now; None if there is none.
 
-        An archive keeps each topic under its id: that one is never another.
+        An archive stores each topic under its id, so it cannot become another topic.
         """
         if not self.directory:
             return self.topic_id
@@ -57,7 +57,7 @@ class LogPlace:
         return "" if found is None or found == ZERO_TOPIC_ID else encode_topic_id(found)
 
     def has_gaps_now(self) -> bool:
-        """Whether missing offsets are compaction's doing, as the store sees it by now."""
+        """Whether the topic is compacted by now, so that offsets may be missing."""
         if not self.directory:
             return self.allows_gaps
 
@@ -75,7 +75,7 @@ class LogPlace:
 
     @contextmanager
     def open(self) -> Iterator[LogReader | None]:
-        """The log, for reading; None when it is gone, or when its topic was recreated."""
+        """The log, for reading; None if it is gone or its topic was recreated."""
         if self.current_topic_id() != self.topic_id:
             yield None
         elif not self.directory:
@@ -116,7 +116,7 @@ class LogPlace:
             yield log
 
     def _join_archive(self, log: ReadOnlyLog, opened: ExitStack) -> None:
-        """Put what is archived in front of the log. Few topics are: others need not import it."""
+        """Put the archived segments before the log. Imported here: few topics have an archive."""
         from cordwood.archive.segment_cache import SegmentCache
         from cordwood.archive.store_archives import StoreArchives
 

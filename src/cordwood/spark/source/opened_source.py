@@ -1,10 +1,10 @@
-"""What `path` names, opened for reading: a store, a directory that Kafka wrote, or an archive.
+"""The target of `path`, opened for reading: a store, a directory of Kafka, or an archive.
 
     /srv/data, file:///srv/data    a data directory, ours or Kafka's
-    file:///srv/archive            an archive in a directory: no partitions lie in it
+    file:///srv/archive            an archive in a directory, which holds no partitions
     s3://bucket/prefix             an archive
 
-For planning, on the driver. Takes no lock and writes nothing.
+Used for planning, on the driver. Takes no lock and writes nothing.
 """
 
 import os
@@ -38,7 +38,7 @@ _FILE_SCHEMES: Final = ("", "file")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTopic:
-    """A topic and those of its partitions that are wanted. `topic_id` is "" where none is known."""
+    """A topic and its selected partitions. `topic_id` is "" if it is unknown."""
 
     name: str
     topic_id: str
@@ -46,7 +46,7 @@ class SourceTopic:
     archive_url: str = ""
 
     def place(self, number: int) -> LogPlace:
-        """What an executor needs to open a partition's log."""
+        """The place from which an executor opens a partition's log."""
         log = self.logs[number]
         directory, start = "", log.start_offset
         if isinstance(log, ReadOnlyLog):
@@ -63,16 +63,16 @@ class SourceTopic:
 
 
 class OpenedSource(ABC):
-    """Topics that can be read. For one thread; close it.
+    """Topics to read. For one thread; the caller closes it.
 
-    `directories` are the store's; empty for an archive, which nobody can write to.
+    `directories` are the store's; empty for an archive, which is read-only.
     """
 
     directories: tuple[str, ...] = ()
 
     @abstractmethod
     def look(self) -> dict[str, SourceTopic]:
-        """The topics wanted, as they are now."""
+        """The selected topics in their present state."""
 
     @abstractmethod
     def ends(self, topics: Mapping[str, SourceTopic]) -> dict[TopicPartition, Offset]:
@@ -80,7 +80,7 @@ class OpenedSource(ABC):
 
     @abstractmethod
     def all_topics(self) -> list[str]:
-        """The names of all topics, wanted or not: for messages."""
+        """The names of all topics, selected or not, for messages."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -98,23 +98,23 @@ class OpenedSource(ABC):
 
 
 def open_source(paths: Sequence[str], wants: Wants) -> OpenedSource:
-    """Open what `paths` names, with the partitions that `wants` chooses by topic and number."""
+    """Open `paths` with the partitions that `wants` selects by topic and number."""
     places = [_local_path(path) for path in paths]
     directories = [place for place in places if place is not None]
     if len(directories) == len(paths) and not _is_archive(paths, directories):
         return _StoreSource(directories, wants)
     if len(paths) > 1:
-        raise ConfigError("path", ", ".join(paths), "an archive is one URL")
+        raise ConfigError("path", ", ".join(paths), "an archive must be a single URL")
     return _ArchiveSource(paths[0], wants)
 
 
 def absolute_paths(paths: Sequence[str]) -> tuple[str, ...]:
-    """The same places for a process with another working directory."""
+    """The same paths, valid in a process with another working directory."""
     return tuple(path if urlsplit(path).scheme else os.path.abspath(path) for path in paths)
 
 
 def _local_path(path: str) -> str | None:
-    """The directory that `path` names; None for a URL of elsewhere."""
+    """The directory that `path` names; None for a URL of another scheme."""
     parts = urlsplit(path)
     if "://" not in path and parts.scheme != "file":
         return path
@@ -122,7 +122,7 @@ def _local_path(path: str) -> str | None:
 
 
 def _is_archive(paths: Sequence[str], directories: Sequence[str]) -> bool:
-    """A directory given as a URL is an archive unless a store lies in it."""
+    """Whether these are an archive: a directory given as a URL that contains no store."""
     if all(path == directory for path, directory in zip(paths, directories, strict=True)):
         return False
     fs = RealFileSystem()

@@ -1,6 +1,6 @@
-"""Decisions about what is read, from plain values: tasks, and how far a micro-batch goes.
+"""Decisions about what to read, from plain values: tasks, and the end of a micro-batch.
 
-Nothing here opens a file or asks the time. Ranges are half-open.
+Opens no file and reads no clock. Ranges are half-open.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from cordwood.spark.source.topic_choice import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
-    """What one task reads. Invariant: ``start < stop``."""
+    """The offsets that one task reads. Invariant: ``start < stop``."""
 
     place: LogPlace
     start: int
@@ -26,13 +26,13 @@ class OffsetRange:
 
     @property
     def count(self) -> int:
-        """Offsets in it; records at most."""
+        """The number of offsets, which is the largest possible number of records."""
         return self.stop - self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Offsets that lie together in one segment, and about how many bytes they take there."""
+    """Consecutive offsets of one segment, and their approximate size there."""
 
     start: int
     stop: int
@@ -40,7 +40,7 @@ class Piece:
 
 
 def merge_pieces(pieces: Iterable[Piece], *, target_bytes: int) -> list[Piece]:
-    """Put consecutive pieces together as long as they hold at most `target_bytes`."""
+    """Join consecutive pieces as long as the result holds at most `target_bytes`."""
     merged: list[Piece] = []
     for piece in pieces:
         last = merged[-1] if merged else None
@@ -59,8 +59,8 @@ def plan_tasks(
 ) -> list[OffsetRange]:
     """Cut ranges until none holds more than `records_max` and there are at least `count_min`.
 
-    Large ranges are cut into more parts than small ones, in proportion to their offsets; a
-    range of n offsets into n parts at most.
+    The number of parts is proportional to the offsets of a range; a range of n offsets has at most
+    n parts.
     """
     if records_max is not None:
         ranges = [part for found in ranges for part in _cut(found, -(-found.count // records_max))]
@@ -69,7 +69,9 @@ def plan_tasks(
     total = sum(found.count for found in ranges)
     tasks: list[OffsetRange] = []
     for found in ranges:
-        parts = -(-found.count * count_min // total)  # rounded up: a hint that is always met
+        parts = -(
+            -found.count * count_min // total
+        )  # rounded up, so that there are at least `count_min`
         tasks += _cut(found, parts)
     return tasks
 
@@ -81,7 +83,7 @@ def _cut(found: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def share(backlog: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
-    """Split `limit` in proportion to `backlog`; whoever has some gets at least 1, none too much."""
+    """Split `limit` in proportion to `backlog`; a partition with a backlog gets at least 1."""
     total = sum(backlog.values())
     if total <= limit:
         return dict(backlog)

@@ -1,4 +1,4 @@
-"""The option `key`: read only the records of one key, by the key index where there is one."""
+"""The option `key`: read only the records of one key, with the key index if there is one."""
 
 import base64
 import binascii
@@ -15,13 +15,13 @@ _ROW_BYTES: Final = 8 * tables.RECORD_ROW
 
 
 def parse_key(text: str | None, encoding: str | None) -> bytes | None:
-    """The bytes of the key that the options name; None: every key."""
+    """The key that the options name, as bytes; None for every key."""
     name = "utf-8" if encoding is None else encoding.strip().lower()
     if name not in _ENCODINGS:
         raise ConfigError("keyEncoding", encoding, f"must be one of {', '.join(_ENCODINGS)}")
     if text is None:
         if encoding is not None:
-            raise ConfigError("keyEncoding", encoding, "says how to read key, which is not given")
+            raise ConfigError("keyEncoding", encoding, "has no effect without the option key")
         return None
     try:
         match name:
@@ -36,7 +36,7 @@ def parse_key(text: str | None, encoding: str | None) -> bytes | None:
 
 
 def rows_of_key(run: RecordRun, key: bytes) -> RecordRun | None:
-    """The records of `run` that have that key, in order; None when there are none."""
+    """The records of `run` with that key, in order; None if there are none."""
     if record_table.find_key(run.data, run.table, run.start, run.end, key) < 0:
         return None
     import pyarrow as pa

@@ -1,8 +1,8 @@
-"""The options of the source: names and meanings of Spark's Kafka source, and ours besides.
+"""The options of the source: those of Spark's Kafka source, with the same meaning, and our own.
 
 Options are read once, on the driver. Holding a `SourceOptions` means every value in it is
-usable; what cannot be used is refused with the option, its value and the rule. An option nobody
-knows is refused too: a misspelt one would silently read something else.
+usable; an unusable value is refused with the option, the value and the rule. Unknown options are
+refused too: a misspelt one would silently read something else.
 """
 
 import difflib
@@ -16,14 +16,14 @@ from cordwood.errors import ConfigError
 from cordwood.log.reading.time_lookup import EARLIEST, LATEST
 from cordwood.log.rules.isolation import READ_COMMITTED, READ_UNCOMMITTED, Isolation
 from cordwood.quantities import MIB, parse_duration_ms, parse_size
-from cordwood.spark.row_columns import DEFAULT_COLUMNS, HEADERS, parse_columns
 from cordwood.spark.source.boundaries import Boundary, parse_offsets, parse_time, parse_times
 from cordwood.spark.source.record_key import parse_key
+from cordwood.spark.source.row_schema import DEFAULT_COLUMNS, HEADERS, parse_columns
 from cordwood.spark.source.topic_choice import CHOICES, TopicChoice, parse_choice
 
 logger = logging.getLogger(__name__)
 
-# The same as Spark's for files: enough work for a task to be worth starting.
+# Spark's default for files: enough work to be worth a task.
 TASK_BYTES: Final = 128 * MIB
 
 _STARTING: Final = (
@@ -54,7 +54,7 @@ _READ: Final = (
     *_OURS,
 )
 
-# How Spark's source talks to brokers. There are none here, so a query that sets them still works.
+# How Spark's source talks to brokers. Accepted and ignored, because there are no brokers here.
 _MEANINGLESS: Final = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
@@ -64,7 +64,7 @@ _MEANINGLESS: Final = (
 )
 _KAFKA_PREFIX: Final = "kafka."
 _ISOLATION: Final = "kafka.isolation.level"
-# Settings of the consumer that Spark refuses too.
+# Consumer settings that Spark's Kafka source refuses too.
 _REFUSED: Final = {
     "kafka.auto.offset.reset": "use startingOffsets",
     "kafka.key.deserializer": "keys are read as bytes; cast the column",
@@ -80,7 +80,7 @@ _EARLIEST_END: Final = "a query cannot end at the start; use latest, offsets or 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerLimits:
-    """How much of a stream one micro-batch takes. None: no limit."""
+    """How much of a stream one micro-batch reads. None means no limit."""
 
     offsets_max: int | None = None
     offsets_min: int | None = None
@@ -102,7 +102,7 @@ class TriggerLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Everything a reader needs to know. Validated: see the head of this module."""
+    """The validated options of a reader."""
 
     paths: tuple[str, ...]
     topics: TopicChoice
@@ -132,7 +132,7 @@ class SourceOptions:
         given = _Given(options)
         for name in _TRIGGER:
             if given.text(name) is not None:
-                logger.warning("%s is for streams and has no effect on a batch query", name)
+                logger.warning("%s applies to streams and has no effect on a batch query", name)
         if given.text("group") is not None:
             raise ConfigError("group", given.text("group"), "only streams commit their progress")
         return cls._parse(
@@ -188,7 +188,7 @@ class SourceOptions:
 
 
 class _Given:
-    """The options as typed, by their names as they are documented. Refuses unknown ones."""
+    """The options by their documented names. Refuses unknown ones."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._texts: dict[str, str] = {}
@@ -222,7 +222,7 @@ class _Given:
         if text is None:
             return None
         if not text.strip().isdecimal() or int(text) <= 0:
-            raise ConfigError(name, text, "must be a whole number from 1 on")
+            raise ConfigError(name, text, "must be a whole number of 1 or more")
         return int(text)
 
     def size(self, name: str) -> int | None:
@@ -249,12 +249,12 @@ def _unknown(typed: str) -> str:
     near = difflib.get_close_matches(typed.lower(), _SPELLINGS, n=3)
     if near:
         names = " or ".join(_SPELLINGS[name] for name in near)
-        return f"there is no such option; did you mean {names}?"
-    return f"there is no such option; there are {', '.join(sorted(_READ))}, and kafka.*"
+        return f"unknown option; did you mean {names}?"
+    return f"unknown option; known are {', '.join(sorted(_READ))}, and kafka.*"
 
 
 def _check_kafka(name: str, text: str) -> None:
-    """Settings of a Kafka consumer pass: but for one they change nothing that is read."""
+    """Accept Kafka consumer settings; only the isolation level has an effect."""
     if name in _REFUSED:
         raise ConfigError(name, text, _REFUSED[name])
 
@@ -266,13 +266,13 @@ def _parse_isolation(given: _Given) -> Isolation:
         raise ConfigError(
             _ISOLATION,
             READ_COMMITTED,
-            "records are looked up by key whether they are committed or not: leave out one of both",
+            "a lookup by key ignores whether records are committed; omit this or the option key",
         )
     return READ_COMMITTED
 
 
 def _parse_paths(given: _Given) -> tuple[str, ...]:
-    """`load("dir")` sets path, `load(["dir1", "dir2"])` sets paths: all of one store."""
+    """`load("dir")` sets path, `load(["dir1", "dir2"])` sets paths, all of one store."""
     path, paths = given.text("path"), given.text("paths")
     found: list[object] = []
     if paths is not None:
@@ -287,7 +287,7 @@ def _parse_paths(given: _Given) -> tuple[str, ...]:
         raise ConfigError(
             "path",
             path or paths or "",
-            "must name a store's directory, one that Kafka wrote, or the URL of an archive",
+            "must be the directory of a store or of Kafka, or the URL of an archive",
         )
     return tuple(dict.fromkeys(str(item) for item in found))
 

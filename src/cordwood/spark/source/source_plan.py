@@ -1,7 +1,6 @@
-"""Turning boundaries into offsets and offsets into tasks: the driver's half of a read.
+"""Turns boundaries into offsets and offsets into tasks: the driver's half of a read.
 
-Looks at directories, manifests and indexes; no record is read but those a search for a time
-has to look at.
+Reads directories, manifests and indexes; reads records only to search for a time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,20 +13,20 @@ from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation, is_committ
 from cordwood.quantities import TimestampMs
 from cordwood.spark.source.boundaries import Boundary, Moment
 from cordwood.spark.source.compaction_guard import CompactionGuard
-from cordwood.spark.source.data_loss import LossPolicy
 from cordwood.spark.source.log_extent import pieces_between
 from cordwood.spark.source.opened_source import OpenedSource, SourceTopic
 from cordwood.spark.source.planning import OffsetRange, merge_pieces, plan_tasks
+from cordwood.spark.source.range_reader import LossPolicy
 from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source.topic_choice import TopicChoice, TopicPartition
 
-# How often a search begins again because a segment it looked at was deleted or replaced.
+# How often a search starts again after a segment was deleted or replaced meanwhile.
 _SEARCHES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """The partitions to read, as they are at one moment. `ends` are the high watermarks."""
+    """The partitions to read, at one moment. `ends` are the high watermarks."""
 
     topics: Mapping[str, SourceTopic]
     ends: Mapping[TopicPartition, int]
@@ -48,7 +47,7 @@ class Surveyed:
 
 
 def survey(source: OpenedSource, isolation: Isolation = READ_UNCOMMITTED) -> Surveyed:
-    """Look at what there is now, up to where `isolation` lets readers go."""
+    """The partitions that exist now, up to the end that `isolation` allows."""
     topics = source.look()
     ends = source.ends(topics)
     known = {
@@ -63,13 +62,13 @@ def survey(source: OpenedSource, isolation: Isolation = READ_UNCOMMITTED) -> Sur
 
 
 def check_named(source: OpenedSource, choice: TopicChoice, found: Surveyed) -> None:
-    """Raise `ConfigError` unless every topic and partition that was named is there."""
+    """Raise `ConfigError` unless every named topic and partition exists."""
     for topic in sorted(choice.named_topics - set(found.topics)):
         option = "subscribe" if choice.names else "assign"
         there = source.all_topics()
         if choice.names or topic not in there:
             known = ", ".join(there) or "none"
-            raise ConfigError(option, topic, f"there is no such topic; there are: {known}")
+            raise ConfigError(option, topic, f"unknown topic; known are: {known}")
     for topic, number in sorted(choice.assigned):
         if not found.has((topic, number)):
             raise ConfigError("assign", topic, f"the topic has no partition {number}")
@@ -78,12 +77,12 @@ def check_named(source: OpenedSource, choice: TopicChoice, found: Surveyed) -> N
         raise ConfigError(
             "subscribePattern",
             choice.pattern.pattern,
-            f"no topic has a name like that; there are: {known}",
+            f"matches no topic; known are: {known}",
         )
 
 
 class OffsetResolver:
-    """Finds the offsets that boundaries stand for. `now_ms` is one moment for all of them."""
+    """Resolves boundaries to offsets. `now_ms` is the same for all of them."""
 
     def __init__(self, options: SourceOptions, found: Surveyed, now_ms: TimestampMs) -> None:
         self._options = options
@@ -111,8 +110,8 @@ class OffsetResolver:
             return
         there = frozenset(self._found.partitions)
         for wrong, rule in (
-            (there - boundary.named, "must name every partition that is read, but not"),
-            (boundary.named - there, "names a partition that is not read:"),
+            (there - boundary.named, "must name every partition to read; missing"),
+            (boundary.named - there, "names a partition that the query does not read:"),
         ):
             if wrong:
                 names = ", ".join(f"{topic}-{number}" for topic, number in sorted(wrong))
@@ -120,7 +119,7 @@ class OffsetResolver:
                 raise ConfigError(boundary.option, shown, f"{rule} {names}")
 
     def _recreated(self, boundary: Boundary) -> set[str]:
-        """Topics that are not the ones whose offsets were given."""
+        """Topics whose id differs from the one that the offsets belong to."""
         given = boundary.topic_ids or {}
         wrong = {
             topic
@@ -180,7 +179,7 @@ class OffsetResolver:
 
 
 def find_time(log: LogReader, timestamp_ms: TimestampMs) -> int | None:
-    """As `LogReader.offset_for_time`, also while retention and compaction go on beside it."""
+    """As `LogReader.offset_for_time`, repeated if retention or compaction interferes."""
     for _ in range(_SEARCHES - 1):
         try:
             return log.offset_for_time(timestamp_ms)
@@ -213,7 +212,7 @@ def plan_ranges(
 def guard_ranges(
     found: Surveyed, tasks: Iterable[OffsetRange], spans: Iterable[Span]
 ) -> list[OffsetRange]:
-    """The same tasks, each with what it must find again: for queries that end with these spans."""
+    """The same tasks with their compaction guards, for a query that ends with these spans."""
     ends = {partition: stop for partition, _, stop in spans}
     guarded: list[OffsetRange] = []
     for task in tasks:

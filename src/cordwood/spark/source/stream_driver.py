@@ -1,11 +1,11 @@
-"""The driver's view of a stream: where it starts, how far a micro-batch goes, what to read.
+"""The driver's view of a stream: its start, the end of a micro-batch, and the tasks.
 
-What changed since the last look is held against the offsets the stream stands at:
+Each survey is compared with the offsets that the stream has reached:
 
     a partition is gone            data loss
-    a partition is new             read from offset 0; data loss where that is not there
+    a partition is new             read from offset 0; data loss if that was deleted
     the topic has another id       it was recreated: data loss, then read from offset 0
-    the log ends before them       data loss, then go on from its end
+    the log ends before them       data loss, then continue at its end
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from cordwood.clock import Clock, SystemClock
 from cordwood.errors import ConfigError
-from cordwood.spark.source.data_loss import LossPolicy
 from cordwood.spark.source.group_progress import GroupProgress
 from cordwood.spark.source.log_extent import offset_behind, size_between
 from cordwood.spark.source.opened_source import OpenedSource, open_source
 from cordwood.spark.source.planning import OffsetRange, share
+from cordwood.spark.source.range_reader import LossPolicy
 from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source.source_plan import (
     OffsetResolver,
@@ -49,7 +49,7 @@ class StreamDriver:
         self._initial: StreamOffset | None = None
         self._frozen: Surveyed | None = None
         self._last_batch_s: float | None = None
-        self.newest: StreamOffset | None = None  # as of the last look
+        self.newest: StreamOffset | None = None  # at the last survey
 
     @classmethod
     def open(cls, options: SourceOptions, paths: tuple[str, ...]) -> "StreamDriver":
@@ -57,7 +57,7 @@ class StreamDriver:
         progress: GroupProgress | None = None
         if options.group is not None:
             if not source.directories:
-                raise ConfigError("group", options.group, "an archive keeps no offsets of groups")
+                raise ConfigError("group", options.group, "an archive has no group offsets")
             progress = GroupProgress(options.group, source.directories)
         return cls(options, source, SystemClock(), progress)
 
@@ -69,7 +69,7 @@ class StreamDriver:
     # --- where it starts ---------------------------------------------------------------------
 
     def initial(self) -> StreamOffset:
-        """Where a new stream begins; the same however often it is asked."""
+        """Where a new stream begins; every call returns the same."""
         if self._initial is None:
             found = self._frozen or survey(self._source, self._options.isolation)
             check_named(self._source, self._options.topics, found)
@@ -80,13 +80,13 @@ class StreamDriver:
         return self._initial
 
     def freeze(self) -> None:
-        """Read no further than what is there now, however long that takes."""
+        """Read up to the present end and no further, for Trigger.AvailableNow."""
         self._frozen = survey(self._source, self._options.isolation)
 
     # --- how far a micro-batch goes ----------------------------------------------------------
 
     def latest(self, start: StreamOffset, *, is_limited: bool) -> StreamOffset:
-        """Where the micro-batch that begins at `start` ends; `start` itself when there is none."""
+        """The end of the micro-batch that begins at `start`; `start` itself if there is none."""
         if not start.is_initial:
             self.note_done(start)
         found = survey(self._source, self._options.isolation)
@@ -106,7 +106,7 @@ class StreamDriver:
         return after
 
     def _begins(self, start: StreamOffset, found: Surveyed) -> dict[TopicPartition, int]:
-        """Where to go on in each partition there is; reports what is not as it was."""
+        """Where to continue in each partition; reports what was lost."""
         recreated = self._recreated(start.topic_ids, found)
         gone = [p for p in sorted(start.positions) if not found.has(p) and p[0] not in recreated]
         for topic, number in gone:
@@ -146,7 +146,7 @@ class StreamDriver:
         return known
 
     def _first_of_new(self, partition: TopicPartition, found: Surveyed) -> int:
-        """New partitions are read whole."""
+        """New partitions are read from the beginning."""
         begin = found.log(partition).start_offset
         if begin > 0:
             self._loss.report(
@@ -184,7 +184,7 @@ class StreamDriver:
         return ends
 
     def _is_too_early(self, new_offsets: int) -> bool:
-        """Whether to wait for more, as `minOffsetsPerTrigger` and `maxTriggerDelay` say."""
+        """Whether to wait for more, by `minOffsetsPerTrigger` and `maxTriggerDelay`."""
         limits = self._options.limits
         if limits.offsets_min is None or self._frozen is not None:
             return False
@@ -221,7 +221,7 @@ class StreamDriver:
     # --- what to read ------------------------------------------------------------------------
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
-        """The tasks of the micro-batch from `start` to `end`, also of one that is replayed."""
+        """The tasks of the micro-batch from `start` to `end`, which may be a replay."""
         found = survey(self._source, self._options.isolation)
         return plan_ranges(found, self._spans(_replayed(start, end), end, found), self._options)
 
@@ -254,18 +254,18 @@ class StreamDriver:
     # --- what was read -----------------------------------------------------------------------
 
     def note_done(self, end: StreamOffset) -> None:
-        """Everything before `end` was processed: the option `group` makes that visible."""
+        """Note that all records before `end` were processed; commit that to the option `group`."""
         if self._progress is not None:
             self._progress.commit(end.positions)
 
     def _finish_if_frozen(self) -> None:
-        """The query ends after this answer, and its process with it."""
+        """Close the source. The query's process may end right after this call."""
         if self._frozen is not None and self._progress is not None:
             self._progress.flush()
 
 
 def _replayed(start: StreamOffset, end: StreamOffset) -> StreamOffset:
-    """The start that the first batch had when it was planned. See `stream_offsets`."""
+    """The start of the first batch when it was planned; see `stream_offsets`."""
     if not start.is_initial:
         return start
     if end.is_initial:

@@ -1,20 +1,20 @@
-"""Where a stream stands, as Spark writes it into its checkpoint.
+"""The position of a stream, as Spark writes it into the checkpoint.
 
     {"orders": {"0": 23, "1": 5}, "@ids": {"orders": "PZ9f…"}}
 
-The offsets are those of the next records, in the form of Spark's Kafka source. A name with an
-"@" cannot be a topic's, so ours go under such:
+The offsets are those of the next records, in the form of Spark's Kafka source. A topic name cannot
+contain "@", so our additions have such names:
 
-    @ids       the id of each topic, so that a recreated one is noticed
-    @initial   true where the stream has read nothing yet
-    @from      in the end of the first batch: the offsets it starts at
+    @ids       the id of each topic, to detect a recreated topic
+    @initial   true if the stream has read nothing yet
+    @from      in the end of the first batch: the offsets at which it starts
 
-Why `@from`: Spark asks for the initial offset again when it must replay the first batch, in a
-new process, and does not say where its checkpoint is. "latest" would then be another one, and
-what was appended in between would be lost. So the end of the batch, which Spark does keep,
-carries the start with it.
+Why `@from`: if Spark must replay the first batch in a new process, it asks for the initial offset
+again and does not say where its checkpoint is. "latest" would then be a later offset, and records
+appended in between would be lost. So the end of the batch, which Spark does keep, also holds its
+start.
 
-Spark compares offsets as text: topics and partitions are always in order.
+Spark compares offsets as text, so topics and partitions are always sorted.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _FROM: Final = "@from"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOffset:
-    """A value: see the head of this module."""
+    """A position in every partition of a stream."""
 
     positions: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class StreamOffset:
     first: Mapping[TopicPartition, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What Spark gets to keep. Equal offsets give equal text."""
+        """The form that Spark stores. Equal offsets give equal text."""
         found: dict[str, Any] = _render_positions(self.positions)
         if self.first is not None:
             found[_FROM] = _render_positions(self.first)
@@ -53,7 +53,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "StreamOffset":
-        """Raises `FormatError` for what `to_json` never made: a checkpoint of another source."""
+        """Raises `FormatError` for a value that `to_json` cannot have made."""
         topics = {name: value for name, value in found.items() if not name.startswith("@")}
         ids, first = found.get(_IDS, {}), found.get(_FROM)
         try:
@@ -72,7 +72,7 @@ class StreamOffset:
 
     @staticmethod
     def parse_positions(found: object, *, minimum: int = 0) -> dict[TopicPartition, int]:
-        """Offsets by topic and partition; ValueError says what is not one."""
+        """Offsets by topic and partition; raises ValueError for anything else."""
         if not isinstance(found, dict):
             raise ValueError("offsets must be an object of topics")
         positions: dict[TopicPartition, int] = {}
@@ -81,11 +81,11 @@ class StreamOffset:
                 raise ValueError(f"{topic!r} must hold an offset for each partition")
             for number, offset in offsets.items():
                 if not number.isdecimal() or int(number) > INT32_MAX:
-                    raise ValueError(f"there is no partition {number!r}")
+                    raise ValueError(f"unknown partition {number!r}")
                 if isinstance(offset, bool) or not isinstance(offset, int):
                     raise ValueError(f"{offset!r} is not an offset")
                 if not minimum <= offset <= INT64_MAX:
-                    raise ValueError(f"there is no offset {offset}")
+                    raise ValueError(f"invalid offset {offset}")
                 positions[topic, int(number)] = offset
         return positions
 

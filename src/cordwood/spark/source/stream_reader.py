@@ -13,9 +13,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from cordwood.spark.source.data_loss import LossPolicy
 from cordwood.spark.source.opened_source import absolute_paths
-from cordwood.spark.source.range_reader import RangeReader
+from cordwood.spark.source.range_reader import LossPolicy, RangeReader
 from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source.stream_driver import StreamDriver
 from cordwood.spark.source.stream_offsets import StreamOffset
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class CordwoodStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Answers Spark's questions about a stream.
+    """Implements Spark's interface of a stream.
 
-    Spark makes two of it: one that lives on the driver as long as the query runs, and one that
-    it pickles to executors, of which only `read` is called. The driver's holds a `StreamDriver`
-    once it is asked something; none is ever pickled.
+    Spark makes two: one lives on the driver as long as the query runs; the other is pickled to
+    executors, which call only `read`. The driver's one creates a `StreamDriver` at its first use;
+    that is never pickled.
 
-    Nothing it remembers is needed after a restart: offsets say everything.
+    A restart needs nothing of its state: the offsets are complete.
     """
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
@@ -60,10 +59,10 @@ class CordwoodStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._stream.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """One of the limits: Spark knows no combination. `latestOffset` keeps to all of them.
+        """One of the limits, because Spark has no combination; `latestOffset` applies all of them.
 
-        All that matters is that it is not `ReadAllAvailable`, by which Spark says that a query
-        wants everything at once, whatever its options are.
+        It only matters that it is not `ReadAllAvailable`, which means that a query wants
+        everything at once, regardless of its options.
         """
         limits = self._options.limits
         if limits.offsets_max is not None:

@@ -1,7 +1,7 @@
 """Which partitions a query reads: `subscribe`, `subscribePattern` or `assign`.
 
-Exactly one of the three is given, as in Spark's Kafka source. A pattern is searched for in the
-name, not matched against the whole of it, and never finds Kafka's internal topics.
+Exactly one of the three must be set, as in Spark's Kafka source. A pattern may match any part of a
+name, and never matches Kafka's internal topics.
 """
 
 import json
@@ -31,22 +31,22 @@ class TopicChoice:
         assert bool(self.names) + (self.pattern is not None) + bool(self.assigned) == 1, self
 
     def wants(self, topic: str, partition: int) -> bool:
-        """Whether this partition is to be read, should it exist."""
+        """Whether this partition is selected, if it exists."""
         if self.pattern is not None:
             return topic not in INTERNAL_TOPICS and self.pattern.search(topic) is not None
         return topic in self.names or (topic, partition) in self.assigned
 
     @property
     def named_topics(self) -> frozenset[str]:
-        """The topics that must exist because they were named."""
+        """The topics that must exist, because the options name them."""
         return self.names | {topic for topic, _ in self.assigned}
 
 
 def parse_choice(given: Mapping[str, str]) -> TopicChoice:
-    """The choice that the options make; `given` holds those of `CHOICES` that are set."""
+    """The choice in the options; `given` holds those of `CHOICES` that are set."""
     if len(given) != 1:
         found = ", ".join(given) or "none of them"
-        rule = f"give exactly one of {', '.join(CHOICES)}"
+        rule = f"set exactly one of {', '.join(CHOICES)}"
         raise ConfigError("subscribe", given.get("subscribe", ""), f"{rule}; got {found}")
     [(option, text)] = given.items()
     match option:
@@ -61,7 +61,7 @@ def parse_choice(given: Mapping[str, str]) -> TopicChoice:
 def _parse_names(text: str) -> frozenset[str]:
     names = frozenset(name for part in text.split(",") if (name := part.strip()))
     if not names:
-        raise ConfigError("subscribe", text, "must be topic names with commas between them")
+        raise ConfigError("subscribe", text, "must be topic names separated by commas")
     return names
 
 
@@ -91,6 +91,6 @@ def _parse_assigned(text: str) -> frozenset[TopicPartition]:
             if isinstance(number, bool) or not isinstance(number, int):
                 raise ConfigError("assign", text, rule)
             if not 0 <= number <= INT32_MAX:
-                raise ConfigError("assign", text, f"there is no partition {number}")
+                raise ConfigError("assign", text, f"unknown partition {number}")
             assigned.add((topic, number))
     return frozenset(assigned)

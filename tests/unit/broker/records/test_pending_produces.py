@@ -43,7 +43,7 @@ class Bench:
         reply = KeptReply()
         logs = [self.logs[number] for number in numbers]
         for log in logs:
-            log.append_batch(client_batch(b"x"), wait=False)
+            log.batches.append_batch(client_batch(b"x"), wait=False)
         self.pending.add(reply, [(log, log.end_offset) for log in logs], timeout_ms)
         return reply
 
@@ -52,7 +52,7 @@ class Bench:
         if error is None:
             log.sync()
         else:
-            under_way = log.begin_sync()
+            under_way = log.syncing.begin()
             assert under_way is not None
             under_way.finish(error)
         self.turn()

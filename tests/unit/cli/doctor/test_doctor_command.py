@@ -206,7 +206,7 @@ class TestJava:
         found = check_java({"JAVA_HOME": str(tmp_path / "none")})
 
         assert found.verdict is Verdict.PROBLEM
-        assert "there is no bin/java in it" in found.value
+        assert "has no bin/java" in found.value
 
     def test_java_on_the_path_is_found(self, tmp_path: Path) -> None:
         fake_java(tmp_path, 'openjdk version "17" 2021-09-14')

@@ -14,9 +14,8 @@ from cordwood.errors import ConfigError
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.record_walk import read_runs
 from cordwood.quantities import INT64_MAX
-from cordwood.spark.row_columns import ALL_COLUMNS, DEFAULT_COLUMNS
-from cordwood.spark.schema import columns_of, row_schema
 from cordwood.spark.source.arrow_rows import ArrowRows, arrow_schema
+from cordwood.spark.source.row_schema import ALL_COLUMNS, DEFAULT_COLUMNS, columns_of, row_schema
 
 RECORDS = [
     cordwood.Record(key=b"k1", value=b"v1", timestamp_ms=1000, headers=[("a", b"1"), ("b", None)]),

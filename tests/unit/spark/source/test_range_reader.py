@@ -12,10 +12,9 @@ from cordwood.errors import DataLossError
 from cordwood.format.batch import RecordRun
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.store.store import Store
-from cordwood.spark.source.data_loss import LossPolicy
 from cordwood.spark.source.opened_source import open_source
 from cordwood.spark.source.planning import OffsetRange
-from cordwood.spark.source.range_reader import RangeReader
+from cordwood.spark.source.range_reader import LossPolicy, RangeReader
 from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source.source_plan import guard_ranges, plan_ranges, survey
 
@@ -136,7 +135,7 @@ def test_a_log_that_is_shorter_than_planned_is_an_error(store: Store) -> None:
     planned = task(store, 90, 100)
     store.topic("a").partition(0).truncation.truncate_to(95)
 
-    with pytest.raises(DataLossError, match="ends at 95"):
+    with pytest.raises(DataLossError, match="ends at offset 95"):
         offsets(reader().read(planned))
 
     assert offsets(reader(fails=False).read(planned)) == list(range(90, 95))

@@ -7,8 +7,8 @@ import pytest
 from cordwood.errors import ConfigError
 from cordwood.log.reading.time_lookup import EARLIEST, LATEST
 from cordwood.quantities import MIB, TimestampMs
-from cordwood.spark.row_columns import ALL_COLUMNS, DEFAULT_COLUMNS
 from cordwood.spark.source.boundaries import Moment
+from cordwood.spark.source.row_schema import ALL_COLUMNS, DEFAULT_COLUMNS
 from cordwood.spark.source.source_options import SourceOptions
 
 LEAST = {"path": "data", "subscribe": "orders"}
@@ -168,29 +168,29 @@ def test_options_survive_the_way_to_an_executor() -> None:
     ("options", "key", "rule"),
     [
         ({"subscribr": "a"}, "subscribr", "did you mean subscribe"),
-        ({"zzz": "a"}, "zzz", "there is no such option"),
+        ({"zzz": "a"}, "zzz", "unknown option"),
         ({"subscribe": " , "}, "subscribe", "topic names"),
         ({"assign": '{"a": [0]}'}, "subscribe", "exactly one of"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss", "true or false"),
         ({"includeHeaders": "1"}, "includeHeaders", "true or false"),
-        ({"minPartitions": "0"}, "minPartitions", "from 1 on"),
-        ({"maxRecordsPerPartition": "-1"}, "maxRecordsPerPartition", "from 1 on"),
+        ({"minPartitions": "0"}, "minPartitions", "of 1 or more"),
+        ({"maxRecordsPerPartition": "-1"}, "maxRecordsPerPartition", "of 1 or more"),
         ({"maxBytesPerPartition": "0"}, "maxBytesPerPartition", "more than 0"),
         ({"columns": "key,colour"}, "columns", "'colour'"),
         ({"columns": ""}, "columns", "some of"),
         ({"columns": "key,KEY"}, "columns", "each once"),
-        ({"keyEncoding": "hex"}, "keyEncoding", "key, which is not given"),
+        ({"keyEncoding": "hex"}, "keyEncoding", "without the option key"),
         ({"key": "xyz", "keyEncoding": "hex"}, "key", "must be hex"),
         ({"key": "k", "keyEncoding": "ebcdic"}, "keyEncoding", "one of"),
         ({"startingOffsets": "newest"}, "startingOffsets", "earliest, latest, or JSON"),
-        ({"startingOffsets": '{"a": {"x": 1}}'}, "startingOffsets", "no partition 'x'"),
-        ({"startingOffsets": '{"a": {"0": -3}}'}, "startingOffsets", "no offset -3"),
+        ({"startingOffsets": '{"a": {"x": 1}}'}, "startingOffsets", "unknown partition 'x'"),
+        ({"startingOffsets": '{"a": {"0": -3}}'}, "startingOffsets", "invalid offset -3"),
         ({"startingOffsets": '{"a": [1]}'}, "startingOffsets", "each partition"),
         ({"startingTimestamp": "-5"}, "startingTimestamp", "an age like -10m"),
         ({"startingTimestamp": "yesterday"}, "startingTimestamp", "milliseconds since 1970"),
         ({"startingTimestamp": "2026-01-01T00:00:00"}, "startingTimestamp", "zone is missing"),
         ({"startingTimestamp": "1969-01-01T00:00:00Z"}, "startingTimestamp", "1970"),
-        ({"startingTimestamp": "9" * 30}, "startingTimestamp", "later than any"),
+        ({"startingTimestamp": "9" * 30}, "startingTimestamp", "is too large"),
         (
             {"startingOffsetsByTimestamp": '{"a": {"0": null}}'},
             "startingOffsetsByTimestamp",
@@ -210,7 +210,7 @@ def test_options_survive_the_way_to_an_executor() -> None:
         (
             {"kafka.isolation.level": "read_committed", "key": "a"},
             "kafka.isolation.level",
-            "leave out one",
+            "omit this or the option key",
         ),
     ],
 )

@@ -83,10 +83,10 @@ def test_no_record_at_or_after_the_starting_time_is_an_error_that_names_the_way_
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
-        ({"startingOffsets": '{"a": {"0": 1}}'}, "every partition that is read, but not a-1"),
+        ({"startingOffsets": '{"a": {"0": 1}}'}, "every partition to read; missing a-1"),
         (
             {"startingOffsets": '{"a": {"0": 1, "1": 4, "7": 0}}'},
-            "a partition that is not read: a-7",
+            "a partition that the query does not read: a-7",
         ),
         ({"startingOffsets": '{"a": {"0": 11, "1": 4}}'}, "a-0 ends at offset 10"),
     ],
@@ -118,7 +118,7 @@ def test_a_topic_that_is_not_there_is_named_with_those_that_are(path: Path) -> N
     with open_source([str(path)], options.topics.wants) as source:
         found = survey(source)
 
-        with pytest.raises(ConfigError, match=r"subscribe = c: .* there are: a, b"):
+        with pytest.raises(ConfigError, match=r"subscribe = c: .* known are: a, b"):
             check_named(source, options.topics, found)
 
 
@@ -136,7 +136,7 @@ def test_a_pattern_that_finds_nothing_is_an_error(path: Path) -> None:
     with open_source([str(path)], options.topics.wants) as source:
         found = survey(source)
 
-        with pytest.raises(ConfigError, match="there are: a, b"):
+        with pytest.raises(ConfigError, match="known are: a, b"):
             check_named(source, options.topics, found)
 
 

@@ -1,7 +1,7 @@
-"""Rows to Parquet files, in executors, through pyarrow: no jar, and any file system it knows.
+"""Writes rows to Parquet files, in executors, with pyarrow: no jar, and any of its file systems.
 
-A task writes its rows into files of its own and yields a row about each. A task that is run
-again writes other files; only those that its result names are committed.
+A task writes its rows into its own files and yields a row about each file. A repeated task writes
+other files; only the files that its result names are committed.
 """
 
 import os
@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cordwood.quantities import MIB
-from cordwood.spark.jobs.lake_table import WrittenFile
+from cordwood.spark.jobs.tables.lake_table import WrittenFile
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-FILE_BYTES: Final = 512 * MIB  # of Arrow's; a file is some fraction of that
+FILE_BYTES: Final = 512 * MIB  # as Arrow buffers; the file is smaller
 COMPRESSION: Final = "zstd"
 FILE_SCHEMA: Final = "kind string, path string, size long, rows long"
 _FILE_TYPES: Final[dict[str, pa.DataType]] = {
@@ -35,7 +35,7 @@ _FILE_ARROW: Final = pa.schema([pa.field(name, kind) for name, kind in _FILE_TYP
 
 
 def table_schema(schema: "StructType") -> pa.Schema:
-    """The Arrow schema of files with these columns. Times are in UTC, whatever the session's."""
+    """The Arrow schema of files with these columns. Times are in UTC, not in the session's zone."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC")
@@ -43,7 +43,7 @@ def table_schema(schema: "StructType") -> pa.Schema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileKind:
-    """One of the tables that rows may go to: where its files go, and what is in them."""
+    """A table that rows may go to: the directory of its files, and their columns."""
 
     name: str
     directory: str
@@ -64,7 +64,7 @@ class LakeWriter:
         self.written: list[WrittenFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows in; the columns are those of the kind, perhaps among others."""
+        """Write rows; columns that the kind does not have are ignored."""
         if not batch.num_rows:
             return
         chosen = batch.select(self._kind.schema.names).cast(self._kind.schema)
@@ -96,7 +96,7 @@ class LakeWriter:
         self._bytes = self._rows = 0
 
     def finish(self) -> pa.RecordBatch:
-        """Close the last file; rows about all of them, as `FILE_SCHEMA` says."""
+        """Close the last file; return rows about all files, as in `FILE_SCHEMA`."""
         if self._writer is not None:
             self._close()
         rows: list[dict[str, Any]] = [
@@ -107,7 +107,7 @@ class LakeWriter:
 
 
 def write_files(df: "DataFrame", kind: FileKind) -> "DataFrame":
-    """Have all rows written; the result has a row for each file, and must be collected once."""
+    """The query that writes all rows; it returns a row for each file. Collect it exactly once."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = LakeWriter(kind, "part")
@@ -119,7 +119,7 @@ def write_files(df: "DataFrame", kind: FileKind) -> "DataFrame":
 
 
 def collect_files(df: "DataFrame") -> dict[str, list[WrittenFile]]:
-    """Run the query that writes files; what was written, by kind."""
+    """Run the query that writes files; return the files by kind."""
     found: dict[str, list[WrittenFile]] = {}
     for row in df.collect():
         file = WrittenFile(path=row["path"], size=row["size"], rows=row["rows"])
@@ -138,7 +138,7 @@ def open_directory(url: str) -> "tuple[pafs.FileSystem, str]":
 
 
 def _sync(fs: "pafs.FileSystem", path: str) -> None:
-    """Files of this machine reach the disk before anything says that they are there."""
+    """Sync local files before they are reported."""
     import pyarrow.fs as pafs
 
     if isinstance(fs, pafs.LocalFileSystem):

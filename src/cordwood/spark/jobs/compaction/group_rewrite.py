@@ -1,8 +1,8 @@
-"""The second pass of a distributed compaction: one group of segments written anew, in staging.
+"""The second pass of a distributed compaction: rewrite one group of segments into staging.
 
-The same filter as in the store's own cleaner decides what stays, over a map of the keys of this
-group: its own newest offsets, and those that Spark found to be superseded by later groups. A
-task that is repeated writes other files; only those that its result names are put in place.
+The filter of the store's own cleaner decides which records to keep, with a map of the keys of this
+group: the group's newest offsets, and the newer offsets that Spark found in later groups. A
+repeated task writes other files; only the files that its result names are swapped in.
 """
 
 import os
@@ -25,8 +25,8 @@ from cordwood.log.compaction.compaction_walk import map_chunk
 from cordwood.log.compaction.key_map import KeyMap
 from cordwood.log.inbox.store_change import StagedSegment
 from cordwood.quantities import INT32_MAX, Offset, TimestampMs
-from cordwood.spark.jobs.compact_plan import GroupPlan
-from cordwood.spark.jobs.group_walk import RunSecret, chunks_of, new_key_map, open_group
+from cordwood.spark.jobs.compaction.group_plan import GroupPlan
+from cordwood.spark.jobs.compaction.group_walk import RunSecret, chunks_of, new_key_map, open_group
 from cordwood.storage.files import File, FileSystem, RealFileSystem, write_all
 
 SEGMENT_BYTES_MAX: Final = INT32_MAX  # positions in an offset index are 32 bits
@@ -34,7 +34,7 @@ SEGMENT_BYTES_MAX: Final = INT32_MAX  # positions in an offset index are 32 bits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedGroup:
-    """What the first pass found out: how many keys, and what a walk up to here knows."""
+    """Result of the first pass: the number of keys, and the transactions up to here."""
 
     key_count: int
     before: WalkState
@@ -42,7 +42,7 @@ class ScannedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenGroup:
-    """What became of a group. `files` lie in its staging directory; none: it stays as it is."""
+    """The result of a group. `files` lie in its staging directory; none if it is unchanged."""
 
     number: int
     files: tuple[StagedSegment, ...]
@@ -62,10 +62,10 @@ def rewrite_group(
     *,
     segment_bytes_max: int = SEGMENT_BYTES_MAX,
 ) -> RewrittenGroup:
-    """Write what stays of the group.
+    """Write the kept records of the group.
 
     `superseded` has a row (low, high, newest) for each key of the group that has a newer record
-    behind it.
+    after it.
     """
     fs = RealFileSystem()
     fs.make_directory(group.staging)
@@ -105,7 +105,7 @@ def rewrite_group(
 def _newest_keys(
     group: GroupPlan, run: RunSecret, key_count: int, superseded: Iterable[pa.RecordBatch]
 ) -> KeyMap:
-    """The newest offset of each key of the group, wherever in the dirty part that is."""
+    """The newest offset of each key of the group, anywhere in the dirty part of the log."""
     key_map = new_key_map(run.secret, key_count_max=key_count, start_offset=group.first_dirty)
     if group.stop > group.first_dirty:
         walk = TransactionWalk(group.aborted)
@@ -119,12 +119,12 @@ def _newest_keys(
 
 
 def _put_hashed(key_map: KeyMap, batch: pa.RecordBatch) -> None:
-    """Enter keys that are known by their hashes only. Their offsets are newer than any in it."""
+    """Enter keys known only by their hashes. Their offsets are newer than any in the map."""
     count = batch.num_rows
     hashes = array("Q", bytes(16 * count))
     hashes[0::2] = _words(batch, "low", "Q")
     hashes[1::2] = _words(batch, "high", "Q")
-    table = array("q", bytes(8 * tables.RECORD_ROW * count))  # key sizes of 0: they have keys
+    table = array("q", bytes(8 * tables.RECORD_ROW * count))  # sizes of 0 mark the keys as present
     table[tables.R_OFFSET :: tables.RECORD_ROW] = _words(batch, "newest", "q")
     taken = key_map.put_hashed(hashes, table, count)
     assert taken == count, (taken, count)
@@ -142,7 +142,7 @@ def _words(batch: pa.RecordBatch, name: str, kind: str) -> "array[int]":
 
 
 class StagedLogs:
-    """Log files in a staging directory: one, unless it outgrows what a segment may be."""
+    """Log files in a staging directory: one, or more if it exceeds the size of a segment."""
 
     def __init__(
         self, fs: FileSystem, directory: str, base_offset: Offset, *, bytes_max: int
@@ -161,7 +161,7 @@ class StagedLogs:
         self._name, self._base_offset, self._size = name, base_offset, 0
 
     def write(self, batches: memoryview) -> None:
-        """Write whole batches at the end."""
+        """Append whole batches."""
         if self._size + len(batches) <= self._bytes_max:
             self._append(batches)
             return
@@ -186,17 +186,17 @@ class StagedLogs:
         )
 
     def finish(self) -> tuple[StagedSegment, ...]:
-        """Make all of it durable; return what there is."""
+        """Sync all files; return them."""
         self._seal()
         self._fs.sync_directory(self._directory)
         return tuple(self._staged)
 
     def close(self) -> None:
-        """Let go of the file. Safe to repeat."""
+        """Close the file. May be called again."""
         self._file.close()
 
     def discard(self) -> None:
-        """Remove what was written."""
+        """Remove the written files."""
         for name in (*(file.name for file in self._staged), self._name):
             path = os.path.join(self._directory, name)
             if self._fs.exists(path):

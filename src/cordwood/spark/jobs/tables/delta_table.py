@@ -1,13 +1,13 @@
-"""A Delta table, through `deltalake`: no JVM and no jar.
+"""A Delta table, written with `deltalake`, without a JVM or a jar.
 
-Tasks write the files, the driver commits them as one transaction. Offsets are application
-transactions, one for each partition, whose version is the next offset: that is what Delta has
-them for, and they outlive the log's clean-up.
+Tasks write the files, and the driver commits them as one transaction. Offsets are application
+transactions, one for each partition, whose version is the next offset. That is their purpose in
+Delta, and they survive the clean-up of Delta's log.
 
-Which topics and partitions there are, and the table's settings, is its layout, and a property of
-the table. Properties cannot change in the same commit as files. So a layout has a number: a new
-one is written beside the one in use, and the commit that brings the files says, by one more
-application transaction, which counts from then on.
+The topics, their partitions and the table's settings are its layout, which is a property of the
+table. Properties cannot change in the same commit as files. So layouts are numbered: a new one is
+written beside the present one, and the commit that adds the files sets the number in use with one
+more application transaction.
 """
 
 import json
@@ -18,20 +18,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.errors import ConfigError, FormatError, TableChangedError
-from cordwood.spark.jobs.lake_table import TableState, WrittenFile
+from cordwood.spark.jobs.tables.lake_table import TableState, WrittenFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable as Delta
 
-_LAYOUT: Final = "cordwood.layout."  # with its number: a property
+_LAYOUT: Final = "cordwood.layout."  # followed by its number; a property
 _LAYOUT_IN_USE: Final = "cordwood/layout"  # an application transaction
 _DIRECTORY: Final = "cordwood"
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 class DeltaLakeTable:
-    """See the head of this module, and `LakeTable`. `storage` are options of the object store."""
+    """A `LakeTable` in Delta. `storage` are options of the object store."""
 
     def __init__(self, url: str, *, storage: Mapping[str, str] | None = None) -> None:
         self.url = url.rstrip("/")
@@ -55,7 +55,7 @@ class DeltaLakeTable:
         if not number and f"{_LAYOUT}1" not in table.metadata().configuration:
             raise ConfigError("table", self.url, "is a table of something else: name another one")
         if not number:
-            return TableState()  # made by a run that did not live to put anything in
+            return TableState()  # created by a run that was killed before its first commit
         layout = _parse_layout(self.url, table.metadata().configuration[f"{_LAYOUT}{number}"])
         offsets = {}
         for topic, (topic_id, partitions) in layout.topics.items():
@@ -112,7 +112,7 @@ class DeltaLakeTable:
                 table.schema(),
                 commit_properties=CommitProperties(
                     custom_metadata={"cordwood.state": state.render()},
-                    max_commit_retries=0,  # who was faster may have written the same offsets
+                    max_commit_retries=0,  # the other run may have written the same offsets
                     app_transactions=[
                         Transaction(_LAYOUT_IN_USE, number),
                         *(
@@ -130,7 +130,7 @@ class DeltaLakeTable:
         self.load()
 
     def _prepared(self, state: TableState, schema: "pa.Schema") -> "tuple[Delta, int]":
-        """The table, made if there is none, and the number of the layout that it is to have."""
+        """The table, created if missing, and the number of the layout to use."""
         wanted = _render_layout(state)
         table, number = self._table, 0 if self._table is None else _layout_in_use(self._table)
         if table is None or not number:
@@ -143,11 +143,11 @@ class DeltaLakeTable:
         )
         table.update_incremental()
         if self._state(table) != before:
-            raise TableChangedError(self.url, "another run was faster")
+            raise TableChangedError(self.url, "another run committed first")
         return table, number + 1
 
     def _create(self, schema: "pa.Schema", properties: Mapping[str, str]) -> "Delta":
-        """A new table, empty, also in place of one that a run made and put nothing into."""
+        """Create an empty table, or replace one that a run created and never filled."""
         delta = _deltalake()
         try:
             return delta.DeltaTable.create(  # type: ignore[no-any-return]
@@ -166,22 +166,22 @@ class DeltaLakeTable:
         return f"{_DIRECTORY}/{found}"
 
     def settle(self) -> None:
-        """Nothing: a commit is one step."""
+        """Do nothing: a commit is one step."""
 
     def discard(self, run_id: str) -> None:
-        """Nothing: files that no commit names are not in the table, and its vacuum removes them."""
+        """Do nothing: files that no commit names are not in the table, and vacuum removes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """Of each topic its id, "" where it has none, and the number of its partitions."""
+    """The id of each topic, "" if it has none, and the number of its partitions."""
 
     topics: Mapping[str, tuple[str, int]]
     settings: Mapping[str, str]
 
 
 def _layout_in_use(table: "Delta") -> int:
-    """Its number; 0 for none."""
+    """The number of the layout; 0 if there is none."""
     return table.transaction_version(_LAYOUT_IN_USE) or 0
 
 

@@ -1,7 +1,7 @@
-"""Walking over the batches of a group of segments, in an executor.
+"""Reads the batches of a group of segments, in an executor.
 
-Opens the files that the plan names, without the store around them. A file that is gone, or has
-another size, was replaced since: the task fails and says so.
+Opens the files that the plan names, without the store. If a file is gone or has another size, it
+was replaced since, and the task fails.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from cordwood.format.file_names import FileKind
 from cordwood.log.compaction import key_map as keys
 from cordwood.log.compaction.key_map import KeyMap
 from cordwood.quantities import MIB, FilePosition, Offset
-from cordwood.spark.jobs.compact_plan import GroupPlan
+from cordwood.spark.jobs.compaction.group_plan import GroupPlan
 from cordwood.storage.files import FileSystem, RealFileSystem
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.segment import Segment, SegmentLimits
@@ -24,20 +24,22 @@ CHUNK_BYTES: Final = 1 * MIB
 _BATCHES_PER_CHUNK: Final = 8192
 _LOAD_FACTOR: Final = 0.9
 _SLOTS_MIN: Final = 64
-_UNCOUNTED_MAX: Final = 1_000_000  # a map for as many keys is small: not worth a look at the file
+_UNCOUNTED_MAX: Final = (
+    1_000_000  # a map of this size is small; counting the records first is not worth it
+)
 _LIMITS: Final = SegmentLimits(index_bytes_max=0, index_interval_bytes=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSecret:
-    """What all tasks of one run share: the key of the hash, and what time it is."""
+    """Values that all tasks of one run share: the key of the hash, and the time."""
 
     secret: bytes
     now_ms: int
 
 
 def open_group(group: GroupPlan, fs: FileSystem | None = None) -> list[Segment]:
-    """The segments of the group, if they are those that were planned on."""
+    """The segments of the group, if they are unchanged since the plan."""
     files = fs or RealFileSystem()
     handles = HandleCache()
     opened = []
@@ -57,7 +59,7 @@ def open_group(group: GroupPlan, fs: FileSystem | None = None) -> list[Segment]:
             size = -1
         if size != place.size:
             raise LogError(
-                f"{segment.name} is not what the job was planned on: the log was compacted, or "
+                f"{segment.name} changed since the job was planned: the log was compacted, or "
                 "segments were deleted, meanwhile; run the job again"
             )
         opened.append(segment)
@@ -78,7 +80,7 @@ def chunks_of(segments: list[Segment]) -> Iterator[tuple[BatchDecoder, int, int]
 
 
 def record_count_max(group: GroupPlan) -> int:
-    """Records in the group, or somewhat more. Compaction leaves few among many offsets."""
+    """An upper bound of the records in the group; after compaction there are fewer than offsets."""
     offsets = group.stop - group.start
     if offsets <= _UNCOUNTED_MAX:
         return offsets
@@ -90,6 +92,6 @@ def record_count_max(group: GroupPlan) -> int:
 
 
 def new_key_map(secret: bytes, *, key_count_max: int, start_offset: int) -> KeyMap:
-    """With room for so many keys, so that it is never full."""
+    """A map with room for that many keys, so that it is never full."""
     slots = min(max(int(key_count_max / _LOAD_FACTOR) + 2, _SLOTS_MIN), keys.SLOTS_MAX)
     return KeyMap(slots, slots - 1, secret, Offset(start_offset))

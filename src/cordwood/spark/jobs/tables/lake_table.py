@@ -1,9 +1,8 @@
-"""A table outside of the log that knows which offsets it holds.
+"""A table outside of the log that stores which offsets it holds.
 
-The offsets, with the ids of the topics they belong to, are kept in the table and change in the
-same commit as its rows: a table never has rows it does not know of, nor the other way round.
-Three kinds of table promise that, each in its own way: see `parquet_table`, `delta_table` and
-`iceberg_table`.
+The table stores the offsets, with the ids of their topics, and changes them in the same commit as
+its rows, so rows and offsets always agree. Three kinds of table guarantee that in different ways:
+see `parquet_table`, `delta_table` and `iceberg_table`.
 """
 
 import json
@@ -18,7 +17,7 @@ from cordwood.spark.source.topic_choice import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Of a table of records, in its order.
+# The columns of a table of records, in order.
 TABLE_COLUMNS: Final = (
     "topic",
     "partition",
@@ -36,9 +35,9 @@ _VERSION: Final = 1
 class TableState:
     """What a table holds of its source.
 
-    offsets    by topic and partition: the first that is not in it
-    topic_ids  which topics of those names are meant: a topic made anew is another one
-    settings   what was chosen when the table was made, and does not change
+    offsets    by topic and partition: the first offset that is not in the table
+    topic_ids  the ids of the topics: a recreated topic is another topic
+    settings   chosen when the table was created, and constant
     """
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -46,7 +45,7 @@ class TableState:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def starting_offsets(self) -> str:
-        """What `startingOffsets` must be for a query to go on where the table ends."""
+        """The value of `startingOffsets` for a query that continues where the table ends."""
         found = StreamOffset(positions=self.offsets, topic_ids=self.topic_ids)
         return json.dumps(found.to_json())
 
@@ -59,7 +58,7 @@ class TableState:
 
     @classmethod
     def parse(cls, text: str) -> "TableState":
-        """Raises `FormatError` for what `render` never made."""
+        """Raises `FormatError` for a text that `render` cannot have made."""
         try:
             found: Any = json.loads(text)
             if found["version"] != _VERSION:
@@ -71,7 +70,7 @@ class TableState:
                 settings={str(key): str(value) for key, value in found["settings"].items()},
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FormatError(f"the offsets kept in the table cannot be read: {error}") from error
+            raise FormatError(f"the offsets stored in the table cannot be read: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,23 +87,23 @@ class WrittenFile:
 
 
 class LakeTable(Protocol):
-    """One table. For one thread of the driver; tasks only get to know where to put files."""
+    """One table. For one thread of the driver; tasks only know the directory of its files."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name of the table in messages."""
         ...
 
     def load(self) -> TableState | None:
-        """What it holds; None when there is no such table. Every commit builds on the last load."""
+        """The state of the table; None if it does not exist. A commit builds on the last load."""
         ...
 
     def staging(self, run_id: str) -> str:
-        """The directory, or its URL, into which tasks of a run put their files."""
+        """The directory or URL into which the tasks of a run write their files."""
         ...
 
     def files(self) -> list[str]:
-        """Paths or URLs of the files that make up the table as it was loaded."""
+        """Paths or URLs of the files of the table at the last load."""
         ...
 
     def commit(
@@ -116,16 +115,16 @@ class LakeTable(Protocol):
         added: Sequence[WrittenFile],
         removed: Sequence[str] = (),
     ) -> None:
-        """Add and remove files and set the state, all at once; makes the table if there is none.
+        """Add and remove files and set the state atomically; create the table if there is none.
 
-        Raises `TableChangedError`, and nothing is changed, if someone else did since `load`.
+        Raises `TableChangedError`, without a change, if the table has changed since `load`.
         """
         ...
 
     def settle(self) -> None:
-        """Finish what a commit that was killed had still to do once it counted."""
+        """Finish the clean-up of a commit that was killed after it took effect."""
         ...
 
     def discard(self, run_id: str) -> None:
-        """Remove what tasks of a run staged and what was not committed, where that is safe."""
+        """Remove files that a run staged and did not commit, if that is safe."""
         ...

@@ -1,9 +1,9 @@
-"""What a distributed compaction will do, found out without owning the store.
+"""Plans a distributed compaction without owning the store.
 
-The same decisions as the store's own cleaner takes, from the same facts, read from the files:
-segment sizes, the cleaner's checkpoint, the newest producer snapshot and the batches behind it.
-By the time the result is put in place the log may have gone on; the owner of the store looks
-whether what was planned on is still there.
+Takes the same decisions as the store's own cleaner, from the same facts, read from the files:
+segment sizes, the cleaner's checkpoint, the newest producer snapshot and the batches after it. The
+log may grow before the result is swapped in; the owner of the store checks that the planned
+segments are unchanged.
 """
 
 import os
@@ -41,9 +41,9 @@ from cordwood.storage.files import FileSystem, RealFileSystem
 class CompactionScope(StrEnum):
     """Which logs are compacted.
 
-    DIRTY   those with anything dirty in sealed segments; min.compaction.lag.ms is heeded
-    DUE     those the store's own cleaner would compact now
-    ALL     all, whatever their settings say, as far as they are sealed
+    DIRTY   logs with dirty records in sealed segments; respects min.compaction.lag.ms
+    DUE     logs that the store's own cleaner would compact now
+    ALL     the sealed segments of all logs, regardless of their settings
     """
 
     DIRTY = "dirty"
@@ -53,7 +53,7 @@ class CompactionScope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """Consecutive segments that are rewritten together, by one task. A value: goes to executors.
+    """Consecutive segments that one task rewrites together. Sent to executors.
 
     number   among all groups of the job
     log      the number of the log it belongs to
@@ -88,7 +88,7 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
-    """One log, what its compaction means, and its groups in order: none when it is not due."""
+    """One log, its compaction, and its groups in order; no groups if it is not due."""
 
     topic_id: UUID
     decision: CompactionPlan
@@ -107,7 +107,7 @@ def plan_job(
     scope: CompactionScope,
     now_ms: TimestampMs,
 ) -> list[PartitionPlan]:
-    """Look at the topics in the data directories `paths`; all compacted ones when none is named."""
+    """Plan for the topics in the data directories `paths`; all compacted ones if none is named."""
     wanted = frozenset(topics)
     fs = RealFileSystem()
     with ReadOnlyStore(
@@ -131,11 +131,9 @@ def _chosen(store: ReadOnlyStore, topics: Sequence[str]) -> list[str]:
     for name in topics:
         if name not in there:
             known = ", ".join(_all_topics(store)) or "none"
-            raise ConfigError("topic", name, f"there is no such topic; there are: {known}")
+            raise ConfigError("topic", name, f"unknown topic; known are: {known}")
         if not store.topic(name).config.is_compacted:
-            raise ConfigError(
-                "topic", name, "its cleanup.policy does not say compact: every record stays"
-            )
+            raise ConfigError("topic", name, "its cleanup.policy does not include compact")
     compacted = [name for name in there if store.topic(name).config.is_compacted]
     return list(dict.fromkeys(topics)) if topics else compacted
 
@@ -147,7 +145,7 @@ def _all_topics(store: ReadOnlyStore) -> list[str]:
 
 
 class _Planner:
-    """Numbers logs and groups as it goes. For one thread."""
+    """Numbers logs and groups in sequence. For one thread."""
 
     def __init__(
         self, fs: FileSystem, path: str, scope: CompactionScope, now_ms: TimestampMs
@@ -256,7 +254,7 @@ class _Planner:
 
 
 def _aborted(view: LogView, start: Offset, stop: Offset) -> list[AbortedTransaction]:
-    """Those with records in [start, stop), in the order they began."""
+    """The transactions with records in [start, stop), in the order of their starts."""
     found: list[AbortedTransaction] = []
     for index in range(max(view.segments.floor(start), 0), len(view.segments)):
         collected = view.segments[index].transaction_index.collect(

@@ -1,4 +1,4 @@
-"""Which writer a query gets: to a store by its path, or through a broker by its address."""
+"""Chooses the writer of a query: to a store by its path, or through a broker by its address."""
 
 from collections.abc import Mapping
 
@@ -16,9 +16,9 @@ from cordwood.storage.files import RealFileSystem
 def batch_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceArrowWriter:
-    """The writer of a batch query, which appends: a log has nothing that could be overwritten."""
+    """The writer of a batch query; mode overwrite is refused."""
     if overwrite:
-        raise ConfigError("mode", "overwrite", "a log is appended to: use mode append")
+        raise ConfigError("mode", "overwrite", "a log cannot be overwritten; use mode append")
     found = SinkOptions.for_batch(options)
     columns = SinkColumns.of(schema, topic=found.topic)
     if found.is_for_broker:
@@ -32,7 +32,7 @@ def batch_writer(
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
-    """The writer of a stream. In output mode complete each batch is appended whole."""
+    """The writer of a stream. In output mode complete, each batch is appended entirely."""
     found = SinkOptions.for_stream(options)
     columns = SinkColumns.of(schema, topic=found.topic)
     if found.is_for_broker:
@@ -44,12 +44,12 @@ def stream_writer(
 
 
 def _check_topic(options: SinkOptions) -> None:
-    """Say at once what every task would fail with."""
+    """Fail now if every task would fail later."""
     if options.topic is None or options.partitions is not None:
         return
     if options.topic not in live_topics(RealFileSystem(), options.paths):
         error = UnknownTopicError(options.topic)
         error.add_note(
-            f"in {options.path}: create it first, or set the option partitions to have it created"
+            f"not in {options.path}; create it first, or set the option partitions to create it"
         )
         raise error

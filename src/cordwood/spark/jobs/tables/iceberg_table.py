@@ -1,9 +1,9 @@
-"""An Iceberg table, through `pyiceberg`: no JVM and no jar. The catalog is SQLite by default.
+"""An Iceberg table, written with `pyiceberg`, without a JVM or a jar; by default in SQLite.
 
-Tasks write the files, the driver registers them in one transaction that also makes the table, the
-first time, and sets the offsets among its properties, where they outlive the expiry of snapshots.
-Each snapshot says them too. A commit builds on the snapshot that was loaded: pyiceberg's own
-retries, which would build on whatever is there by then, are not used.
+Tasks write the files. The driver registers them in one transaction, which also creates the table
+the first time and stores the offsets in its properties, where they survive the expiry of snapshots.
+Each snapshot has them too. A commit builds on the loaded snapshot: pyiceberg's own retries, which
+would build on a later one, are not used.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from cordwood.errors import ConfigError, TableChangedError
-from cordwood.spark.jobs.lake_table import TableState, WrittenFile
+from cordwood.spark.jobs.tables.lake_table import TableState, WrittenFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,9 +26,9 @@ _CATALOG_FILE: Final = "catalog.db"
 
 
 class IcebergTable:
-    """See the head of this module, and `LakeTable`.
+    """A `LakeTable` in Iceberg.
 
-    `identifier` is namespace and name, with dots. `properties` are those of the catalog; where
+    `identifier` is namespace and name, separated by dots. `properties` are those of the catalog; if
     they name none, it is a SQLite file in the warehouse.
     """
 
@@ -101,7 +101,7 @@ class IcebergTable:
         self.load()
 
     def _transaction(self, schema: "pa.Schema") -> "Transaction":
-        """Of the table; where there is none, one that makes it too."""
+        """A transaction on the table; it creates the table if there is none."""
         if self._table is not None:
             return self._table.transaction()
         namespace, _, _ = self.identifier.rpartition(".")
@@ -114,10 +114,10 @@ class IcebergTable:
         )
 
     def settle(self) -> None:
-        """Nothing: a commit is one step."""
+        """Do nothing: a commit is one step."""
 
     def discard(self, run_id: str) -> None:
-        """Nothing: files that no snapshot names are not in the table."""
+        """Do nothing: files that no snapshot names are not in the table."""
 
 
 def _replace(
@@ -127,7 +127,7 @@ def _replace(
     removed: frozenset[str],
     about: Mapping[str, str],
 ) -> None:
-    """Take files out and put others in, as one snapshot."""
+    """Remove files and add others, as one snapshot."""
     from pyiceberg.io.pyarrow import parquet_files_to_data_files
 
     if transaction.table_metadata.name_mapping() is None:

@@ -1,17 +1,17 @@
-"""A table of plain Parquet files, which any tool reads by its directory.
+"""A table of plain Parquet files, which any tool can read by its directory.
 
     orders/
         run=00000000000000000001/   part-….parquet, _cordwood.json
         run=00000000000000000002/   …
-        _staging/<run id>/          what a run under way has written; tools pass over it
-        current -> run=…            only where each run replaces the one before
+        _staging/<run id>/          files of a run in progress; tools skip it
+        current -> run=…            only if each run replaces the one before
 
-A commit is the rename of one directory, with files and offsets in it: it happened or it did
-not, and of two that try at once one fails. It needs a file system that renames directories at
-once: a local one, NFS, and the like. Object stores do not; Delta and Iceberg tables live there.
+A commit renames one directory that contains files and offsets. That is atomic, and of two
+concurrent commits one fails. It needs a file system that renames directories atomically: a local
+one, NFS, and the like. Object stores do not; use Delta or Iceberg tables there.
 
-Where runs replace each other, a new one shares the files it took over with the one before, which
-stays for those still reading it; those before that are removed.
+If runs replace each other, a new run shares unchanged files with the one before, which stays for
+its present readers; earlier runs are removed.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 from cordwood.errors import ConfigError, TableChangedError
 from cordwood.quantities import MIB
-from cordwood.spark.jobs.lake_table import TableState, WrittenFile
+from cordwood.spark.jobs.tables.lake_table import TableState, WrittenFile
 from cordwood.storage.file_copy import link_or_copy
 from cordwood.storage.files import RealFileSystem, read_whole, replace_file
 
@@ -40,7 +40,7 @@ _VERSIONS_KEPT: Final = 2
 
 
 class ParquetTable:
-    """See the head of this module, and `LakeTable`. With `replaces` a run is the whole table."""
+    """A `LakeTable` in plain Parquet. With `replaces` each run is the whole table."""
 
     def __init__(self, path: str, *, replaces: bool) -> None:
         self.path = _local(path)
@@ -81,10 +81,10 @@ class ParquetTable:
         added: Sequence[WrittenFile],
         removed: Sequence[str] = (),
     ) -> None:
-        assert self._replaces or not removed, "rows of an appended table stay"
+        assert self._replaces or not removed, "rows of an append-only table cannot be removed"
         made = os.path.join(self.path, _STAGING, run_id, "commit")
         os.makedirs(made)
-        # Only what the results name: a task that was run twice has left more.
+        # Only files that the results name: a repeated task has left others.
         for file in added:
             os.rename(file.path, os.path.join(made, file.name))
         gone = set(removed)
@@ -98,7 +98,7 @@ class ParquetTable:
             os.rename(made, target)
         except OSError as error:
             if os.path.exists(target):
-                raise TableChangedError(self.path, "another run was faster") from error
+                raise TableChangedError(self.path, "another run committed first") from error
             raise
         self._fs.sync_directory(self.path)
         self._loaded += 1
@@ -106,7 +106,7 @@ class ParquetTable:
         self.settle()
 
     def settle(self) -> None:
-        """Have `current` lead to the last run, and remove those that nobody needs any more."""
+        """Point `current` to the last run, and remove runs that are no longer needed."""
         if self._replaces and self._loaded:
             self._point_at(self._loaded)
             self._remove_old()
@@ -116,7 +116,7 @@ class ParquetTable:
             shutil.rmtree(os.path.join(self.path, _STAGING, run_id))
 
     def _point_at(self, run: int) -> None:
-        """Have `current` lead to a run, at once."""
+        """Point `current` to a run, atomically."""
         name = os.path.basename(self._run_path(run))
         current = os.path.join(self.path, _CURRENT)
         if os.path.islink(current) and os.readlink(current) == name:
@@ -150,7 +150,7 @@ def _local(path: str) -> str:
         raise ConfigError(
             "table",
             path,
-            "a Parquet table needs a file system that renames directories at once; "
+            "a Parquet table needs a file system that renames directories atomically; "
             "in object storage use delta or iceberg",
         )
     return os.path.abspath(unquote(parts.path) if parts.scheme else path)

@@ -1,8 +1,8 @@
-"""The first pass of a distributed compaction: which keys each group of segments holds.
+"""The first pass of a distributed compaction: find the keys of each group of segments.
 
-One task walks over one group and yields a row for each of its keys, with the newest offset the
-key has there, and one row of facts. A key is known by its 128-bit hash, keyed anew for each run,
-as in the store's own cleaner. Records of aborted transactions count for nothing.
+One task reads one group and yields a row for each key, with the key's newest offset there, and one
+row of facts. A key is known by its 128-bit hash, keyed anew for each run, as in the store's own
+cleaner. Records of aborted transactions are ignored.
 """
 
 import json
@@ -18,8 +18,8 @@ from cordwood.log.compaction.batch_filter import RECORDS_PER_RUN
 from cordwood.log.compaction.compaction_transactions import TransactionWalk, WalkEffect, WalkState
 from cordwood.log.compaction.compaction_walk import map_chunk
 from cordwood.log.compaction.key_map import KeyMap
-from cordwood.spark.jobs.compact_plan import GroupPlan
-from cordwood.spark.jobs.group_walk import (
+from cordwood.spark.jobs.compaction.group_plan import GroupPlan
+from cordwood.spark.jobs.compaction.group_walk import (
     RunSecret,
     chunks_of,
     new_key_map,
@@ -61,7 +61,7 @@ def scan_group(group: GroupPlan, run: RunSecret) -> Iterator[pa.RecordBatch]:
 
 
 def _key_rows(group: GroupPlan, key_map: KeyMap) -> Iterator[pa.RecordBatch]:
-    """What is in the map, straight from its memory: low and high half of the hash, offset + 1."""
+    """The entries of the map, read from its memory: the halves of the hash, and offset + 1."""
     slots = np.frombuffer(key_map.words, dtype=np.uint64).reshape(-1, _WORDS_PER_SLOT)
     for start in range(0, len(slots), _SLOTS_PER_BATCH):
         part = slots[start : start + _SLOTS_PER_BATCH]

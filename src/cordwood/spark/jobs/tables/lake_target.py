@@ -1,4 +1,4 @@
-"""Which table a job writes to, as the command line says it."""
+"""The table that a job writes to, as the command line names it."""
 
 import os
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cordwood.errors import ConfigError
-from cordwood.spark.jobs.lake_table import LakeTable
+from cordwood.spark.jobs.tables.lake_table import LakeTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,7 @@ class LakeTarget:
     """A table by its name.
 
     table       a directory or URL for Parquet and Delta, namespace.name for Iceberg
-    warehouse   where an Iceberg catalog keeps its tables
+    warehouse   where an Iceberg catalog stores its tables
     properties  of the Iceberg catalog, or of Delta's object store
     """
 
@@ -41,23 +41,25 @@ class LakeTarget:
             raise ConfigError("table", self.table, "must be the name of a table")
         is_iceberg = self.format is TableFormat.ICEBERG
         if is_iceberg and self.warehouse is None:
-            raise ConfigError("warehouse", "", "an Iceberg table needs one: a directory or a URL")
+            raise ConfigError(
+                "warehouse", "", "is required for an Iceberg table: a directory or a URL"
+            )
         if not is_iceberg and self.warehouse is not None:
             raise ConfigError("warehouse", self.warehouse, f"is not for {self.format} tables")
 
     def open(self, *, replaces: bool = False) -> LakeTable:
-        """The table, whether or not there is one yet. With `replaces` commits may remove files."""
+        """The table, which may not exist yet. With `replaces` commits may remove files."""
         match self.format:
             case TableFormat.PARQUET:
-                from cordwood.spark.jobs.parquet_table import ParquetTable
+                from cordwood.spark.jobs.tables.parquet_table import ParquetTable
 
                 return ParquetTable(self.table, replaces=replaces)
             case TableFormat.DELTA:
-                from cordwood.spark.jobs.delta_table import DeltaLakeTable
+                from cordwood.spark.jobs.tables.delta_table import DeltaLakeTable
 
                 return DeltaLakeTable(_absolute(self.table), storage=self.properties)
             case TableFormat.ICEBERG:
-                from cordwood.spark.jobs.iceberg_table import IcebergTable
+                from cordwood.spark.jobs.tables.iceberg_table import IcebergTable
 
                 assert self.warehouse is not None
                 return IcebergTable(
@@ -75,7 +77,7 @@ class LakeTarget:
 
 
 def read_files(spark: "SparkSession", paths: list[str]) -> "DataFrame":
-    """The rows of Parquet files that a table is made of. There must be one at least."""
+    """The rows of the Parquet files of a table, at least one file."""
     return spark.read.parquet(*(_for_spark(path) for path in paths))
 
 

@@ -1,0 +1,1 @@
+"""Lakehouse tables that jobs write and read: Parquet, Delta and Iceberg behind one interface."""
