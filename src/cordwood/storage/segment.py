@@ -78,6 +78,7 @@ class Segment:
     size            bytes of whole batches in the file; grows with each append
     next_offset     where the batch after the last one begins; for a sealed segment the offset
                     known when it was opened, which may be the base of the segment after it
+    is_index_full   an index has no room for another entry; updated when one is added
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Segment:
         self.needs_new_indexes = False
         self._is_retired = False
         self._distrusted_from: Offset | None = None
-        self._is_index_full = file is not None and (offset_index.is_full or time_index.is_full)
+        self.is_index_full = file is not None and (offset_index.is_full or time_index.is_full)
         self._largest: tuple[TimestampMs, Offset] | None = None
         self._boundaries: tuple[IndexHint, ...] = ()
         self._lock = threading.Lock()
@@ -273,13 +274,8 @@ class Segment:
         seen = self._state[tables.S_FIRST_TIMESTAMP]
         return NO_TIMESTAMP if seen == _NOT_SEEN else TimestampMs(seen)
 
-    @property
-    def is_index_full(self) -> bool:
-        """Whether an index has no room for another entry. Worked out when one is added."""
-        return self._is_index_full
-
     def _note_index_room(self) -> None:
-        self._is_index_full = self.offset_index.is_full or self.time_index.is_full
+        self.is_index_full = self.offset_index.is_full or self.time_index.is_full
 
     @property
     def largest_timestamp(self) -> tuple[TimestampMs, Offset]:
@@ -323,18 +319,22 @@ class Segment:
         assert not self._is_frozen, self.name
         assert base_offset >= self.next_offset, (base_offset, self.next_offset, self.name)
         write_all(file, self.size, data)
+        if len(batches) == 1:
+            ((size, record_count, max_timestamp, _, _, _, _),) = batches
+            end = Offset(base_offset + record_count)
+            self._note_appended(size, end, max_timestamp, record_count, Offset(end - 1), end)
+            return
         end = newest_offset = first_end = base_offset
         stretch = stretch_count = 0
         newest = NO_TIMESTAMP
         # The first batch of a segment is noted alone: its timestamp decides when to roll.
         is_first = self._state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN
         stretch_max = 0 if is_first else self._stretch_max
-        for batch in batches:
-            record_count, max_timestamp = batch.record_count, batch.max_timestamp
+        for size, record_count, max_timestamp, _, _, _, _ in batches:
             end = Offset(end + record_count)
             if not stretch:
                 first_end = end
-            stretch += batch.size
+            stretch += size
             stretch_count += record_count
             if max_timestamp > newest:
                 newest, newest_offset = max_timestamp, Offset(end - 1)
@@ -383,7 +383,7 @@ class Segment:
 
     def _add_index_entry(self, last_offset: Offset, position: FilePosition) -> None:
         state = self._state
-        if not self._is_index_full:
+        if not self.is_index_full:
             self.offset_index.add(last_offset, position)
             if self.time_index.add(
                 TimestampMs(state[tables.S_MAX_TIMESTAMP]),

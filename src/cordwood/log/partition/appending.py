@@ -123,16 +123,17 @@ class Appending:
         style = self._style_of(holder.config)
         with holder.lock:
             first = self._check_expected(expected_offset)
+            left = len(items)
             try:
                 for built in build_batches(items, now_ms, style, scratch=_scratch_for(style)):
                     batch = UnplacedBatch(len(built.data), built.record_count, built.max_timestamp)
-                    self._writer.write(built.data, batch, now_ms, is_visible=False)
+                    left -= batch.record_count
+                    self._writer.write(built.data, batch, now_ms, is_visible=not left)
             except BaseException:
                 if holder.state.end != first:
                     self._truncation.take_back(first)
                 raise
             end = holder.state.end
-            self._writer.show()
         self._promises.await_kept(end)
         return AppendedRange(
             partition=self._partition, first_offset=first, next_offset=end, timestamp_ms=now_ms

@@ -65,21 +65,37 @@ class BatchWriter:
 
         `data` is stamped in place. Without `is_visible` the high watermark stays: see `show`.
         """
-        end = self._holder.state.end
-        if not self._fits(batch.size, batch.record_count, batch.max_timestamp, now_ms):
-            limit = self._holder.config.segment_bytes_effective
-            if batch.size > limit:
-                raise RecordTooLargeError(size=batch.size, limit=limit, key="segment.bytes")
+        size, record_count, max_timestamp, producer_id, _, _, _ = batch
+        limit = self._holder.config.segment_bytes_effective
+        if size > limit:
+            raise RecordTooLargeError(size=size, limit=limit, key="segment.bytes")
+        base = self._holder.state.end
+        end = Offset(base + record_count)
+        incoming = Incoming(
+            size=size,
+            max_timestamp=max_timestamp,
+            last_offset=Offset(end - 1),
+            record_count=record_count,
+        )
+        if self._rolling.is_due_before(incoming, now_ms):
             self._rolling.roll(now_ms)
         if leader_epoch is not None:
-            self._epochs.enter(leader_epoch, end)
+            self._epochs.enter(leader_epoch, base)
+        stamp(data, 0, base, self._epochs.current)
         try:
-            return self._put(data, (batch,), is_visible=is_visible)
+            self._put(
+                data,
+                (batch,),
+                end,
+                is_numbered=producer_id != NO_PRODUCER_ID,
+                is_visible=is_visible,
+            )
         except OSError as error:
             error.add_note(f"while appending to {self._name}")
             if error.errno in FULL_DISK_ERRNOS:
                 raise DiskFullError(self._name) from error
             raise
+        return base
 
     def write_group(
         self,
@@ -97,17 +113,9 @@ class BatchWriter:
         decides about each.
         """
         if is_admitted:
-            count, newest = 0, NO_TIMESTAMP
-            for batch in batches:
-                count += batch.record_count
-                newest = max(newest, batch.max_timestamp)
-            if self._fits(len(data), count, newest, now_ms):
-                try:
-                    base = self._put(data, batches, is_visible=True)
-                except OSError:
-                    pass  # each is tried by itself and has an error of its own
-                else:
-                    return _bases(base, batches)
+            bases = self._write_together(data, batches, now_ms)
+            if bases is not None:
+                return bases
         answers: list[Offset | Exception] = []
         rest = memoryview(data)
         for index, batch in enumerate(batches):
@@ -121,35 +129,59 @@ class BatchWriter:
             answers.append(answer)
         return answers
 
+    def _write_together(
+        self, data: bytearray | memoryview, batches: Sequence[UnplacedBatch], now_ms: TimestampMs
+    ) -> list[Offset | Exception] | None:
+        """All of them in one write; None if there is no room for all, or the write failed."""
+        epoch, first = self._epochs.current, self._holder.state.end
+        position, end, newest = 0, first, NO_TIMESTAMP
+        bases: list[Offset | Exception] = []
+        is_numbered = False
+        for size, record_count, max_timestamp, producer_id, _, _, _ in batches:
+            stamp(data, position, end, epoch)
+            bases.append(end)
+            position += size
+            end = Offset(end + record_count)
+            if max_timestamp > newest:  # noqa: PLR1730 (max() would be a call)
+                newest = max_timestamp
+            if producer_id != NO_PRODUCER_ID:
+                is_numbered = True
+        incoming = Incoming(
+            size=position,
+            max_timestamp=newest,
+            last_offset=Offset(end - 1),
+            record_count=end - first,
+        )
+        if position > self._holder.config.segment_bytes_effective:
+            return None
+        if self._rolling.is_due_before(incoming, now_ms):
+            return None
+        try:
+            self._put(data, batches, end, is_numbered=is_numbered, is_visible=True)
+        except OSError:
+            return None  # each is tried by itself and has an error of its own
+        return bases
+
     def show(self) -> None:
         """Let readers see what was written, as far as the role allows."""
-        state = self._holder.state
-        self._holder.commit(state.appended(state.end, self._high_watermark(state.end)))
-
-    def _fits(self, size: int, count: int, newest: TimestampMs, now_ms: TimestampMs) -> bool:
-        """Whether the active segment takes these batches."""
-        last_offset = Offset(self._holder.state.end + count - 1)
-        if size > self._holder.config.segment_bytes_effective:
-            return False
-        return not self._rolling.is_due_before(Incoming(size, newest, last_offset, count), now_ms)
+        end = self._holder.state.end
+        self._commit(end, is_visible=True)
 
     def _put(
-        self, data: bytearray | memoryview, batches: Sequence[UnplacedBatch], *, is_visible: bool
-    ) -> Offset:
-        """Write all batches to the active segment. The state is replaced last.
+        self,
+        data: bytearray | memoryview,
+        batches: Sequence[UnplacedBatch],
+        end: Offset,
+        *,
+        is_numbered: bool,
+        is_visible: bool,
+    ) -> None:
+        """Write stamped batches to the active segment; the log then ends at `end`.
 
-        An `OSError` means that none of them was written.
+        An `OSError` means that none of them was written. The state is replaced last.
         """
         state = self._holder.state
         segment, base = state.segments.active, state.end
-        position, offset, epoch = 0, base, self._epochs.current
-        is_numbered = False
-        for batch in batches:
-            stamp(data, position, offset, epoch)
-            position += batch.size
-            offset = Offset(offset + batch.record_count)
-            if batch.producer_id != NO_PRODUCER_ID:
-                is_numbered = True
         try:
             segment.append(data, batches, base_offset=base)
         except OSError:
@@ -157,24 +189,31 @@ class BatchWriter:
             raise
         states = self._producers.states
         if is_numbered:
-            offset = base
             for batch in batches:
                 if batch.producer_id != NO_PRODUCER_ID:
-                    states.update(producer_facts(batch, offset))
-                offset = Offset(offset + batch.record_count)
-        states.advance_to(offset)
+                    states.update(producer_facts(batch, base))
+                base = Offset(base + batch.record_count)
+        states.advance_to(end)
         try:
             segment.flush_index()
         except OSError as error:
             # Derived, and tried again with the next append.
             logger.warning("%s: index entries could not be written: %s", self._name, error)
-        shown = self._high_watermark(offset) if is_visible else state.high_watermark
-        self._holder.commit(state.appended(offset, shown))
-        return base
+        self._commit(end, is_visible=is_visible)
 
-    def _high_watermark(self, end: Offset) -> Offset:
-        state = self._holder.state
-        return self._role.high_watermark(state, self._holder.config, end=end, durable=state.durable)
+    def _commit(self, end: Offset, *, is_visible: bool) -> None:
+        holder = self._holder
+        state = holder.state
+        durable, high_watermark = state.durable, state.high_watermark
+        if is_visible:
+            high_watermark = self._role.high_watermark(
+                state, holder.config, end=end, durable=durable
+            )
+        holder.commit(
+            state.moved(
+                high_watermark=high_watermark, end=end, durable=durable, unsynced=state.unsynced
+            )
+        )
 
     def _take_back(self, segment: Segment) -> None:
         """A write failed: remove what reached the file, or stop the log for good."""
@@ -182,11 +221,3 @@ class BatchWriter:
             segment.repair()
         except OSError as error:
             self._holder.fail_locked(f"a write failed and could not be undone: {error}")
-
-
-def _bases(base: Offset, batches: Sequence[UnplacedBatch]) -> list[Offset | Exception]:
-    bases: list[Offset | Exception] = []
-    for batch in batches:
-        bases.append(base)
-        base = Offset(base + batch.record_count)
-    return bases

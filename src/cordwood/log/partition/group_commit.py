@@ -55,11 +55,6 @@ class PendingAppend:
     def sync_only(cls, now_ms: TimestampMs) -> "PendingAppend":
         return cls(None, _NO_BATCH, now_ms, None)
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it has a batch that is not written yet."""
-        return self.data is not None and self.offset == _NOT_PLACED and self.error is None
-
 
 class _Group:
     """Threads that share a sync. They wait at `gate`, which opens for one at a time."""
@@ -139,7 +134,7 @@ class GroupCommit:
     def _serve(self, group: list[PendingAppend]) -> None:
         with self._holder.sync_lock:
             with self._holder.lock:
-                self._place([item for item in group if item.is_waiting])
+                self._place([item for item in group if item.data and item.offset == _NOT_PLACED])
             self._syncing.run()
         failure = self._holder.state.failure
         for item in group:

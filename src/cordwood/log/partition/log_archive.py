@@ -3,6 +3,7 @@
 import logging
 
 from cordwood.errors import StorageError
+from cordwood.log.partition.log_state import LogState
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchiveJoin
 from cordwood.log.reading.log_source import LogView
@@ -18,6 +19,7 @@ class LogArchive:
     def __init__(self, holder: StateHolder) -> None:
         self._holder = holder
         self._join: ArchiveJoin | None = None
+        self._last = (holder.state, _view_of(holder.state))
 
     def attach(self, source: ArchivedSegments | None) -> None:
         """Read what `source` holds as the beginning of this log; None: no archive."""
@@ -31,8 +33,10 @@ class LogArchive:
     @property
     def local_view(self) -> LogView[Segment]:
         """The part of the log that lies in its own directory."""
-        state = self._holder.state
-        return LogView(state.segments, state.start, state.high_watermark)
+        state, last = self._holder.state, self._last
+        if last[0] is not state:
+            last = self._last = (state, _view_of(state))
+        return last[1]
 
     @property
     def known_start_offset(self) -> Offset:
@@ -85,3 +89,7 @@ class LogArchive:
         """Forget everything; the log continues at `offset`."""
         if self._join is not None:
             self._join.source.keep(offset, offset)
+
+
+def _view_of(state: LogState) -> LogView:
+    return LogView(state.segments, state.start, state.high_watermark)

@@ -90,13 +90,15 @@ class LogSync:
         durable = min(synced.end, state.end)
         self._last_sync_s = self._parts.clock.monotonic()
         self._parts.sync_times.observe(took_s)
+        high_watermark = self._parts.role.high_watermark(
+            state, self._holder.config, end=state.end, durable=durable
+        )
         self._holder.commit(
-            state._replace(
+            state.moved(
+                high_watermark=high_watermark,
+                end=state.end,
                 durable=durable,
                 unsynced=state.unsynced.after_sync_of(synced.unsynced),
-                high_watermark=self._parts.role.high_watermark(
-                    state, self._holder.config, end=state.end, durable=durable
-                ),
             )
         )
 

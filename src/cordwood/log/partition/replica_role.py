@@ -49,7 +49,9 @@ class SoleReplica:
         self, state: LogState, config: TopicConfig, *, end: Offset, durable: Offset
     ) -> Offset:
         reached = end if config.durability == "os" else durable
-        return state.visible(max(reached, state.high_watermark))
+        if reached < state.high_watermark:
+            return state.high_watermark
+        return reached if state.held_from is None else state.visible(reached)
 
     def is_promise_kept(self, state: LogState, config: TopicConfig, end: Offset) -> bool:
         if state.durable >= end:

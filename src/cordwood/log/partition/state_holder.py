@@ -61,24 +61,28 @@ class StateHolder:
         Publishes the marks for readers in other processes and wakes everyone who waits.
         """
         old = self.state
-        assert new.start <= new.high_watermark <= new.end, new
-        assert new.recovery_point <= new.durable <= new.end, new
+        _, start, high_watermark, end, durable, recovery_point, held_from, _, _, _, failure, _ = new
+        assert start <= high_watermark <= end, new
+        assert recovery_point <= durable <= end, new
         self.state = new
-        is_news = False
         if (
-            new.high_watermark != old.high_watermark
-            or new.durable != old.durable
-            or new.start != old.start
-            or new.held_from != old.held_from
+            high_watermark != old.high_watermark
+            or durable != old.durable
+            or start != old.start
+            or held_from != old.held_from
         ):
-            is_news = True
             self._marks.publish(
-                high_watermark=new.high_watermark,
-                log_start=None if new.start == old.start else new.start,
-                durable=new.visible(new.durable),
+                high_watermark=high_watermark,
+                log_start=None if start == old.start else start,
+                durable=durable if held_from is None else min(durable, held_from),
             )
-        if is_news or new.failure is not old.failure or new.is_closed:
-            self._wake()
+        elif failure is old.failure and not new.is_closed:
+            return
+        if self._waiters:
+            with self._progress:
+                self._progress.notify_all()
+        if self._watcher is not None:
+            self._watcher()
 
     def fail(self, reason: str) -> None:
         """Stop acknowledging for good. Takes `lock`.
@@ -182,10 +186,3 @@ class StateHolder:
             finally:
                 self._waiters -= 1
         return not self.state.is_closed
-
-    def _wake(self) -> None:
-        if self._waiters:
-            with self._progress:
-                self._progress.notify_all()
-        if self._watcher is not None:
-            self._watcher()
