@@ -91,5 +91,5 @@ class LogArchive:
             self._join.source.keep(offset, offset)
 
 
-def _view_of(state: LogState) -> LogView:
+def _view_of(state: LogState) -> LogView[Segment]:
     return LogView(state.segments, state.start, state.high_watermark)
