@@ -180,7 +180,7 @@ def test_options_choose_how_many_tasks_read_it(
         ({"subscribr": "a"}, "did you mean subscribe"),
         ({"subscribe": ","}, "subscribe = ,"),
         ({"subscribePattern": "("}, r"subscribePattern = \("),
-        ({"subscribePattern": "^x"}, "subscribePattern = .x: no topic has a name like that"),
+        ({"subscribePattern": "^x"}, "subscribePattern = .x: matches no topic"),
         ({"assign": '{"a": 1}'}, "assign = "),
         ({"assign": '{"a": [7]}'}, "assign = a: the topic has no partition 7"),
         ({"startingOffsets": "{}"}, "startingOffsets = "),

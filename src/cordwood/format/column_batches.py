@@ -1,8 +1,8 @@
-"""Columns in, record batches out: Arrow's rows encoded without an object for any of them.
+"""Arrow columns in, record batches out, without a Python object for any row.
 
-Rows come as columns of keys, values, times and headers. Each is given a *place*, which is a
-number that stands for one partition of one topic; the rows of a place are encoded one behind the
-other until they fill a batch. Places that get few rows at a time fill theirs over many calls.
+Rows come as columns of keys, values, times and headers. Each row has a *place*, the number of one
+partition of one topic. The rows of a place are encoded one after another until they fill a batch;
+if a place gets few rows at a time, that takes many calls.
 """
 
 from array import array
@@ -26,7 +26,7 @@ from cordwood.quantities import KIB, MIB, TimestampMs
 
 _NO_WORDS: Final = memoryview(array("q"))
 _SCRATCH_MIN: Final = 16 * KIB
-# All that waits in buffers of unfinished batches; past it they are finished as they are.
+# Limit of the buffers of all unfinished batches; past it all batches are finished.
 _WAITING_BYTES_MAX: Final = 64 * MIB
 
 PlaceWriter = Callable[[int, memoryview], None]
@@ -34,7 +34,7 @@ PlaceWriter = Callable[[int, memoryview], None]
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """The bytes of one column: where each row's lie in `data`."""
+    """The bytes of one column: where the item of each row lies in `data`."""
 
     words: memoryview
     data: memoryview
@@ -42,7 +42,7 @@ class Spans:
 
     @classmethod
     def of(cls, column: "pa.Array[Any]") -> "Spans":
-        """Of a column of strings or bytes, of any of Arrow's kinds."""
+        """The spans of a column of strings or bytes, of any Arrow type."""
         kind = column.type
         if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
             column = column.cast(pa.string() if _is_text(kind) else pa.binary())
@@ -52,7 +52,7 @@ class Spans:
 
     @classmethod
     def of_lists(cls, column: "pa.ListArray[Any]") -> "Spans":
-        """Of a column of lists: where each row's items lie among all of them."""
+        """The spans of a column of lists: where the items of each row lie among all items."""
         validity, ends = column.buffers()[:2]
         return cls._make(column, validity, ends, len(column.values), memoryview(b""))
 
@@ -89,9 +89,9 @@ def _is_text(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordColumns:
-    """The rows of one record batch of Arrow, ready to be encoded.
+    """The rows of one Arrow record batch, ready to be encoded.
 
-    `times` are in ms, empty where all rows get `now_ms`; `headers` are spans of items, whose
+    `times` are in ms, empty if all rows get `now_ms`; `headers` are spans of items, whose
     names and values follow.
     """
 
@@ -114,7 +114,7 @@ class RecordColumns:
         headers: "pa.ListArray[Any] | None" = None,
         now_ms: TimestampMs,
     ) -> "RecordColumns":
-        """Columns as Spark hands them: strings or bytes, a timestamp, a list of structs."""
+        """Columns as Spark passes them: strings or bytes, a timestamp, a list of structs."""
         lists = names = header_values = NO_SPANS
         if headers is not None and headers.null_count < len(headers):
             lists = Spans.of_lists(headers)
@@ -134,7 +134,7 @@ class RecordColumns:
 
 
 def _times_ms(column: "pa.Array[Any]", now_ms: TimestampMs) -> memoryview:
-    """Milliseconds since 1970; `now_ms` where a row has no time."""
+    """Milliseconds since 1970; `now_ms` for a row without a time."""
     zone = column.type.tz
     words: Any = column.cast(pa.timestamp("ms", zone), safe=False).cast(pa.int64())
     if words.null_count:
@@ -183,7 +183,7 @@ class ChosenPlaces:
 
 
 class _Unfinished:
-    """A batch being filled. Its records begin behind the place of the header."""
+    """A batch that is being filled. Its records begin after the space for the header."""
 
     __slots__ = (
         "base_timestamp",
@@ -208,7 +208,7 @@ class _Unfinished:
 
 
 class ColumnBatches:
-    """Encodes rows into the batches of their places, and hands over each that is full.
+    """Encodes rows into the batches of their places, and passes on each full batch.
 
     `write` gets a place and a batch, which is valid until it returns. For one thread.
     """
@@ -226,7 +226,7 @@ class ColumnBatches:
         chosen: ChosenPlaces,
         style_of: Callable[[int], BatchStyle],
     ) -> None:
-        """Encode all rows. `style_of` says how the batches of a place are to be."""
+        """Encode all rows. `style_of` gives the style of a place's batches."""
         self._now_ms = columns.now_ms
         for place, first, stop in chosen.runs():
             batch = self._unfinished.get(place)
@@ -238,7 +238,7 @@ class ColumnBatches:
             self.finish()
 
     def finish(self) -> None:
-        """Hand over what is not full."""
+        """Pass on all unfinished batches."""
         for place, batch in self._unfinished.items():
             self._hand_over(place, batch)
         self._unfinished.clear()
@@ -264,14 +264,14 @@ class ColumnBatches:
                 self._make_room(place, batch, needed)
 
     def _make_room(self, place: int, batch: _Unfinished, needed: int) -> None:
-        """The next record needs `needed` bytes more than there are: grow, or begin another."""
+        """The next record needs `needed` bytes more: grow the buffer, or begin another batch."""
         limit = batch.limit
         before = len(batch.scratch)
         if batch.end + needed > limit and batch.record_count:
             self._hand_over(place, batch)
             return
         if not batch.record_count and HEADER_SIZE + needed > limit:
-            # A record larger than a usual batch is one by itself.
+            # A record larger than a usual batch gets its own batch.
             size = HEADER_SIZE + needed
             if batch.style.codec is Codec.NONE and size > batch.style.bytes_max:
                 raise RecordTooLargeError(size=size, limit=batch.style.bytes_max)
@@ -296,6 +296,6 @@ class ColumnBatches:
         del built  # it shares the buffer, which may have to grow
         batch.clear()
         if len(batch.scratch) > batch.limit:
-            # Else the records behind a very large one would become a batch as large.
+            # Otherwise the records after a very large one would fill a batch of that size.
             self._scratch_bytes -= len(batch.scratch) - batch.limit
             batch.scratch = bytearray(batch.limit)

@@ -1,4 +1,4 @@
-"""The columns of the tables that pass between kernels, and the codes kernels return.
+"""The columns of the tables that kernels exchange, and the codes that kernels return.
 
 A table is a flat array of int64, one row after another; a column is the position in a row.
 """
@@ -36,12 +36,12 @@ R_HEADER_COUNT: Final = 7
 # Why a walk over batches stopped.
 STOP_END: Final = 0  # exactly at the end of the input
 STOP_FULL: Final = 1  # no more rows in the table
-STOP_OFFSET: Final = 2  # the next batch starts at or past the offset asked for
+STOP_OFFSET: Final = 2  # the next batch starts at or past the requested offset
 STOP_SHORT_HEADER: Final = 3  # the input ends inside a header
 STOP_SHORT_BATCH: Final = 4  # the input ends inside a batch
 STOP_BAD_SIZE: Final = 5
 STOP_BAD_MAGIC: Final = 6
-STOP_BAD_OFFSET: Final = 7  # offsets go back, or do not fit
+STOP_BAD_OFFSET: Final = 7  # offsets decrease, or are out of range
 STOP_BAD_COUNT: Final = 8
 
 # What is wrong with a record.
@@ -57,7 +57,7 @@ BAD_TRAILER: Final = 8  # bytes left after the declared number of records
 BAD_OFFSET_DELTA: Final = 9
 TOO_FEW_RECORDS: Final = 10  # the input ends before the declared number of records
 
-# What a walk over a segment carries along, for `index_batches`.
+# The state of a walk over a segment, for `index_batches`.
 STATE_WORDS: Final = 6
 S_UNINDEXED: Final = 0  # bytes since the last index entry
 S_MAX_TIMESTAMP: Final = 1
