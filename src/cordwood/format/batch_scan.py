@@ -55,10 +55,10 @@ def scan_headers(
 ) -> tuple:
     """Fill `rows` with the batches of ``data[start:end]``: (count, position, why it stopped).
 
-    `position` is that of the first batch not taken. Each batch must begin at or after the
-    offset where the one before it ended (`next_offset_min` for the first), exactly there when
-    `is_dense`, and end at or before `offset_limit`: the checksum does not cover the base
-    offset, so this is what tells a rotten one. Checksums are not looked at here.
+    `position` is that of the first batch not taken. Each batch must begin at or after the end
+    offset of the one before it (`next_offset_min` for the first), exactly there if `is_dense`, and
+    end at or before `offset_limit`. The checksum does not cover the base offset, so only this check
+    detects a damaged one. Checksums are not verified here.
     """
     count: cython.Py_ssize_t = 0
     at: cython.Py_ssize_t = start
@@ -164,7 +164,7 @@ def first_bad_checksum(
 
 
 def crc32c_portable(data: cython.const[cython.uchar][::1]) -> int:
-    """CRC-32C without hardware help: for short inputs, and the judge of the other one."""
+    """CRC-32C without hardware support, for short inputs and to test the other one."""
     return crc32c_of(data, 0, len(data), CRC32C_TABLE)
 
 
@@ -176,10 +176,10 @@ def find_batch_start(
     offset_max: cython.longlong,
     room: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Position of the next bytes that look like a batch header, or -1: to get past damage.
+    """Position of the next bytes that look like a batch header, or -1; used to skip damage.
 
-    `room` is how many bytes the file has from ``data[0]`` on, which may be more than `data`
-    holds. Only a candidate: the caller checks the checksum before believing it.
+    `room` is the number of bytes in the file from ``data[0]`` on, which may be more than `data`
+    holds. The result is only a candidate: the caller must verify its checksum.
     """
     at: cython.Py_ssize_t
     found: cython.Py_ssize_t = -1
@@ -218,12 +218,12 @@ def index_batches(
     offset_entries: cython.uchar[::1],
     time_entries: cython.uchar[::1],
 ) -> tuple:
-    """The index entries that `count` batches call for, encoded as they stand in the files.
+    """Encode the index entries of `count` batches as in the index files.
 
-    `chunk_position` is where in the file the buffer began that the rows speak of. `state`
-    carries the walk from call to call, in the columns named S_*. Returns the sizes in bytes of
-    what was put into `offset_entries` and `time_entries`, which must have room for 8 and 12
-    bytes per batch.
+    `chunk_position` is the file position of the buffer that the rows refer to. `state` keeps the
+    state of the walk between calls, in the columns named S_*. Returns the sizes in bytes of the
+    entries written to `offset_entries` and `time_entries`, which must have room for 8 and 12 bytes
+    per batch.
     """
     i: cython.Py_ssize_t
     at: cython.Py_ssize_t

@@ -49,7 +49,7 @@ cdef enum:
     BAD_TRAILER = 8
     BAD_OFFSET_DELTA = 9
     TOO_FEW_RECORDS = 10
-    # What a walk over a segment carries along, for `index_batches`.
+    # The state of a walk over a segment, for `index_batches`.
     STATE_WORDS = 6
     S_UNINDEXED = 0
     S_MAX_TIMESTAMP = 1

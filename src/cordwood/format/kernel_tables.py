@@ -41,7 +41,7 @@ STOP_SHORT_HEADER: Final = 3  # the input ends inside a header
 STOP_SHORT_BATCH: Final = 4  # the input ends inside a batch
 STOP_BAD_SIZE: Final = 5
 STOP_BAD_MAGIC: Final = 6
-STOP_BAD_OFFSET: Final = 7  # offsets go back, or do not fit
+STOP_BAD_OFFSET: Final = 7  # offsets decrease, or are out of range
 STOP_BAD_COUNT: Final = 8
 
 # What is wrong with a record.

@@ -56,7 +56,7 @@ def _as_bytes(value: object, what: str) -> object:
 
 @cython.cfunc
 def _check_word(value: object) -> object:
-    """What compiled code refuses by itself: a number that is no 64-bit integer."""
+    """Refuse a number that is not a 64-bit integer, as compiled code does by itself."""
     if not -_INT64_MAX - 1 <= operator.index(value) <= _INT64_MAX:
         raise OverflowError(f"{value} does not fit 64 bits")
     return value
@@ -64,7 +64,7 @@ def _check_word(value: object) -> object:
 
 @cython.cfunc
 def _encode_headers(headers: object) -> bytes:
-    """Count and headers as they stand at the end of a record."""
+    """The header count and the headers, encoded as at the end of a record."""
     out = bytearray()
     count = 0
     for name, value in headers:
@@ -96,10 +96,10 @@ def _extend_varint(out: bytearray, value: cython.longlong) -> None:
 
 
 def survey_records(records: list, record_type: type) -> tuple:
-    """What must be known of records before any is written.
+    """The timestamps and keys of records, to check before any is written.
 
-    Returns (smallest, largest timestamp given, both None when none is; index of the first
-    record without a key, -1 when all have one). Raises TypeError for what is no record.
+    Returns (smallest and largest timestamp, both None if no record has one; index of the first
+    record without a key, or -1). Raises TypeError for an item that is not a record.
     """
     index: cython.Py_ssize_t
     keyless: cython.Py_ssize_t = -1
@@ -143,9 +143,9 @@ def encode_records(
 ) -> tuple:
     """Encode ``records[first:]`` into `out` from `start` on, as many as fit.
 
-    An item is a `Record` or a (key, value) pair. Returns (index of the first record not
-    encoded, position after the last byte, time of the first record, largest time, bytes the
-    record that did not fit needs). Nothing fitted when the index is still `first`.
+    An item is a `Record` or a (key, value) pair. Returns (index of the first record not encoded,
+    position after the last byte, time of the first record, largest time, bytes that the record
+    which did not fit needs). If nothing fitted, the index is `first`.
     """
     index: cython.Py_ssize_t = first
     total: cython.Py_ssize_t = len(records)
@@ -238,9 +238,9 @@ def murmur2(data: cython.const[cython.uchar][::1]) -> int:
 def split_by_key(
     records: list, record_type: type, partitions: cython.int, keyless: cython.int
 ) -> tuple:
-    """Sort records into one list per partition, in order; also the partition of each.
+    """Split records into one list per partition, in order; also return the partition of each.
 
-    A key decides by its hash, as in every Kafka client; records without one go to `keyless`.
+    The hash of the key decides, as in Java's clients; records without a key go to `keyless`.
     """
     lists: list = [[] for _ in range(partitions)]
     chosen = array("i", bytes(4 * len(records)))

@@ -58,7 +58,7 @@ def _parse_record(
 ):
     """Parse the record at `at` into the table from word `row` on; return (code, position).
 
-    The position is that behind the record or, with an error, where it was noticed.
+    The position is the end of the record or, for a fault, where it was detected.
     """
     start: cython.Py_ssize_t = at
     body_end: cython.Py_ssize_t
@@ -78,7 +78,7 @@ def _parse_record(
     delta, at = varlong(data, at, body_end)
     if at < 0:
         return tables.BAD_VARINT, start
-    # Addition that wraps as Java's does, without overflowing in C.
+    # Wraps as in Java; signed overflow in C is undefined.
     table[row + tables.R_TIMESTAMP] = wrapping_sum(base_timestamp, delta)
     delta, at = varint(data, at, body_end)
     if at < 0:
@@ -179,8 +179,8 @@ def parse_records(
 ) -> tuple:
     """Parse the records of one batch from its (decompressed) payload ``data[start:end]``.
 
-    Batch number `batch` of `rows` says what to expect; record rows go into `table` from
-    `first_row` on. Returns (code, index of the record, position).
+    Row `batch` of `rows` describes the batch; record rows are written to `table` from `first_row`
+    on. Returns (code, index of the record, position).
     """
     at: cython.Py_ssize_t = batch * tables.BATCH_ROW
     count: cython.Py_ssize_t
@@ -220,10 +220,10 @@ def parse_plain_batches(
     batch_count: cython.Py_ssize_t,
     table: cython.longlong[::1],
 ) -> tuple:
-    """Parse a run of uncompressed batches where they lie.
+    """Parse a run of uncompressed batches in place.
 
-    Stops before a compressed batch or a control batch, and when `table` has no room for the
-    next one. Returns (code, batch it stopped at, records parsed, position of an error).
+    Stops before a compressed batch or a control batch, and if `table` has no room for the next
+    one. Returns (code, batch it stopped at, records parsed, position of an error).
     """
     batch: cython.Py_ssize_t = first_batch
     parsed: cython.Py_ssize_t = 0
@@ -280,7 +280,7 @@ def _survey_records(
     base_timestamp: cython.longlong,
     row: cython.longlong[::1],
 ):
-    """Whether the records are sound and numbered from 0; newest and oldest time; all have keys."""
+    """(Are the records sound and numbered from 0; newest time; oldest time; have all a key)."""
     index: cython.longlong = 0
     code: cython.Py_ssize_t
     timestamp: cython.longlong
