@@ -54,6 +54,10 @@ class _ArchiveSource:
         return seen[1]
 
     @property
+    def local_start_offset(self) -> Offset:
+        return self.view().high_watermark  # nothing is local
+
+    @property
     def high_watermark(self) -> Offset:
         return self.view().high_watermark
 

@@ -99,6 +99,10 @@ class FollowedFiles:
         return None if self.archive is None else self.archive.source.state().end
 
     @property
+    def local_start_offset(self) -> Offset:
+        return self.local_view().start
+
+    @property
     def high_watermark(self) -> Offset:
         return self.local_view().high_watermark
 

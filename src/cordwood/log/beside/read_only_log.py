@@ -40,11 +40,6 @@ class ReadOnlyLog(LogReader):
         self._files.archive = None if archived is None else ArchiveJoin(archived)
 
     @property
-    def local_start_offset(self) -> Offset:
-        """The first offset held in the log's own directory."""
-        return self._files.local_view().start
-
-    @property
     def archived_up_to(self) -> Offset | None:
         """Every record below has a copy in the archive; None if there is no archive."""
         return self._files.archived_up_to

@@ -21,6 +21,10 @@ class LiveSource:
         self._producers = producers
 
     @property
+    def local_start_offset(self) -> Offset:
+        return self._holder.state.start
+
+    @property
     def high_watermark(self) -> Offset:
         return self._holder.state.high_watermark
 

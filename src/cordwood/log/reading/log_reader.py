@@ -29,14 +29,11 @@ class LogReader:
     """One partition, for reading. Any thread may use it."""
 
     def __init__(self, topic: str, partition: int, source: LogSource) -> None:
+        self.name = f"{topic}-{partition}"
         self.topic = topic
         self.partition = partition
         self.source = source
         self.keys = KeyLookup(source)
-
-    @property
-    def name(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
     @property
     def is_closed(self) -> bool:
@@ -52,6 +49,11 @@ class LogReader:
     def start_offset(self) -> Offset:
         """The first offset that can be read."""
         return self.source.view().start
+
+    @property
+    def local_start_offset(self) -> Offset:
+        """The first offset held in the log's own directory; earlier ones are archived."""
+        return self.source.local_start_offset
 
     @property
     def high_watermark(self) -> Offset:

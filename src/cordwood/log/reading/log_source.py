@@ -51,8 +51,13 @@ class LogSource(Protocol):
         ...
 
     @property
+    def local_start_offset(self) -> Offset:
+        """The first offset held in the log's own directory; the high watermark if it has none."""
+        ...
+
+    @property
     def high_watermark(self) -> Offset:
-        """The high watermark of the view. Never asks an archive unless there is nothing else."""
+        """The high watermark of the view. Asks no archive if the log has a directory."""
         ...
 
     @property

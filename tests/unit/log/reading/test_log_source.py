@@ -30,6 +30,10 @@ class FrozenSource:
         return self.seen
 
     @property
+    def local_start_offset(self) -> Offset:
+        return self.seen.start
+
+    @property
     def high_watermark(self) -> Offset:
         return self.seen.high_watermark
 
