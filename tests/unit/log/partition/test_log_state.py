@@ -37,7 +37,7 @@ def test_moving_the_offsets_leaves_the_rest_alone(log: PartitionLog) -> None:
         high_watermark=Offset(6), end=Offset(8), durable=Offset(7), unsynced=NOTHING_UNSYNCED
     )
 
-    assert new == old._replace(high_watermark=6, end=8, durable=7)
+    assert new == old._replace(high_watermark=Offset(6), end=Offset(8), durable=Offset(7))
 
 
 @pytest.mark.parametrize(
