@@ -28,7 +28,7 @@ _LOOKS: Final = 3
 _RECORDS_TOGETHER: Final = 16_384  # what a decoder parses at once
 _ROWS_ENOUGH: Final = 1 << 16  # rows that are counted at once, however small batches are
 # Not a secret: it is the same in every process, so that samples can be merged.
-_SECRET: Final = (0x7661727665206C6F, 0x67206B6579732121)
+_SECRET: Final = (0x636F7264776F6F64, 0x6C6F67206B657973)
 
 
 @dataclass(slots=True, kw_only=True)

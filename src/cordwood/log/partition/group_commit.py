@@ -152,12 +152,17 @@ class GroupCommit:
             for item in items:
                 item.error = error
             return
+        batches, is_admitted = [], True
+        for item in items:
+            batches.append(item.batch)
+            if item.expected_offset is not None:
+                is_admitted = False
         answers = self._writer.write_group(
             _joined(items),
-            [item.batch for item in items],
+            batches,
             items[-1].now_ms,
             admit=lambda index: self._refusal(items[index]),
-            is_admitted=all(item.expected_offset is None for item in items),
+            is_admitted=is_admitted,
         )
         for item, answer in zip(items, answers, strict=True):
             if isinstance(answer, Exception):
