@@ -99,7 +99,8 @@ class LogSync:
                 end=state.end,
                 durable=durable,
                 unsynced=state.unsynced.after_sync_of(synced.unsynced),
-            )
+            ),
+            ends_sync=True,
         )
 
     def begin(self) -> "SyncUnderWay | None":

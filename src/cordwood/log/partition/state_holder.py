@@ -55,10 +55,11 @@ class StateHolder:
 
     # --- changing ----------------------------------------------------------------------------
 
-    def commit(self, new: LogState) -> None:
+    def commit(self, new: LogState, *, ends_sync: bool = False) -> None:
         """Replace the state. Holds `lock`.
 
-        Publishes the marks for readers in other processes and wakes everyone who waits.
+        Publishes the marks for readers in other processes and wakes everyone who waits. With
+        `ends_sync` the watcher is called even if nothing moved.
         """
         old = self.state
         _, start, high_watermark, end, durable, recovery_point, held_from, _, _, _, failure, _ = new
@@ -76,7 +77,7 @@ class StateHolder:
                 log_start=None if start == old.start else start,
                 durable=durable if held_from is None else min(durable, held_from),
             )
-        elif failure is old.failure and not new.is_closed:
+        elif failure is old.failure and not new.is_closed and not ends_sync:
             return
         if self._waiters:
             with self._progress:

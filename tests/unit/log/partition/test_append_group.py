@@ -380,6 +380,20 @@ def test_who_watches_is_told_of_progress_failure_and_end(fs: SimulatedFileSystem
     assert len(seen) > 1
 
 
+def test_who_watches_is_told_of_a_sync_that_had_nothing_to_do(fs: SimulatedFileSystem) -> None:
+    log = make(fs)
+    log.batches.append_group(group_of(log, client_batch(b"a")))
+    log.sync()
+    calls: list[None] = []
+    log.promises.watch(lambda: calls.append(None))
+
+    sync = log.syncing.begin()
+    assert sync is not None
+    sync.finish(sync.wait())
+
+    assert calls == [None]
+
+
 def test_a_group_is_told_to_come_again_while_something_is_being_published(
     fs: SimulatedFileSystem,
 ) -> None:
