@@ -80,7 +80,8 @@ def test_as_json_everything_about_each_key_is_told(capsys: pytest.CaptureFixture
         "type": "size",
         "environment": "CORDWOOD_FETCH_MAX_BYTES",
         "is_cordwoods_own": False,
-        "doc": "Records in one answer to Fetch, unless a single batch is larger.",
+        "doc": "The maximum size of the records in one Fetch response, "
+        "unless a single batch is larger.",
     }
 
 
