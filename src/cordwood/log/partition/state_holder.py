@@ -55,10 +55,12 @@ class StateHolder:
 
     # --- changing ----------------------------------------------------------------------------
 
-    def commit(self, new: LogState) -> None:
+    def commit(self, new: LogState, *, ends_sync: bool = False) -> None:
         """Replace the state. Holds `lock`.
 
-        Publishes the marks for readers in other processes and wakes everyone who waits.
+        Publishes the marks for readers in other processes and wakes everyone who waits, if
+        anything changed for them. The end of a sync is announced even if it moved nothing:
+        another sync may have been faster, and the watcher waits for this one.
         """
         old = self.state
         _, start, high_watermark, end, durable, recovery_point, held_from, _, _, _, failure, _ = new
@@ -76,7 +78,7 @@ class StateHolder:
                 log_start=None if start == old.start else start,
                 durable=durable if held_from is None else min(durable, held_from),
             )
-        elif failure is old.failure and not new.is_closed:
+        elif failure is old.failure and not new.is_closed and not ends_sync:
             return
         if self._waiters:
             with self._progress:
