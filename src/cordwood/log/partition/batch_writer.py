@@ -178,7 +178,7 @@ class BatchWriter:
     ) -> None:
         """Write stamped batches to the active segment; the log then ends at `end`.
 
-        An `OSError` means that none of them was written. The state is replaced last.
+        An `OSError` means that none of them was written. The state is replaced when they are.
         """
         state = self._holder.state
         segment, base = state.segments.active, state.end
@@ -194,12 +194,13 @@ class BatchWriter:
                     states.update(producer_facts(batch, base))
                 base = Offset(base + batch.record_count)
         states.advance_to(end)
+        self._commit(end, is_visible=is_visible)
         try:
+            # After the commit: if this is interrupted, the state must agree with the segment.
             segment.flush_index()
         except OSError as error:
             # Derived, and tried again with the next append.
             logger.warning("%s: index entries could not be written: %s", self._name, error)
-        self._commit(end, is_visible=is_visible)
 
     def _commit(self, end: Offset, *, is_visible: bool) -> None:
         holder = self._holder

@@ -130,8 +130,11 @@ class LogSync:
                 self._holder.fail(f"a sync failed: {error}")
                 return
             with self._holder.lock:
-                if self._holder.state.is_writable:
+                state = self._holder.state
+                if state.is_writable:
                     self._note_synced(synced, took_s)
+                else:
+                    self._holder.commit(state, ends_sync=True)
         finally:
             self._holder.sync_lock.release()
 

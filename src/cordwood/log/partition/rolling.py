@@ -82,19 +82,23 @@ class Rolling:
             raise
         old.freeze()
         self._jitter_ms = draw_jitter_ms(self._holder.config, self._parts.random)
+        self.is_sync_wanted = True
+        # Before the snapshot: if that is interrupted, appends must not go to a frozen segment.
         unsynced = state.unsynced.plus(old)._replace(has_names=True)
+        state = state._replace(segments=state.segments.plus(new), unsynced=unsynced)
+        self._holder.commit(state)
         self._producers.states.advance_to(end)
         try:
             # In this order: readers in other processes rely on it that the indexes hold every
             # transaction that was aborted before a snapshot.
             old.transaction_index.flush()
             snapshot = self._producers.write_snapshot()
-            unsynced = unsynced._replace(snapshots=(*unsynced.snapshots, snapshot))
         except OSError as error:
             # Derived: without it a restart replays a little more.
             logger.warning("%s: no producer snapshot at %d: %s", self._parts.name, end, error)
-        self.is_sync_wanted = True
-        self._holder.commit(state._replace(segments=state.segments.plus(new), unsynced=unsynced))
+            return
+        unsynced = unsynced._replace(snapshots=(*unsynced.snapshots, snapshot))
+        self._holder.commit(state._replace(unsynced=unsynced))
 
     def new_segment(self, base_offset: Offset, now_ms: TimestampMs) -> Segment:
         return Segment.create(

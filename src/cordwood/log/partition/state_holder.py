@@ -58,8 +58,9 @@ class StateHolder:
     def commit(self, new: LogState, *, ends_sync: bool = False) -> None:
         """Replace the state. Holds `lock`.
 
-        Publishes the marks for readers in other processes and wakes everyone who waits. With
-        `ends_sync` the watcher is called even if nothing moved.
+        Publishes the marks for readers in other processes and wakes everyone who waits, if
+        anything changed for them. The end of a sync is announced even if it moved nothing:
+        another sync may have been faster, and the watcher waits for this one.
         """
         old = self.state
         _, start, high_watermark, end, durable, recovery_point, held_from, _, _, _, failure, _ = new

@@ -114,8 +114,8 @@ class Truncation:
         """Files and the state change together, or the log stops until it is reopened."""
         try:
             yield
-        except OSError as error:
-            self._holder.fail_locked(f"a truncation failed half-way: {error}")
+        except BaseException as error:  # an interrupt too: appends must not continue on top
+            self._holder.fail_locked(f"a truncation failed half-way: {error!r}")
             raise
 
     def _truncate_at(self, cut: Offset) -> None:
@@ -203,7 +203,8 @@ class Truncation:
         )
 
     def _remove(self, segments: list[Segment]) -> None:
-        for segment in segments:
+        """Last one first: an interruption leaves a longer log, not one with a gap."""
+        for segment in reversed(segments):
             self._parts.owner.delete_later(segment.mark_deleted(), 0)
             self._producers.remove_snapshot(segment.base_offset)
 

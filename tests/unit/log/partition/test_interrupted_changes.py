@@ -1,0 +1,129 @@
+"""A change of a log that an interrupt ends half-way leaves a log that is whole, or has failed."""
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from cordwood.errors import LogFailedError
+from cordwood.log.partition.partition_log import PartitionLog
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import IdleFlusher, log_of, new_log, open_store
+
+
+def values(log: PartitionLog) -> list[bytes | None]:
+    return [record.value for record in log.read()]
+
+
+def interrupt_at(call: int, operation: str = "", path_ends: str = "") -> Callable[[str, str], None]:
+    """Raises at that call, 1 is the next, among those of `operation` on such a path."""
+    left = call
+
+    def watch(called: str, path: str) -> None:
+        nonlocal left
+        if operation in ("", called) and path.endswith(path_ends):
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+
+    return watch
+
+
+def test_a_roll_that_is_interrupted_at_its_snapshot_lets_appends_continue() -> None:
+    fs = SimulatedFileSystem()
+    _, log = new_log(fs)
+    log.append(b"a")
+    fs.watch = interrupt_at(1, "write_at", ".snapshot")
+
+    with pytest.raises(KeyboardInterrupt):
+        log.roll()
+    fs.watch = None
+    log.append(b"b")
+
+    assert values(log) == [b"a", b"b"]
+    assert values(log_of(open_store(fs.kill()))) == [b"a", b"b"]
+
+
+def test_an_append_that_is_interrupted_at_its_index_lets_appends_continue() -> None:
+    fs = SimulatedFileSystem()
+    _, log = new_log(fs, {"durability": "os", "index.interval.bytes": 0})
+    fs.watch = interrupt_at(1, "write_at", "0.index")
+
+    expected = [b"%d" % number for number in range(300)]
+    interrupts = 0
+    for value in expected:
+        try:
+            log.append(value)
+        except KeyboardInterrupt:  # it was written
+            interrupts += 1
+
+    assert interrupts == 1
+    assert values(log) == expected
+
+
+@pytest.mark.parametrize("durability", ["os", "disk"])
+def test_a_truncation_that_is_interrupted_loses_nothing_that_is_acknowledged(
+    durability: str,
+) -> None:
+    call = 0
+    is_interrupted = True
+    while is_interrupted:
+        call += 1
+        fs = SimulatedFileSystem()
+        _, log = new_log(fs, {"durability": durability})
+        for number in range(9):
+            log.append(b"%d" % number)
+            if number % 3 == 2:
+                log.roll()
+        fs.watch = interrupt_at(call)
+        try:
+            log.truncation.truncate_to(2)
+            is_interrupted = False
+        except KeyboardInterrupt:
+            pass
+        fs.watch = None
+
+        try:
+            log.append(b"after")
+            acknowledged = [b"after"]
+        except LogFailedError:
+            acknowledged = []
+
+        found = values(log_of(open_store(fs.kill())))
+        assert found[:2] == [b"0", b"1"], call
+        assert not acknowledged or found[-1] == b"after", call
+        assert len(found) - len(acknowledged) in range(2, 10), call
+    assert call > 10
+
+
+def test_a_sync_that_finds_everything_durable_is_announced_all_the_same() -> None:
+    fs = SimulatedFileSystem()
+    _, log = new_log(fs, flusher=IdleFlusher())
+    log.append(b"a")
+    announced: list[int] = []
+    log.promises.watch(lambda: announced.append(log.state.durable))
+
+    sync = log.syncing.begin()
+    assert sync is not None
+    sync.finish(sync.wait())
+
+    assert announced == [1]
+
+
+def test_a_sync_that_ends_after_the_log_failed_is_announced() -> None:
+    fs = SimulatedFileSystem()
+    _, log = new_log(fs, {"durability": "os"}, flusher=IdleFlusher())
+    log.append(b"a")
+    sync = log.syncing.begin()
+    assert sync is not None
+    fs.fail_next("write_at", OSError(errno.EIO, "broken"), path_ends=".log")
+    fs.fail_next("size", OSError(errno.EIO, "broken"), path_ends=".log")
+    with pytest.raises(OSError, match="broken"):
+        log.append(b"b")
+    fs.clear_faults()
+    announced: list[bool] = []
+    log.promises.watch(lambda: announced.append(log.state.failure is not None))
+
+    sync.finish(sync.wait())
+
+    assert announced == [True]
