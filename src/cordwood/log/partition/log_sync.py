@@ -123,16 +123,24 @@ class LogSync:
         return sync
 
     def finish(self, synced: LogState, took_s: float, error: OSError | None) -> None:
-        """End what `begin` began. Called by `SyncUnderWay`; releases the sync lock."""
+        """End what `begin` began. Called by `SyncUnderWay`; releases the sync lock.
+
+        The watcher is called even if nothing moved, because another sync was faster or the log
+        had failed before: a group of batches may wait for the end of this sync.
+        """
+        holder = self._holder
         try:
-            if error is not None:
-                self._holder.fail(f"a sync failed: {error}")
-                return
-            with self._holder.lock:
-                if self._holder.state.is_writable:
+            with holder.lock:
+                before = holder.state
+                if error is not None:
+                    holder.fail_locked(f"a sync failed: {error}")
+                elif before.is_writable:
                     self._note_synced(synced, took_s)
+                after = holder.state
+                if after.durable == before.durable and after.failure is before.failure:
+                    holder.call_watcher()
         finally:
-            self._holder.sync_lock.release()
+            holder.sync_lock.release()
 
     # --- checkpoints -------------------------------------------------------------------------
 

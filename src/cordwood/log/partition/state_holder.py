@@ -81,8 +81,7 @@ class StateHolder:
         if self._waiters:
             with self._progress:
                 self._progress.notify_all()
-        if self._watcher is not None:
-            self._watcher()
+        self.call_watcher()
 
     def fail(self, reason: str) -> None:
         """Stop acknowledging for good. Takes `lock`.
@@ -171,6 +170,11 @@ class StateHolder:
         once and must not call this log.
         """
         self._watcher = watcher
+
+    def call_watcher(self) -> None:
+        """Call the watcher, also if the state is as it was: a sync ended."""
+        if self._watcher is not None:
+            self._watcher()
 
     def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
         """Block until the high watermark is past `offset`; False at the timeout or when closed."""
