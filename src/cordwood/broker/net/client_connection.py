@@ -93,7 +93,7 @@ class ClientConnection:
         if self.is_closed:
             return
         self.loop.register(self._fd, self._interest, self._on_ready)
-        self._resume()
+        self._resume(self.loop)
 
     @property
     def is_idle(self) -> bool:
@@ -323,8 +323,7 @@ class ClientConnection:
         if outbox.pieces:
             self._set_interest(self._interest | WRITABLE)
         if self._backlog or self._frame is not None:
-            # Not at once: this may run while the frame before is being handled.
-            self.loop.call_soon(self._resume)
+            self._resume_later()
 
     def _send_more(self) -> None:
         """Send pieces that the socket did not take before."""
@@ -335,10 +334,16 @@ class ClientConnection:
         if not self._outbox.pieces:
             self._set_interest(self._interest & ~WRITABLE)
             if self._backlog or self._frame is not None:
-                self.loop.call_soon(self._resume)
+                self._resume_later()
 
-    def _resume(self) -> None:
-        if self.is_closed:
+    def _resume_later(self) -> None:
+        """Not at once: this may run while the frame before is being handled."""
+        loop = self.loop
+        loop.call_soon(lambda: self._resume(loop))
+
+    def _resume(self, loop: EventLoop) -> None:
+        """Continue in `loop`, unless the connection has moved to another thread meanwhile."""
+        if self.is_closed or self.loop is not loop:
             return
         try:
             self._go_on()

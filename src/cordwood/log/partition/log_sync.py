@@ -126,12 +126,11 @@ class LogSync:
     def finish(self, synced: LogState, took_s: float, error: OSError | None) -> None:
         """End what `begin` began. Called by `SyncUnderWay`; releases the sync lock."""
         try:
-            if error is not None:
-                self._holder.fail(f"a sync failed: {error}")
-                return
             with self._holder.lock:
                 state = self._holder.state
-                if state.is_writable:
+                if error is not None and state.failure is None:
+                    self._holder.fail_locked(f"a sync failed: {error}")
+                elif error is None and state.is_writable:
                     self._note_synced(synced, took_s)
                 else:
                     self._holder.commit(state, ends_sync=True)

@@ -104,6 +104,22 @@ def test_after_the_first_produce_or_fetch_the_connection_lives_in_the_data_loop(
     assert bench.registry.in_loop(bench.control) == []
 
 
+def test_a_connection_that_moved_is_not_continued_in_its_old_loop(bench: ConnectionBench) -> None:
+    later = frame(FETCH, 2)
+    bench.send(frame(COORDINATOR, 1), later[:8])
+    bench.deferred[0].resolve({})
+    bench.control._turn()  # sends the answer; the rest of the backlog is due in the next turn
+    bench.client.send(later[8:])
+    bench.control._turn()  # the socket comes first: the connection moves with the whole request
+
+    assert bench.connection.loop is bench.data
+    assert bench.fetches.started == []  # the data loop has not turned yet
+    bench.turn()
+
+    assert ids(bench.fetches.started) == [2]
+    assert bench.is_open
+
+
 def test_a_connection_that_stopped_listening_moves_to_the_data_loop_and_listens_again(
     bench: ConnectionBench,
 ) -> None:

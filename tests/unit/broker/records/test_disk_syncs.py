@@ -1,0 +1,90 @@
+"""Syncs of the data loop: whatever comes of a sync, groups that wait for its end continue."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.records.disk_syncs import DiskSyncs
+from cordwood.broker.records.log_watch import LogWatch
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.store import Store, StoreSetup
+from fakes.client_batches import client_batch
+
+TURNS_MAX = 100
+
+
+class Bench:
+    """One log with a sync under way, and a loop turned by hand."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
+        self.loop = EventLoop("data")
+        self.syncs = DiskSyncs(self.loop)
+        self.watch = LogWatch(self.loop)
+        self.appended: list[str] = []
+
+    def append(self) -> None:
+        self.log.batches.append_batch(client_batch(b"x"), wait=False)
+
+    def hold(self, name: str) -> None:
+        self.watch.await_sync(self.log, lambda: self.appended.append(name))
+
+    def finish_sync(self) -> None:
+        for _ in range(TURNS_MAX):
+            if not self.syncs.is_under_way(self.log):
+                break
+            self.loop._turn()
+        assert not self.syncs.is_under_way(self.log)
+        self.loop.call_soon(lambda: None)
+        self.loop._turn()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    setup = StoreSetup(
+        defaults=TopicConfig(durability="disk"), has_housekeeping=False, free_bytes_min=0
+    )
+    store = Store([str(tmp_path)], setup)
+    store.create_topic("t", partitions=1)
+    made = Bench(store.topic("t").partition(0))
+    made.append()
+    made.log.sync()  # the first sync also creates directory entries
+    yield made
+    made.syncs.stop()
+    made.loop._close()
+    store.close()
+
+
+def test_a_held_group_continues_when_the_sync_ends(bench: Bench) -> None:
+    bench.append()
+    bench.syncs.request(bench.log)
+
+    bench.hold("group")
+    bench.finish_sync()
+
+    assert bench.appended == ["group"]
+
+
+def test_a_held_group_continues_after_a_sync_that_found_everything_durable(bench: Bench) -> None:
+    # The flusher's sync ended after the append and before this request.
+    bench.syncs.request(bench.log)
+    assert bench.syncs.is_under_way(bench.log)
+
+    bench.hold("group")
+    bench.finish_sync()
+
+    assert bench.appended == ["group"]
+
+
+def test_a_held_group_continues_if_the_log_failed_before_it_was_held(bench: Bench) -> None:
+    bench.append()
+    bench.syncs.request(bench.log)
+    bench.log._holder.fail("another thread could not write")
+
+    bench.hold("group")
+    bench.finish_sync()
+
+    assert bench.appended == ["group"]
