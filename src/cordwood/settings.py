@@ -27,7 +27,7 @@ from cordwood.broker.config.topic_defaults import (
 )
 from cordwood.broker.observing.log_output import LOG_OUTPUT_KEYS, LogOutputConfig
 from cordwood.errors import ConfigError, FormatError
-from cordwood.format.meta_properties import parse_properties
+from cordwood.format.small_files.meta_properties import parse_properties
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind
 from cordwood.log.rules.topic_config import TopicConfig
 

@@ -16,14 +16,6 @@ from cordwood.errors import CorruptSegmentError, FormatError, LogError
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch, seal
 from cordwood.format.batch_header import HEADER_SIZE
-from cordwood.format.checkpoint_text import (
-    EpochEntry,
-    decode_text,
-    parse_epoch_checkpoint,
-    parse_offset_checkpoint,
-    render_epoch_checkpoint,
-    render_offset_checkpoint,
-)
 from cordwood.format.compression import Codec, compress, decompress
 from cordwood.format.control_record import (
     ControlType,
@@ -53,7 +45,16 @@ from cordwood.format.groups.group_offsets import (
     encode_offset_key,
     encode_offset_value,
 )
-from cordwood.format.meta_properties import (
+from cordwood.format.record import Record
+from cordwood.format.small_files.checkpoint_text import (
+    EpochEntry,
+    decode_text,
+    parse_epoch_checkpoint,
+    parse_offset_checkpoint,
+    render_epoch_checkpoint,
+    render_offset_checkpoint,
+)
+from cordwood.format.small_files.meta_properties import (
     MetaProperties,
     parse_clean_shutdown,
     parse_meta_properties,
@@ -62,17 +63,16 @@ from cordwood.format.meta_properties import (
     render_meta_properties,
     render_properties,
 )
-from cordwood.format.partition_metadata import (
+from cordwood.format.small_files.partition_metadata import (
     new_topic_id,
     parse_partition_metadata,
     render_partition_metadata,
 )
-from cordwood.format.producer_snapshot import (
+from cordwood.format.small_files.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,
 )
-from cordwood.format.record import Record
 from cordwood.log.rules.append_checks import check_produced_batch
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.topics.topic_catalog import Catalog, TopicEntry, parse_catalog, render_catalog

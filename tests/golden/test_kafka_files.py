@@ -14,12 +14,6 @@ import pytest
 import cordwood
 from cordwood import PartitionLog, ReadOnlyStore, Record
 from cordwood.format.batch_header import decode_batch_header, stamp
-from cordwood.format.checkpoint_text import (
-    parse_epoch_checkpoint,
-    parse_offset_checkpoint,
-    render_epoch_checkpoint,
-    render_offset_checkpoint,
-)
 from cordwood.format.index_entry import (
     ABORTED_ENTRY_SIZE,
     OFFSET_ENTRY_SIZE,
@@ -29,9 +23,21 @@ from cordwood.format.index_entry import (
     decode_time_entry,
     encode_aborted_transaction,
 )
-from cordwood.format.meta_properties import parse_clean_shutdown, parse_meta_properties
-from cordwood.format.partition_metadata import parse_partition_metadata, render_partition_metadata
-from cordwood.format.producer_snapshot import decode_producer_snapshot, encode_producer_snapshot
+from cordwood.format.small_files.checkpoint_text import (
+    parse_epoch_checkpoint,
+    parse_offset_checkpoint,
+    render_epoch_checkpoint,
+    render_offset_checkpoint,
+)
+from cordwood.format.small_files.meta_properties import parse_clean_shutdown, parse_meta_properties
+from cordwood.format.small_files.partition_metadata import (
+    parse_partition_metadata,
+    render_partition_metadata,
+)
+from cordwood.format.small_files.producer_snapshot import (
+    decode_producer_snapshot,
+    encode_producer_snapshot,
+)
 from cordwood.quantities import NO_LEADER_EPOCH, Offset
 
 HERE = Path(__file__).parent / "kafka-4.3"

@@ -14,7 +14,7 @@ import cordwood
 from cordwood import PartitionLog, ReadOnlyStore, Record
 from cordwood.errors import DirectoryLockedError
 from cordwood.format.batch_header import decode_batch_header, stamp
-from cordwood.format.partition_metadata import encode_topic_id
+from cordwood.format.small_files.partition_metadata import encode_topic_id
 from cordwood.quantities import NO_LEADER_EPOCH, Offset
 from interop.kafka_peer import KafkaFailedError, StartBroker
 from interop.kafka_sample import CODECS, GROUPS, KafkaDirectories, KafkaTruth

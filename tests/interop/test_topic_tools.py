@@ -10,7 +10,7 @@ import pytest
 
 import cordwood
 from cordwood.broker.config.broker_config import BROKER_KEYS
-from cordwood.format.partition_metadata import encode_topic_id
+from cordwood.format.small_files.partition_metadata import encode_topic_id
 from cordwood.log.rules.topic_config import CONFIG_KEYS
 from cordwood.protocol.api_catalog import API_CATALOG
 from interop.java_tools import JavaTools

@@ -11,14 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cordwood.errors import FormatError, LimitExceededError
-from cordwood.format.checkpoint_text import (
-    EpochEntry,
-    decode_text,
-    parse_epoch_checkpoint,
-    parse_offset_checkpoint,
-    render_epoch_checkpoint,
-    render_offset_checkpoint,
-)
 from cordwood.format.compression import Codec, compress, decompress
 from cordwood.format.control_record import (
     ControlType,
@@ -55,7 +47,15 @@ from cordwood.format.index_entry import (
     encode_offset_entry,
     encode_time_entry,
 )
-from cordwood.format.meta_properties import (
+from cordwood.format.small_files.checkpoint_text import (
+    EpochEntry,
+    decode_text,
+    parse_epoch_checkpoint,
+    parse_offset_checkpoint,
+    render_epoch_checkpoint,
+    render_offset_checkpoint,
+)
+from cordwood.format.small_files.meta_properties import (
     MetaProperties,
     parse_clean_shutdown,
     parse_meta_properties,
@@ -64,13 +64,13 @@ from cordwood.format.meta_properties import (
     render_meta_properties,
     render_properties,
 )
-from cordwood.format.partition_metadata import (
+from cordwood.format.small_files.partition_metadata import (
     decode_topic_id,
     encode_topic_id,
     parse_partition_metadata,
     render_partition_metadata,
 )
-from cordwood.format.producer_snapshot import (
+from cordwood.format.small_files.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,

@@ -24,8 +24,8 @@ from cordwood.archive.object_store import PIECE_BYTES
 from cordwood.archive.partition_archive import PartitionArchive
 from cordwood.clock import Clock
 from cordwood.errors import LogClosedError, StorageError
-from cordwood.format.checkpoint_text import EpochEntry
 from cordwood.format.file_names import FileKind, segment_file_name
+from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.rules.topic_config import TopicConfig

@@ -22,9 +22,9 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from cordwood.errors import FormatError, UnsupportedFormatError
-from cordwood.format.checkpoint_text import EpochEntry
 from cordwood.format.file_names import FileKind, check_topic_name
-from cordwood.format.partition_metadata import decode_topic_id, encode_topic_id
+from cordwood.format.small_files.checkpoint_text import EpochEntry
+from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.quantities import MIB, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 
 MANIFEST_NAME: Final = "manifest.json"

@@ -28,7 +28,7 @@ from cordwood.archive.partition_archive import ArchiveParts, PartitionArchive
 from cordwood.archive.topic_keeper import read_topic
 from cordwood.errors import FormatError, LogClosedError, StorageError, UnknownTopicError
 from cordwood.format.file_names import FileKind, segment_file_name
-from cordwood.format.partition_metadata import decode_topic_id, new_topic_id
+from cordwood.format.small_files.partition_metadata import decode_topic_id, new_topic_id
 from cordwood.log.beside.archived_log import ArchivedLog
 from cordwood.log.reading.archived_segments import ArchivePlace
 from cordwood.log.reading.time_lookup import find_time

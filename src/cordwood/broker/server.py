@@ -225,11 +225,6 @@ class BrokerServer:
     def connection_count(self) -> int:
         return self._connections.count
 
-    @property
-    def loop_turns(self) -> tuple[int, int]:
-        """How often each loop has turned: two numbers that grow while the loops are alive."""
-        return self._control.turns, self._data.turns
-
     def is_responsive(self, timeout_s: float) -> bool:
         """Whether both loops answer within `timeout_s`."""
         for loop in (self._control, self._data):

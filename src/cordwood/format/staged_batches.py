@@ -21,7 +21,6 @@ import json
 import struct
 import sys
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -184,8 +183,3 @@ def _little_endian(words: "array[int]") -> "array[int]":
     swapped = words[:]
     swapped.byteswap()
     return swapped
-
-
-def place_names(places: Sequence[PlaceName]) -> str:
-    """For messages."""
-    return ", ".join(f"{topic}-{partition}" for topic, partition in places)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from cordwood.errors import FormatError
-from cordwood.format.checkpoint_text import (
+from cordwood.format.file_names import LEADER_EPOCHS
+from cordwood.format.small_files.checkpoint_text import (
     EpochEntry,
     decode_text,
     parse_epoch_checkpoint,
@@ -17,7 +18,6 @@ from cordwood.format.checkpoint_text import (
     render_epoch_checkpoint,
     render_offset_checkpoint,
 )
-from cordwood.format.file_names import LEADER_EPOCHS
 from cordwood.quantities import MIB, Offset
 from cordwood.storage.files import FileSystem, read_whole, replace_file
 

@@ -21,8 +21,8 @@ from cordwood.archive.manifest import (
     render_topic,
 )
 from cordwood.errors import FormatError, UnsupportedFormatError
-from cordwood.format.checkpoint_text import EpochEntry
 from cordwood.format.file_names import FileKind
+from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.quantities import LeaderEpoch, Offset, TimestampMs
 
 TOPIC_ID = UUID(int=0x1234567890ABCDEF1234567890ABCDEF)

@@ -6,8 +6,8 @@ import random
 import pytest
 
 from cordwood.errors import FormatError, LimitExceededError
-from cordwood.format.checkpoint_text import EpochEntry
 from cordwood.format.file_names import RECOVERY_POINT
+from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.quantities import LeaderEpoch, Offset
 from cordwood.storage.checkpoint_file import (
     read_epoch_checkpoint,

@@ -85,7 +85,7 @@ def local_files_of(target: BrokerTarget) -> DirectoryTarget | None:
 
 def _cluster_of(path: str) -> str | None:
     """The cluster id in a data directory of this machine; None if it has none."""
-    from cordwood.format.meta_properties import parse_meta_properties
+    from cordwood.format.small_files.meta_properties import parse_meta_properties
 
     try:
         with open(os.path.join(path, META_PROPERTIES), "rb") as file:

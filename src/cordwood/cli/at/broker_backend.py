@@ -19,8 +19,8 @@ from cordwood.cli.at.backend import (
 )
 from cordwood.cli.at.target import BrokerTarget
 from cordwood.clock import SystemClock
-from cordwood.format.partition_metadata import encode_topic_id
 from cordwood.format.record import Record
+from cordwood.format.small_files.partition_metadata import encode_topic_id
 from cordwood.remote.record_chunk import RecordChunk, records_of_key
 from cordwood.remote.remote_cluster import RemoteCluster, RemoteTopic
 from cordwood.remote.remote_consumer import EARLIEST, LATEST, RemoteConsumer

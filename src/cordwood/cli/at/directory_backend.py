@@ -27,7 +27,7 @@ from cordwood.errors import (
     UnknownTopicError,
 )
 from cordwood.format.file_names import INTERNAL_TOPICS, check_topic_name
-from cordwood.format.partition_metadata import encode_topic_id
+from cordwood.format.small_files.partition_metadata import encode_topic_id
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore

@@ -27,8 +27,8 @@ from cordwood.format.groups.group_offsets import (
     decode_group_key,
     decode_offset_value,
 )
-from cordwood.format.partition_metadata import encode_topic_id
 from cordwood.format.record import Record
+from cordwood.format.small_files.partition_metadata import encode_topic_id
 
 _UNSET: Final[tuple[object, ...]] = (None, "", [], {}, -1)  # -1: no time, no epoch
 _MARKERS: Final = (ControlType.ABORT, ControlType.COMMIT)

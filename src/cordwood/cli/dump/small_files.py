@@ -6,14 +6,14 @@ from typing import Final
 from cordwood.cli.dump.lines import Dump, DumpedFile, DumpLine, DumpOptions, Fields, Soundness
 from cordwood.cli.readable_values import printable, shown_time
 from cordwood.errors import FormatError
-from cordwood.format.checkpoint_text import (
+from cordwood.format.small_files.checkpoint_text import (
     decode_text,
     parse_epoch_checkpoint,
     parse_offset_checkpoint,
 )
-from cordwood.format.meta_properties import parse_meta_properties
-from cordwood.format.partition_metadata import encode_topic_id, parse_partition_metadata
-from cordwood.format.producer_snapshot import decode_producer_snapshot
+from cordwood.format.small_files.meta_properties import parse_meta_properties
+from cordwood.format.small_files.partition_metadata import encode_topic_id, parse_partition_metadata
+from cordwood.format.small_files.producer_snapshot import decode_producer_snapshot
 from cordwood.quantities import MIB
 from cordwood.storage.high_watermark_file import decode_words
 

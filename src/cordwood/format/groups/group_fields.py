@@ -182,10 +182,6 @@ def encode_nullable_compact_string(what: str, text: str | None) -> bytes:
     return encode_varint(0) if text is None else encode_compact_string(what, text)
 
 
-def encode_compact_bytes(content: bytes) -> bytes:
-    return encode_varint(len(content) + 1) + content
-
-
 def encode_varint(value: int) -> bytes:
     encoded = bytearray()
     while value >= _VARINT_MORE:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from cordwood.errors import ConfigError, FormatError, InvalidTopicNameError
 from cordwood.format.index_entry import AbortedTransaction
-from cordwood.format.partition_metadata import decode_topic_id, encode_topic_id
+from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.log.inbox.checked_fields import (
     PARTITIONS_MAX,
     group_field,

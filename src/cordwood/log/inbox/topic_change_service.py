@@ -7,7 +7,7 @@ from uuid import UUID
 
 from cordwood.errors import LogError, OffsetOutOfRangeError
 from cordwood.format.file_names import INTERNAL_TOPICS
-from cordwood.format.partition_metadata import encode_topic_id
+from cordwood.format.small_files.partition_metadata import encode_topic_id
 from cordwood.log.inbox.store_change import DONE, ChangeAnswer
 from cordwood.log.inbox.topic_change import AlterTopic, CreateTopic, DeleteTopic, TrimTopic
 from cordwood.log.partition.partition_log import PartitionLog

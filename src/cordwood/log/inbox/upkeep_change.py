@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-from cordwood.format.partition_metadata import decode_topic_id, encode_topic_id
+from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.log.inbox.checked_fields import (
     PARTITIONS_MAX,
     config_field,

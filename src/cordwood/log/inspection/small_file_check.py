@@ -10,11 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from cordwood.errors import FormatError
-from cordwood.format.checkpoint_text import (
-    decode_text,
-    parse_epoch_checkpoint,
-    parse_offset_checkpoint,
-)
 from cordwood.format.file_names import (
     CLEANER,
     HIGH_WATERMARK_CHECKPOINT,
@@ -28,9 +23,14 @@ from cordwood.format.file_names import (
     parse_segment_file_name,
 )
 from cordwood.format.key_index import KeyIndexPages
-from cordwood.format.meta_properties import parse_meta_properties
-from cordwood.format.partition_metadata import parse_partition_metadata
-from cordwood.format.producer_snapshot import decode_producer_snapshot
+from cordwood.format.small_files.checkpoint_text import (
+    decode_text,
+    parse_epoch_checkpoint,
+    parse_offset_checkpoint,
+)
+from cordwood.format.small_files.meta_properties import parse_meta_properties
+from cordwood.format.small_files.partition_metadata import parse_partition_metadata
+from cordwood.format.small_files.producer_snapshot import decode_producer_snapshot
 from cordwood.log.inspection.segment_check import SegmentProblem
 from cordwood.quantities import MIB
 from cordwood.storage.files import FileSystem, read_whole

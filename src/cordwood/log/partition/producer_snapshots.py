@@ -15,7 +15,7 @@ from cordwood.format.batch_header import TRANSACTIONAL, advance_sequence
 from cordwood.format.control_record import ControlType, decode_control_key, decode_marker
 from cordwood.format.file_names import FileKind, segment_file_name
 from cordwood.format.index_entry import AbortedTransaction
-from cordwood.format.producer_snapshot import (
+from cordwood.format.small_files.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,

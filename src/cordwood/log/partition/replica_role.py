@@ -7,7 +7,7 @@ carry out the answer. The only role today is the sole replica, which decides fro
 
 from typing import Final, Protocol
 
-from cordwood.format.checkpoint_text import EpochEntry
+from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.log.partition.log_state import LogState
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import LeaderEpoch, Offset

@@ -5,7 +5,7 @@ where each of these logs ends. A store that finds such cuts while opening cuts t
 One write then replaces the cuts by the publication's number; at that moment all of it counts.
 
 `cordwood-publications`, in every data directory, is a checked document (see
-`format/checked_document.py`) with this body:
+`format/small_files/checked_document.py`) with this body:
 
     {"applications": {"<id>": {"number": 41, "at_ms": ..., "is_transient": false}},
      "cuts":   [["orders", "<topic id>", 0, 120]],         topic, id, partition, offset
@@ -23,8 +23,12 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from cordwood.errors import FormatError, LogError, StorageError
-from cordwood.format.checked_document import CheckedDocument, decode_document, encode_document
-from cordwood.format.partition_metadata import decode_topic_id, encode_topic_id
+from cordwood.format.small_files.checked_document import (
+    CheckedDocument,
+    decode_document,
+    encode_document,
+)
+from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.quantities import INT64_MAX, MIB, Offset, TimestampMs
 from cordwood.storage.files import FileSystem, read_whole, replace_file
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from cordwood.format.checkpoint_text import EpochEntry
+from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.quantities import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 _BY_EPOCH: Final[Callable[[EpochEntry], LeaderEpoch]] = attrgetter("epoch")

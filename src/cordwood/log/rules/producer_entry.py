@@ -7,7 +7,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from cordwood.errors import InvalidProducerEpochError, OutOfOrderSequenceError
-from cordwood.format.producer_snapshot import ProducerSnapshotEntry
+from cordwood.format.small_files.producer_snapshot import ProducerSnapshotEntry
 from cordwood.quantities import (
     INT32_MAX,
     NO_OFFSET,

@@ -25,7 +25,7 @@ from cordwood.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from cordwood.format.producer_snapshot import ProducerSnapshotEntry
+from cordwood.format.small_files.producer_snapshot import ProducerSnapshotEntry
 from cordwood.log.rules.producer_entry import BatchFacts, Duplicate, ProducerEntry
 from cordwood.quantities import NO_PRODUCER_ID, Offset, ProducerId, TimestampMs
 

@@ -32,8 +32,8 @@ from cordwood.format.file_names import (
     partition_directory_name,
     segment_file_name,
 )
-from cordwood.format.meta_properties import MetaProperties, render_meta_properties
-from cordwood.format.partition_metadata import new_topic_id
+from cordwood.format.small_files.meta_properties import MetaProperties, render_meta_properties
+from cordwood.format.small_files.partition_metadata import new_topic_id
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.publishing.publication import Publisher
 from cordwood.log.publishing.publication_ledger import write_publications

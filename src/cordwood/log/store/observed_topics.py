@@ -7,7 +7,7 @@ from uuid import UUID
 
 from cordwood.errors import StorageError, UnknownTopicError
 from cordwood.format.file_names import partition_directory_name
-from cordwood.format.partition_metadata import ZERO_TOPIC_ID
+from cordwood.format.small_files.partition_metadata import ZERO_TOPIC_ID
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.reading.archived_segments import ArchivePlace
 from cordwood.log.rules.topic_config import TopicConfig

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, partition_directory_name
-from cordwood.format.partition_metadata import new_topic_id
+from cordwood.format.small_files.partition_metadata import new_topic_id
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.publishing.publication_ledger import (
     Place,

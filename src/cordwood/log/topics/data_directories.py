@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from cordwood.clock import Clock
 from cordwood.errors import StorageError
-from cordwood.format.meta_properties import MetaProperties
-from cordwood.format.partition_metadata import encode_topic_id
+from cordwood.format.small_files.meta_properties import MetaProperties
+from cordwood.format.small_files.partition_metadata import encode_topic_id
 from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.log_directory import DirectoryStatus, LogDirectory, PartitionName

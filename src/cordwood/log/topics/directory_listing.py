@@ -9,7 +9,7 @@ from uuid import UUID
 
 from cordwood.errors import FormatError
 from cordwood.format.file_names import PARTITION_METADATA, DirectoryState, parse_directory_name
-from cordwood.format.partition_metadata import parse_partition_metadata
+from cordwood.format.small_files.partition_metadata import parse_partition_metadata
 from cordwood.quantities import KIB
 from cordwood.storage.files import FileSystem, read_whole
 

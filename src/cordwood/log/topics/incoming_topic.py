@@ -15,7 +15,7 @@ from cordwood.format.file_names import (
     deleted_directory_name,
     partition_directory_name,
 )
-from cordwood.format.partition_metadata import render_partition_metadata
+from cordwood.format.small_files.partition_metadata import render_partition_metadata
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem, replace_file
 from cordwood.storage.high_watermark_file import HighWatermarkFile

@@ -25,13 +25,13 @@ from cordwood.format.file_names import (
     META_PROPERTIES,
     RECOVERY_POINT,
 )
-from cordwood.format.meta_properties import (
+from cordwood.format.small_files.meta_properties import (
     MetaProperties,
     parse_meta_properties,
     render_clean_shutdown,
     render_meta_properties,
 )
-from cordwood.format.partition_metadata import encode_topic_id, new_topic_id
+from cordwood.format.small_files.partition_metadata import encode_topic_id, new_topic_id
 from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import MIB, Offset

@@ -8,7 +8,7 @@ from random import Random
 
 from cordwood.clock import Clock
 from cordwood.format.file_names import PARTITION_METADATA, partition_directory_name
-from cordwood.format.partition_metadata import render_partition_metadata
+from cordwood.format.small_files.partition_metadata import render_partition_metadata
 from cordwood.log.partition.log_loader import LoadRequest, load_log
 from cordwood.log.partition.log_parts import LogParts, segment_limits
 from cordwood.log.partition.partition_log import PartitionLog

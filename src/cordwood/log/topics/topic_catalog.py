@@ -1,7 +1,7 @@
 """The topics of a store: names, ids, partition counts, configurations.
 
 Every data directory holds two copies, `cordwood-topics` and `cordwood-topics.copy`, each a
-checked document (see `format/checked_document.py`) with this body:
+checked document (see `format/small_files/checked_document.py`) with this body:
 
     {"orders": {"id": ..., "partitions": 3, "state": "live", "config": {"retention.ms": ...}}}
 
@@ -21,14 +21,14 @@ from typing import Final
 from uuid import UUID
 
 from cordwood.errors import FormatError, StorageError
-from cordwood.format.checked_document import (
+from cordwood.format.file_names import check_topic_name
+from cordwood.format.small_files.checked_document import (
     CheckedDocument,
     decode_document,
     document_head_size,
     encode_document,
 )
-from cordwood.format.file_names import check_topic_name
-from cordwood.format.partition_metadata import decode_topic_id, encode_topic_id
+from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import KIB, MIB

@@ -30,7 +30,7 @@ from cordwood.format.file_names import (
     deleted_directory_name,
     topic_names_collide,
 )
-from cordwood.format.partition_metadata import new_topic_id
+from cordwood.format.small_files.partition_metadata import new_topic_id
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.topic_config import TopicConfig, canonical_texts, known_key

@@ -77,10 +77,6 @@ class Boundary:
         assert self.moments is not None, self
         return self.moments[partition]
 
-    @property
-    def is_by_time(self) -> bool:
-        return self.moments is not None or isinstance(self.everywhere, Moment)
-
 
 def parse_offsets(option: str, text: str, *, refused: Mapping[int, str]) -> Boundary:
     """Parse `earliest`, `latest` or JSON; `refused` maps EARLIEST or LATEST to the reason."""

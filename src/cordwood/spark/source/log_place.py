@@ -11,7 +11,11 @@ from dataclasses import dataclass
 
 from cordwood.clock import SystemClock
 from cordwood.errors import UnknownPartitionError, UnknownTopicError
-from cordwood.format.partition_metadata import ZERO_TOPIC_ID, decode_topic_id, encode_topic_id
+from cordwood.format.small_files.partition_metadata import (
+    ZERO_TOPIC_ID,
+    decode_topic_id,
+    encode_topic_id,
+)
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.reading.archived_segments import ArchivePlace
 from cordwood.log.reading.log_reader import LogReader

@@ -19,7 +19,7 @@ from uuid import UUID
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError, UnknownTopicError
 from cordwood.format.file_names import META_PROPERTIES
-from cordwood.format.partition_metadata import ZERO_TOPIC_ID, encode_topic_id
+from cordwood.format.small_files.partition_metadata import ZERO_TOPIC_ID, encode_topic_id
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.publishing.consistent_ends import whole_ends
 from cordwood.log.reading.log_reader import LogReader

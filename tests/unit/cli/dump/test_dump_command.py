@@ -18,8 +18,11 @@ from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
 from cordwood.format.batch_header import CONTROL, TRANSACTIONAL
 from cordwood.format.control_record import ControlType, EndTransactionMarker, encode_marker
 from cordwood.format.index_entry import AbortedTransaction, encode_aborted_transaction
-from cordwood.format.producer_snapshot import ProducerSnapshotEntry, encode_producer_snapshot
 from cordwood.format.record import Record
+from cordwood.format.small_files.producer_snapshot import (
+    ProducerSnapshotEntry,
+    encode_producer_snapshot,
+)
 from cordwood.quantities import Offset, ProducerId, TimestampMs
 from cordwood.storage.files import RealFileSystem
 from fakes.command_line import CommandLine

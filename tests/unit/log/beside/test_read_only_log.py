@@ -7,7 +7,7 @@ import pytest
 
 import cordwood
 from cordwood.errors import OffsetOutOfRangeError
-from cordwood.format.checkpoint_text import EpochEntry
+from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.file_range import read_range

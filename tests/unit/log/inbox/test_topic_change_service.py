@@ -8,7 +8,7 @@ import pytest
 
 import cordwood
 from cordwood.errors import ChangeRefusedError
-from cordwood.format.partition_metadata import encode_topic_id
+from cordwood.format.small_files.partition_metadata import encode_topic_id
 from cordwood.library import request_change
 from cordwood.log.inbox.store_change import (
     CommitGroup,

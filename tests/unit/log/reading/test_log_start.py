@@ -1,6 +1,6 @@
 import pytest
 
-from cordwood.format.checkpoint_text import EpochEntry
+from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.log.reading.log_start import known_start
 from cordwood.log.rules.leader_epochs import LeaderEpochs
 from cordwood.quantities import LeaderEpoch, Offset

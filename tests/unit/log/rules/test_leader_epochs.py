@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.format.checkpoint_text import EpochEntry
+from cordwood.format.small_files.checkpoint_text import EpochEntry
 from cordwood.log.rules.leader_epochs import UNKNOWN_EPOCH_END, EpochEnd, LeaderEpochs
 from cordwood.quantities import LeaderEpoch, Offset
 

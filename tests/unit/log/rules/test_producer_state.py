@@ -10,7 +10,7 @@ from cordwood.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from cordwood.format.producer_snapshot import (
+from cordwood.format.small_files.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from cordwood.errors import FormatError, StorageError
-from cordwood.format.partition_metadata import new_topic_id
+from cordwood.format.small_files.partition_metadata import new_topic_id
 from cordwood.log.topics.topic_catalog import (
     CREATING,
     DELETING,

@@ -15,7 +15,7 @@ from cordwood.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from cordwood.format.partition_metadata import parse_partition_metadata
+from cordwood.format.small_files.partition_metadata import parse_partition_metadata
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.store import Store
 from cordwood.storage.files import read_whole

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from cordwood.errors import FormatError
-from cordwood.format.checked_document import (
+from cordwood.format.small_files.checked_document import (
     CheckedDocument,
     decode_document,
     document_head_size,

@@ -9,7 +9,7 @@ from cordwood.errors import (
     TruncatedInputError,
     UnsupportedFormatError,
 )
-from cordwood.format.producer_snapshot import (
+from cordwood.format.small_files.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,

@@ -3,7 +3,7 @@ from uuid import UUID
 import pytest
 
 from cordwood.errors import FormatError, UnsupportedFormatError
-from cordwood.format.partition_metadata import (
+from cordwood.format.small_files.partition_metadata import (
     METADATA_TOPIC_ID,
     ZERO_TOPIC_ID,
     decode_topic_id,

@@ -3,7 +3,7 @@ from uuid import UUID
 import pytest
 
 from cordwood.errors import FormatError, UnsupportedFormatError
-from cordwood.format.meta_properties import (
+from cordwood.format.small_files.meta_properties import (
     MetaProperties,
     parse_clean_shutdown,
     parse_meta_properties,

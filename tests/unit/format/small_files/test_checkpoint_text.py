@@ -1,7 +1,7 @@
 import pytest
 
 from cordwood.errors import FormatError, UnsupportedFormatError
-from cordwood.format.checkpoint_text import (
+from cordwood.format.small_files.checkpoint_text import (
     EpochEntry,
     decode_text,
     parse_epoch_checkpoint,

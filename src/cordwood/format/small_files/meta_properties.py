@@ -25,7 +25,7 @@ from typing import Final
 from uuid import UUID
 
 from cordwood.errors import FormatError, UnsupportedFormatError
-from cordwood.format.partition_metadata import decode_topic_id, encode_topic_id
+from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.quantities import INT32_MAX, INT64_MAX, TimestampMs
 
 _VERSION_KEY: Final = "version"

@@ -1,0 +1,1 @@
+"""Files beside the segments: checkpoints, metadata, snapshots, checked documents."""
