@@ -3,7 +3,6 @@
 import logging
 
 from cordwood.errors import StorageError
-from cordwood.log.partition.log_state import LogState
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchiveJoin
 from cordwood.log.reading.log_source import LogView
@@ -19,7 +18,6 @@ class LogArchive:
     def __init__(self, holder: StateHolder) -> None:
         self._holder = holder
         self._join: ArchiveJoin | None = None
-        self._last = (holder.state, _view_of(holder.state))
 
     def attach(self, source: ArchivedSegments | None) -> None:
         """Read what `source` holds as the beginning of this log; None: no archive."""
@@ -32,11 +30,12 @@ class LogArchive:
 
     @property
     def local_view(self) -> LogView[Segment]:
-        """The part of the log that lies in its own directory."""
-        state, last = self._holder.state, self._last
-        if last[0] is not state:
-            last = self._last = (state, _view_of(state))
-        return last[1]
+        """The part of the log that lies in its own directory.
+
+        Made anew each time: a view that is kept here would keep the files of deleted segments open.
+        """
+        state = self._holder.state
+        return LogView(state.segments, state.start, state.high_watermark)
 
     @property
     def known_start_offset(self) -> Offset:
@@ -89,7 +88,3 @@ class LogArchive:
         """Forget everything; the log continues at `offset`."""
         if self._join is not None:
             self._join.source.keep(offset, offset)
-
-
-def _view_of(state: LogState) -> LogView[Segment]:
-    return LogView(state.segments, state.start, state.high_watermark)

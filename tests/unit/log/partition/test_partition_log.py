@@ -1,8 +1,10 @@
 """A partition's log for its writer: order, visibility, durability, rolling, cutting."""
 
 import errno
+import gc
 import random
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -910,6 +912,20 @@ def test_a_reader_finishes_on_a_segment_that_is_deleted_under_it(fs: SimulatedFi
     except OffsetOutOfRangeError as error:
         assert error.start == 100
     assert rest == [b"%d" % n for n in range(1, len(rest) + 1)] or rest[-1] == b"last"
+
+
+def test_a_deleted_segment_that_nobody_reads_is_let_go(fs: SimulatedFileSystem) -> None:
+    log = make(fs)
+    for _ in range(3):
+        append_all(log, 1)
+        log.roll()
+    assert len(values(log)) == 3
+    deleted = [weakref.ref(segment) for segment in list(log.state.segments)[:2]]
+
+    log.deletion.drop_local_before(2)
+    gc.collect()
+
+    assert [reference() for reference in deleted] == [None, None]
 
 
 def test_deletion_survives_another_partition_s_checkpoint_and_a_power_cut() -> None:
