@@ -105,18 +105,19 @@ class BatchWriter:
         *,
         admit: Admission,
         is_admitted: bool,
-    ) -> list[Offset | Exception]:
-        """Write batches that lie one behind the other in `data`; return an answer for each.
+        answers: list[Offset | Exception],
+    ) -> None:
+        """Write batches that lie one behind the other in `data`; add an answer for each.
 
         An answer is the base offset, or why the batch was refused. `is_admitted` says that all of
         them may be written as they are; otherwise, and when they are not written together, `admit`
-        decides about each.
+        decides about each. If an interrupt ends it half-way, `answers` has what was done.
         """
         if is_admitted:
             bases = self._write_together(data, batches, now_ms)
             if bases is not None:
-                return bases
-        answers: list[Offset | Exception] = []
+                answers += bases
+                return
         rest = memoryview(data)
         for index, batch in enumerate(batches):
             part, rest = rest[: batch.size], rest[batch.size :]
@@ -127,7 +128,6 @@ class BatchWriter:
                 except (OSError, CordwoodError) as error:
                     answer = error
             answers.append(answer)
-        return answers
 
     def _write_together(
         self, data: bytearray | memoryview, batches: Sequence[UnplacedBatch], now_ms: TimestampMs
@@ -183,6 +183,12 @@ class BatchWriter:
         state = self._holder.state
         segment, base = state.segments.active, state.end
         try:
+            # Entries of earlier batches: an interrupt here comes before anything has changed.
+            segment.flush_index()
+        except OSError as error:
+            # Derived, and tried again with the next append.
+            logger.warning("%s: index entries could not be written: %s", self._name, error)
+        try:
             segment.append(data, batches, base_offset=base)
         except OSError:
             self._take_back(segment)
@@ -195,12 +201,6 @@ class BatchWriter:
                 base = Offset(base + batch.record_count)
         states.advance_to(end)
         self._commit(end, is_visible=is_visible)
-        try:
-            # After the commit: if this is interrupted, the state must agree with the segment.
-            segment.flush_index()
-        except OSError as error:
-            # Derived, and tried again with the next append.
-            logger.warning("%s: index entries could not be written: %s", self._name, error)
 
     def _commit(self, end: Offset, *, is_visible: bool) -> None:
         holder = self._holder

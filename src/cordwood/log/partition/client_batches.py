@@ -96,13 +96,16 @@ class ClientBatches:
                 self._holder.check_appendable(wait=False)
             except CordwoodError as error:
                 return [error] * len(batches)
-            return self._writer.write_group(
+            answers: list[Offset | Exception] = []
+            self._writer.write_group(
                 group.data,
                 batches,
                 now_ms,
                 admit=lambda index: self._answer_known(batches[index]),
                 is_admitted=not group.is_numbered or self._are_all_new(batches),
+                answers=answers,
             )
+        return answers
 
     def _are_all_new(self, batches: Sequence[UnplacedBatch]) -> bool:
         """Whether none is refused or was stored before. Holds the lock.

@@ -51,6 +51,11 @@ class PendingAppend:
         self.error: Exception | None = None
         self.is_served = False
 
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether it has a batch that was neither written nor refused yet."""
+        return self.data is not None and self.offset == _NOT_PLACED and self.error is None
+
     @classmethod
     def sync_only(cls, now_ms: TimestampMs) -> "PendingAppend":
         return cls(None, _NO_BATCH, now_ms, None)
@@ -134,7 +139,7 @@ class GroupCommit:
     def _serve(self, group: list[PendingAppend]) -> None:
         with self._holder.sync_lock:
             with self._holder.lock:
-                self._place([item for item in group if item.data and item.offset == _NOT_PLACED])
+                self._place([item for item in group if item.is_unanswered])
             self._syncing.run()
         failure = self._holder.state.failure
         for item in group:
@@ -157,18 +162,23 @@ class GroupCommit:
             batches.append(item.batch)
             if item.expected_offset is not None:
                 is_admitted = False
-        answers = self._writer.write_group(
-            _joined(items),
-            batches,
-            items[-1].now_ms,
-            admit=lambda index: self._refusal(items[index]),
-            is_admitted=is_admitted,
-        )
-        for item, answer in zip(items, answers, strict=True):
-            if isinstance(answer, Exception):
-                item.error = answer
-            else:
-                item.offset = answer
+        answers: list[Offset | Exception] = []
+        try:
+            self._writer.write_group(
+                _joined(items),
+                batches,
+                items[-1].now_ms,
+                admit=lambda index: self._refusal(items[index]),
+                is_admitted=is_admitted,
+                answers=answers,
+            )
+        finally:
+            # After an interrupt too: what was written must not be written again.
+            for item, answer in zip(items, answers, strict=False):
+                if isinstance(answer, Exception):
+                    item.error = answer
+                else:
+                    item.offset = answer
 
     def _refusal(self, item: PendingAppend) -> Exception | None:
         end = self._holder.state.end

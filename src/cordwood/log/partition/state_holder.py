@@ -118,8 +118,13 @@ class StateHolder:
         return not self.state.is_closed and self._marks.is_unsynced
 
     def release_turn(self) -> None:
-        """Let appends continue after a publication. Holds `lock`."""
-        self.commit(self.state._replace(held_from=None))
+        """Let appends continue after a publication. Holds `lock`.
+
+        A log that failed stays held: its batches may be undecided, and the published durable mark
+        must not pass the high watermark.
+        """
+        if self.state.failure is None:
+            self.commit(self.state._replace(held_from=None))
         self._turn.notify_all()
 
     def close(self) -> None:

@@ -159,14 +159,15 @@ class Truncation:
                 unsynced = unsynced.without([segment])
             segment = self._reopen(segment)
         position, start = _place_of(segment, offset)
-        end = segment.next_offset
+        end = max(offset, segment.next_offset)
         if position is not None:
             end = min(offset, start)
             segment.truncate_to(position, end)
             _rewalk(segment)
         kept = segments.before(index).plus(segment)
         if segment.next_offset < end:
-            # Damage reaches up to the cut. Its offsets were given once and are not given again.
+            # Damage, or a gap that compaction made, reaches up to the cut. These offsets were
+            # given once and are not given again.
             segment.freeze()
             unsynced = unsynced.plus(segment)
             kept = kept.plus(self._rolling.new_segment(end, parts.clock.now_ms()))

@@ -6,9 +6,18 @@ from collections.abc import Callable
 import pytest
 
 from cordwood.errors import LogFailedError
+from cordwood.format.batch_builder import build_batch
+from cordwood.format.record import Record
+from cordwood.format.unplaced_batch import UnplacedBatch
+from cordwood.log.partition.appending import batch_style
+from cordwood.log.partition.group_commit import GroupCommit, PendingAppend
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.quantities import MIB, TimestampMs
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import IdleFlusher, log_of, new_log, open_store
+
+NOW = TimestampMs(1_700_000_000_000)
 
 
 def values(log: PartitionLog) -> list[bytes | None]:
@@ -54,11 +63,36 @@ def test_an_append_that_is_interrupted_at_its_index_lets_appends_continue() -> N
     for value in expected:
         try:
             log.append(value)
-        except KeyboardInterrupt:  # it was written
+        except KeyboardInterrupt:  # nothing was written
             interrupts += 1
+            log.append(value)
 
     assert interrupts == 1
     assert values(log) == expected
+
+
+def test_a_group_that_is_interrupted_half_way_is_not_written_twice() -> None:
+    fs = SimulatedFileSystem()
+    _, log = new_log(fs, {"segment.bytes": 2 * MIB})
+    sizes = [3, 4, 900_000, 901_000, 902_000]
+    items = [pending(b"x" * size) for size in sizes]
+    commits = GroupCommit(log.promises._holder, log.batches._writer, log.syncing)
+    fs.watch = interrupt_at(1, "create", ".log")
+
+    with pytest.raises(KeyboardInterrupt):
+        commits._serve(items)
+    fs.watch = None
+    commits._serve(items)
+
+    assert [item.is_served for item in items] == [True] * 5
+    assert [len(value or b"") for value in values(log)] == sizes
+    assert [item.offset for item in items] == [0, 1, 2, 3, 4]
+
+
+def pending(value: bytes) -> PendingAppend:
+    built = build_batch([Record(value)], NOW, batch_style(TopicConfig()))
+    batch = UnplacedBatch(len(built.data), 1, built.max_timestamp)
+    return PendingAppend(built.data, batch, NOW, None)
 
 
 @pytest.mark.parametrize("durability", ["os", "disk"])

@@ -737,6 +737,31 @@ def test_cutting_inside_a_batch_takes_the_whole_batch(log: PartitionLog) -> None
     assert (log.end_offset, values(log)) == (1, [b"a"])
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_cutting_in_a_gap_that_compaction_made_ends_the_log_there(
+    fs: SimulatedFileSystem, is_deleted: bool
+) -> None:
+    store, log = new_log(fs, {"cleanup.policy": "compact", "internal.segment.bytes": 700})
+    for _ in range(2):
+        for number in range(6):
+            log.append(b"v%d" % number, key=b"k")
+        log.roll()
+    store.compact("events", force=True)
+    assert bases(log) == [0, 6, 12]
+    if is_deleted:
+        log.delete_before(3)
+
+    log.truncation.truncate_to(5)
+
+    assert log.end_offset == log.high_watermark == 5
+    assert log.start_offset == (3 if is_deleted else 0)
+    assert values(log) == []
+    assert log.append(b"next", key=b"k").offset == 5
+    again = open_store(fs.kill())
+    assert values(log_of(again)) == [b"next"]
+    assert again.damages() == []
+
+
 def test_cutting_a_batch_that_reaches_below_the_start_leaves_an_empty_log(
     log: PartitionLog,
 ) -> None:

@@ -26,6 +26,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store
+from cordwood.storage.high_watermark_file import HighWatermarkFile
 from crash.power_cut import CHANGING
 from fakes.client_batches import client_batch
 from fakes.manual_clock import ManualClock
@@ -478,6 +479,31 @@ def test_a_log_that_cannot_be_taken_back_is_cut_when_it_is_reopened(
         ("orders", 1): [],
     }
     assert cuts(fs) != {}
+
+
+def test_the_durable_mark_of_an_undecided_publication_stays_below_its_batches(
+    fs: SimulatedFileSystem,
+) -> None:
+    store = store_with_topics(fs)
+    log = log_of(store, "orders", 0)
+    log.append(b"before")
+    ledgers: list[str] = []
+
+    def fail_the_decision(operation: str, path: str) -> None:
+        if operation == "create" and path.endswith("-publications.tmp"):
+            ledgers.append(path)
+            if len(ledgers) == 2:
+                raise OSError(errno.EIO, "gone")
+
+    fs.watch = fail_the_decision
+    with pytest.raises(OSError, match="gone"):
+        store.publish("etl", 0, {("orders", 0): [(b"a", b"1")]})
+    fs.watch = None
+
+    marks = HighWatermarkFile(fs, log.directory, writable=False).read()
+    assert (marks.high_watermark, marks.durable) == (1, 1)
+    with pytest.raises(LogFailedError):
+        log.append(b"behind")
 
 
 def test_a_topic_made_anew_is_not_cut_for_one_that_was_deleted(fs: SimulatedFileSystem) -> None:
