@@ -98,7 +98,7 @@ def test_synonyms_and_texts_come_only_when_asked_for(call: HandlerCalls) -> None
 
     assert plain["segment.ms"].synonyms == ()
     assert plain["segment.ms"].documentation is None
-    assert told["segment.ms"].documentation.startswith("A segment is rolled")
+    assert told["segment.ms"].documentation.startswith("Roll a segment")
 
 
 @pytest.mark.parametrize(
