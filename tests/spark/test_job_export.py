@@ -314,7 +314,7 @@ def test_a_topic_made_anew_does_not_go_into_the_table_of_the_old_one(
         store.create_topic(TOPIC, partitions=2)
     append(data, 0, 4)
 
-    with pytest.raises(ConfigError, match="made anew"):
+    with pytest.raises(ConfigError, match="created again"):
         run_export(spark, options(data, to))
 
 

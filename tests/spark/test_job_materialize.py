@@ -212,7 +212,7 @@ def test_a_topic_that_was_made_anew_takes_a_rebuild_and_nothing_of_the_old_one_s
         store.delete_topic(TOPIC)
         store.create_topic(TOPIC, partitions=2).append(b"1", key=b"of the new one")
 
-    with pytest.raises(ConfigError, match="made anew"):
+    with pytest.raises(ConfigError, match="created again"):
         run_materialize(spark, options(data, to))
     run_materialize(spark, options(data, to, is_rebuild=True))
 

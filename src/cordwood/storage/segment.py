@@ -42,8 +42,8 @@ SEGMENT_KINDS: Final = (
     FileKind.KEYINDEX,
 )
 
-# Index entries reach the file in pieces this large, so that another process finds its way
-# through an active segment; every one would cost two system calls per few kilobytes of log.
+# Index entries are written to the file in pieces of this size, so that other processes can search
+# an active segment. Writing each entry would cost two system calls per few kilobytes of log.
 _UNFLUSHED_ENTRIES_MAX: Final = 128
 _BOUNDARIES_KEPT: Final = 8  # of readers at the end of the log
 _STRETCH_INTERVALS: Final = 8  # small batches of one write share an entry for so many intervals
@@ -64,7 +64,7 @@ class SegmentLimits:
 
 
 def new_walk_state() -> "array[int]":
-    """What `batch_scan.index_batches` carries along, before the first batch."""
+    """The state of `batch_scan.index_batches` before the first batch."""
     state = array("q", bytes(8 * tables.STATE_WORDS))
     state[tables.S_MAX_TIMESTAMP] = NO_TIMESTAMP
     state[tables.S_INDEXED_TIMESTAMP] = NO_TIMESTAMP
@@ -183,7 +183,7 @@ class Segment:
         mapped: bool = True,
         is_last: bool = False,
     ) -> "Segment":
-        """An existing one, for reading. Touches no file.
+        """An existing segment, for reading. Opens no file.
 
         Unless it `is_last`, `next_offset` is the base of the segment behind it.
         """
@@ -234,7 +234,7 @@ class Segment:
         self._note_index_room()
 
     def reopen_transaction_index(self, offset: Offset) -> None:
-        """Keep the aborted transactions that ended below `offset`; take others in again."""
+        """Keep the aborted transactions that ended below `offset`; the index takes new ones."""
         self.transaction_index = TransactionIndex.open_active(
             self._fs, self.path(FileKind.TXNINDEX), self.base_offset
         )
@@ -265,12 +265,12 @@ class Segment:
 
     @property
     def record_count(self) -> int:
-        """Records appended since it was opened, and those recovery counted."""
+        """Records appended since it was opened, plus those that recovery counted."""
         return self._state[tables.S_RECORD_COUNT]
 
     @property
     def first_batch_timestamp(self) -> TimestampMs:
-        """Largest timestamp of the first batch; NO_TIMESTAMP when there is none or it has none."""
+        """Largest timestamp of the first batch; NO_TIMESTAMP if there is no batch or timestamp."""
         seen = self._state[tables.S_FIRST_TIMESTAMP]
         return NO_TIMESTAMP if seen == _NOT_SEEN else TimestampMs(seen)
 
@@ -293,7 +293,7 @@ class Segment:
         return self._largest
 
     def first_timestamp(self) -> TimestampMs | None:
-        """The base timestamp of the first batch; None where there is none."""
+        """The base timestamp of the first batch; None if there is none."""
         header = self.file().read_at(_BASE_TIMESTAMP_POSITION, 8) if self.size else b""
         value = int.from_bytes(header, "big", signed=True) if len(header) == 8 else NO_TIMESTAMP
         return None if value < 0 else TimestampMs(value)
@@ -376,7 +376,7 @@ class Segment:
         self.next_offset = next_offset
 
     def repair(self) -> None:
-        """After a failed append: cut off what of it reached the file."""
+        """After a failed append, cut off the bytes that reached the file."""
         assert self._file is not None, self.name
         if self._file.size() > self.size:
             self._file.truncate_to(self.size)
@@ -395,21 +395,21 @@ class Segment:
         state[tables.S_UNINDEXED] = 0
 
     def flush_index(self, *, at_least: int = _UNFLUSHED_ENTRIES_MAX) -> None:
-        """Let other processes see the index entries, once there are enough to be worth it."""
+        """Write the index entries for other processes, once there are enough of them."""
         if self._unflushed_entries >= at_least:
             self.offset_index.flush()
             self.time_index.flush()
             self._unflushed_entries = 0
 
     def sync_log(self) -> None:
-        """Make the batches durable; the file's name is the directory's to sync."""
+        """Make the batches durable. The name of the file needs a sync of the directory."""
         if self._file is not None:
             self._rewrite_distrusted()
             self._file.sync()
 
     @property
     def sync_descriptor(self) -> int | None:
-        """The descriptor whose fdatasync is all that `sync_log` would do; None: it does more."""
+        """The descriptor, if `sync_log` is no more than its fdatasync; else None."""
         file = self._file
         if file is None or self._distrusted_from is not None or not file.syncs_by_descriptor:
             return None
@@ -423,9 +423,9 @@ class Segment:
         self._unflushed_entries = 0
 
     def complete_time_index(self) -> bool:
-        """Give the time index the segment's largest timestamp; True when it lacked that.
+        """Add the segment's largest timestamp to the time index; True if it was missing.
 
-        Whoever opens a closed log takes the last entry for the largest timestamp.
+        Kafka and we read the last entry of a closed log as its largest timestamp.
         """
         timestamp, offset = self.largest_timestamp
         if not self.size or timestamp <= NO_TIMESTAMP:
@@ -438,7 +438,7 @@ class Segment:
         self._is_frozen = True
 
     def seal(self) -> None:
-        """Make a frozen segment durable and hand its files over to the cache of open ones."""
+        """Make a frozen segment durable and give its files to the cache of open files."""
         assert self._is_frozen, self.name
         self.sync_log()
         self.offset_index.seal()
@@ -446,10 +446,10 @@ class Segment:
         self.transaction_index.seal()
         self._file = None
 
-    # --- taking over what a walk found -------------------------------------------------------
+    # --- results of a walk -----------------------------------------------------------------
 
     def index_walked(self, decoder: BatchDecoder, count: int, chunk_position: int) -> None:
-        """The first `count` batches that a walk found become part of the indexes and the facts."""
+        """Add the first `count` batches that a walk found to the indexes and the facts."""
         offset_entries, time_entries = bytearray(8 * count), bytearray(12 * count)
         offset_size, time_size = batch_scan.index_batches(
             decoder.rows,
@@ -474,7 +474,7 @@ class Segment:
         max_timestamp_offset: Offset,
         record_count: int,
     ) -> None:
-        """Start the facts from what is known of the batches that are not walked."""
+        """Set the facts to those of the batches that are not walked."""
         self._state[tables.S_UNINDEXED] = 0
         self._state[tables.S_FIRST_TIMESTAMP] = first_timestamp
         self._state[tables.S_MAX_TIMESTAMP] = max_timestamp
@@ -483,7 +483,7 @@ class Segment:
         self._state[tables.S_RECORD_COUNT] = record_count
 
     def clear_facts(self) -> None:
-        """Forget the indexes and what they said, before the whole file is walked."""
+        """Clear the indexes and the facts, before the whole file is walked."""
         self.offset_index.clear()
         self.time_index.clear()
         self._state = new_walk_state()
@@ -506,7 +506,7 @@ class Segment:
         self._note_index_room()
 
     def distrust_from(self, offset: Offset) -> None:
-        """The batches from `offset` on may not be on the disk, whatever a sync says of them.
+        """Treat the batches from `offset` on as not durable, even after a sync.
 
         A sync that failed under the last owner may have left pages that read well and count as
         clean. Only written again do they get there, so the next `sync_log` does that first.
@@ -523,14 +523,14 @@ class Segment:
             try:
                 position = self.reader().locate(offset, self.hint(offset))
             except CorruptSegmentError as error:
-                position = error.position  # it begins with damage, which stays as it is
+                position = error.position  # it begins with damage, which stays
         while position is not None and position < self.size:
             piece = self._file.read_at(position, min(_REWRITE_BYTES, self.size - position))
             write_all(self._file, position, piece)
             position += len(piece)
 
     def cut_tail(self, position: FilePosition) -> None:
-        """Cut off bytes behind the last batch; indexes and facts stay as they are."""
+        """Cut off bytes behind the last batch; indexes and facts do not change."""
         assert self._file is not None, self.name
         assert position == self.size, (position, self.size)
         self._file.truncate_to(position)
@@ -554,7 +554,7 @@ class Segment:
     # --- reading -----------------------------------------------------------------------------
 
     def file(self) -> File:
-        """The log file, opened if need be. Keep the reference while reading."""
+        """The log file, opened if necessary. Keep the reference while reading."""
         file = self._file
         if file is None:
             with self._lock:
@@ -575,15 +575,15 @@ class Segment:
         )
 
     def hint(self, offset: Offset) -> IndexHint:
-        """A batch at or before the one that holds `offset`, as the index has it."""
+        """A batch at or before the one that holds `offset`, from the index."""
         try:
             return self.offset_index.lookup(offset)
         except (FormatError, OSError):
-            # Derived: an index that cannot be read only costs time.
+            # Derived: without the index, reading takes longer.
             return self.base_offset, FilePosition(0)
 
     def boundary_before(self, offset: Offset) -> tuple[Offset, FilePosition] | None:
-        """A batch that begins at or before `offset`: its first offset, and where it lies.
+        """A batch that begins at or before `offset`: its first offset and its position.
 
         Of the places that readers were sent up to, who come back for what follows; None where
         none is known.
@@ -592,7 +592,7 @@ class Segment:
         return max(known) if known else None
 
     def note_boundary(self, offset: Offset, position: FilePosition) -> None:
-        """Readers see what lies before `offset` now, and will be back for the batch there.
+        """Note that readers have seen everything before `offset` and will ask for the next batch.
 
         Kept for the active segment alone, which is read at its end.
         """
@@ -600,7 +600,7 @@ class Segment:
             self._boundaries = (*self._boundaries[1 - _BOUNDARIES_KEPT :], (offset, position))
 
     def batches_of(self, key: bytes, *, size: int) -> list[FilePosition] | None:
-        """Where batches lie that may hold `key`, by the key index; None when it cannot tell.
+        """Positions of batches that may hold `key`, from the key index; None if it cannot tell.
 
         `size` is that of the log file now: an index that was made from another is not asked.
         """
@@ -612,12 +612,12 @@ class Segment:
         return found
 
     def build_key_index(self) -> int:
-        """Make the key index of a sealed segment anew; return its entries."""
+        """Build the key index of a sealed segment; return its entries."""
         assert self._is_frozen, self.name
         return self.key_index.build(self.reader(), self.base_offset, self.size)
 
     def release(self) -> None:
-        """Give the files back until the next read. See `HandleCache`."""
+        """Close the files until the next read. See `HandleCache`."""
         if self._is_frozen and not self._is_retired and not self.offset_index.is_active:
             self._file = None
             self.offset_index.release()
@@ -628,7 +628,7 @@ class Segment:
     # --- leaving -----------------------------------------------------------------------------
 
     def retire(self) -> None:
-        """Another segment is about to take the names: whoever reads this one keeps its files.
+        """Another segment will take the names: readers of this one keep its files.
 
         They stay open until nobody refers to this object any more.
         """
@@ -652,7 +652,7 @@ class Segment:
         return marked
 
     def close(self) -> None:
-        """Drop files and maps; nothing is flushed."""
+        """Close files and maps; nothing is flushed."""
         self._is_frozen = True
         self._handles.forget(self)
         self._file = None

@@ -73,7 +73,7 @@ class ChangeRequester:
 
         Raises `ChangeRefusedError`, or `ChangeTimeoutError` if the owner does not answer. After
         `timeout_s` the request is withdrawn. If the owner has claimed it by then, we wait ten
-        times as long. Each progress report of a long change starts the time anew.
+        times as long. Each progress report of a long change restarts the time.
         """
         deadline_ms = TimestampMs(self._clock.now_ms() + int(timeout_s * 1000))
         self._inbox.submit(request_id, ChangeRequest(change=change, deadline_ms=deadline_ms))

@@ -32,7 +32,7 @@ class LogArchive:
     def local_view(self) -> LogView[Segment]:
         """The part of the log that lies in its own directory.
 
-        Made anew each time: a view that is kept here would keep the files of deleted segments open.
+        Not cached: a cached view would keep the files of deleted segments open.
         """
         state = self._holder.state
         return LogView(state.segments, state.start, state.high_watermark)
@@ -66,7 +66,7 @@ class LogArchive:
             self._join.source.refresh()
 
     def forget_from(self, offset: Offset) -> None:
-        """Forget `offset` and what follows: these offsets are about to be given anew."""
+        """Forget `offset` and everything after it: these offsets will be given again."""
         if self._join is not None:
             source = self._join.source
             source.keep(source.state().start, offset)

@@ -1,7 +1,7 @@
 """Opening a log for writing: from a directory of files to segments, offsets and producer state.
 
-What was synced is trusted; what lies past the recovery point is re-read. After a clean
-shutdown the recovery point is the end of the log, so only the last few kilobytes are.
+Batches below the recovery point were synced and are trusted. Batches past it are read again. After
+a clean shutdown the recovery point is the end of the log, so only the last few kilobytes are read.
 """
 
 import logging
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """What is known of a log before its files are looked at.
+    """What is known of a log before its files are read.
 
     recovery_point    checkpointed: everything below was synced, with its indexes; None unknown
     log_start         checkpointed: offsets below were deleted by request
@@ -78,12 +78,12 @@ class LoadedLog:
 
 @dataclass(slots=True)
 class _Seen:
-    """What the walk over unsynced batches came across."""
+    """What the walk over unsynced batches found."""
 
     epochs: LeaderEpochs
     has_producers: bool = False
     first_offset: Offset | None = None
-    broken_from: Offset | None = None  # base of the first segment whose aborted ones are lost
+    broken_from: Offset | None = None  # first segment without its aborted transactions
     bytes: int = 0
     damages: list[Damage] = field(default_factory=list)
 
@@ -105,7 +105,7 @@ class _Seen:
 
 
 def load_log(request: LoadRequest) -> LoadedLog:
-    """Open the log, repairing what can be repaired and reporting what cannot."""
+    """Open the log. Repair what can be repaired and report the rest."""
     fs, directory = request.fs, request.directory
     files = tidy_directory(fs, directory)
     seen = _Seen(read_epochs(fs, directory))
@@ -138,7 +138,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
     )
     torn_bytes = sum(walk.file_size for walk in walks) - _kept_bytes(walks, plan)
     if plan.end_offset < start:
-        # Records that were deleted by request and then lost: their offsets are not given again.
+        # Deleted by request, then lost: these offsets must not be given again.
         plan = replace(plan, end_offset=start, is_appendable=False)
     segments, unsealed = _apply(segments, floor, plan, request, Offset(durable))
     end = plan.end_offset
@@ -146,7 +146,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
     start = Offset(min(max(start, segments[0].base_offset), end))
     seen.epochs.truncate_from_end(end)
     if seen.epochs.truncate_from_start(start):
-        # Only the mark told of this start; the epochs vouch for its checkpoint, see `known_start`.
+        # Only the mark had this start; the epochs confirm its checkpoint, see `known_start`.
         write_epoch_checkpoint(fs, directory, seen.epochs.entries)
     segment_list = SegmentList(segments)
     rebuilt_from = _rebuilt_from(segments[floor], request, seen)
@@ -174,7 +174,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
 
 
 def read_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
-    """The epochs of a log; none where the file cannot be read: the batches tell of theirs."""
+    """The epochs of a log; none if the file is unreadable, because the batches carry theirs."""
     try:
         return LeaderEpochs(read_epoch_checkpoint(fs, directory))
     except FormatError as error:
@@ -200,7 +200,7 @@ def _open_all(request: LoadRequest, found: list[FoundSegment]) -> list[Segment]:
 
 
 def _empty(request: LoadRequest, start: Offset, seen: _Seen) -> LoadedLog:
-    """No segment at all: a new log, or one that lost its files."""
+    """Open a log without segments: it is new, or it lost its files."""
     end = Offset(max(start, request.recovery_point or 0, request.marks.durable or 0))
     if end > start:
         seen.damages.append(
@@ -246,7 +246,7 @@ def _create(request: LoadRequest, base_offset: Offset) -> Segment:
 def _lost_at_the_front(
     segments: list[Segment], start: Offset, request: LoadRequest
 ) -> list[Damage]:
-    """The log is known to start before its first file."""
+    """The damage at the front, if the log is known to start before its first file."""
     known = request.marks.log_start
     first = segments[0].base_offset
     if known is None or known >= first:
@@ -265,13 +265,13 @@ def _lost_at_the_front(
 
 
 def _promised_ones(damages: list[Damage], request: LoadRequest) -> list[Damage]:
-    """Below the start nothing is promised: a deletion that was cut short leaves holes there."""
+    """The damages above the start. Below it, an unfinished deletion may leave holes."""
     start = max(request.log_start or 0, request.marks.log_start or 0)
     return [damage for damage in damages if damage.next_offset > start]
 
 
 def _emptied(segments: list[Segment], request: LoadRequest) -> list[Damage]:
-    """Sealed segments without a byte in them. (Those that are walked are judged by the plan.)"""
+    """Empty sealed segments. The recovery plan judges those that are walked."""
     if request.allows_gaps:
         return []
     return [
@@ -327,10 +327,10 @@ def _apply(
     request: LoadRequest,
     durable: Offset,
 ) -> tuple[list[Segment], list[Segment]]:
-    """Make the files what the plan says; where the topic promises the disk, durably.
+    """Change the files as the plan says; durably, if the topic promises the disk.
 
     Later segments go first: a crash in between leaves a shorter log to walk again. What was
-    not known to be durable is written anew by its next sync: the last owner may have stopped
+    not known to be durable is written again by its next sync: the last owner may have stopped
     because a sync of just these bytes failed, and then syncing them again would prove nothing.
     Returns the segments, and those of them that are yet to be sealed.
     """
@@ -344,7 +344,7 @@ def _apply(
     kept = segments[: floor + plan.kept]
     if plan.cut_position is not None:
         last = kept[-1]
-        # The walk indexed only sound batches; those behind the cut are dropped here.
+        # The walk indexed only valid batches; entries behind the cut are removed here.
         _cut_and_rewalk(last, plan)
     for segment in kept[floor:]:
         if durable < segment.next_offset:
@@ -378,7 +378,7 @@ def _cut_and_rewalk(segment: Segment, plan: RecoveryPlan) -> None:
 
 
 def _drop_broken_transaction_indexes(segments: list[Segment]) -> Offset | None:
-    """Remove those that cannot be right; return the base of the first segment that lost one."""
+    """Remove invalid ones; return the base of the first segment that lost one."""
     first: Offset | None = None
     for segment in segments:
         try:
@@ -392,7 +392,7 @@ def _drop_broken_transaction_indexes(segments: list[Segment]) -> Offset | None:
 
 
 def _rebuilt_from(first_walked: Segment, request: LoadRequest, seen: _Seen) -> Offset | None:
-    """From where on the indexes of aborted transactions are made again; None: they are trusted."""
+    """Where rebuilding the indexes of aborted transactions starts; None if they are trusted."""
     if request.is_clean or not seen.has_producers:
         return seen.broken_from
     point = request.recovery_point

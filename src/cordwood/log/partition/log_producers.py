@@ -53,7 +53,7 @@ class LogProducers:
         return [path + DELETED]
 
     def reload(self) -> None:
-        """Read the states anew from snapshots and batches: the end of the log was cut off."""
+        """Load the states again from snapshots and batches, after a truncation."""
         state = self._holder.state
         self.states = load_newest(
             self._fs,

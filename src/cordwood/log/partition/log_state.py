@@ -124,7 +124,7 @@ class LogState(NamedTuple):
         )
 
     def lowered_to(self, offset: Offset) -> "LogState":
-        """Vouch for nothing from `offset` on: its offsets are about to be given anew.
+        """Vouch for nothing from `offset` on: these offsets will be given again.
 
         The recovery point goes back to the beginning of a segment, because the walk of recovery
         begins with one.

@@ -1,7 +1,7 @@
-"""Producer state on disk: taken at an offset, found again at start, caught up by replay.
+"""Snapshots of producer state: written at an offset, loaded at start, completed by replay.
 
-A snapshot file is named by the offset up to which it knows. It is derived: losing one, or all,
-costs a longer replay.
+A snapshot file is named by the offset up to which it is valid. It is derived: if snapshots are
+lost, the replay takes longer.
 """
 
 import logging
@@ -56,7 +56,7 @@ def write_snapshot(fs: FileSystem, directory: str, states: ProducerStates, *, sy
 
 
 def sync_snapshot(fs: FileSystem, path: str) -> None:
-    """Make a snapshot durable, if it is still there."""
+    """Make a snapshot durable, if it still exists."""
     try:
         file = fs.open_write(path)
     except FileNotFoundError:
@@ -82,7 +82,7 @@ def remove_snapshot(fs: FileSystem, directory: str, offset: Offset) -> None:
 
 
 def read_snapshot(fs: FileSystem, directory: str, offset: Offset) -> list[ProducerSnapshotEntry]:
-    """What the snapshot at `offset` says. `FormatError` unless it is sound."""
+    """The content of the snapshot at `offset`. Raises `FormatError` if it is damaged."""
     path = snapshot_path(directory, offset)
     return decode_producer_snapshot(read_whole(fs, path, limit=_SNAPSHOT_BYTES_MAX))
 
@@ -97,7 +97,7 @@ def load_newest(
     newest: Offset | None = None,
     now_ms: TimestampMs,
 ) -> ProducerStates:
-    """The state of the newest sound snapshot within the log, or nothing at the log's start.
+    """The state of the newest valid snapshot within the log, or an empty state at its start.
 
     Snapshots beyond `newest` are left alone: what lies before them is to be replayed too.
     """
@@ -125,7 +125,7 @@ def load_newest(
 
 
 def replay(states: ProducerStates, segments: SegmentList, end: Offset) -> None:
-    """Catch up with the batches between the snapshot and the end of the log.
+    """Apply the batches between the snapshot and the end of the log.
 
     Aborted transactions found on the way go into the transaction index of active segments.
     Stretches that cannot be read are passed over: recovery has reported them.
@@ -177,7 +177,7 @@ def _replay_chunk(
 
 
 def facts_of(batch: BatchInfo) -> BatchFacts:
-    """What of a batch in the log concerns its producer."""
+    """The facts of a stored batch that concern its producer."""
     return BatchFacts(
         producer_id=ProducerId(batch.producer_id),
         producer_epoch=batch.producer_epoch,
@@ -195,7 +195,7 @@ def facts_of(batch: BatchInfo) -> BatchFacts:
 
 
 def marker_of(batch: BatchInfo, key: bytes, value: bytes) -> MarkerFacts | None:
-    """The end of a transaction that a control batch is; None for any other control record."""
+    """The transaction end in a control batch; None for other control records."""
     control = decode_control_key(key)
     if control.type not in (ControlType.ABORT, ControlType.COMMIT):
         return None
@@ -211,7 +211,7 @@ def marker_of(batch: BatchInfo, key: bytes, value: bytes) -> MarkerFacts | None:
 
 
 def finish_marker(states: ProducerStates, segment: ReadableSegment, marker: MarkerFacts) -> None:
-    """A marker is in the log: close its transaction, and index it if it was aborted."""
+    """A marker was written: close its transaction, and index it if it was aborted."""
     completed = states.append_marker(marker)
     if completed is None:
         return

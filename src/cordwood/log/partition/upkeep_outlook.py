@@ -1,7 +1,7 @@
-"""A log as retention and compaction see it: alike for its writer and for a reader beside it.
+"""Summaries of a log for the plans of retention and compaction.
 
-Both take a view of the log and make from it what the plans ask for. What only the writer knows
-(what is settled, the newest time of a segment that still grows) is handed in.
+The writer and a reader beside it make them from a view of the log, in the same way. Facts that
+only the writer has (what is settled, the newest time of a growing segment) are arguments.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def plan_retention_of(
     archived_up_to: Offset | None,
     largest: Callable[[ReadableSegment], TimestampMs],
 ) -> RetentionPlan:
-    """What retention would do to the log that `view` shows. `largest`: of a segment's times."""
+    """The retention plan for `view`. `largest` gives the largest timestamp of a segment."""
     histories = [
         SegmentHistory(
             base_offset=segment.base_offset,
@@ -56,7 +56,7 @@ def _modified_ms(segment: ReadableSegment, now_ms: TimestampMs) -> TimestampMs:
     try:
         return segment.modified_ms()
     except FileNotFoundError:
-        return now_ms  # deleted or replaced meanwhile: the next plan knows
+        return now_ms  # deleted or replaced meanwhile; the next plan sees that
 
 
 def summarize_log(
@@ -71,7 +71,7 @@ def summarize_log(
     checkpoint: Offset | None,
     is_rolled: bool = False,
 ) -> LogSummary:
-    """The log that `view` shows as compaction sees it; see `LogSummary`.
+    """The summary of `view` for a compaction plan; see `LogSummary`.
 
     With `is_rolled` as it will be once its active segment is sealed.
     """
@@ -104,7 +104,7 @@ def summarize_segment(
     *,
     with_indexes: bool,
 ) -> SegmentSummary:
-    """A sealed segment as planning sees it; `end_offset` is where the next begins."""
+    """The summary of a sealed segment; `end_offset` is where the next one begins."""
     return SegmentSummary(
         base_offset=segment.base_offset,
         end_offset=end_offset,

@@ -1,4 +1,4 @@
-"""The progress of long work, updated by the worker and read by those who wait for it."""
+"""The progress of long work, updated by the worker and read by waiting threads."""
 
 from collections.abc import Callable
 from typing import NamedTuple

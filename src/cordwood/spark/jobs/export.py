@@ -112,7 +112,7 @@ class _ExportJob:
         self._held: TableState | None = None
         self._schemas: dict[str, pa.Schema] = {}
 
-    # --- what there is to do -------------------------------------------------------------------
+    # --- planning ----------------------------------------------------------------------------
 
     def _plan(self, state: TableState | None) -> TopicSpan:
         options = self._options

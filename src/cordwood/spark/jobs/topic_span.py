@@ -152,7 +152,7 @@ def _check_same_topics(found: Surveyed, held: TableState, table: str) -> None:
                 "topic",
                 topic,
                 f"{table} holds the topic with id {known}, and the one of that name now has id "
-                f"{topic_id}: it was made anew. Use another table for it",
+                f"{topic_id}: it was created again. Use another table for it",
             )
 
 

@@ -1,7 +1,7 @@
 """The first pass of a distributed compaction: find the keys of each group of segments.
 
 One task reads one group and yields a row for each key, with the key's newest offset there, and one
-row of facts. A key is known by its 128-bit hash, keyed anew for each run, as in the store's own
+row of facts. A key is known by its 128-bit hash, with a new key for each run, as in the store's own
 cleaner. Records of aborted transactions are ignored.
 """
 
