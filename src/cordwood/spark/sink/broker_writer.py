@@ -49,7 +49,7 @@ def _new_producer(settings: Mapping[str, str]) -> Any:
             "kafka.bootstrap.servers",
             settings["bootstrap.servers"],
             "writing through a broker needs confluent-kafka on every executor: "
-            "pip install 'cordwood[kafka]', or write to the store by its path",
+            "pip install confluent-kafka, or write to the store by its path",
         ) from error
     try:
         return library.Producer(dict(settings))
