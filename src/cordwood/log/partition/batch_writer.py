@@ -71,12 +71,7 @@ class BatchWriter:
             raise RecordTooLargeError(size=size, limit=limit, key="segment.bytes")
         base = self._holder.state.end
         end = Offset(base + record_count)
-        incoming = Incoming(
-            size=size,
-            max_timestamp=max_timestamp,
-            last_offset=Offset(end - 1),
-            record_count=record_count,
-        )
+        incoming = Incoming(size, max_timestamp, Offset(end - 1), record_count)
         if self._rolling.is_due_before(incoming, now_ms):
             self._rolling.roll(now_ms)
         if leader_epoch is not None:
@@ -146,12 +141,7 @@ class BatchWriter:
                 newest = max_timestamp
             if producer_id != NO_PRODUCER_ID:
                 is_numbered = True
-        incoming = Incoming(
-            size=position,
-            max_timestamp=newest,
-            last_offset=Offset(end - 1),
-            record_count=end - first,
-        )
+        incoming = Incoming(position, newest, Offset(end - 1), end - first)
         if position > self._holder.config.segment_bytes_effective:
             return None
         if self._rolling.is_due_before(incoming, now_ms):

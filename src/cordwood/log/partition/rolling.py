@@ -8,7 +8,6 @@ from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.roll_policy import (
     Incoming,
-    SegmentFacts,
     draw_jitter_ms,
     due_for_timer_roll,
     roll_reason,
@@ -31,16 +30,15 @@ class Rolling:
 
     def is_due_before(self, incoming: Incoming, now_ms: TimestampMs) -> bool:
         """Whether a new segment must begin before `incoming` is written. Holds the lock."""
-        return (
-            roll_reason(
-                self._facts(),
-                incoming,
-                self._holder.config,
-                now_ms=now_ms,
-                jitter_ms=self._jitter_ms,
-            )
-            is not None
+        holder = self._holder
+        reason = roll_reason(
+            holder.state.segments.active,
+            incoming,
+            holder.config,
+            now_ms=now_ms,
+            jitter_ms=self._jitter_ms,
         )
+        return reason is not None
 
     def roll_if_filled(self) -> bool:
         """Roll unless the active segment is empty. Takes the lock."""
@@ -58,7 +56,10 @@ class Rolling:
                 return False
             now_ms = self._parts.clock.now_ms()
             if not due_for_timer_roll(
-                self._facts(), self._holder.config, now_ms=now_ms, jitter_ms=self._jitter_ms
+                self._holder.state.segments.active,
+                self._holder.config,
+                now_ms=now_ms,
+                jitter_ms=self._jitter_ms,
             ):
                 return False
             self.roll(now_ms)
@@ -108,15 +109,4 @@ class Rolling:
             handles=self._parts.handles,
             limits=segment_limits(self._holder.config, allows_gaps=self._holder.allows_gaps),
             now_ms=now_ms,
-        )
-
-    def _facts(self) -> SegmentFacts:
-        segment = self._holder.state.segments.active
-        return SegmentFacts(
-            base_offset=segment.base_offset,
-            size=segment.size,
-            record_count=segment.record_count,
-            first_batch_timestamp=segment.first_batch_timestamp,
-            created_ms=segment.created_ms,
-            index_full=segment.is_index_full,
         )
