@@ -13,7 +13,7 @@ from cordwood.errors import CordwoodError, DiskFullError, RecordTooLargeError
 from cordwood.format.batch_header import stamp
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.log_epochs import LogEpochs
-from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, LogParts
+from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.state_holder import StateHolder
@@ -26,6 +26,7 @@ from cordwood.quantities import (
     Offset,
     TimestampMs,
 )
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.segment import Segment
 
 logger = logging.getLogger(__name__)

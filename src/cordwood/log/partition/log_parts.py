@@ -1,10 +1,9 @@
 """What a log is given when it is opened: its place, its configuration, and what it works with."""
 
-import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Protocol
+from typing import Protocol
 
 from cordwood.clock import Clock
 from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
@@ -16,8 +15,6 @@ from cordwood.storage.flusher import Syncable
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile
 from cordwood.storage.segment import SegmentLimits
-
-FULL_DISK_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class FlushQueue(Protocol):

@@ -3,7 +3,7 @@
 import logging
 
 from cordwood.errors import DiskFullError
-from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, LogParts, segment_limits
+from cordwood.log.partition.log_parts import LogParts, segment_limits
 from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.roll_policy import (
@@ -13,6 +13,7 @@ from cordwood.log.rules.roll_policy import (
     roll_reason,
 )
 from cordwood.quantities import Offset, TimestampMs
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.files import DirectoryHandle
 from cordwood.storage.segment import Segment
 

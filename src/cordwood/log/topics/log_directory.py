@@ -32,10 +32,11 @@ from cordwood.format.small_files.meta_properties import (
     render_meta_properties,
 )
 from cordwood.format.small_files.partition_metadata import encode_topic_id, new_topic_id
-from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, FlushQueue
+from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import MIB, Offset
 from cordwood.storage.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.files import (
     FileSystem,
     LockHandle,
