@@ -48,7 +48,7 @@ class BatchWriter:
     ) -> None:
         self._name = parts.name
         self._role = parts.role
-        self._owner = parts.owner
+        self._health = parts.owner.health
         self._holder = holder
         self._rolling = rolling
         self._producers = producers
@@ -88,7 +88,7 @@ class BatchWriter:
                 is_visible=is_visible,
             )
         except OSError as error:
-            self._owner.note_failure(error)
+            self._health.note_failure(error)
             error.add_note(f"while appending to {self._name}")
             if error.errno in FULL_DISK_ERRNOS:
                 raise DiskFullError(self._name) from error

@@ -6,6 +6,7 @@ from random import Random
 from typing import Protocol
 
 from cordwood.clock import Clock
+from cordwood.log.partition.disk_health import DiskHealth
 from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.rules.duration_histogram import SharedHistogram
 from cordwood.log.rules.topic_config import TopicConfig
@@ -27,12 +28,8 @@ class LogOwner(Protocol):
     """The log directory, which keeps the checkpoints of all its logs."""
 
     @property
-    def free_bytes_short_of(self) -> int:
-        """How many free bytes the disk should have and does not; 0 while there are enough."""
-        ...
-
-    def note_failure(self, error: OSError) -> None:
-        """A write or a sync failed: the directory decides whether its disk is failing."""
+    def health(self) -> DiskHealth:
+        """Whether appends are accepted. Told of every write and sync that fails."""
         ...
 
     def save_recovery_points(self) -> None: ...

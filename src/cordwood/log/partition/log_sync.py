@@ -36,9 +36,10 @@ class LogSync:
         self._holder = holder
         self._producers = producers
         self._rolling = rolling
-        self._derived = DerivedFiles(parts.name, parts.owner.note_failure)
+        self._derived = DerivedFiles(parts.name, parts.owner.health.note_failure)
         self._last_sync_s = parts.clock.monotonic()
         self._is_time_index_unsynced = False
+        self.began_s: float | None = None  # when the sync began that is under way
 
     # --- asking for a sync -------------------------------------------------------------------
 
@@ -73,7 +74,7 @@ class LogSync:
         try:
             self._run()
         except OSError as error:
-            self._parts.owner.note_failure(error)
+            self._parts.owner.health.note_failure(error)
             self._holder.fail(f"a sync failed: {error}")
 
     def _run(self) -> None:
@@ -81,18 +82,25 @@ class LogSync:
             state = self._holder.state
         if not state.is_writable:
             return
-        started_s = self._parts.clock.monotonic()
-        unwritten = NOTHING_UNSYNCED
+        started_s = self.began_s = self._parts.clock.monotonic()
+        try:
+            unwritten = self._sync_files(state)
+        finally:
+            self.began_s = None
+        with self._holder.lock:
+            self._note_synced(state, self._parts.clock.monotonic() - started_s, unwritten)
+
+    def _sync_files(self, state: LogState) -> UnsyncedFiles:
+        """Bring the files to the disk; return the derived ones that could not be written."""
         if state.unsynced != NOTHING_UNSYNCED:
             for segment in state.unsynced.segments:
                 segment.sync_log()
             if state.unsynced.names is not None:
                 state.unsynced.names.sync()
         state.segments.active.sync_log()
-        if state.unsynced != NOTHING_UNSYNCED:
-            unwritten = self._write_derived(state.unsynced)
-        with self._holder.lock:
-            self._note_synced(state, self._parts.clock.monotonic() - started_s, unwritten)
+        if state.unsynced == NOTHING_UNSYNCED:
+            return NOTHING_UNSYNCED
+        return self._write_derived(state.unsynced)
 
     def _write_derived(self, unsynced: UnsyncedFiles) -> UnsyncedFiles:
         """Seal indexes and sync snapshots; return those that could not be written."""
@@ -149,6 +157,8 @@ class LogSync:
                 state = self._holder.state
             is_plain = state.unsynced == NOTHING_UNSYNCED and state.held_from is None
             sync = SyncUnderWay(self, state) if is_plain and state.is_writable else None
+            if sync is not None:
+                self.began_s = self._parts.clock.monotonic()
         except BaseException:
             self._holder.sync_lock.release()
             raise
@@ -158,8 +168,9 @@ class LogSync:
 
     def finish(self, synced: LogState, took_s: float, error: OSError | None) -> None:
         """End what `begin` began. Called by `SyncUnderWay`; releases the sync lock."""
+        self.began_s = None
         if error is not None:
-            self._parts.owner.note_failure(error)
+            self._parts.owner.health.note_failure(error)
         try:
             with self._holder.lock:
                 state = self._holder.state

@@ -80,7 +80,7 @@ class Rolling:
             names = self.opened_names()
             new = self.new_segment(end, now_ms)
         except OSError as error:
-            self._parts.owner.note_failure(error)
+            self._parts.owner.health.note_failure(error)
             error.add_note(f"while starting a segment of {self._parts.name}")
             if error.errno in FULL_DISK_ERRNOS:
                 raise DiskFullError(self._parts.name) from error

@@ -14,7 +14,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from cordwood.errors import DiskFullError, LogClosedError, LogFailedError, LogHeldError
+from cordwood.errors import LogClosedError, LogFailedError, LogHeldError
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_state import LogState
 from cordwood.log.rules.topic_config import TopicConfig
@@ -34,7 +34,7 @@ class StateHolder:
         self.config: TopicConfig = parts.config
         self.lock = threading.Lock()
         self.sync_lock = threading.Lock()
-        self._owner = parts.owner
+        self.health = parts.owner.health
         self._clock = parts.clock
         self._marks = parts.marks
         self._turn = threading.Condition(self.lock)  # to append, when no publication is under way
@@ -161,13 +161,13 @@ class StateHolder:
             self.check_writable()
 
     def check_appendable(self, *, wait: bool = True) -> None:
-        """As `check_turn`, and the disk has room. The last bytes are reserved for deletion."""
+        """As `check_turn`, and the disk is healthy: see `disk_health`."""
         state = self.state
         if state.is_closed or state.failure is not None or state.held_from is not None:
             self.check_turn(wait=wait)
-        short_of = self._owner.free_bytes_short_of
-        if short_of:
-            raise DiskFullError(self.name, free_bytes_min=short_of)
+        refusal = self.health.refusal
+        if refusal is not None:
+            raise refusal.error_for(self.name)
 
     # --- waiting -----------------------------------------------------------------------------
 

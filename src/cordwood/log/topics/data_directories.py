@@ -152,7 +152,8 @@ class DataDirectories:
 def _close(directory: LogDirectory) -> None:
     try:
         logs = list(directory.logs.values())
-        are_clean = [log.close() for log in logs]
+        is_orderly = directory.health.failure is None  # otherwise the next start recovers
+        are_clean = [log.close(is_orderly=is_orderly) for log in logs]
         directory.close(is_clean=not directory.offline and all(are_clean))
     finally:
         directory.release()
