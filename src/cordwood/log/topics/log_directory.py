@@ -109,6 +109,15 @@ class DirectoryStatus:
         )
 
 
+def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties:
+    """The identity of a directory. Raises `FileNotFoundError` or `FormatError`."""
+    content = read_whole(fs, os.path.join(directory, META_PROPERTIES), limit=MIB)
+    try:
+        return parse_meta_properties(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{META_PROPERTIES} is not text: {error}") from error
+
+
 class LogDirectory:
     """A data directory held by this process. Open it before its logs, close it after them."""
 
@@ -149,11 +158,10 @@ class LogDirectory:
     def _load_meta(self, cluster_id: str | None) -> MetaProperties:
         path = os.path.join(self.path, META_PROPERTIES)
         try:
-            content = read_whole(self._fs, path, limit=MIB)
-            return parse_meta_properties(content.decode("utf-8"))
+            return read_meta_properties(self._fs, self.path)
         except FileNotFoundError:
             pass
-        except (FormatError, UnicodeDecodeError) as error:
+        except FormatError as error:
             logger.warning("replacing %s, which cannot be read: %s", path, error)
         meta = MetaProperties(
             cluster_id=cluster_id or encode_topic_id(new_topic_id()),
