@@ -164,16 +164,24 @@ class PartitionLog(LogReader):
         """Sync everything and close the files; a restart then re-reads nothing. Safe to repeat.
 
         A log that failed is closed as it is: its files decide at the next start. Without
-        `is_orderly` that is done with every log, as a crash would do it.
+        `is_orderly` that is done with every log, as a crash would do it. If something raises,
+        the log is closed all the same.
         """
         if self.is_closed:
             return
-        if is_orderly:
-            self.syncing.checkpoint()
-        with self._holder.sync_lock, self._holder.lock:
+        try:
             if is_orderly:
-                self.syncing.complete_time_index()
-            self._holder.close()
+                self.syncing.checkpoint()
+        except BaseException:
+            is_orderly = False
+            raise
+        finally:
+            with self._holder.sync_lock, self._holder.lock:
+                try:
+                    if is_orderly:
+                        self.syncing.complete_time_index()
+                finally:
+                    self._holder.close()
 
 
 def _opening_state(parts: LogParts, loaded: LoadedLog) -> LogState:
