@@ -19,7 +19,7 @@ import errno
 import posixpath
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from cordwood.clock import Clock
@@ -151,6 +151,10 @@ class SimulatedFileSystem:
                 )
                 for name, node in sorted(names.items())
             ]
+
+    def names(self, path: str) -> Sequence[str]:
+        with self.call("names", path):
+            return sorted(self._disk.tree[self._directory(path)])
 
     def exists(self, path: str) -> bool:
         with self.call("exists", path):
