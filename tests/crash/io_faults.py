@@ -31,6 +31,7 @@ _OPENING: Final = (
     "map_words",
     "open_read",
     "open_write",
+    "open_directory",
     "sync_directory",
 )
 DEAD: Final = "dead"

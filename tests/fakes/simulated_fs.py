@@ -50,6 +50,18 @@ class SimulatedLock:
         self._fs.unlock(self._directory, self)
 
 
+class SimulatedDirectory:
+    def __init__(self, fs: SimulatedFileSystem, path: str) -> None:
+        self._fs = fs
+        self._path = path
+
+    def sync(self) -> None:
+        self._fs.sync_directory(self._path)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 class SimulatedFileSystem:
     """Implements the `FileSystem` port. Any thread may call; one call runs at a time.
 
@@ -239,6 +251,11 @@ class SimulatedFileSystem:
             node = self._node(path)
             names = [n for tree in self._disk.tree.values() for n in tree.values() if n == node]
             return len(names) > 1
+
+    def open_directory(self, path: str) -> SimulatedDirectory:
+        with self.call("open_directory", path):
+            self._directory(path)
+            return SimulatedDirectory(self, path)
 
     def sync_directory(self, path: str) -> None:
         with self.call("sync_directory", path):

@@ -168,6 +168,10 @@ class EntryFile:
             return  # nothing was ever added
         try:
             file.sync()
+        except OSError:
+            # Nobody knows what reached the disk: the next flush writes all of it again.
+            self._flushed_size = 0
+            raise
         finally:
             file.close()
 

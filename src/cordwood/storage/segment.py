@@ -454,8 +454,12 @@ class Segment:
 
     def seal(self) -> None:
         """Make a frozen segment durable and give its files to the cache of open files."""
-        assert self._is_frozen, self.name
         self.sync_log()
+        self.seal_indexes()
+
+    def seal_indexes(self) -> None:
+        """The second half of `seal`. The log file is durable; if this fails, repeat it."""
+        assert self._is_frozen, self.name
         self.offset_index.seal()
         self.time_index.seal()
         self.transaction_index.seal()
