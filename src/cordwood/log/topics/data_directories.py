@@ -156,15 +156,15 @@ def _close(directory: LogDirectory) -> None:
     failure: Exception | None = None
     try:
         logs = list(directory.logs.values())
+        is_clean = not directory.offline
         for log in logs:
             try:
-                log.close()
+                is_clean = log.close() and is_clean
             except Exception as error:
                 logger.error("%s could not be closed in order: %r", log.name, error)
                 error.add_note(f"while closing {log.name}")
                 failure = failure or error
-        is_sound = not directory.offline and all(log.state.failure is None for log in logs)
-        directory.close(is_clean=is_sound and failure is None)
+        directory.close(is_clean=is_clean and failure is None)
     finally:
         directory.release()
     if failure is not None:
