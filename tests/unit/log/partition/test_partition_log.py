@@ -645,7 +645,7 @@ def test_a_segment_is_rolled_when_an_index_is_full(fs: SimulatedFileSystem) -> N
 def test_every_legal_index_size_can_be_used_and_opened_again(
     fs: SimulatedFileSystem, clock: ManualClock, index_bytes: int
 ) -> None:
-    config = {"segment.index.bytes": index_bytes, "index.interval.bytes": 0}
+    config: dict[str, object] = {"segment.index.bytes": index_bytes, "index.interval.bytes": 0}
     store, log = new_log(fs, config, clock=clock)
     append_all(log, 3)
     clock.advance(1)
