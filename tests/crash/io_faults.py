@@ -26,6 +26,7 @@ _NAMING: Final = ("create", "link", "make_directory", "map_words", "rename", "op
 _OPENING: Final = (
     "create",
     "list",
+    "names",
     "lock",
     "map_words",
     "open_read",

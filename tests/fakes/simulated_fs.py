@@ -19,7 +19,7 @@ import errno
 import posixpath
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from cordwood.clock import Clock
@@ -164,6 +164,10 @@ class SimulatedFileSystem:
                 for name, node in sorted(names.items())
             ]
 
+    def names(self, path: str) -> Sequence[str]:
+        with self.call("names", path):
+            return sorted(self._disk.tree[self._directory(path)])
+
     def exists(self, path: str) -> bool:
         with self.call("exists", path):
             return self._node(path) is not None
@@ -289,7 +293,7 @@ class SimulatedFileSystem:
             self.calls += 1
             self.call_log.append((operation, path))
             fault = self._faults.pop(self.calls, None) or self._take_next_fault(operation, path)
-            if isinstance(fault, OSError):
+            if isinstance(fault, Exception):
                 raise fault
             yield fault
 

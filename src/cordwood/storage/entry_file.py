@@ -43,6 +43,7 @@ class EntryFile:
         "_flushed_size",
         "_fs",
         "_is_mapped",
+        "_must_exist",
         "_path",
         "_sealed",
         "_skips_zeros",
@@ -56,17 +57,20 @@ class EntryFile:
         *,
         mapped: bool = True,
         skip_zeros: bool = True,
+        must_exist: bool = False,
     ) -> None:
         """A sealed file; opens nothing. See `activate` and `create`.
 
         `mapped=False` reads the file into memory instead, for a file that another program may
-        shorten in place (Kafka trims the indexes of its active segment).
+        shorten in place (Kafka trims the indexes of its active segment). A missing file is empty,
+        unless it `must_exist`: then a search raises `FileNotFoundError`.
         """
         self._fs = fs
         self._path = path
         self._entry_size = entry_size
         self._is_mapped = mapped
         self._skips_zeros = skip_zeros
+        self._must_exist = must_exist
         self._active: bytearray | None = None
         self._sealed: memoryview | None = None
         self._flushed_size = 0
@@ -109,7 +113,7 @@ class EntryFile:
     def activate(self, *, max_bytes: int) -> None:
         """Load the entries into memory so that more can be appended. A missing file is empty.
 
-        Raises `LimitExceededError` if the file is far too large and must be rebuilt.
+        Raises `LimitExceededError` if the file is far too large; then `activate_empty` is left.
         """
         try:
             content = self._read(max(max_bytes, _READ_BYTES_MAX))
@@ -117,6 +121,10 @@ class EntryFile:
             content = b""
         sound = self._sound_part(memoryview(content))
         self._activate(bytearray(sound), file_size=len(content))
+
+    def activate_empty(self) -> None:
+        """Forget the entries of the file, to derive them again. The next flush replaces it."""
+        self._activate(bytearray(), file_size=self._size_on_disk())
 
     def append(self, entry: bytes) -> None:
         """Add one entry in memory. See `flush`."""
@@ -238,6 +246,8 @@ class EntryFile:
         try:
             view = self._map() if self._is_mapped else memoryview(self._read(_READ_BYTES_MAX))
         except FileNotFoundError:
+            if self._must_exist:
+                raise
             return memoryview(b"")
         self._sealed = sealed = self._sound_part(view)
         return sealed

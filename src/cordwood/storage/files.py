@@ -20,6 +20,7 @@ import errno
 import mmap
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -168,6 +169,10 @@ class FileSystem(Protocol):
 
     def list(self, path: str) -> list[DirectoryEntry]:
         """The entries of the directory, sorted by name."""
+        ...
+
+    def names(self, path: str) -> Sequence[str]:
+        """The names of the entries, sorted; quicker than `list`."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -344,6 +349,9 @@ class RealFileSystem:
                 entries.append(DirectoryEntry(name=item.name, is_directory=is_directory, size=size))
         entries.sort(key=lambda entry: entry.name)
         return entries
+
+    def names(self, path: str) -> Sequence[str]:
+        return sorted(os.listdir(path))
 
     def exists(self, path: str) -> bool:
         try:

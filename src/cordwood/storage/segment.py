@@ -22,7 +22,7 @@ from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format import batch_scan
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
-from cordwood.format.file_names import DELETED, NO_SUFFIX, FileKind, segment_file_name
+from cordwood.format.file_names import DELETED, NO_SUFFIX, SWAP, FileKind, segment_file_name
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.quantities import INT64_MAX, MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
 from cordwood.storage.files import Buffer, File, FileSystem, write_all
@@ -31,7 +31,7 @@ from cordwood.storage.key_index import KeyIndex
 from cordwood.storage.offset_index import OffsetIndex
 from cordwood.storage.segment_reader import IndexHint, SegmentReader
 from cordwood.storage.segment_times import find_largest
-from cordwood.storage.time_index import TimeIndex
+from cordwood.storage.time_index import TimeIndex, fitting_entries
 from cordwood.storage.transaction_index import TransactionIndex
 
 SEGMENT_KINDS: Final = (
@@ -97,6 +97,7 @@ class Segment:
         created_ms: TimestampMs,
         file: File | None = None,
         offset_limit: int = INT64_MAX,
+        swapped: frozenset[FileKind] = frozenset(),
     ) -> None:
         self.base_offset = base_offset
         self.size = size
@@ -107,6 +108,7 @@ class Segment:
         self.created_ms = created_ms
         self.offset_limit = offset_limit
         self.directory = directory
+        self._swapped = swapped
         self.key_index = KeyIndex(fs, self.path(FileKind.KEYINDEX))
         self._fs = fs
         self._file = file
@@ -182,14 +184,19 @@ class Segment:
         limits: SegmentLimits,
         mapped: bool = True,
         is_last: bool = False,
+        has_transactions: bool = False,
+        swapped: frozenset[FileKind] = frozenset(),
     ) -> "Segment":
         """An existing segment, for reading. Opens no file.
 
-        Unless it `is_last`, `next_offset` is the base of the segment behind it.
+        Unless it `is_last`, `next_offset` is the base of the segment behind it. With
+        `has_transactions` the index of aborted transactions must exist when it is read. The files
+        in `swapped` have the suffix `.swap` (see `segment_files`).
         """
 
         def path(kind: FileKind) -> str:
-            return os.path.join(directory, segment_file_name(base_offset, kind))
+            suffix = SWAP if kind in swapped else NO_SUFFIX
+            return os.path.join(directory, segment_file_name(base_offset, kind, suffix))
 
         return cls(
             fs,
@@ -204,12 +211,17 @@ class Segment:
                 fs, path(FileKind.TIMEINDEX), base_offset, mapped=mapped
             ),
             transaction_index=TransactionIndex.open_sealed(
-                fs, path(FileKind.TXNINDEX), base_offset, mapped=mapped
+                fs,
+                path(FileKind.TXNINDEX),
+                base_offset,
+                mapped=mapped,
+                must_exist=has_transactions,
             ),
             handles=handles,
             limits=limits,
             created_ms=NO_TIMESTAMP,
             offset_limit=INT64_MAX if is_last else next_offset,
+            swapped=swapped,
         )
 
     def activate(self, *, now_ms: TimestampMs) -> None:
@@ -242,7 +254,10 @@ class Segment:
 
     # --- facts -------------------------------------------------------------------------------
 
-    def path(self, kind: FileKind, suffix: str = NO_SUFFIX) -> str:
+    def path(self, kind: FileKind, suffix: str | None = None) -> str:
+        """The path of a file, or the one it would have with `suffix`."""
+        if suffix is None:
+            suffix = SWAP if kind in self._swapped else NO_SUFFIX
         return os.path.join(self.directory, segment_file_name(self.base_offset, kind, suffix))
 
     @property
@@ -320,31 +335,35 @@ class Segment:
         assert base_offset >= self.next_offset, (base_offset, self.next_offset, self.name)
         write_all(file, self.size, data)
         if len(batches) == 1:
-            ((size, record_count, max_timestamp, _, _, _, _),) = batches
+            ((size, record_count, newest, _, _, _, _),) = batches
             end = Offset(base_offset + record_count)
-            self._note_appended(size, end, max_timestamp, record_count, Offset(end - 1), end)
+            self._note_appended(size, end, newest, record_count, Offset(end - 1), end, newest)
             return
         end = newest_offset = first_end = base_offset
         stretch = stretch_count = 0
-        newest = NO_TIMESTAMP
+        newest = first = NO_TIMESTAMP
         # The first batch of a segment is noted alone: its timestamp decides when to roll.
         is_first = self._state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN
         stretch_max = 0 if is_first else self._stretch_max
         for size, record_count, max_timestamp, _, _, _, _ in batches:
             end = Offset(end + record_count)
             if not stretch:
-                first_end = end
+                first_end, first = end, max_timestamp
             stretch += size
             stretch_count += record_count
             if max_timestamp > newest:
                 newest, newest_offset = max_timestamp, Offset(end - 1)
             if stretch >= stretch_max:
-                self._note_appended(stretch, end, newest, stretch_count, newest_offset, first_end)
+                self._note_appended(
+                    stretch, end, newest, stretch_count, newest_offset, first_end, first
+                )
                 stretch = stretch_count = 0
                 newest = NO_TIMESTAMP
                 stretch_max = self._stretch_max
         if stretch:
-            self._note_appended(stretch, end, newest, stretch_count, newest_offset, first_end)
+            self._note_appended(
+                stretch, end, newest, stretch_count, newest_offset, first_end, first
+            )
 
     def _note_appended(
         self,
@@ -354,22 +373,27 @@ class Segment:
         record_count: int,
         max_timestamp_offset: Offset,
         first_end: Offset,
+        first_timestamp: TimestampMs,
     ) -> None:
         """Add a stretch of batches at the end to the indexes and the facts.
 
         `max_timestamp_offset` is the last offset of the batch with the largest timestamp.
-        `first_end` is where the first batch ends.
+        `first_end` is where the first batch ends, `first_timestamp` its largest timestamp.
         """
         position = FilePosition(self.size)
         state = self._state
         if state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN:
             state[tables.S_FIRST_TIMESTAMP] = max_timestamp
+        if state[tables.S_UNINDEXED] > self._limits.index_interval_bytes:
+            # An entry names one batch, by its last offset: a reader expects it there. The time
+            # entry beside it counts no batch behind that one: see `time_index`.
+            if first_timestamp > state[tables.S_MAX_TIMESTAMP]:
+                state[tables.S_MAX_TIMESTAMP] = first_timestamp
+                state[tables.S_MAX_TIMESTAMP_OFFSET] = first_end - 1
+            self._add_index_entry(Offset(first_end - 1), position)
         if max_timestamp > state[tables.S_MAX_TIMESTAMP]:
             state[tables.S_MAX_TIMESTAMP] = max_timestamp
             state[tables.S_MAX_TIMESTAMP_OFFSET] = max_timestamp_offset
-        if state[tables.S_UNINDEXED] > self._limits.index_interval_bytes:
-            # An entry names one batch, by its last offset: a reader expects it there.
-            self._add_index_entry(Offset(first_end - 1), position)
         state[tables.S_UNINDEXED] += size
         state[tables.S_RECORD_COUNT] += record_count
         self.size = position + size
@@ -465,9 +489,17 @@ class Segment:
             offset_entries,
             time_entries,
         )
-        self.offset_index.extend(memoryview(offset_entries)[:offset_size])
-        self.time_index.extend(memoryview(time_entries)[:time_size])
-        self._unflushed_entries += offset_size // 8
+        if self.is_index_full:
+            return
+        fitting = fitting_entries(
+            memoryview(offset_entries)[:offset_size],
+            memoryview(time_entries)[:time_size],
+            offset_room=self.offset_index.room,
+            time_room=self.time_index.room,
+        )
+        self.offset_index.extend(fitting.offset_entries)
+        self.time_index.extend(fitting.time_entries)
+        self._unflushed_entries += len(fitting.offset_entries) // 8
         self._note_index_room()
 
     def resume_walk(
@@ -485,6 +517,7 @@ class Segment:
         self._state[tables.S_INDEXED_TIMESTAMP] = max_timestamp
         self._state[tables.S_MAX_TIMESTAMP_OFFSET] = max_timestamp_offset
         self._state[tables.S_RECORD_COUNT] = record_count
+        self._note_index_room()
 
     def clear_facts(self) -> None:
         """Clear the indexes and the facts, before the whole file is walked."""
