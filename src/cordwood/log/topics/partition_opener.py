@@ -54,6 +54,10 @@ class PartitionOpener:
         self._shared = shared
         self._fs = shared.fs
 
+    @property
+    def defaults(self) -> TopicConfig:
+        return self._shared.defaults
+
     def config_of(self, entry: TopicEntry) -> TopicConfig:
         return TopicConfig.parse(entry.config, defaults=self._shared.defaults)
 
@@ -134,7 +138,11 @@ class PartitionOpener:
             log.compaction.note_compacted(checkpoints.cleaned.get(place, log.start_offset))
         for damage in log.damages:
             logger.error("%s", damage)
-        self.attach_archive(log, entry)
+        try:
+            self.attach_archive(log, entry)
+        except BaseException:
+            log.close(is_orderly=False)
+            raise
         directory.logs[place] = log
         return log
 
