@@ -30,14 +30,14 @@ topics_app = typer.Typer(
 )
 
 _LIST_COLUMNS: Final = (
-    "topic",
+    Column(name="topic", is_whole=True),
     Column(name="partitions", is_number=True),
     Column(name="records", show=shown_count, is_number=True),
     Column(name="bytes", show=shown_bytes, is_number=True),
     Column(name="config", show=shown_config),
 )
 _TOPIC_COLUMNS: Final = (
-    "topic",
+    Column(name="topic", is_whole=True),
     "id",
     "partitions",
     Column(name="records", show=shown_count),
@@ -54,7 +54,7 @@ _PARTITION_COLUMNS: Final = (
     Column(name="bytes", show=shown_bytes, is_number=True),
     "problem",
 )
-_CONFIG_COLUMNS: Final = ("key", "value", "source")
+_CONFIG_COLUMNS: Final = (Column(name="key", is_whole=True), "value", "source")
 _TRIM_COLUMNS: Final = (
     Column(name="partition", is_number=True),
     Column(name="was", is_number=True),
