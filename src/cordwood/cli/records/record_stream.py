@@ -172,11 +172,11 @@ class RecordStream:
     ) -> int:
         following = stop if damage.next_offset is None else damage.next_offset
         end = min(max(following, position + 1), stop)
-        offsets = (
-            f"offset {position}" if end == position + 1 else f"offsets {position} to {end - 1}"
-        )
+        last = end - 1
+        skipped = f"offset {last}" if last == position else f"offsets {position} to {last}"
         self._warn(
-            f"{self._reader.topic}-{partition}: skipping {offsets}: {damage.name} is damaged at byte {damage.position}: {damage.reason}"
+            f"{self._reader.topic}-{partition}: skipping {skipped}: {damage.name} is damaged at "
+            f"byte {damage.position}: {damage.reason}"
         )
         return end
 
