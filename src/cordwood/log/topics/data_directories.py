@@ -152,9 +152,7 @@ class DataDirectories:
 def _close(directory: LogDirectory) -> None:
     try:
         logs = list(directory.logs.values())
-        for log in logs:
-            log.close()
-        is_clean = not directory.offline and all(log.state.failure is None for log in logs)
-        directory.close(is_clean=is_clean)
+        are_clean = [log.close() for log in logs]
+        directory.close(is_clean=not directory.offline and all(are_clean))
     finally:
         directory.release()
