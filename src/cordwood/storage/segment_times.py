@@ -48,7 +48,8 @@ def _first_record_time(segment: ReadableSegment) -> TimestampMs | None:
     reader = segment.reader()
     for first, stop in reader.chunks(FilePosition(0), segment.base_offset):
         for run in reader.decoder.runs(first, stop):
-            return next((TimestampMs(r.timestamp_ms) for r in run.records()), None)
+            for record in run.records():
+                return None if record.timestamp_ms is None else TimestampMs(record.timestamp_ms)
     return None
 
 
