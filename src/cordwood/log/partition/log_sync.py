@@ -12,6 +12,7 @@ from cordwood.log.partition.log_state import NOTHING_UNSYNCED, LogState
 from cordwood.log.partition.producer_snapshots import sync_snapshot
 from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.quantities import Offset
 from cordwood.storage.recovery import rebuild_indexes
 
@@ -30,6 +31,7 @@ class LogSync:
         self._producers = producers
         self._rolling = rolling
         self._last_sync_s = parts.clock.monotonic()
+        self._is_in_doubt = False  # whether the last sync ended, well or not
 
     # --- asking for a sync -------------------------------------------------------------------
 
@@ -68,9 +70,14 @@ class LogSync:
 
     def _run(self) -> None:
         with self._holder.lock:
-            state = self._holder.state
+            state = self._holder.settled()
         if not state.is_writable:
             return
+        if self._is_in_doubt:
+            # An interrupt may have hidden that the last sync failed, and the disk says so once.
+            for segment in (*state.unsynced.segments, state.segments.active):
+                segment.distrust_from(max(state.durable, segment.base_offset))
+        self._is_in_doubt = True
         started_s = self._parts.clock.monotonic()
         for segment in state.unsynced.segments:
             segment.seal()
@@ -81,6 +88,7 @@ class LogSync:
         if state.unsynced.has_names:
             self._parts.fs.sync_directory(self._parts.directory)
         state.segments.active.sync_log()
+        self._is_in_doubt = False
         with self._holder.lock:
             self._note_synced(state, self._parts.clock.monotonic() - started_s)
 
@@ -109,19 +117,20 @@ class LogSync:
         None when more than one file must be synced, or another sync is under way: then `request`
         is the way.
         """
-        if not self._holder.sync_lock.acquire(blocking=False):
-            return None
+        hold = LockHold(self._holder.sync_lock)
         try:
+            if not hold.take(timeout_s=0):
+                return None
             with self._holder.lock:
-                state = self._holder.state
+                state = self._holder.settled()
             is_plain = state.unsynced == NOTHING_UNSYNCED and state.held_from is None
-            sync = SyncUnderWay(self, state) if is_plain and state.is_writable else None
+            if is_plain and state.is_writable and not self._is_in_doubt:
+                return SyncUnderWay(self, state)
         except BaseException:
-            self._holder.sync_lock.release()
+            insist(hold.release)
             raise
-        if sync is None:
-            self._holder.sync_lock.release()
-        return sync
+        hold.release()
+        return None
 
     def finish(self, synced: LogState, took_s: float, error: OSError | None) -> None:
         """End what `begin` began. Called by `SyncUnderWay`; releases the sync lock."""
@@ -177,7 +186,7 @@ class LogSync:
 
     def complete_time_index(self) -> None:
         """Name the largest timestamp: Kafka trusts that after a clean start. Holds both locks."""
-        state = self._holder.state
+        state = self._holder.settled()
         if state.failure is not None:
             return
         try:

@@ -8,15 +8,21 @@ Locks, in the order they are taken:
 
 Appending takes `lock` alone, so appends continue while the disk works. Readers take no lock: they
 read `state` once and work on that value.
+
+An interrupt may end a change anywhere. Whoever changes files and the state together says so in
+`half_done`, puts things right when an exception comes, and clears it at the end. If even that was
+interrupted, the next one who takes the lock finds it set, and the log fails: reopening recovers.
 """
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from cordwood.errors import DiskFullError, LogClosedError, LogFailedError, LogHeldError
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_state import LogState
+from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import Offset
 
@@ -32,7 +38,10 @@ class StateHolder:
     def __init__(self, parts: LogParts, state: LogState) -> None:
         self.name = parts.name
         self.config: TopicConfig = parts.config
-        self.lock = threading.Lock()
+        self.lock = (
+            threading.RLock()
+        )  # `_turn` may lose it to an interrupt, and must not release it
+        self.half_done: str | None = None
         self.sync_lock = threading.Lock()
         self._owner = parts.owner
         self._clock = parts.clock
@@ -42,11 +51,7 @@ class StateHolder:
         self._waiters = 0
         self._watcher: Callable[[], None] | None = None
         self.state = state
-        self._marks.publish(
-            high_watermark=state.high_watermark,
-            log_start=state.start,
-            durable=state.visible(state.durable),
-        )
+        self._announce()
 
     @property
     def allows_gaps(self) -> bool:
@@ -67,19 +72,36 @@ class StateHolder:
         assert start <= high_watermark <= end, new
         assert recovery_point <= durable <= end, new
         self.state = new
-        if (
-            high_watermark != old.high_watermark
-            or durable != old.durable
-            or start != old.start
-            or held_from != old.held_from
-        ):
-            self._marks.publish(
-                high_watermark=high_watermark,
-                log_start=None if start == old.start else start,
-                durable=durable if held_from is None else min(durable, held_from),
-            )
-        elif failure is old.failure and not new.is_closed and not ends_sync:
-            return
+        try:
+            if (
+                high_watermark != old.high_watermark
+                or durable != old.durable
+                or start != old.start
+                or held_from != old.held_from
+            ):
+                self._marks.publish(
+                    high_watermark=high_watermark,
+                    log_start=None if start == old.start else start,
+                    durable=durable if held_from is None else min(durable, held_from),
+                )
+            elif failure is old.failure and not new.is_closed and not ends_sync:
+                return
+            self._wake()
+        except BaseException:
+            insist(self._announce)
+            raise
+
+    def _announce(self) -> None:
+        """Publish the state and wake everyone, whatever changed. Holds `lock`."""
+        state = self.state
+        self._marks.publish(
+            high_watermark=state.high_watermark,
+            log_start=state.start,
+            durable=state.visible(state.durable),
+        )
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiters:
             with self._progress:
                 self._progress.notify_all()
@@ -97,9 +119,30 @@ class StateHolder:
     def fail_locked(self, reason: str) -> None:
         """As `fail`. Holds `lock`."""
         if self.state.failure is None:
-            logger.error("%s: %s", self.name, reason)
             failure = LogFailedError(self.name, reason)
             self.commit(self.state._replace(failure=failure))
+            logger.error("%s: %s", self.name, reason)
+
+    def settled(self) -> LogState:
+        """The state, once it is certain that no change was left half-done. Holds `lock`."""
+        if self.half_done is not None:
+            self.fail_locked(f"{self.half_done} was interrupted; open the log again to recover")
+        return self.state
+
+    @contextmanager
+    def changing(self, what: str) -> Iterator[None]:
+        """Files and the state change together, or the log fails. Holds `lock`.
+
+        `what` names the change, for the reason of the failure.
+        """
+        self.half_done = what
+        try:
+            yield
+            self.half_done = None
+        except BaseException as error:  # an interrupt too: appends must not continue on top
+            reason = f"{what} failed half-way: {error!r}"
+            insist(lambda: self.fail_locked(reason))
+            raise
 
     def announce_start(self, offset: Offset) -> None:
         """Make durable that the log will be empty and start at `offset`. Holds both locks.
@@ -141,7 +184,8 @@ class StateHolder:
             raise LogClosedError(self.name)
 
     def check_writable(self) -> None:
-        state = self.state
+        """Raise if the log is closed or has failed. Holds `lock`."""
+        state = self.settled()
         if state.is_closed:
             raise LogClosedError(self.name)
         if state.failure is not None:
@@ -163,7 +207,12 @@ class StateHolder:
     def check_appendable(self, *, wait: bool = True) -> None:
         """As `check_turn`, and the disk has room. The last bytes are reserved for deletion."""
         state = self.state
-        if state.is_closed or state.failure is not None or state.held_from is not None:
+        if (
+            state.is_closed
+            or state.failure is not None
+            or state.held_from is not None
+            or self.half_done is not None
+        ):
             self.check_turn(wait=wait)
         short_of = self._owner.free_bytes_short_of
         if short_of:
