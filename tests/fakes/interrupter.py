@@ -14,7 +14,7 @@ import dis
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -38,6 +38,14 @@ class _Instructions:
                 return int(entry.target)
         return None
 
+    def is_interruptible(self, before: int, here: int) -> bool:
+        """Whether a signal can be handled after `before`, as if `here` had raised."""
+        return (
+            self.names.get(before) in _CHECKED
+            and self.handler(before) == self.handler(here)
+            and not self.leaves_with(here)
+        )
+
     def leaves_with(self, offset: int) -> bool:
         """Whether the instructions from here on call `__exit__`: only a trace can raise there."""
         at = self._order.index(offset)
@@ -50,7 +58,7 @@ class _Instructions:
         return False
 
 
-@lru_cache(maxsize=None)
+@cache
 def _instructions(code: CodeType) -> _Instructions:
     return _Instructions(code)
 
@@ -118,9 +126,8 @@ def _tracer_of(frame: FrameType, passed: Passed) -> Callable[..., object]:
             passed.pass_by(frame)
         elif event == "opcode":
             before, last = last, here
-            if before is not None and known.names.get(before) in _CHECKED:
-                if known.handler(before) == known.handler(here) and not known.leaves_with(here):
-                    passed.pass_by(frame)
+            if before is not None and known.is_interruptible(before, here):
+                passed.pass_by(frame)
         return tracer
 
     return tracer

@@ -49,6 +49,7 @@ class BatchWriter:
     ) -> None:
         self._name = parts.name
         self._role = parts.role
+        self._owner = parts.owner
         self._holder = holder
         self._rolling = rolling
         self._producers = producers
@@ -76,10 +77,10 @@ class BatchWriter:
         incoming = Incoming(size, max_timestamp, Offset(end - 1), record_count)
         if self._rolling.is_due_before(incoming, now_ms):
             self._rolling.roll(now_ms)
-        if leader_epoch is not None:
-            self._epochs.enter(leader_epoch, base)
-        stamp(data, 0, base, self._epochs.current)
         try:
+            if leader_epoch is not None:
+                self._epochs.enter(leader_epoch, base)
+            stamp(data, 0, base, self._epochs.current)
             self._put(
                 data,
                 (batch,),
@@ -88,6 +89,7 @@ class BatchWriter:
                 is_visible=is_visible,
             )
         except OSError as error:
+            self._owner.note_failure(error)
             error.add_note(f"while appending to {self._name}")
             if error.errno in FULL_DISK_ERRNOS:
                 raise DiskFullError(self._name) from error

@@ -14,6 +14,7 @@ from cordwood.log.rules.roll_policy import (
     roll_reason,
 )
 from cordwood.quantities import Offset, TimestampMs
+from cordwood.storage.files import DirectoryHandle
 from cordwood.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class Rolling:
         try:
             self._begin_segment(now_ms)
         except OSError as error:
+            self._parts.owner.note_failure(error)
             error.add_note(f"while starting a segment of {self._parts.name}")
             if error.errno in FULL_DISK_ERRNOS:
                 raise DiskFullError(self._parts.name) from error
@@ -95,11 +97,12 @@ class Rolling:
         if old.base_offset == end:
             self._holder.half_done = None
             return
+        names = self.opened_names()
         new = self.new_segment(end, now_ms)
         old.freeze()
         self._jitter_ms = draw_jitter_ms(self._holder.config, self._parts.random)
         self.is_sync_wanted = True
-        unsynced = state.unsynced.plus(old)._replace(has_names=True)
+        unsynced = state.unsynced.plus(old)._replace(names=names)
         self._holder.commit(state._replace(segments=state.segments.plus(new), unsynced=unsynced))
         self._holder.half_done = None
 
@@ -121,6 +124,11 @@ class Rolling:
             return
         unsynced = state.unsynced._replace(snapshots=(*state.unsynced.snapshots, snapshot))
         self._holder.commit(state._replace(unsynced=unsynced))
+
+    def opened_names(self) -> DirectoryHandle:
+        """The directory, opened before its names change: see `UnsyncedFiles`."""
+        opened = self._holder.state.unsynced.names
+        return opened or self._parts.fs.open_directory(self._parts.directory)
 
     def new_segment(self, base_offset: Offset, now_ms: TimestampMs) -> Segment:
         return Segment.create(
