@@ -9,6 +9,7 @@ from cordwood.errors import StorageError
 from cordwood.format.small_files.meta_properties import MetaProperties
 from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.rules.interruption import insist
 from cordwood.log.topics.log_directory import DirectoryStatus, LogDirectory, PartitionName
 from cordwood.quantities import NO_PRODUCER_ID
 from cordwood.storage.files import FileSystem
@@ -37,7 +38,7 @@ class DataDirectories:
                 directory = LogDirectory(fs, path, clock, flusher or self._new_flusher(path))
                 self._open(directory, is_only=len(absolute) == 1)
         except BaseException:
-            self._release()
+            insist(self._release)
             raise
         if not self._directories:
             raise StorageError(f"no data directory can be used: {self._unusable}")
@@ -49,15 +50,15 @@ class DataDirectories:
 
     def _open(self, directory: LogDirectory, *, is_only: bool) -> None:
         meta = self.meta if self._directories else None
+        self._directories.append(directory)  # first, to be released whatever happens
         try:
             directory.open(None if meta is None else meta.cluster_id)
         except OSError as error:
             if is_only:
                 raise
             logger.error("data directory %s is offline: %s", directory.path, error)
+            self._directories.remove(directory)
             self._unusable[directory.path] = error
-        else:
-            self._directories.append(directory)
 
     def __iter__(self) -> Iterator[LogDirectory]:
         return iter(self._directories)
@@ -150,9 +151,15 @@ class DataDirectories:
 
 
 def _close(directory: LogDirectory) -> None:
+    """An interrupt leaves the lock with us: logs may be open still. Close again then."""
+    if not directory.is_held:
+        return
+    logs = list(directory.logs.values())
     try:
-        logs = list(directory.logs.values())
         are_clean = [log.close() for log in logs]
         directory.close(is_clean=not directory.offline and all(are_clean))
-    finally:
+    except Exception:
+        for log in logs:
+            log.close(is_orderly=False)
         directory.release()
+        raise
