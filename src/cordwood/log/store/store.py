@@ -4,6 +4,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
@@ -363,11 +364,12 @@ class Store:
         with self._ending:
             if self._is_released:
                 return
-            self._archiving.close()
-            self.cleaner.stop()
-            self.housekeeping.stop()
-            self.changes.close()
-            release()
+            with ExitStack() as ends:  # the last one first; a failure does not stop the others
+                ends.callback(release)
+                ends.callback(self.changes.close)
+                ends.callback(self.housekeeping.stop)
+                ends.callback(self.cleaner.stop)
+                ends.callback(self._archiving.close)
             self._is_released = True
 
     def __enter__(self) -> Self:
