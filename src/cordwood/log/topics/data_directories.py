@@ -3,8 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from cordwood.clock import Clock
 from cordwood.errors import StorageError
