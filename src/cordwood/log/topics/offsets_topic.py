@@ -8,6 +8,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.quantities import MIB
+from cordwood.storage.disk_errors import refused_when_full
 
 OFFSETS_CONFIG: Final = {
     "cleanup.policy": "compact",
@@ -29,7 +30,8 @@ class OffsetsTopic:
         self, *, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> Topic[PartitionLog]:
         """The topic. If it does not exist, it is created with these settings."""
-        with self._registry.changing:
+        action = "creating the topic of committed offsets"
+        with self._registry.changing, refused_when_full(CONSUMER_OFFSETS_TOPIC, action):
             return self.find() or self._registry.create(
                 CONSUMER_OFFSETS_TOPIC,
                 partitions=partitions,
