@@ -104,6 +104,11 @@ class ClientConnection:
         frame = self._frame
         return frame is not None and frame.is_granted and not frame.is_whole
 
+    def is_too_slow(self, now_s: float) -> bool:
+        """A large frame hardly arrives, and others wait for its memory. Asked repeatedly."""
+        frame = self._frame
+        return frame is not None and self.is_receiving and frame.is_too_slow(now_s)
+
     # --- receiving ---------------------------------------------------------------------------
 
     def _on_ready(self, mask: int) -> None:
@@ -169,7 +174,7 @@ class ClientConnection:
             else:
                 self._end()
             return
-        count = self._socket.recv_into(frame.view[frame.filled :])
+        count = self._socket.recv_into(frame.free_view)
         if not count:
             self._end()
             return
@@ -177,6 +182,8 @@ class ClientConnection:
         frame.filled += count
         if frame.is_whole:
             self._go_on()
+        elif frame.needs_memory:
+            self._request_memory(frame)
 
     def _note_received(self, count: int) -> None:
         self.last_active_s = self.loop.turn_s
@@ -279,15 +286,18 @@ class ClientConnection:
 
     def _begin_large(self, size: int, first: memoryview) -> None:
         loop = self.loop
-        frame = self._frame = LargeFrame(size, first, loop.frames, self._host.memory)
+        frame = self._frame = LargeFrame(size, first, loop.frames, self._host.memory, loop.turn_s)
+        self._request_memory(frame)
+
+    def _request_memory(self, frame: LargeFrame) -> None:
+        loop = self.loop
         frame.request_memory(lambda: loop.call_soon(lambda: self._granted(frame)))
 
     def _granted(self, frame: LargeFrame) -> None:
         if self.is_closed:
-            frame.release()
             return
-        frame.is_granted = True
         self.last_active_s = self.loop.now_s()  # the client did not cause the wait
+        frame.grant(self.last_active_s)
         self._set_interest(self._interest | READABLE)
 
     def _start_large(self, frame: LargeFrame) -> None:
@@ -405,7 +415,7 @@ class ClientConnection:
         self.loop.unregister(self._fd)
         self._socket.close()
         frame, self._frame = self._frame, None
-        if frame is not None and frame.is_granted:
+        if frame is not None:
             frame.release()
         answers = list(self.answers)
         self.answers.clear()
