@@ -257,6 +257,24 @@ def test_a_large_frame_of_an_ordinary_size_is_received(bench: ConnectionBench) -
     assert not bench.connection.is_receiving
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_large_request_holds_memory_until_it_was_answered(
+    bench: ConnectionBench, is_answered: bool
+) -> None:
+    request = frame(COORDINATOR, 1)[4:] + bytes(LARGE)  # bytes behind a body are passed over
+    bench.send(struct.pack(">i", len(request)) + request)
+    held = bench.memory.lent
+
+    if is_answered:
+        bench.deferred[0].resolve({})
+    else:
+        bench.connection.close("")
+    bench.turn()
+
+    assert held == len(request)
+    assert bench.memory.lent == 0
+
+
 def test_behind_a_request_that_waits_a_large_frame_holds_no_memory(
     bench: ConnectionBench,
 ) -> None:
