@@ -3,12 +3,14 @@
 import logging
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 
 from cordwood.clock import Clock
 from cordwood.errors import StorageError
 from cordwood.format.small_files.meta_properties import MetaProperties
 from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.rules.interruption import insist
 from cordwood.log.topics.log_directory import DirectoryStatus, LogDirectory, PartitionName
 from cordwood.quantities import NO_PRODUCER_ID
 from cordwood.storage.files import FileSystem
@@ -37,7 +39,7 @@ class DataDirectories:
                 directory = LogDirectory(fs, path, clock, flusher or self._new_flusher(path))
                 self._open(directory, is_only=len(absolute) == 1)
         except BaseException:
-            self._release()
+            insist(self._release)
             raise
         if not self._directories:
             raise StorageError(f"no data directory can be used: {self._unusable}")
@@ -49,15 +51,15 @@ class DataDirectories:
 
     def _open(self, directory: LogDirectory, *, is_only: bool) -> None:
         meta = self.meta if self._directories else None
+        self._directories.append(directory)  # first, to be released whatever happens
         try:
             directory.open(None if meta is None else meta.cluster_id)
         except OSError as error:
             if is_only:
                 raise
             logger.error("data directory %s is offline: %s", directory.path, error)
+            self._directories.remove(directory)
             self._unusable[directory.path] = error
-        else:
-            self._directories.append(directory)
 
     def __iter__(self) -> Iterator[LogDirectory]:
         return iter(self._directories)
@@ -126,11 +128,11 @@ class DataDirectories:
 
         A failure does not stop the others; the first one is raised at the end.
         """
-        failure: OSError | None = None
+        failure: Exception | None = None
         for directory in self._directories:
             try:
                 _close(directory)
-            except OSError as error:
+            except Exception as error:
                 failure = failure or error
         self._release()
         if failure is not None:
@@ -138,9 +140,10 @@ class DataDirectories:
 
     def abandon(self) -> None:
         """Release everything without syncing or marking anything clean, as a crash would."""
-        for log in self.logs():
-            log.close(is_orderly=False)
-        self._release()
+        with ExitStack() as release:
+            release.callback(self._release)
+            for log in self.logs():
+                release.callback(log.close, is_orderly=False)
 
     def _release(self) -> None:
         for directory in self._directories:
@@ -150,9 +153,23 @@ class DataDirectories:
 
 
 def _close(directory: LogDirectory) -> None:
-    try:
-        logs = list(directory.logs.values())
-        are_clean = [log.close() for log in logs]
-        directory.close(is_clean=not directory.offline and all(are_clean))
-    finally:
-        directory.release()
+    """Close all logs, then the directory. A log that cannot be closed does not stop the others.
+
+    An interrupt leaves the lock with us, because logs may still be open: close again then.
+    """
+    if not directory.is_held:
+        return
+    failure: Exception | None = None
+    is_clean = not directory.offline
+    for log in list(directory.logs.values()):
+        try:
+            is_clean = log.close() and is_clean
+        except Exception as error:
+            logger.error("%s could not be closed in order: %r", log.name, error)
+            error.add_note(f"while closing {log.name}")
+            failure = failure or error
+            with suppress(Exception):  # it takes no more appends at least
+                log.close(is_orderly=False)
+    directory.close(is_clean=is_clean and failure is None)
+    if failure is not None:
+        raise failure

@@ -127,7 +127,7 @@ class LogDirectory:
         self.checkpoints = Checkpoints()
         self.was_clean = False
         self.logs: dict[PartitionName, PartitionLog] = {}
-        self.offline: dict[PartitionName, OSError] = {}
+        self.offline: dict[PartitionName, Exception] = {}
         self.meta: MetaProperties | None = None
         self._fs = fs
         self._clock = clock
@@ -361,7 +361,13 @@ class LogDirectory:
         finally:
             self.release()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this process has the lock."""
+        return self._lock is not None
+
     def release(self) -> None:
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
+        """Release the lock. Safe to repeat."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
