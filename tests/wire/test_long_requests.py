@@ -76,11 +76,11 @@ def test_a_metadata_request_with_many_items_is_answered_and_others_do_not_wait(
 @pytest.mark.parametrize("key", [ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS])
 def test_a_large_request_to_the_coordinator_is_answered(client: RawClient, key: ApiKey) -> None:
     groups = [f"group-{number}" for number in range(2000)]
-    request: dict[str, Any] = {
-        ApiKey.OFFSET_FETCH: {"groups": [{"group_id": name} for name in groups]},
-        ApiKey.DESCRIBE_GROUPS: {"groups": groups},
-    }[key]
-    version = {ApiKey.OFFSET_FETCH: 8, ApiKey.DESCRIBE_GROUPS: 5}[key]
+    requests: dict[ApiKey, tuple[int, dict[str, Any]]] = {
+        ApiKey.OFFSET_FETCH: (8, {"groups": [{"group_id": name} for name in groups]}),
+        ApiKey.DESCRIBE_GROUPS: (5, {"groups": groups}),
+    }
+    version, request = requests[key]
 
     answer = client.call(key, version, request)
 
