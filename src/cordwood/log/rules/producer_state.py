@@ -26,8 +26,13 @@ from cordwood.errors import (
     TransactionCoordinatorFencedError,
 )
 from cordwood.format.small_files.producer_snapshot import ProducerSnapshotEntry
-from cordwood.log.rules.producer_entry import BatchFacts, Duplicate, ProducerEntry
-from cordwood.quantities import NO_PRODUCER_ID, Offset, ProducerId, TimestampMs
+from cordwood.log.rules.producer_entry import (
+    NO_COORDINATOR_EPOCH,
+    BatchFacts,
+    Duplicate,
+    ProducerEntry,
+)
+from cordwood.quantities import NO_PRODUCER_ID, NO_TIMESTAMP, Offset, ProducerId, TimestampMs
 
 __all__ = [
     "PRODUCER_EXPIRATION_MS",
@@ -59,7 +64,10 @@ class AppendOrigin(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerFacts:
-    """The control record that ends a transaction, committed or aborted."""
+    """The control record that ends a transaction, committed or aborted.
+
+    `coordinator_epoch` is NO_COORDINATOR_EPOCH if compaction removed it.
+    """
 
     producer_id: ProducerId
     producer_epoch: int
@@ -203,8 +211,10 @@ class ProducerStates:
         producer = self._producer(marker.producer_id)
         first_offset = producer.transaction_start
         producer.enter_epoch(marker.producer_epoch)
-        producer.coordinator_epoch = marker.coordinator_epoch
-        producer.last_timestamp = marker.timestamp
+        if marker.coordinator_epoch != NO_COORDINATOR_EPOCH:
+            producer.coordinator_epoch = marker.coordinator_epoch
+        if marker.timestamp != NO_TIMESTAMP:
+            producer.last_timestamp = marker.timestamp
         producer.transaction_start = None
         self.map_end_offset = Offset(marker.offset + 1)
         if first_offset is None:
