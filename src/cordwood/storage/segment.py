@@ -30,7 +30,7 @@ from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.key_index import KeyIndex
 from cordwood.storage.offset_index import OffsetIndex
 from cordwood.storage.segment_reader import IndexHint, SegmentReader
-from cordwood.storage.segment_times import find_largest
+from cordwood.storage.segment_times import find_first, find_largest
 from cordwood.storage.time_index import TimeIndex, fitting_entries
 from cordwood.storage.transaction_index import TransactionIndex
 
@@ -51,7 +51,6 @@ _STRETCH_INTERVALS: Final = 8  # small batches of one write share an entry for s
 _REWRITE_BYTES: Final = 1 * MIB
 
 _NOT_SEEN: Final = -2
-_BASE_TIMESTAMP_POSITION: Final = 27  # in a batch, see `format.batch_header`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,10 +307,7 @@ class Segment:
         return self._largest
 
     def first_timestamp(self) -> TimestampMs | None:
-        """The base timestamp of the first batch; None if there is none."""
-        header = self.file().read_at(_BASE_TIMESTAMP_POSITION, 8) if self.size else b""
-        value = int.from_bytes(header, "big", signed=True) if len(header) == 8 else NO_TIMESTAMP
-        return None if value < 0 else TimestampMs(value)
+        return find_first(self)
 
     def modified_ms(self) -> TimestampMs:
         return TimestampMs(self._fs.modified_ms(self.name))

@@ -60,8 +60,14 @@ class ObservedTopics:
         """The topic of that name. Raises `UnknownTopicError`."""
         topic = self.find(name)
         if topic is None:
-            raise UnknownTopicError(name)
+            raise UnknownTopicError(name, known=self._all_names())
         return topic
+
+    def _all_names(self) -> set[str]:
+        """The names of all topics, also of those that were not wanted here."""
+        return set(self._entries()) or {
+            found.topic for path in self._paths for found in find_partitions(self._fs, path).live
+        }
 
     def find(self, name: str) -> Topic[ReadOnlyLog] | None:
         """The topic of that name, or None. Looks again if it is not known."""
