@@ -18,20 +18,22 @@ costs microseconds, and a retention of ten minutes should not take a quarter of 
 """
 
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from cordwood.clock import Clock
-from cordwood.errors import CordwoodError
 from cordwood.log.compaction.cleaner import Cleaner, CleanerConfig
 from cordwood.log.inbox.change_service import ChangeService
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.steady_clock import SteadyClock
-from cordwood.log.store.housekeeping import Housekeeping
+from cordwood.log.store.housekeeping import Housekeeping, PartialFailureError
 from cordwood.log.topics.data_directories import DataDirectories
+from cordwood.log.topics.log_directory import LogDirectory
 from cordwood.quantities import MIB
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 TIMERS_S: Final = 1.0
 MARKS_S: Final = 1.0
@@ -85,68 +87,113 @@ class UpkeepTasks:
         logs = self._directories.logs()
         return [log for log in logs if not log.is_closed and log.state.failure is None]
 
+    def _for_each_log(self, doing: str, act: Callable[[PartitionLog], int | None]) -> int:
+        """Call `act` with every log; return the sum of what it returns.
+
+        A failure of one does not stop the others, and does not slow the task down.
+        """
+        return _for_each(
+            self._logs(),
+            act,
+            lambda log: None if log.is_closed else f"while {doing} {log.name}",
+            self._should_stop,
+        )
+
+    def _for_each_directory(self, doing: str, act: Callable[[LogDirectory], int | None]) -> None:
+        _for_each(
+            list(self._directories),
+            act,
+            lambda directory: f"while {doing} {directory.path}",
+            self._should_stop,
+        )
+
     def run_timers(self) -> None:
         self.steady_clock.now_ms()  # frequent readings let it notice a jump of the clock
         for directory in self._directories:
             directory.delete_due()
-        for log in self._logs():
-            log.rolling.roll_if_due()
-            log.syncing.flush_if_due()
+        self._for_each_log("rolling or flushing", _run_timers_of)
 
     def sync_marks(self) -> None:
         """Sync the marks of some logs, in turns, for as long as the time budget lasts."""
         logs = self._logs()
         started_s = self._clock.monotonic()
+        failure: Exception | None = None
         for step in range(len(logs)):
             turn = (self._marks_turn + step) % len(logs)
             log = logs[turn]
+            did_sync = False
             try:
                 did_sync = log.syncing.sync_marks()
-            except (OSError, AssertionError, ValueError):
-                if not log.is_closed:
-                    raise
-                did_sync = False  # closed meanwhile, which synced it
+            except Exception as error:
+                if not log.is_closed:  # else it was closed meanwhile, which synced it
+                    error.add_note(f"while syncing the marks of {log.name}")
+                    failure = failure or error
             if did_sync and self._clock.monotonic() - started_s >= _MARKS_BUDGET_S:
                 self._marks_turn = turn + 1
-                return
+                break
+        if failure is not None:
+            raise PartialFailureError(failure)
 
     def check_room(self) -> None:
-        for directory in self._directories:
-            directory.check_room(self._free_bytes_min)
+        self._for_each_directory(
+            "looking for room in", lambda directory: directory.check_room(self._free_bytes_min)
+        )
 
     def index_keys(self) -> None:
-        for log in self._logs():
-            log.upkeep.index_keys(self._should_stop)
+        self._for_each_log(
+            "indexing the keys of", lambda log: log.upkeep.index_keys(self._should_stop)
+        )
 
     def run_retention(self) -> int:
-        """Apply retention to every log. The first failure is raised after all were tried."""
+        """Apply retention to every log; return the bytes that it reclaimed."""
         now_ms = self.steady_clock.now_ms()
-        reclaimed = 0
-        failure: Exception | None = None
-        for log in self._logs():
-            if self._should_stop():
-                break
-            try:
-                reclaimed += log.upkeep.apply_retention(now_ms).local_bytes_reclaimed
-            except (OSError, CordwoodError) as error:
-                if not log.is_closed:
-                    error.add_note(f"while deleting from {log.name}")
-                    failure = failure or error
-        if failure is not None:
-            raise failure
-        return reclaimed
+        return self._for_each_log(
+            "deleting from", lambda log: log.upkeep.apply_retention(now_ms).local_bytes_reclaimed
+        )
 
     def write_checkpoints(self) -> None:
-        for directory in self._directories:
-            directory.checkpoint()
+        self._for_each_directory("writing checkpoints of", LogDirectory.checkpoint)
 
     def expire_producers(self) -> None:
         now_ms = self.steady_clock.now_ms()
-        for log in self._logs():
-            log.producers.expire(now_ms)
+        self._for_each_log("forgetting producers of", lambda log: log.producers.expire(now_ms))
 
     def run_cleaner(self) -> int:
         return sum(result.bytes_reclaimed for result in self.cleaner.run_due())
+
+
+def _run_timers_of(log: PartitionLog) -> None:
+    try:
+        log.rolling.roll_if_due()
+    finally:
+        log.syncing.flush_if_due()
+
+
+def _for_each(
+    items: Sequence[T],
+    act: Callable[[T], int | None],
+    note: Callable[[T], str | None],
+    should_stop: Callable[[], bool],
+) -> int:
+    """Call `act` with every item. Raises `PartialFailureError` after all were tried.
+
+    `note` is added to the failure of an item; None: it does not count.
+    """
+    total = 0
+    failure: Exception | None = None
+    for item in items:
+        if should_stop():
+            break
+        try:
+            total += act(item) or 0
+        except Exception as error:
+            text = note(item)
+            if text is not None:
+                error.add_note(text)
+                failure = failure or error
+    if failure is not None:
+        raise PartialFailureError(failure, bytes_reclaimed=total)
+    return total
 
 
 def register_inbox(changes: ChangeService, housekeeping: Housekeeping) -> None:
