@@ -163,7 +163,8 @@ class ObservedTopics:
         """None if the files are missing: the partition is being created or was just deleted."""
         place = (found.topic, found.number)
         config = self._valid_config_of(entry)
-        allows_gaps = config is None or config.is_compacted or place in checkpoints.cleaned
+        was_compacted = entry is None or place in checkpoints.cleaned
+        allows_gaps = was_compacted or config is None or config.is_compacted
         directory = os.path.join(path, partition_directory_name(*place))
         try:
             log = ReadOnlyLog(
@@ -174,6 +175,7 @@ class ObservedTopics:
                 handles=self._handles,
                 log_start=checkpoints.log_starts.get(place),
                 allows_gaps=allows_gaps,
+                was_compacted=was_compacted,
             )
         except FileNotFoundError:
             return None
