@@ -32,7 +32,14 @@ from cordwood.log.rules.producer_entry import (
     Duplicate,
     ProducerEntry,
 )
-from cordwood.quantities import NO_PRODUCER_ID, NO_TIMESTAMP, Offset, ProducerId, TimestampMs
+from cordwood.quantities import (
+    INT16_MAX,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Offset,
+    ProducerId,
+    TimestampMs,
+)
 
 __all__ = [
     "PRODUCER_EXPIRATION_MS",
@@ -251,6 +258,27 @@ class ProducerStates:
             return first_open
         first_completed = min(self._completed)
         return first_completed if first_open is None else min(first_open, first_completed)
+
+    def abort_markers(self) -> list[MarkerFacts]:
+        """The markers that would abort all open transactions, in the order of their starts.
+
+        As at a timeout, a marker has a higher epoch than its producer: what the producer still
+        sends belongs to a transaction that lost its beginning, and is refused.
+        """
+        markers: list[MarkerFacts] = []
+        for offset, producer_id in self._ongoing.items():
+            producer = self._producers[producer_id]
+            markers.append(
+                MarkerFacts(
+                    producer_id=producer_id,
+                    producer_epoch=min(producer.epoch + 1, INT16_MAX),
+                    coordinator_epoch=max(producer.coordinator_epoch, 0),
+                    offset=offset,
+                    timestamp=producer.last_timestamp,
+                    is_abort=True,
+                )
+            )
+        return markers
 
     def has_open_transaction(self, producer_id: ProducerId) -> bool:
         producer = self._producers.get(producer_id)

@@ -137,9 +137,9 @@ def test_marks_are_synced_once_a_second_at_most_as_the_budget_allows(
 ) -> None:
     store = open_store(fs, clock=clock)
     logs = store.create_topic(TOPIC, partitions=5).partitions
-    tasks = UpkeepTasks(
+    [tasks] = UpkeepTasks(
         store.directories, clock, CleanerConfig(), free_bytes_min=0, should_stop=lambda: False
-    )
+    ).of_directories
     tasks.sync_marks()
     for log in logs:
         log.append(b"v")
@@ -269,7 +269,7 @@ def test_a_log_that_fails_a_task_stops_no_other_log_and_does_not_slow_the_task(
     interval_s = next(s.interval_s for s in store.housekeeping.status() if s.name == task)
     for _ in range(3):
         clock.advance(int(interval_s * 1000) + 1)
-        store.housekeeping.run_due()
+        store.housekeeping.run_due(DATA)
         for thread in store.housekeeping._long_runs:
             thread.join()
 
@@ -312,10 +312,9 @@ def test_a_directory_whose_room_cannot_be_read_stops_no_other(clock: ManualClock
         store.maintain()
 
     first, second = store.directories
-    assert not first.free_bytes_short_of
-    assert second.free_bytes_short_of
-    fs.capacity_bytes = None
-    store.close()
+    assert not first.health.is_short_of_room
+    assert second.health.is_short_of_room
+    store.abandon()
 
 
 def test_a_log_whose_compaction_cannot_be_planned_stops_no_other(
