@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import overload
 
+from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.topics.committed_offsets import (
     CommittedOffset,
     CommittedOffsets,
@@ -14,9 +15,11 @@ from cordwood.quantities import Offset
 class Group:
     """One consumer group's committed offsets."""
 
-    def __init__(self, name: str, offsets: CommittedOffsets) -> None:
+    def __init__(self, name: str, offsets: CommittedOffsets, lifetime: Lifetime) -> None:
+        """`lifetime` is that of the store."""
         self.name = name
         self._offsets = offsets
+        self._lifetime = lifetime
 
     def __repr__(self) -> str:
         return f"Group({self.name!r})"
@@ -26,6 +29,7 @@ class Group:
 
         A value may be (offset, metadata). Durable on return.
         """
+        self._lifetime.check_open()
         places: list[object] = list(offsets)
         for place in places:
             if not isinstance(place, tuple) or len(place) != 2:
@@ -55,6 +59,7 @@ class Group:
         the group never committed it. Without a partition, the result has all partitions of the
         topic; without a topic, those of every topic.
         """
+        self._lifetime.check_open()
         found = {place: c.offset for place, c in self._offsets.of_group(self.name).items()}
         if isinstance(topic, tuple):
             return found.get(topic)
@@ -66,9 +71,11 @@ class Group:
 
     def details(self) -> dict[TopicPartition, CommittedOffset]:
         """The committed offsets with their metadata and times."""
+        self._lifetime.check_open()
         return self._offsets.of_group(self.name)
 
     def forget(self, *partitions: TopicPartition) -> None:
         """Remove the committed offsets of these partitions; of all partitions if none is given."""
+        self._lifetime.check_open()
         known = list(self._offsets.of_group(self.name))
         self._offsets.remove(self.name, list(partitions) if partitions else known)
