@@ -112,9 +112,7 @@ class ObservedTopics:
                     continue
                 ids[found.topic] = found.topic_id or ids.get(found.topic) or ZERO_TOPIC_ID
                 known = self._topics.get(found.topic)
-                if known is not None and (
-                    known.topic_id != ids[found.topic] or not _is_current(known)
-                ):
+                if known is not None and known.topic_id != ids[found.topic]:
                     known = None
                 if known is not None and known.has_partition(found.number):
                     continue

@@ -70,11 +70,11 @@ def test_every_method_of_every_handle_raises_alike_after_close(
     path: Path, read_only: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(path.parent)
-    store = cordwood.open(path, read_only=read_only)
+    store = cordwood.open(path, read_only=True) if read_only else cordwood.open(path)
     topic = store.topic("orders")
-    handles = [store, topic, topic.partition(0), store.group("readers")]
+    handles: list[object] = [store, topic, topic.partition(0), store.group("readers")]
     store.close()
-    found = {}
+    found: dict[str, object] = {}
 
     for handle in handles:
         for name, method in methods(handle):
@@ -96,6 +96,6 @@ def test_a_closed_read_only_log_reads_no_file(path: Path) -> None:
     log = store.topic("orders").partition(0)
     store.close()
 
-    for ask in (lambda: log.high_watermark, lambda: log.start_offset, lambda: log.size_bytes):
+    for name in ("high_watermark", "start_offset", "size_bytes"):
         with pytest.raises(LogClosedError):
-            ask()
+            getattr(log, name)

@@ -232,9 +232,15 @@ class TestATopicThatIsDeletedAndCreatedAgain:
             else:
                 writer.delete_topic("orders")
 
-            for use in (log.read, log.segments, lambda: log.offset_for_time(0), log.scan):
+            uses: list[Callable[[], object]] = [
+                lambda: list(log.read()),
+                lambda: list(log.scan()),
+                log.segments,
+                lambda: log.offset_for_time(0),
+            ]
+            for use in uses:
                 with pytest.raises(TopicDeletedError, match="'orders' was deleted"):
-                    list(use() or ())
+                    use()
 
     @pytest.mark.parametrize("is_recreated", [True, False])
     def test_following_raises_instead_of_ending_in_silence(
