@@ -224,7 +224,7 @@ class Store:
         self._lifetime.check_open()
         if not name:
             raise ConfigError("group", name, "must not be empty")
-        return Group(name, self.committed_offsets)
+        return Group(name, self.committed_offsets, self._lifetime)
 
     def groups(self) -> list[str]:
         """The names of all groups that have committed offsets."""
@@ -243,6 +243,7 @@ class Store:
 
     def damages(self) -> list[Damage]:
         """Acknowledged bytes that could not be read when the store was opened."""
+        self._lifetime.check_open()
         return self.directories.damages()
 
     def explain_retention(self, topic: str) -> list[RetentionPlan]:
@@ -305,6 +306,7 @@ class Store:
 
     def archive_status(self) -> list[ArchiveStatus]:
         """How far the archive of each partition has come, and its last failure."""
+        self._lifetime.check_open()
         return self._archiving.status()
 
     def restore_topic(
