@@ -25,6 +25,7 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
     (errors.UnsupportedFormatError("magic", 9), ("magic", "9")),
     (errors.LimitExceededError("frame", size=11, limit=10), ("frame of 11", "limit of 10")),
     (errors.StorageError("disk"), ("disk",)),
+    (errors.LongCheckError("9 records"), ("would take long", "9 records")),
     (
         errors.CorruptSegmentError(
             "t-0/0.log", 64, "bad crc", first_offset=Offset(3), next_offset=Offset(9)
@@ -73,6 +74,7 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
     ),
     (errors.TopicExistsError("orders"), ("'orders' already exists",)),
     (errors.UnknownTopicError("orders"), ("no topic named 'orders'",)),
+    (errors.TopicDeletedError("orders"), ("topic 'orders' was deleted", "store.topic('orders')")),
     (
         errors.UnknownPartitionError("orders", 3, count=3),
         ("'orders'", "partitions 0 to 2", "not 3"),

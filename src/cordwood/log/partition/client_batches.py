@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cordwood.errors import CordwoodError
+from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
+from cordwood.format.batch_header import CONTROL, TRANSACTIONAL
+from cordwood.format.control_record import ControlType, EndTransactionMarker, encode_marker
+from cordwood.format.record import Record
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.batch_writer import BatchWriter
 from cordwood.log.partition.log_parts import LogParts
@@ -15,7 +19,7 @@ from cordwood.log.rules.append_checks import BatchBytes, check_produced_batch
 from cordwood.log.rules.batch_group import BatchGroup, producer_facts
 from cordwood.log.rules.producer_entry import Duplicate
 from cordwood.log.rules.producer_state import AppendOrigin, MarkerFacts
-from cordwood.quantities import NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
+from cordwood.quantities import INT32_MAX, NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +51,12 @@ class ClientBatches:
         self._producers = producers
 
     def append_batch(
-        self, data: BatchBytes, *, leader_epoch: int | None = None, wait: bool = True
+        self,
+        data: BatchBytes,
+        *,
+        leader_epoch: int | None = None,
+        wait: bool = True,
+        is_brief: bool = False,
     ) -> AppendedBatch:
         """Append one encoded batch, after every check a broker makes.
 
@@ -55,10 +64,11 @@ class ClientBatches:
         producer sends again is not stored again: the answer is where the first one is.
 
         Without `wait` it returns at once: not durable, and with a `LogHeldError` while a
-        publication is under way.
+        publication is under way. With `is_brief` a batch whose check would take long is refused
+        with a `LongCheckError`: for a thread that others wait for.
         """
         now_ms = self._clock.now_ms()
-        checked = check_produced_batch(data, self._holder.config, now_ms=now_ms)
+        checked = check_produced_batch(data, self._holder.config, now_ms=now_ms, is_brief=is_brief)
         batch = checked.unplaced
         with self._holder.lock:
             self._holder.check_appendable(wait=wait)
@@ -157,3 +167,33 @@ class ClientBatches:
                 self._writer.show()
         self._promises.await_kept(Offset(offset + 1))
         return offset
+
+    def abort_open_transactions(self) -> int:
+        """End every open transaction with an abort marker; return how many. Durable on return.
+
+        For a log whose end was cut off: nobody else will end them.
+        """
+        with self._holder.lock:
+            markers = self._producers.states.abort_markers()
+        for marker in markers:
+            self.append_marker(_marker_batch(marker), marker)
+        if markers:
+            self._promises.await_durable(self._holder.state.end)
+        return len(markers)
+
+
+def _marker_batch(marker: MarkerFacts) -> memoryview:
+    kind = ControlType.ABORT if marker.is_abort else ControlType.COMMIT
+    key, value = encode_marker(
+        EndTransactionMarker(type=kind, coordinator_epoch=marker.coordinator_epoch)
+    )
+    return build_batch(
+        [Record(value, key=key, timestamp_ms=marker.timestamp)],
+        marker.timestamp,
+        BatchStyle(bytes_max=INT32_MAX),
+        ProducerStamp(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            attributes=TRANSACTIONAL | CONTROL,
+        ),
+    ).data

@@ -29,9 +29,14 @@ class OffsetsTopic:
     def ensure(
         self, *, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> Topic[PartitionLog]:
-        """The topic. If it does not exist, it is created with these settings."""
-        action = "creating the topic of committed offsets"
-        with self._registry.changing, refused_when_full(CONSUMER_OFFSETS_TOPIC, action):
+        """The topic. If it does not exist, it is created with these settings.
+
+        Otherwise no lock is taken: a commit need not wait for a long change of topics.
+        """
+        found = self.find()
+        if found is not None:
+            return found
+        with self._registry.changing, refused_when_full(CONSUMER_OFFSETS_TOPIC, "creating"):
             return self.find() or self._registry.create(
                 CONSUMER_OFFSETS_TOPIC,
                 partitions=partitions,
