@@ -233,7 +233,10 @@ class Store:
             for (topic, partition), items in records.items()
             if len(items)
         ]
-        return self.publisher.publish(PublicationId(application=application, number=number), parts)
+        with refused_when_full(f"{application!r}", "publishing for"):
+            return self.publisher.publish(
+                PublicationId(application=application, number=number), parts
+            )
 
     # --- groups ------------------------------------------------------------------------------
 
