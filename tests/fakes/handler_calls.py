@@ -8,7 +8,9 @@ from typing import Any, Protocol
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
-from cordwood.broker.net.request import Deferred, RequestContext, Route
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route
+from cordwood.broker.records.early_answers import FindAnswer
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.messages import (
     Fields,
@@ -34,6 +36,11 @@ class InlineExecutor(Executor):
         future: Future[Any] = Future()
         future.set_result(fn(*args, **kwargs))
         return future
+
+
+def at_once(logs: Iterable[PartitionLog], find_answer: FindAnswer) -> Response:
+    """Nothing was acknowledged early: no lookup waits."""
+    return find_answer(())
 
 
 class HandlerCalls:

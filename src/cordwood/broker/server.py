@@ -24,6 +24,7 @@ from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
 from cordwood.broker.observing.observed_broker import ObservedBroker
 from cordwood.broker.records.disk_syncs import DiskSyncs
+from cordwood.broker.records.early_answers import EarlyAnswers
 from cordwood.broker.records.fetch_handler import FetchHandler
 from cordwood.broker.records.fetch_sessions import FetchSessions
 from cordwood.broker.records.log_watch import LogWatch
@@ -83,7 +84,9 @@ class BrokerServer:
         self._acceptor = Acceptor(config, self._control, self._host)
         self._table = PartitionTable(store)
         self._syncs = DiskSyncs(self._data)
-        self._route_records(LogWatch(self._data))
+        watch = LogWatch(self._data)
+        self._early = EarlyAnswers(self._data, watch, self._workers)
+        self._route_records(watch)
 
     def _route_records(self, watch: LogWatch) -> None:
         table, syncs, config = self._table, self._syncs, self.config
@@ -126,6 +129,7 @@ class BrokerServer:
             scheduler=self._control,
             workers=self._workers,
             clock=self._clock,
+            when_visible=self._early.when_visible,
         )
         self._router.add_routes(self.services.routes())
         missing = set(API_CATALOG) - self._router.served_apis

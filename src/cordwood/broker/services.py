@@ -30,6 +30,7 @@ from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
 from cordwood.broker.net.request import Route
 from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.records.early_answers import WhenVisible
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.clock import Clock
 from cordwood.log.store.store import Store
@@ -48,6 +49,7 @@ class Services:
         scheduler: Scheduler,
         workers: Executor,
         clock: Clock,
+        when_visible: WhenVisible,
     ) -> None:
         group_config = GroupConfig.of_broker(config)
         self._group_log = GroupLogWriter(
@@ -85,7 +87,7 @@ class Services:
             TopicCreationHandler(store=store, identity=identity, config=config),
             TopicDeletionHandler(store=store, table=table, config=config),
             TopicConfigsHandler(store=store, identity=identity, config=config),
-            ListOffsetsHandler(table),
+            ListOffsetsHandler(table, when_visible),
             LogDirsHandler(store),
             ProducerIdsHandler(store.producer_ids),
             GroupMembershipHandler(coordinator=coordinator, identity=identity),

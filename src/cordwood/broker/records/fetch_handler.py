@@ -5,6 +5,7 @@ the connection sends with `sendfile`. A fetch that finds too little waits for th
 is planned again each time one of them moves, until it has `min_bytes` or its time is over.
 """
 
+from collections.abc import Iterable
 from concurrent.futures import Executor
 from typing import Final
 
@@ -25,8 +26,9 @@ from cordwood.protocol.fetch_response import FetchedPart, encode_fetch_response
 from cordwood.quantities import Offset
 
 _READ_COMMITTED: Final = 1
-# A fetch of archived records waits this long for them, even if it asked not to wait at all.
-_ARCHIVE_WAIT_MS: Final = 500
+# A fetch waits so long for archived records, and for records that were acknowledged and are being
+# synced, even if it asked not to wait at all.
+_RECORDS_WAIT_MS: Final = 500
 
 
 class _PendingFetch:
@@ -126,8 +128,8 @@ class FetchHandler:
         self._waiting[pending] = None
         pending.answer.when_dropped = lambda: self._dropped(pending)
         wait_ms = pending.request.max_wait_ms
-        if pending.reading:
-            wait_ms = max(wait_ms, _ARCHIVE_WAIT_MS)
+        if pending.reading or _are_awaited(pending.logs):
+            wait_ms = max(wait_ms, _RECORDS_WAIT_MS)
         pending.timer = self._loop.call_later(wait_ms / 1000, lambda: self._time_over(pending))
         for log in pending.logs:
             self._watch.await_progress(log, pending)
@@ -178,6 +180,9 @@ class FetchHandler:
             if pending.reading and not plan.is_urgent:
                 return False  # else partitions that always have records would be all it ever gets
         is_last = pending.is_late or request.max_wait_ms <= 0 or not parts
+        is_empty = not (plan.size or plan.is_urgent)
+        if is_last and is_empty and not pending.is_late and _are_awaited(plan.logs):
+            return False  # there are records that the client may know of
         if not (is_last or plan.is_urgent or plan.size >= request.min_bytes):
             return False
         self._respond(pending, plan.parts)
@@ -194,3 +199,8 @@ class FetchHandler:
             session_id=use.session_id,
         )
         pending.answer.give(pieces)
+
+
+def _are_awaited(logs: Iterable[PartitionLog]) -> bool:
+    """Whether a log has records that were acknowledged and become visible with its next sync."""
+    return any(log.promises.are_ahead_of_readers for log in logs)

@@ -22,7 +22,7 @@ from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.message_schema import message_schema
 from cordwood.protocol.messages import Fields
-from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, InlineExecutor
+from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, InlineExecutor, at_once
 from fakes.message_values import messages
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC, open_store
@@ -43,7 +43,7 @@ def client(store: Store) -> HandlerCalls:
             TopicCreationHandler(store=store, identity=IDENTITY, config=CONFIG),
             TopicDeletionHandler(store=store, table=table, config=CONFIG),
             TopicConfigsHandler(store=store, identity=IDENTITY, config=CONFIG),
-            ListOffsetsHandler(table),
+            ListOffsetsHandler(table, at_once),
             LogDirsHandler(store),
             ProducerIdsHandler(store.producer_ids),
         ]
