@@ -9,6 +9,7 @@ So a slow disk or a busy partition delays produce and fetch requests, but no hea
 
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
 from cordwood.broker.observing.observed_broker import ObservedBroker
+from cordwood.broker.records.archive_reads import ArchiveReaders
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.early_answers import EarlyAnswers
 from cordwood.broker.records.fetch_handler import FetchHandler
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ARCHIVE_READERS: Final = 4  # segments that are read from archives at the same time
+_STOP_S_MIN: Final = 0.5  # for each part that is stopped, however late it is
 
 
 class BrokerServer:
@@ -58,10 +60,7 @@ class BrokerServer:
         self._workers = ThreadPoolExecutor(
             config.num_io_threads, thread_name_prefix="cordwood-worker"
         )
-        # Not the workers: a slow archive would delay the creation of topics and lookups by time.
-        self._archive_readers = ThreadPoolExecutor(
-            _ARCHIVE_READERS, thread_name_prefix="cordwood-archive"
-        )
+        self._archive_readers = ArchiveReaders()
         self._clock = SystemClock()
         self._endpoint: HttpEndpoint | None = None
         self._is_started = False
@@ -106,7 +105,7 @@ class BrokerServer:
             table=table,
             watch=watch,
             loop=self._data,
-            workers=self._archive_readers,
+            readers=self._archive_readers,
             sessions=FetchSessions(
                 config.max_incremental_fetch_session_cache_slots, self._data.now_s
             ),
@@ -176,21 +175,36 @@ class BrokerServer:
         if self._is_stopped:
             return
         self._is_stopped = True
+        if timeout_s is None:
+            timeout_s = self.config.shutdown_timeout_ms / 1000
+        deadline_s = time.monotonic() + timeout_s
         if self._endpoint is not None:
             self._endpoint.stop()
         if self._is_started:
-            self._stop_serving(
-                self.config.shutdown_timeout_ms / 1000 if timeout_s is None else timeout_s
-            )
+            self._stop_serving(timeout_s)
         else:
             self._acceptor.stop()
             for loop in (self._control, self._data):
                 loop.stop()
         self._syncs.stop()
-        self._workers.shutdown()
-        self._archive_readers.shutdown(cancel_futures=True)
+        self._archive_readers.stop()
+        self._stop_workers(max(deadline_s - time.monotonic(), _STOP_S_MIN))
         if self._owns_store:
-            self.store.close()
+            left_s = max(deadline_s - time.monotonic(), _STOP_S_MIN)
+            self.store.close(archive_timeout_s=left_s)
+
+    def _stop_workers(self, timeout_s: float) -> None:
+        """Wait for the workers, but not for one that waits for an archive that does not answer."""
+        stopping = threading.Thread(
+            target=self._workers.shutdown, name="cordwood-stop", daemon=True
+        )
+        stopping.start()
+        stopping.join(timeout_s)
+        if stopping.is_alive():
+            self._workers.shutdown(wait=False, cancel_futures=True)
+            logger.warning(
+                "a request is still under way after %.1f s; stopping without it", timeout_s
+            )
 
     def _stop_serving(self, timeout_s: float) -> None:
         self._control.call_soon(self._acceptor.stop)
@@ -221,7 +235,7 @@ class BrokerServer:
             self._endpoint.stop()
         self._syncs.stop()
         self._workers.shutdown(wait=False, cancel_futures=True)
-        self._archive_readers.shutdown(wait=False, cancel_futures=True)
+        self._archive_readers.stop()
 
     # --- state -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from cordwood.archive.object_store import check_url
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue, config_field
 from cordwood.quantities import INT32_MAX
@@ -212,6 +213,14 @@ class BrokerConfig:
         maximum=INT32_MAX,
     )  # fmt: skip
 
+    archive_url_prefixes: tuple[str, ...] = config_field(
+        "archive.url.prefixes", _LIST, "",
+        "The places below which clients may set archive.url of a topic, such as "
+        "s3://bucket/archives; options in the query must be the same. Empty: clients cannot set "
+        "it. The operator can always set it, with log.archive.url or in the data directory.",
+        since_cordwood=True,
+    )  # fmt: skip
+
     # --- operation ---------------------------------------------------------------------------
     metrics_host: str = config_field(
         "metrics.host", _TEXT, "127.0.0.1",
@@ -226,7 +235,7 @@ class BrokerConfig:
     )  # fmt: skip
     shutdown_timeout_ms: int = config_field(
         "shutdown.timeout.ms", _DURATION, "30000",
-        "How long a stopping broker waits for the requests under way.",
+        "How long a stopping broker waits for the requests under way and for archives.",
         maximum=INT32_MAX, since_cordwood=True,
     )  # fmt: skip
 
@@ -242,6 +251,8 @@ class BrokerConfig:
                 )
         if not self.group_consumer_assignors:
             raise ConfigError("group.consumer.assignors", "", "must not be empty")
+        for prefix in self.archive_url_prefixes:
+            check_url(prefix, key="archive.url.prefixes")
 
     @classmethod
     def parse(

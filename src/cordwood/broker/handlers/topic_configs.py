@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from cordwood.broker.client_policy import check_client_config
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.config_entries import (
@@ -222,6 +223,12 @@ class TopicConfigsHandler:
             )
 
     def _change(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
+        check_client_config(
+            name,
+            changes,
+            now=self._store.topic(name).config.effective(),
+            archive_prefixes=self._config.archive_url_prefixes,
+        )
         if validate_only:
             self._store.registry.check_config(name, changes)
         elif changes:

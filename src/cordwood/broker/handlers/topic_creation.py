@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from cordwood.broker.client_policy import check_client_config
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.config_entries import topic_entries
@@ -78,6 +79,12 @@ class TopicCreationHandler:
             )
         partitions = self._partition_count(wanted)
         overrides = _overrides(wanted.configs)
+        check_client_config(
+            name,
+            overrides,
+            now=self._store.registry.defaults.effective(),
+            archive_prefixes=self._config.archive_url_prefixes,
+        )
         try:
             config = self._store.registry.check_new(name, partitions=partitions, config=overrides)
             if validate_only:

@@ -6,12 +6,16 @@ is planned again each time one of them moves, until it has `min_bytes` or its ti
 """
 
 from collections.abc import Iterable
-from concurrent.futures import Executor
 from typing import Final
 
 from cordwood.broker.net.answer import Answer, Connection, begin_answer
 from cordwood.broker.net.event_loop import EventLoop, Timer
-from cordwood.broker.records.archive_reads import ArchivedPlace, ArchivedRange, ArchiveReads
+from cordwood.broker.records.archive_reads import (
+    ArchivedPlace,
+    ArchivedRange,
+    ArchiveReads,
+    ReaderThreads,
+)
 from cordwood.broker.records.fetch_plan import FetchPlan
 from cordwood.broker.records.fetch_sessions import FetchSessions, SessionUse
 from cordwood.broker.records.log_watch import LogWatch
@@ -81,7 +85,7 @@ class FetchHandler:
         table: PartitionTable,
         watch: LogWatch,
         loop: EventLoop,
-        workers: Executor,
+        readers: ReaderThreads,
         sessions: FetchSessions,
         bytes_max: int,
     ) -> None:
@@ -89,7 +93,7 @@ class FetchHandler:
         self._table = table
         self._watch = watch
         self._loop = loop
-        self._archive = ArchiveReads(loop, workers)
+        self._archive = ArchiveReads(loop, readers)
         self._bytes_max = bytes_max
         self._waiting: dict[_PendingFetch, None] = {}
 

@@ -321,9 +321,12 @@ class Store:
         """True from the start of `close` on: long work ends early, and none is begun."""
         return self._lifetime.is_closing
 
-    def close(self) -> None:
-        """Sync everything, mark the directories clean, release them. Safe to repeat."""
-        self._end(self.directories.close)
+    def close(self, *, archive_timeout_s: float | None = None) -> None:
+        """Sync everything, mark the directories clean, release them. Safe to repeat.
+
+        Waits for at most `archive_timeout_s` for archives that do not answer; None: 30 s.
+        """
+        self._end(self.directories.close, archive_timeout_s)
 
     def abandon(self) -> None:
         """Release everything as a crash would: nothing is synced, the next opening recovers.
@@ -332,12 +335,12 @@ class Store:
         """
         self._end(self.directories.abandon)
 
-    def _end(self, release: Callable[[], None]) -> None:
+    def _end(self, release: Callable[[], None], archive_timeout_s: float | None = None) -> None:
         self._lifetime.begin_closing()
         with self.registry.changing:
             if not self._lifetime.end():
                 return
-        self._archiving.close()
+        self._archiving.close(archive_timeout_s)
         self.cleaner.stop()
         self.housekeeping.stop()
         self.changes.close()
