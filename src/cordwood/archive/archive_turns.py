@@ -43,7 +43,7 @@ class ArchiveTurns:
                     begun.is_done = True
                     self._changed.notify_all()
 
-        threading.Thread(target=run, name=f"cordwood-archive {place}", daemon=True).start()
+        threading.Thread(target=run, name="cordwood-archive", daemon=True).start()
         return begun
 
     def wait(self, passes: Sequence[ArchivePass], patience_s: float | None) -> None:

@@ -86,8 +86,9 @@ class ArchiveReaders:
         self._queues.setdefault(archive, SimpleQueue()).put(read)
         if self._threads[archive] < _READERS_MAX:
             self._threads[archive] += 1
-            name = f"cordwood-archive-reader-{self._threads[archive]} {archive}"
-            Thread(target=self._run, args=(archive,), name=name, daemon=True).start()
+            Thread(
+                target=self._run, args=(archive,), name="cordwood-archive-reader", daemon=True
+            ).start()
 
     def stop(self) -> None:
         """Begin no more reads, and do not wait for those under way."""

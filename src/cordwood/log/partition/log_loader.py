@@ -23,15 +23,14 @@ from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import LogMarks
 from cordwood.storage.recovery import (
     Damage,
-    FoundSegment,
     RecoveryPlan,
     Walk,
     plan_recovery,
     rebuild_indexes,
-    tidy_directory,
     walk_segment,
 )
 from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment_files import FoundSegment, tidy_directory
 
 logger = logging.getLogger(__name__)
 
