@@ -122,6 +122,11 @@ class BrokerConfig:
         "auto.create.topics.enable", _BOOLEAN, "true",
         "Whether a missing topic is created when a client asks for its metadata.",
     )  # fmt: skip
+    auto_create_topics_max: int = config_field(
+        "auto.create.topics.max", _INTEGER, "10000",
+        "No topic is created in this way while there are so many topics or more.",
+        maximum=INT32_MAX, since_cordwood=True,
+    )  # fmt: skip
     delete_topic_enable: bool = config_field(
         "delete.topic.enable", _BOOLEAN, "true", "Whether clients may delete topics.",
     )  # fmt: skip
