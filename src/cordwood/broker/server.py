@@ -40,7 +40,7 @@ from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.broker.observing.http_endpoint import HttpEndpoint
+    from cordwood.broker.observing.http_server import HttpServer
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class BrokerServer:
         )
         self._archive_readers = ArchiveReaders()
         self._clock = SystemClock()
-        self._endpoint: HttpEndpoint | None = None
+        self._endpoint: HttpServer | None = None
         self._is_started = False
         self._is_stopped = False
         self._router = RequestRouter(
@@ -143,7 +143,7 @@ class BrokerServer:
             self._endpoint = self._open_endpoint(identity)
         logger.info("listening on %s:%d", host, port)
 
-    def _open_endpoint(self, identity: ClusterIdentity) -> "HttpEndpoint":
+    def _open_endpoint(self, identity: ClusterIdentity) -> "HttpServer":
         # Not at the top: its imports would delay the start of every broker, and few have one.
         from cordwood.broker.observing.http_endpoint import open_endpoint
 
