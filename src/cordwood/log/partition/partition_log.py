@@ -165,17 +165,25 @@ class PartitionLog(LogReader):
         """Sync everything and close the files; True if a restart re-reads nothing.
 
         It is False if the log failed or an index could not be written: then the files decide at
-        the next start. Without `is_orderly` nothing is synced, as in a crash. Safe to repeat.
+        the next start. Without `is_orderly` nothing is synced, as in a crash. Safe to repeat. If
+        something raises, the log is closed all the same.
         """
         if self.is_closed:
             return self._is_closed_cleanly
-        if is_orderly:
-            self.syncing.checkpoint()
-        with self._holder.sync_lock, self._holder.lock:
+        try:
             if is_orderly:
-                self.syncing.complete_time_index()
-                self._is_closed_cleanly = self.syncing.is_complete
-            self._holder.close()
+                self.syncing.checkpoint()
+        except BaseException:
+            is_orderly = False
+            raise
+        finally:
+            with self._holder.sync_lock, self._holder.lock:
+                try:
+                    if is_orderly:
+                        self.syncing.complete_time_index()
+                        self._is_closed_cleanly = self.syncing.is_complete
+                finally:
+                    self._holder.close()
         return self._is_closed_cleanly
 
 

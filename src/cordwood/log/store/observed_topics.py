@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
-from cordwood.errors import StorageError, UnknownTopicError
+from cordwood.errors import ConfigError, StorageError, UnknownTopicError
 from cordwood.format.file_names import partition_directory_name
 from cordwood.format.small_files.partition_metadata import ZERO_TOPIC_ID
 from cordwood.log.beside.read_only_log import ReadOnlyLog
@@ -121,7 +121,7 @@ class ObservedTopics:
             self._topics[name] = Topic(
                 name,
                 entry.topic_id if entry is not None else ids[name],
-                self._config_of(entry),
+                self._valid_config_of(entry) or self._defaults,
                 partitions,
                 partition_count=entry.partitions if entry is not None else max(partitions) + 1,
             )
@@ -137,6 +137,16 @@ class ObservedTopics:
     def _config_of(self, entry: TopicEntry | None) -> TopicConfig:
         return TopicConfig.parse({} if entry is None else entry.config, defaults=self._defaults)
 
+    def _valid_config_of(self, entry: TopicEntry | None) -> TopicConfig | None:
+        """None if there is none, or if it is not valid: records can be read without it."""
+        if entry is None:
+            return None
+        try:
+            return self._config_of(entry)
+        except ConfigError as error:
+            logger.warning("reading without the configuration of %s: %s", entry.name, error)
+            return None
+
     def _open_log(
         self,
         path: str,
@@ -146,8 +156,8 @@ class ObservedTopics:
     ) -> ReadOnlyLog | None:
         """None if the files are missing: the partition is being created or was just deleted."""
         place = (found.topic, found.number)
-        config = self._config_of(entry)
-        allows_gaps = entry is None or config.is_compacted or place in checkpoints.cleaned
+        config = self._valid_config_of(entry)
+        allows_gaps = config is None or config.is_compacted or place in checkpoints.cleaned
         directory = os.path.join(path, partition_directory_name(*place))
         try:
             log = ReadOnlyLog(
@@ -161,7 +171,7 @@ class ObservedTopics:
             )
         except FileNotFoundError:
             return None
-        if self._find_archive is not None and entry is not None:
+        if self._find_archive is not None and entry is not None and config is not None:
             archive_place = ArchivePlace(
                 topic=found.topic,
                 topic_id=entry.topic_id,

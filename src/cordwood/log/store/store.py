@@ -3,6 +3,7 @@
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
@@ -346,11 +347,12 @@ class Store:
         with self.registry.changing:
             if not self._lifetime.end():
                 return
-        self._archiving.close(archive_timeout_s)
-        self.cleaner.stop()
-        self.housekeeping.stop()
-        self.changes.close()
-        release()
+        with ExitStack() as ends:  # the last one first; a failure does not stop the others
+            ends.callback(release)
+            ends.callback(self.changes.close)
+            ends.callback(self.housekeeping.stop)
+            ends.callback(self.cleaner.stop)
+            ends.callback(self._archiving.close, archive_timeout_s)
 
     def __enter__(self) -> Self:
         return self

@@ -127,7 +127,7 @@ class LogDirectory:
         self.checkpoints = Checkpoints()
         self.was_clean = False
         self.logs: dict[PartitionName, PartitionLog] = {}
-        self.offline: dict[PartitionName, OSError] = {}
+        self.offline: dict[PartitionName, Exception] = {}
         self.meta: MetaProperties | None = None
         self._fs = fs
         self._clock = clock

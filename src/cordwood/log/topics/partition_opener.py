@@ -53,6 +53,10 @@ class PartitionOpener:
         self._shared = shared
         self._fs = shared.fs
 
+    @property
+    def defaults(self) -> TopicConfig:
+        return self._shared.defaults
+
     def config_of(self, entry: TopicEntry) -> TopicConfig:
         return TopicConfig.parse(entry.config, defaults=self._shared.defaults)
 
@@ -130,7 +134,11 @@ class PartitionOpener:
             log.compaction.note_compacted(checkpoints.cleaned[place])
         for damage in log.damages:
             logger.error("%s", damage)
-        self.attach_archive(log, entry)
+        try:
+            self.attach_archive(log, entry)
+        except BaseException:
+            log.close(is_orderly=False)
+            raise
         directory.logs[place] = log
         return log
 

@@ -30,7 +30,6 @@ from cordwood.format.small_files.checked_document import (
 )
 from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS
-from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import KIB, MIB
 from cordwood.storage.files import FileSystem, read_whole, replace_file, write_all
 
@@ -114,7 +113,6 @@ def _parse_entry(name: str, value: Mapping[str, object]) -> TopicEntry:
         raise ValueError(f"topic {name!r} has {partitions!r} partitions and state {state!r}")
     if not isinstance(config, dict):
         raise TypeError(f"topic {name!r} has no configuration")
-    TopicConfig.parse(config)
     return TopicEntry(
         name=name,
         topic_id=decode_topic_id(str(value["id"])),

@@ -86,8 +86,6 @@ def test_a_part_of_a_catalog_is_not_one(size: int) -> None:
         {"state": "sleeping"},
         {"name": ".."},
         {"name": "a/b"},
-        {"config": {"no.such.key": "1"}},
-        {"config": {"segment.bytes": "12"}},
     ],
 )
 def test_a_topic_that_cannot_be_is_refused_under_a_right_checksum(
