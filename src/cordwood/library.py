@@ -10,7 +10,7 @@ from cordwood.archive.store_archives import StoreArchives
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError, StorageError
 from cordwood.log.compaction.cleaner import CleanerConfig
-from cordwood.log.inbox.change_inbox import inbox_directory, new_request_id
+from cordwood.log.inbox.change_inbox import new_request_id
 from cordwood.log.inbox.change_request import CHANGE_TIMEOUT_S, ChangeRequester
 from cordwood.log.inbox.store_change import ChangeAnswer, StoreChange
 from cordwood.log.rules.topic_config import TopicConfig
@@ -149,7 +149,7 @@ def request_change(
     if not os.path.isdir(directories[0]):
         raise StorageError(f"there is no data directory {directories[0]}")
 
-    access = FileAccess.like(inbox_directory(directories[0]))
+    access = FileAccess.of_store(directories[0])
 
     def open_briefly() -> Store:
         return open_writer(

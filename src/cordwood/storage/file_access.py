@@ -13,6 +13,8 @@ import stat
 from enum import StrEnum
 from typing import Final
 
+from cordwood.format.file_names import META_PROPERTIES, PARTITION_METADATA
+
 _BITS: Final = {"owner": 0o700, "group": 0o770, "all": 0o777}
 
 
@@ -32,11 +34,20 @@ class FileAccess(StrEnum):
         return _BITS[self]
 
     @classmethod
-    def like(cls, path: str) -> "FileAccess":
-        """The access that the directory at `path` has; OWNER if there is none.
+    def of_store(cls, path: str) -> "FileAccess":
+        """What the owner of the store whose first data directory is `path` has chosen.
 
-        A process that asks the owner of a store for a change lets the owner read its files.
+        A process that asks the owner for a change lets it read the files of its request.
         """
+        return cls._like(os.path.join(path, META_PROPERTIES))
+
+    @classmethod
+    def of_partition(cls, directory: str) -> "FileAccess":
+        """As `of_store`, for one who knows only the directory of a partition."""
+        return cls._like(os.path.join(directory, PARTITION_METADATA))
+
+    @classmethod
+    def _like(cls, path: str) -> "FileAccess":
         try:
             mode = os.stat(path).st_mode
         except OSError:

@@ -376,7 +376,14 @@ class RealFileSystem:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, self._access.directory_mode, exist_ok=True)
+        above = os.path.dirname(path)
+        if above and not os.path.isdir(above):
+            self.make_directory(above)  # `makedirs` would give parents another mode
+        try:
+            os.mkdir(path, self._access.directory_mode)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
 
     def remove(self, path: str) -> None:
         os.unlink(path)

@@ -78,8 +78,11 @@ def test_unknown_access_is_refused(tmp_path: Path) -> None:
         cordwood.open(tmp_path, access="everybody")
 
 
-def test_access_is_read_from_a_directory(tmp_path: Path) -> None:
-    for mode, access in ((0o700, "owner"), (0o750, "group"), (0o775, "all")):
-        tmp_path.chmod(mode)
-        assert FileAccess.like(str(tmp_path)) == access
-    assert FileAccess.like(str(tmp_path / "missing")) == "owner"
+def test_access_is_read_from_files_of_the_owner(tmp_path: Path) -> None:
+    for mode, access in ((0o600, "owner"), (0o640, "group"), (0o664, "all")):
+        for name in ("meta.properties", "partition.metadata"):
+            (tmp_path / name).touch()
+            (tmp_path / name).chmod(mode)
+        assert FileAccess.of_store(str(tmp_path)) == access
+        assert FileAccess.of_partition(str(tmp_path)) == access
+    assert FileAccess.of_store(str(tmp_path / "missing")) == "owner"

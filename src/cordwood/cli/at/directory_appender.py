@@ -15,12 +15,7 @@ from cordwood.format.batch_builder import build_batches
 from cordwood.format.record import Record
 from cordwood.library import open_writer, request_change
 from cordwood.log.beside.read_only_log import ReadOnlyLog
-from cordwood.log.inbox.change_inbox import (
-    ChangeInbox,
-    inbox_directory,
-    new_request_id,
-    staging_directory,
-)
+from cordwood.log.inbox.change_inbox import ChangeInbox, new_request_id, staging_directory
 from cordwood.log.inbox.store_change import PublishBatches, StagedBatches
 from cordwood.log.partition.appending import batch_style
 from cordwood.log.publishing.publication import PublicationId
@@ -79,7 +74,7 @@ class InboxAppender:
         self._paths = list(paths)
         self._topic = topic
         self._clock = SystemClock()
-        self._fs = RealFileSystem(FileAccess.like(inbox_directory(self._paths[0])))
+        self._fs = RealFileSystem(FileAccess.of_store(self._paths[0]))
         self._turn = itertools.count()
         # As a producer sends them: the owner sets the append time.
         self._style = replace(batch_style(topic.config), is_log_append_time=False)

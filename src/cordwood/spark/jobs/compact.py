@@ -240,7 +240,7 @@ class _CompactJob:
 def _copy_staged(group: GroupPlan) -> tuple[StagedSegment, ...]:
     """Copy the only segment of a group, unchanged, into staging."""
     (place,) = group.segments
-    fs = RealFileSystem(FileAccess.like(os.path.dirname(group.staging)))
+    fs = RealFileSystem(FileAccess.of_partition(group.directory))
     fs.make_directory(group.staging)
     name = f"{place.base_offset:020d}.log"
     copy_file(fs, os.path.join(group.directory, name), os.path.join(group.staging, name))

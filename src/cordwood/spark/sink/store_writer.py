@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 from cordwood.clock import SystemClock
 from cordwood.errors import ConfigError
 from cordwood.library import request_change
-from cordwood.log.inbox.change_inbox import ChangeInbox, inbox_directory
+from cordwood.log.inbox.change_inbox import ChangeInbox
 from cordwood.log.inbox.store_change import SKIPPED, PublishBatches
 from cordwood.log.publishing.publication import PublicationId
 from cordwood.spark.sink.sink_columns import SinkColumns
@@ -56,7 +56,7 @@ class _StoreWriter:
             batches,
             self._options,
             self._columns,
-            fs=RealFileSystem(FileAccess.like(inbox_directory(self._options.path))),
+            fs=RealFileSystem(FileAccess.of_store(self._options.path)),
             clock=SystemClock(),
             # Differs by task and batch, and stays the same if Spark runs the task again.
             first_turn=context.partitionId() + int(batch_id),

@@ -68,7 +68,7 @@ def rewrite_group(
     `superseded` has a row (low, high, newest) for each key of the group that has a newer record
     after it.
     """
-    fs = RealFileSystem(FileAccess.like(os.path.dirname(group.staging)))
+    fs = RealFileSystem(FileAccess.of_partition(group.directory))
     fs.make_directory(group.staging)
     if fs.free_bytes(group.staging) < group.size:
         raise DiskFullError(group.staging)
