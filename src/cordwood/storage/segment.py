@@ -30,7 +30,7 @@ from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.key_index import KeyIndex
 from cordwood.storage.offset_index import OffsetIndex
 from cordwood.storage.segment_reader import IndexHint, SegmentReader
-from cordwood.storage.segment_times import find_largest
+from cordwood.storage.segment_times import find_first, find_largest
 from cordwood.storage.time_index import TimeIndex, fitting_entries
 from cordwood.storage.transaction_index import TransactionIndex
 
@@ -51,7 +51,6 @@ _STRETCH_INTERVALS: Final = 8  # small batches of one write share an entry for s
 _REWRITE_BYTES: Final = 1 * MIB
 
 _NOT_SEEN: Final = -2
-_BASE_TIMESTAMP_POSITION: Final = 27  # in a batch, see `format.batch_header`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,10 +307,7 @@ class Segment:
         return self._largest
 
     def first_timestamp(self) -> TimestampMs | None:
-        """The base timestamp of the first batch; None if there is none."""
-        header = self.file().read_at(_BASE_TIMESTAMP_POSITION, 8) if self.size else b""
-        value = int.from_bytes(header, "big", signed=True) if len(header) == 8 else NO_TIMESTAMP
-        return None if value < 0 else TimestampMs(value)
+        return find_first(self)
 
     def modified_ms(self) -> TimestampMs:
         return TimestampMs(self._fs.modified_ms(self.name))
@@ -404,6 +400,15 @@ class Segment:
         assert self._file is not None, self.name
         if self._file.size() > self.size:
             self._file.truncate_to(self.size)
+
+    def restore_to(self, next_offset: Offset) -> None:
+        """After an append that was interrupted, end at `next_offset` again.
+
+        Bytes, index entries and facts past it are removed. The facts are empty then: walk it.
+        """
+        self.repair()
+        position = self.reader().locate(next_offset, self.hint(next_offset))
+        self.truncate_to(FilePosition(self.size) if position is None else position, next_offset)
 
     def _add_index_entry(self, last_offset: Offset, position: FilePosition) -> None:
         state = self._state
@@ -545,14 +550,15 @@ class Segment:
     def distrust_from(self, offset: Offset) -> None:
         """Treat the batches from `offset` on as not durable, even after a sync.
 
-        A sync that failed under the last owner may have left pages that read well and count as
-        clean. Only written again do they get there, so the next `sync_log` does that first.
+        A sync that failed, under the last owner or unnoticed, may have left pages that read well
+        and count as clean. The next `sync_log` writes them again first.
         """
-        self._distrusted_from = offset
+        known = self._distrusted_from
+        self._distrusted_from = offset if known is None else min(known, offset)
 
     def _rewrite_distrusted(self) -> None:
         assert self._file is not None, self.name
-        offset, self._distrusted_from = self._distrusted_from, None
+        offset = self._distrusted_from
         if offset is None:
             return
         position: int | None = 0
@@ -565,6 +571,7 @@ class Segment:
             piece = self._file.read_at(position, min(_REWRITE_BYTES, self.size - position))
             write_all(self._file, position, piece)
             position += len(piece)
+        self._distrusted_from = None
 
     def cut_tail(self, position: FilePosition) -> None:
         """Cut off bytes behind the last batch; indexes and facts do not change."""

@@ -22,6 +22,7 @@ class ReadOnlyLog(LogReader):
         handles: HandleCache,
         log_start: Offset | None,
         allows_gaps: bool,
+        was_compacted: bool,
     ) -> None:
         self.directory = directory
         self._files = FollowedFiles(
@@ -31,6 +32,7 @@ class ReadOnlyLog(LogReader):
             handles=handles,
             log_start=log_start,
             allows_gaps=allows_gaps,
+            was_compacted=was_compacted,
         )
         super().__init__(topic, partition, self._files)
         self.upkeep = UpkeepPreview(topic, partition, self._files)

@@ -61,7 +61,9 @@ class PartitionLog(LogReader):
             for damage in loaded.damages  # what is held was promised to nobody, and is removed
             if parts.held_from is None or damage.first_offset < parts.held_from
         ]
-        holder = StateHolder(parts, _opening_state(parts, loaded))
+        holder = StateHolder(
+            parts, _opening_state(parts, loaded), manifest=loaded.manifest, holes=loaded.holes
+        )
         self._holder = holder
         self.epochs = LogEpochs(parts, loaded.epochs, loaded.end)
         self.producers = LogProducers(parts, holder, loaded.producers)

@@ -60,8 +60,14 @@ class ObservedTopics:
         """The topic of that name. Raises `UnknownTopicError`."""
         topic = self.find(name)
         if topic is None:
-            raise UnknownTopicError(name)
+            raise UnknownTopicError(name, known=self._all_names())
         return topic
+
+    def _all_names(self) -> set[str]:
+        """The names of all topics, also of those that were not wanted here."""
+        return set(self._entries()) or {
+            found.topic for path in self._paths for found in find_partitions(self._fs, path).live
+        }
 
     def find(self, name: str) -> Topic[ReadOnlyLog] | None:
         """The topic of that name, or None. Looks again if it is not known."""
@@ -157,7 +163,8 @@ class ObservedTopics:
         """None if the files are missing: the partition is being created or was just deleted."""
         place = (found.topic, found.number)
         config = self._valid_config_of(entry)
-        allows_gaps = config is None or config.is_compacted or place in checkpoints.cleaned
+        was_compacted = entry is None or place in checkpoints.cleaned
+        allows_gaps = was_compacted or config is None or config.is_compacted
         directory = os.path.join(path, partition_directory_name(*place))
         try:
             log = ReadOnlyLog(
@@ -168,6 +175,7 @@ class ObservedTopics:
                 handles=self._handles,
                 log_start=checkpoints.log_starts.get(place),
                 allows_gaps=allows_gaps,
+                was_compacted=was_compacted,
             )
         except FileNotFoundError:
             return None

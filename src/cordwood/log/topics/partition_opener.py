@@ -22,6 +22,7 @@ from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem, replace_file
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile
+from cordwood.storage.segment_manifest_file import read_manifest
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +97,9 @@ class PartitionOpener:
         config = self.config_of(entry)
         marks = HighWatermarkFile(self._fs, path, writable=True)
         checkpoints = directory.checkpoints
-        allows_gaps = config.is_compacted or place in checkpoints.cleaned
+        manifest = read_manifest(self._fs, path)
+        was_compacted = manifest is not None or place in checkpoints.cleaned
+        allows_gaps = config.is_compacted or was_compacted
         loaded = load_log(
             LoadRequest(
                 fs=self._fs,
@@ -110,6 +113,7 @@ class PartitionOpener:
                 is_clean=directory.was_clean,
                 is_durable_exact=config.durability == "disk",
                 allows_gaps=allows_gaps,
+                manifest=manifest,
             )
         )
         log = PartitionLog(
@@ -130,8 +134,8 @@ class PartitionOpener:
             ),
             loaded,
         )
-        if place in checkpoints.cleaned:
-            log.compaction.note_compacted(checkpoints.cleaned[place])
+        if was_compacted:
+            log.compaction.note_compacted(checkpoints.cleaned.get(place, log.start_offset))
         for damage in log.damages:
             logger.error("%s", damage)
         try:
