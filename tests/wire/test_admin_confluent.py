@@ -31,6 +31,7 @@ import cordwood
 from wire.members import ConfluentMember, Crew
 
 S = 60
+SET = AlterConfigOpType.SET
 
 
 @pytest.fixture
@@ -321,3 +322,25 @@ def test_a_transactional_producer_is_told_at_once_and_for_good(
     assert "does not support transactions" in error.str()
     assert time.monotonic() - began_s < 15
     assert "transactional producer billing" in caplog.text
+
+
+def test_settings_of_the_broker_are_made_while_it_runs(
+    broker: cordwood.Broker, admin: AdminClient
+) -> None:
+    topic = broker.create_topic("dynamic")
+    limit = ConfigEntry("message.max.bytes", "500000", incremental_operation=SET)
+    threads = ConfigEntry("num.io.threads", "3", incremental_operation=SET)
+    connections = ConfigEntry("max.connections.per.ip", "77", incremental_operation=SET)
+    resource = ConfigResource(
+        ResourceType.BROKER, "1", incremental_configs=[limit, threads, connections]
+    )
+
+    admin.incremental_alter_configs([resource])[resource].result(S)
+
+    shown = config_of(admin, ResourceType.BROKER, "1")
+    assert shown["message.max.bytes"].value == "500000"
+    assert ConfigSource(shown["num.io.threads"].source) is ConfigSource.DYNAMIC_BROKER_CONFIG
+    assert topic.config.max_message_bytes == 500_000
+    broker.restart()
+    assert config_of(admin, ResourceType.BROKER, "1")["max.connections.per.ip"].value == "77"
+    assert broker.store.topic("dynamic").config.max_message_bytes == 500_000

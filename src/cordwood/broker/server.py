@@ -10,11 +10,11 @@ So a slow disk or a busy partition delays produce and fetch requests, but no hea
 import logging
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.handlers.api_versions import unsupported_version_response
 from cordwood.broker.net.acceptor import Acceptor
 from cordwood.broker.net.connection_host import ConnectionHost
@@ -23,6 +23,7 @@ from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
+from cordwood.broker.net.workers import Workers
 from cordwood.broker.observing.observed_broker import ObservedBroker
 from cordwood.broker.records.archive_reads import ArchiveReaders
 from cordwood.broker.records.disk_syncs import DiskSyncs
@@ -57,9 +58,9 @@ class BrokerServer:
         self._owns_store = owns_store
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
-        self._workers = ThreadPoolExecutor(
-            config.num_io_threads, thread_name_prefix="cordwood-worker"
-        )
+        self._dynamic = DynamicConfigs(store, config)
+        self._dynamic.restore()
+        self._workers = Workers(self._dynamic.broker.num_io_threads)
         self._archive_readers = ArchiveReaders()
         self._clock = SystemClock()
         self._endpoint: HttpServer | None = None
@@ -80,12 +81,17 @@ class BrokerServer:
             metrics=self.metrics,
             frame_bytes_max=config.socket_request_max_bytes,
         )
-        self._acceptor = Acceptor(config, self._control, self._host)
+        self._acceptor = Acceptor(self._dynamic.broker, self._control, self._host)
+        self._dynamic.when_changed(self._reconfigure)
         self._table = PartitionTable(store)
         self._syncs = DiskSyncs(self._data)
         watch = LogWatch(self._data)
         self._early = EarlyAnswers(self._data, watch, self._workers)
         self._route_records(watch)
+
+    def _reconfigure(self, config: BrokerConfig) -> None:
+        self._workers.resize(config.num_io_threads)
+        self._control.call_soon(lambda: self._acceptor.reconfigure(config))
 
     def _route_records(self, watch: LogWatch) -> None:
         table, syncs, config = self._table, self._syncs, self.config
@@ -123,7 +129,7 @@ class BrokerServer:
         self.services = Services(
             store=self.store,
             table=self._table,
-            config=self.config,
+            dynamic=self._dynamic,
             identity=identity,
             scheduler=self._control,
             workers=self._workers,

@@ -180,6 +180,26 @@ class BrokerConfig:
         "A member of a consumer group without a heartbeat for this long is removed.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
+    group_consumer_min_heartbeat_interval_ms: int = config_field(
+        "group.consumer.min.heartbeat.interval.ms", _DURATION, "5000",
+        "The smallest heartbeat interval that can be set for a single consumer group.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
+    group_consumer_max_heartbeat_interval_ms: int = config_field(
+        "group.consumer.max.heartbeat.interval.ms", _DURATION, "15000",
+        "The largest heartbeat interval that can be set for a single consumer group.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
+    group_consumer_min_session_timeout_ms: int = config_field(
+        "group.consumer.min.session.timeout.ms", _DURATION, "45000",
+        "The shortest session timeout that can be set for a single consumer group.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
+    group_consumer_max_session_timeout_ms: int = config_field(
+        "group.consumer.max.session.timeout.ms", _DURATION, "60000",
+        "The longest session timeout that can be set for a single consumer group.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
     group_consumer_max_size: int = config_field(
         "group.consumer.max.size", _INTEGER, str(INT32_MAX),
         "The maximum number of members of a consumer group.",
@@ -290,6 +310,8 @@ _ORDERED: Final = (
     ("socket_request_max_bytes", "queued_max_request_bytes"),
     ("group_min_session_timeout_ms", "group_max_session_timeout_ms"),
     ("group_consumer_heartbeat_interval_ms", "group_consumer_session_timeout_ms"),
+    ("group_consumer_min_heartbeat_interval_ms", "group_consumer_max_heartbeat_interval_ms"),
+    ("group_consumer_min_session_timeout_ms", "group_consumer_max_session_timeout_ms"),
 )
 
 BROKER_KEYS: Final[tuple[ConfigKey, ...]] = tuple(

@@ -170,6 +170,11 @@ class Cleaner:
         self._turn = threading.Lock()
         self._rests_until_s = float("-inf")
 
+    def reconfigure(self, config: CleanerConfig) -> None:
+        """Use another configuration, from the next log on."""
+        self._throttle = Throttle(config.io_max_bytes_per_second, self._clock, self._wait)
+        self.config = config
+
     # --- running -------------------------------------------------------------------------------
 
     def run_due(self) -> list[CompactionResult]:

@@ -45,6 +45,7 @@ from cordwood.log.topics.group import Group
 from cordwood.log.topics.offsets_topic import OffsetsTopic
 from cordwood.log.topics.partition_opener import LogSurroundings, PartitionOpener
 from cordwood.log.topics.producer_ids import ProducerIds
+from cordwood.log.topics.saved_configs import SavedConfigs
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_catalog import CatalogKeeper
 from cordwood.log.topics.topic_registry import TopicRegistry
@@ -84,6 +85,7 @@ class Store:
     publisher          appends to several partitions, all or nothing
     committed_offsets  the offsets of all groups, in the offsets topic
     producer_ids       ids for idempotent producers
+    saved_configs      settings that were made while a broker ran
     housekeeping       everything that runs in the background
     cleaner            compaction
     changes            changes that other processes request through the inbox
@@ -134,6 +136,7 @@ class Store:
         )
         self.offsets_topic = OffsetsTopic(self.registry)
         self.committed_offsets = CommittedOffsets(self.offsets_topic, clock, self.registry.id_of)
+        self.saved_configs = SavedConfigs(fs, self.data_dirs)
         self.producer_ids = ProducerIds(fs, self.data_dirs, self.directories.largest_producer_id)
         self.housekeeping = Housekeeping(self.path, clock)
         self._tasks = UpkeepTasks(
