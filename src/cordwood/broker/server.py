@@ -3,6 +3,7 @@
     control loop   accepts clients, keeps groups, answers from memory; never touches the disk
     data loop      produce and fetch; their connections live here
     workers        requests that wait for the disk
+    long work      one thread: large requests are read, batches that inflate a lot are checked
 
 So a slow disk or a busy partition delays produce and fetch requests, but no heartbeat.
 """
@@ -10,6 +11,7 @@ So a slow disk or a busy partition delays produce and fetch requests, but no hea
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster_identity import ClusterIdentity
@@ -62,6 +64,8 @@ class BrokerServer:
         self._dynamic.restore()
         self._workers = Workers(self._dynamic.broker.num_io_threads)
         self._archive_readers = ArchiveReaders()
+        # One thread: what takes long, such as a request with a million items, delays only its like.
+        self._long_work = ThreadPoolExecutor(1, thread_name_prefix="cordwood-long")
         self._clock = SystemClock()
         self._endpoint: HttpServer | None = None
         self._is_started = False
@@ -70,6 +74,7 @@ class BrokerServer:
             control=self._control,
             data=self._data,
             workers=self._workers,
+            long_work=self._long_work,
             metrics=self.metrics,
             unsupported_version=unsupported_version_response,
         )
@@ -105,7 +110,15 @@ class BrokerServer:
             clock=self._clock,
         )
         self._router.add_frame_handler(
-            ApiKey.PRODUCE, ProduceHandler(table=table, syncs=syncs, pending=pending, lanes=lanes)
+            ApiKey.PRODUCE,
+            ProduceHandler(
+                table=table,
+                syncs=syncs,
+                pending=pending,
+                lanes=lanes,
+                loop=self._data,
+                long_work=self._long_work,
+            ),
         )
         self.fetches = FetchHandler(
             table=table,
@@ -195,6 +208,7 @@ class BrokerServer:
         self._syncs.stop()
         self._archive_readers.stop()
         self._stop_workers(max(deadline_s - time.monotonic(), _STOP_S_MIN))
+        self._long_work.shutdown(cancel_futures=True)
         if self._owns_store:
             left_s = max(deadline_s - time.monotonic(), _STOP_S_MIN)
             self.store.close(archive_timeout_s=left_s)
@@ -242,6 +256,7 @@ class BrokerServer:
         self._syncs.stop()
         self._workers.shutdown(wait=False, cancel_futures=True)
         self._archive_readers.stop()
+        self._long_work.shutdown(wait=False, cancel_futures=True)
 
     # --- state -------------------------------------------------------------------------------
 
