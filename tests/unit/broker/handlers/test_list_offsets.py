@@ -310,4 +310,4 @@ def test_an_epoch_of_a_partition_that_is_not_there(call: HandlerCalls) -> None:
 
 def test_only_looking_up_times_is_work_for_the_workers(call: HandlerCalls) -> None:
     assert call.routes[OFFSETS].runs_on is RunsOn.WORKER
-    assert call.routes[EPOCHS].runs_on is RunsOn.CONTROL
+    assert call.routes[EPOCHS].runs_on is RunsOn.ANYWHERE
