@@ -332,7 +332,7 @@ def test_no_partition_is_ever_on_the_move(call: HandlerCalls) -> None:
 
 
 def test_none_of_it_waits_for_the_disk(call: HandlerCalls) -> None:
-    assert {route.runs_on for route in call.routes.values()} == {RunsOn.CONTROL}
+    assert {route.runs_on for route in call.routes.values()} == {RunsOn.ANYWHERE}
 
 
 def test_a_partition_whose_files_are_gone_has_no_leader() -> None:
