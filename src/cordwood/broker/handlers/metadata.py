@@ -59,7 +59,7 @@ class MetadataHandler:
 
     def routes(self) -> list[Route]:
         return routes_on(
-            RunsOn.CONTROL,
+            RunsOn.ANYWHERE,
             {
                 ApiKey.METADATA: self.metadata,
                 ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
@@ -185,13 +185,19 @@ class MetadataHandler:
     def _partitions(
         self, topic: Topic[PartitionLog], numbers: range
     ) -> list[messages.MetadataResponsePartitionsDict]:
-        """This broker leads all partitions, except those whose files cannot be read."""
+        """This broker leads all partitions, except those whose files cannot be read.
+
+        It also leads a partition whose disk failed: what can be read is served.
+        """
         node = self._identity.node_id
         partitions: list[messages.MetadataResponsePartitionsDict] = []
         for number in numbers:
             if topic.has_partition(number):
-                leader, epoch = node, int(topic.partition(number).epochs.current)
+                log = topic.partition(number)
+                leader, epoch = node, int(log.epochs.current)
                 error, in_sync, offline = ErrorCode.none, [node], []
+                if log.is_failed:
+                    error, in_sync, offline = ErrorCode.kafka_storage_error, [], [node]
             else:
                 leader = epoch = _NO_LEADER
                 error, in_sync, offline = ErrorCode.leader_not_available, [], [node]

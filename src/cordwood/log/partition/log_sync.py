@@ -37,10 +37,11 @@ class LogSync:
         self._holder = holder
         self._producers = producers
         self._rolling = rolling
-        self._derived = DerivedFiles(parts.name, parts.owner.note_failure)
+        self._derived = DerivedFiles(parts.name, parts.owner.health.note_failure)
         self._last_sync_s = parts.clock.monotonic()
         self._is_in_doubt = False  # whether the last sync ended, well or not
         self._is_time_index_unsynced = False
+        self.began_s: float | None = None  # when the sync began that is under way
 
     # --- asking for a sync -------------------------------------------------------------------
 
@@ -75,7 +76,7 @@ class LogSync:
         try:
             self._run()
         except OSError as error:
-            self._parts.owner.note_failure(error)
+            self._parts.owner.health.note_failure(error)
             self._holder.fail(f"a sync failed: {error}")
 
     def _run(self) -> None:
@@ -83,13 +84,21 @@ class LogSync:
             state = self._holder.settled()
         if not state.is_writable:
             return
+        started_s = self.began_s = self._parts.clock.monotonic()
+        try:
+            unwritten = self._sync_files(state)
+        finally:
+            self.began_s = None
+        with self._holder.lock:
+            self._note_synced(state, self._parts.clock.monotonic() - started_s, unwritten)
+
+    def _sync_files(self, state: LogState) -> UnsyncedFiles:
+        """Bring the files to the disk; return the derived ones that could not be written."""
         if self._is_in_doubt:
             # An interrupt may have hidden that the last sync failed, and the disk says so once.
             for segment in (*state.unsynced.segments, state.segments.active):
                 segment.distrust_from(max(state.durable, segment.base_offset))
         self._is_in_doubt = True
-        started_s = self._parts.clock.monotonic()
-        unwritten = NOTHING_UNSYNCED
         if state.unsynced != NOTHING_UNSYNCED:
             for segment in state.unsynced.segments:
                 segment.sync_log()
@@ -97,10 +106,9 @@ class LogSync:
                 state.unsynced.names.sync()
         state.segments.active.sync_log()
         self._is_in_doubt = False
-        if state.unsynced != NOTHING_UNSYNCED:
-            unwritten = self._write_derived(state.unsynced)
-        with self._holder.lock:
-            self._note_synced(state, self._parts.clock.monotonic() - started_s, unwritten)
+        if state.unsynced == NOTHING_UNSYNCED:
+            return NOTHING_UNSYNCED
+        return self._write_derived(state.unsynced)
 
     def _write_derived(self, unsynced: UnsyncedFiles) -> UnsyncedFiles:
         """Seal indexes and sync snapshots; return those that could not be written."""
@@ -158,6 +166,7 @@ class LogSync:
                 state = self._holder.settled()
             is_plain = state.unsynced == NOTHING_UNSYNCED and state.held_from is None
             if is_plain and state.is_writable and not self._is_in_doubt:
+                self.began_s = self._parts.clock.monotonic()
                 return SyncUnderWay(self, state)
         except BaseException:
             insist(hold.release)
@@ -167,8 +176,9 @@ class LogSync:
 
     def finish(self, synced: LogState, took_s: float, error: OSError | None) -> None:
         """End what `begin` began. Called by `SyncUnderWay`; releases the sync lock."""
+        self.began_s = None
         if error is not None:
-            self._parts.owner.note_failure(error)
+            self._parts.owner.health.note_failure(error)
         try:
             with self._holder.lock:
                 state = self._holder.state

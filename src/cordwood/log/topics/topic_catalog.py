@@ -29,8 +29,8 @@ from cordwood.format.small_files.checked_document import (
     encode_document,
 )
 from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
-from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS
 from cordwood.quantities import KIB, MIB
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.files import FileSystem, read_whole, replace_file, write_all
 
 CATALOG_FILE: Final = "cordwood-topics"
