@@ -162,12 +162,11 @@ class Publisher:
             self._save(self._publications.without_application(application))
             return True
 
-    def forget_cuts(self, topic_id: UUID) -> None:
-        """Remove the cuts of a deleted topic: a topic restored under its id must not be cut."""
+    def forget_topic(self, topic_id: UUID) -> None:
+        """Remove a deleted topic from the ledger: one restored under its id must not be cut."""
         with self.still:
-            places = [place for place in self._publications.cuts if place.topic_id == topic_id]
-            if places:
-                self._save(self._publications.without_cuts(places))
+            if self._publications.has_topic(topic_id):
+                self._save(self._publications.without_topic(topic_id))
 
     def publish(self, publication: PublicationId, parts: Sequence[Part]) -> Published:
         """Publish, unless this was published before. Durable and visible on return.

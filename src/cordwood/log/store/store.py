@@ -200,7 +200,7 @@ class Store:
         with self.registry.changing:
             topic_id = self.registry.get(name).topic_id
             self.registry.delete(name)
-            self.publisher.forget_cuts(topic_id)
+            self.publisher.forget_topic(topic_id)
         self.committed_offsets.remove_topic(name)
 
     def publish(
@@ -227,7 +227,7 @@ class Store:
         self._lifetime.check_open()
         if not name:
             raise ConfigError("group", name, "must not be empty")
-        return Group(name, self.committed_offsets)
+        return Group(name, self.committed_offsets, self._lifetime)
 
     def groups(self) -> list[str]:
         """The names of all groups that have committed offsets."""
@@ -246,6 +246,7 @@ class Store:
 
     def damages(self) -> list[Damage]:
         """Acknowledged bytes that could not be read when the store was opened."""
+        self._lifetime.check_open()
         return self.directories.damages()
 
     def explain_retention(self, topic: str) -> list[RetentionPlan]:
@@ -271,13 +272,18 @@ class Store:
         return self.cleaner.run_now(logs, force=force)
 
     def snapshot(
-        self, path: str | os.PathLike[str], *, progress: WorkProgress | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: WorkProgress | None = None,
+        directory_id: uuid.UUID | None = None,
     ) -> StoreSnapshot:
         """Copy the store, as it is now, to a new directory that `cordwood.open` opens at once.
 
         Appends and reads continue meanwhile; topics cannot be created or deleted. Sealed
         segments are shared with the copy if the file system allows it. Durable on return; an
-        interrupted copy is called ``<path>.incomplete``. `progress` counts bytes.
+        interrupted copy is called ``<path>.incomplete``. `progress` counts bytes. The copy's
+        `meta.properties` gets `directory_id`; None: a new one.
         """
         with self.registry.changing:
             self._lifetime.check_open()
@@ -287,6 +293,7 @@ class Store:
                 self._clock,
                 lambda: self._lifetime.is_closing,
                 progress or WorkProgress(),
+                directory_id=directory_id,
             )
             return backup.run(self.directories, self._catalog.catalog, self.publisher)
 
@@ -302,6 +309,7 @@ class Store:
 
     def archive_status(self) -> list[ArchiveStatus]:
         """How far the archive of each partition has come, and its last failure."""
+        self._lifetime.check_open()
         return self._archiving.status()
 
     def restore_topic(
@@ -313,6 +321,7 @@ class Store:
         topic_id: uuid.UUID | None = None,
         new_name: str | None = None,
         config: Mapping[str, object] | None = None,
+        new_id: uuid.UUID | None = None,
         take_over: bool = False,
         progress: WorkProgress | None = None,
     ) -> Topic[PartitionLog]:
@@ -327,7 +336,8 @@ class Store:
         the store that owned it ends with an error. A store that restores its own topic continues
         without it.
 
-        With `new_name` it becomes another topic with an id of its own; groups are not restored.
+        With `new_name` it becomes another topic with an id of its own, `new_id` or a random one;
+        groups are not restored.
         """
         self._lifetime.check_open()
         wanted = WantedTopic(
@@ -336,6 +346,7 @@ class Store:
             to_timestamp_ms=to_timestamp_ms,
             topic_id=topic_id,
             new_name=new_name,
+            new_id=new_id,
             config=config or {},
             take_over=take_over,
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 from uuid import UUID
 
-from cordwood.errors import ReadOnlyError, StorageError, UnknownPartitionError
+from cordwood.errors import LogClosedError, ReadOnlyError, StorageError, UnknownPartitionError
 from cordwood.format import record_encoding
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.record import Header, Record
@@ -155,5 +155,7 @@ class Topic(Generic[LogT]):
     def _writable(self, number: int) -> PartitionLog:
         log: LogReader = self.partition(number)
         if not isinstance(log, PartitionLog):
+            if log.is_closed:
+                raise LogClosedError(log.name)
             raise ReadOnlyError(f"append to topic {self.name!r}")
         return log

@@ -153,12 +153,14 @@ class TopicRegistry:
         *,
         partitions: int = 1,
         config: Mapping[str, object] | None = None,
+        topic_id: uuid.UUID | None = None,
     ) -> Topic[PartitionLog]:
+        """Create a topic, with that id if one is given. See `Store.create_topic`."""
         with self.changing:
             parsed = self.check_new(name, partitions=partitions, config=config)
             entry = TopicEntry(
                 name=name,
-                topic_id=new_topic_id(),
+                topic_id=topic_id or new_topic_id(),
                 partitions=partitions,
                 config=canonical_texts(config or {}),
                 state=CREATING,
@@ -345,6 +347,8 @@ class TopicRegistry:
             logs[number] = self._opener.open(directory, entry, number)
             # The segments stay as they came; appends go into a new one.
             logs[number].roll()
+            # The markers of some transactions may lie behind the end of these files.
+            logs[number].batches.abort_open_transactions()
         for directory in self._directories:
             directory.checkpoint()
             directory.save_log_starts()
