@@ -94,7 +94,7 @@ class ObservedTopics:
 
     def close(self) -> None:
         for topic in self._topics.values():
-            for log in topic.partitions:
+            for log in topic.opened_partitions:
                 log.close()
 
     # --- looking -----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -136,15 +137,24 @@ class StoreOpening:
 
     def _finish_creations(self) -> None:
         for entry in self._in_state(CREATING):
-            for number in range(entry.partitions):
-                if (entry.name, number) not in self._homes:
-                    directory = self._opener.make_directory(entry, number)
-                    made = FoundPartition(topic=entry.name, number=number, topic_id=entry.topic_id)
-                    self._homes[entry.name, number] = _Home(directory, made)
-            self._catalog.put(entry.with_state(LIVE))
+            try:
+                self._finish_creation(entry)
+            except OSError as error:
+                logger.error(
+                    "topic %s lacks partitions until the next start: %s", entry.name, error
+                )
         for (topic, number), (directory, found) in self._homes.items():
             if found.topic_id is None:
-                self._opener.write_metadata(directory, self._catalog.topics[topic], number)
+                with suppress(OSError):  # the next start does it
+                    self._opener.write_metadata(directory, self._catalog.topics[topic], number)
+
+    def _finish_creation(self, entry: TopicEntry) -> None:
+        for number in range(entry.partitions):
+            if (entry.name, number) not in self._homes:
+                directory = self._opener.make_directory(entry, number)
+                made = FoundPartition(topic=entry.name, number=number, topic_id=entry.topic_id)
+                self._homes[entry.name, number] = _Home(directory, made)
+        self._catalog.put(entry.with_state(LIVE))
 
     def _in_state(self, state: str) -> list[TopicEntry]:
         return [entry for entry in self._catalog.topics.values() if entry.state == state]

@@ -142,6 +142,7 @@ class LogDirectory:
         self._free_bytes = self._total_bytes = 0  # when they were counted last
         self._check_began_s: float | None = None  # a count that is under way
         self._is_hanging = False  # at the last count
+        self._is_outdated = False  # the checkpoint files name partitions that were removed
         self._doomed: list[tuple[float, str]] = []
         self._saved_points: dict[PartitionName, Offset] | None = None  # None: not known
 
@@ -194,7 +195,7 @@ class LogDirectory:
             self.checkpoints.cleaned,
         )
         forgotten = [offsets.pop(name, None) for offsets in known]
-        if any(offset is not None for offset in forgotten):
+        if self._is_outdated or any(offset is not None for offset in forgotten):
             self.save_checkpoints()
 
     def save_checkpoints(self) -> None:
@@ -202,6 +203,16 @@ class LogDirectory:
         self.save_recovery_points()
         self.save_log_starts()
         self.save_cleaned()
+        self._is_outdated = False
+
+    def save_after_removal(self) -> None:
+        """As `save_checkpoints`; on a full disk, before the next partition begins: see `forget`."""
+        try:
+            self.save_checkpoints()
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRNOS:
+                raise
+            self._is_outdated = True
 
     # --- what logs ask of their directory ----------------------------------------------------
 

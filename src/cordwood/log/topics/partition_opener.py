@@ -64,9 +64,10 @@ class PartitionOpener:
     def make_directory(self, entry: TopicEntry, number: int) -> LogDirectory:
         """Make a partition's directory, in the data directory that has the fewest partitions.
 
-        The topic's id is in it before any data.
+        Data directories that are offline or hang get none. The topic's id is in it before any data.
         """
-        directory = min(self._directories, key=lambda d: len(d.logs))
+        usable = [d for d in self._directories if d.is_usable] or list(self._directories)
+        directory = min(usable, key=lambda d: len(d.logs))
         path = os.path.join(directory.path, partition_directory_name(entry.name, number))
         self._fs.make_directory(path)
         self.write_metadata(directory, entry, number)

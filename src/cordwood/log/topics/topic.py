@@ -67,7 +67,14 @@ class Topic(Generic[LogT]):
 
     @property
     def partitions(self) -> list[LogT]:
-        """The logs of all partitions, in order."""
+        """The logs of all partitions, in order. Raises `StorageError` if one is offline."""
+        if self._why_offline is not None and len(self._logs) < self.partition_count:
+            return [self.partition(number) for number in range(self.partition_count)]
+        return self.opened_partitions
+
+    @property
+    def opened_partitions(self) -> list[LogT]:
+        """The logs of the partitions that are open, in order: all but those offline."""
         return [self._logs[number] for number in sorted(self._logs)]
 
     def partition(self, number: int) -> LogT:

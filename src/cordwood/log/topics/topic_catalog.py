@@ -30,7 +30,7 @@ from cordwood.format.small_files.checked_document import (
 )
 from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
 from cordwood.quantities import KIB, MIB
-from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
+from cordwood.storage.disk_errors import FAILING_DISK_ERRNOS, FULL_DISK_ERRNOS
 from cordwood.storage.files import FileSystem, read_whole, replace_file, write_all
 
 CATALOG_FILE: Final = "cordwood-topics"
@@ -123,17 +123,32 @@ def _parse_entry(name: str, value: Mapping[str, object]) -> TopicEntry:
 
 
 def write_catalog(fs: FileSystem, directories: Sequence[str], catalog: Catalog) -> None:
-    """Durable on return, in every directory. A crash in between leaves the old or the new."""
+    """Durable on return, in every directory whose disk works, at least in one.
+
+    A crash in between leaves the old or the new.
+    """
     content = render_catalog(catalog)
+    failures: list[OSError] = []
     for directory in directories:
-        for name in (CATALOG_FILE, _COPY_FILE):
-            path = os.path.join(directory, name)
-            try:
-                replace_file(fs, path, content)
-            except OSError as error:
-                if error.errno not in FULL_DISK_ERRNOS:
-                    raise
-                _overwrite(fs, path, content, error)
+        try:
+            _write_copies(fs, directory, content)
+        except OSError as error:
+            if error.errno not in FAILING_DISK_ERRNOS:
+                raise
+            failures.append(error)
+    if failures and len(failures) == len(directories):
+        raise failures[0]
+
+
+def _write_copies(fs: FileSystem, directory: str, content: bytes) -> None:
+    for name in (CATALOG_FILE, _COPY_FILE):
+        path = os.path.join(directory, name)
+        try:
+            replace_file(fs, path, content)
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRNOS:
+                raise
+            _overwrite(fs, path, content, error)
 
 
 def _overwrite(fs: FileSystem, path: str, content: bytes, full: OSError) -> None:
@@ -141,7 +156,10 @@ def _overwrite(fs: FileSystem, path: str, content: bytes, full: OSError) -> None
 
     This is not atomic, but the other copy is not touched until this one is durable.
     """
-    file = fs.open_write(path)
+    try:
+        file = fs.open_write(path)
+    except FileNotFoundError:
+        raise full from None
     try:
         if file.size() < len(content):
             raise full
@@ -227,5 +245,10 @@ class CatalogKeeper:
 
     def save(self, catalog: Catalog) -> None:
         """Replace the whole catalog. Durable on return; if it fails, the old one stays."""
-        write_catalog(self._fs, self._directories, catalog)
+        try:
+            write_catalog(self._fs, self._directories, catalog)
+        except BaseException:
+            # Some copies may be written: the next catalog must be newer than they are.
+            self._catalog = replace(self._catalog, generation=catalog.generation)
+            raise
         self._catalog = catalog

@@ -187,7 +187,14 @@ class TopicRegistry:
     def _add(
         self, entry: TopicEntry, config: TopicConfig, logs: Mapping[int, PartitionLog]
     ) -> Topic[PartitionLog]:
-        topic = Topic(entry.name, entry.topic_id, config, logs, partition_count=entry.partitions)
+        topic = Topic(
+            entry.name,
+            entry.topic_id,
+            config,
+            logs,
+            partition_count=entry.partitions,
+            offline=self._directories.why_offline,
+        )
         self._topics[entry.name] = topic
         return topic
 
@@ -210,14 +217,14 @@ class TopicRegistry:
         """
         for directory in self._directories:
             for place in [p for p in directory.logs if p[0] == name and p[1] >= from_number]:
-                directory.logs.pop(place).close()
+                directory.logs.pop(place).close(is_orderly=False)
             found = partition_directories(self._fs, directory.path, name)
             leftovers = [path for number, path in found.items() if number >= from_number]
             for path in leftovers:
                 self._fs.remove_tree(path)
             if leftovers:
                 self._fs.sync_directory(directory.path)
-                directory.save_checkpoints()
+                directory.save_after_removal()
 
     # --- altering ----------------------------------------------------------------------------
 
@@ -242,7 +249,7 @@ class TopicRegistry:
             self._catalog.put(entry)
             topic.reconfigure(self._opener.config_of(entry))
             if config:
-                for log in topic.partitions:
+                for log in topic.opened_partitions:
                     self._opener.attach_archive(log, entry)
             return topic
 
@@ -298,7 +305,7 @@ class TopicRegistry:
                     self._fs.rename(log.directory, gone)
                     directory.delete_later([gone], topic.config.file_delete_delay_ms)
                 self._fs.sync_directory(directory.path)
-                directory.save_checkpoints()
+                directory.save_after_removal()
             self._clear_leftovers(name, from_number=0)
             self._catalog.remove(name)
 
