@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from cordwood.clock import Clock
@@ -57,6 +57,9 @@ class PartitionOpener:
     @property
     def defaults(self) -> TopicConfig:
         return self._shared.defaults
+
+    def set_defaults(self, defaults: TopicConfig) -> None:
+        self._shared = replace(self._shared, defaults=defaults)
 
     def config_of(self, entry: TopicEntry) -> TopicConfig:
         return TopicConfig.parse(entry.config, defaults=self._shared.defaults)
