@@ -167,7 +167,7 @@ def test_a_sync_that_ends_after_the_log_failed_is_announced() -> None:
 @pytest.mark.parametrize("expected", [None, 1])
 @pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 11])
 def test_no_item_of_an_interrupted_group_is_written_twice(expected: int | None, step: int) -> None:
-    """Interrupted at each of the places; the next leader serves the same items. 1: one after the other."""
+    """Interrupted; the next leader serves the same items. `expected`: one after the other."""
 
     def group() -> tuple[PartitionLog, GroupCommit, list[PendingAppend]]:
         _, log = new_log(SimulatedFileSystem())
