@@ -131,7 +131,7 @@ class StoreArchives:
         found: list[ArchiveStatus] = []
         for name in store.topics():
             topic: Topic | Topic[ReadOnlyLog] = store.topic(name)
-            for log in topic.partitions:
+            for log in topic.partitions if topic.config.archive_url is not None else ():
                 archive = self.archive_of(log, topic.topic_id)
                 if archive is not None and topic.config.archive_url is not None:
                     found.append(_status(archive, shown_url(topic.config.archive_url)))

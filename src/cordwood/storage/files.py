@@ -150,6 +150,8 @@ class FileSystem(Protocol):
     def map_words(self, path: str, count: int, *, writable: bool) -> WordMap:
         """Map a file of `count` words; if it is writable and missing, create it with zeros.
 
+        Nothing is durable before `WordMap.sync`.
+
         If not writable: `FileNotFoundError` if it is missing, `TruncatedInputError` if too short.
         """
         ...
@@ -309,7 +311,6 @@ class RealFileSystem:
                     raise TruncatedInputError(f"{count} words", needed=wanted, got=size)
                 # Write real zeros: storing into a hole of a file on a full disk is a SIGBUS.
                 write_all(file, size, bytes(wanted - size))
-                file.sync()
             access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
             with noting("mapping", path):
                 return RealWordMap(map_file(file.fileno(), wanted, access=access), path)

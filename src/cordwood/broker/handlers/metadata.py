@@ -190,7 +190,8 @@ class MetadataHandler:
         partitions: list[messages.MetadataResponsePartitionsDict] = []
         for number in numbers:
             if topic.has_partition(number):
-                leader, epoch = node, int(topic.partition(number).epochs.current)
+                log = topic.opened(number)
+                leader, epoch = node, 0 if log is None else int(log.epochs.current)
                 error, in_sync, offline = ErrorCode.none, [node], []
             else:
                 leader = epoch = _NO_LEADER

@@ -9,7 +9,7 @@ from cordwood.storage.checkpoint_file import write_epoch_checkpoint
 class LogEpochs:
     """Changed under the log's lock. `known` and `current` may be read by anyone.
 
-    The checkpoint file is written whenever `known` changes.
+    The checkpoint file is written whenever `known` changes; that of a new log when it is settled.
     """
 
     def __init__(self, parts: LogParts, known: LeaderEpochs, end: Offset) -> None:
@@ -18,19 +18,22 @@ class LogEpochs:
         self._directory = parts.directory
         self.current = LeaderEpoch(0)
         epoch = parts.role.opening_epoch(known.latest)
-        if epoch is not None:
+        if epoch is not None and parts.settle is None:
             self.enter(epoch, end)
+        elif epoch is not None:
+            self.current = epoch
+            known.assign(epoch, end)
 
     def enter(self, epoch: LeaderEpoch, start: Offset) -> None:
         """Batches from `start` on are written in `epoch`."""
         self.current = epoch
         if self.known.assign(epoch, start):
-            self._save()
+            self.save()
 
     def truncate_from_end(self, end: Offset) -> None:
         """The log now ends at `end`."""
         if self.known.truncate_from_end(end):
-            self._save()
+            self.save()
 
     def truncate_from_start(self, start: Offset) -> None:
         """The log now starts at `start`. The file is written even when nothing changed:
@@ -38,11 +41,12 @@ class LogEpochs:
         the checkpoint of starts is believed only when the epochs agree, see `known_start`.
         """
         self.known.truncate_from_start(start)
-        self._save()
+        self.save()
 
     def clear(self) -> None:
         self.known.clear()
-        self._save()
+        self.save()
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Write the checkpoint file. It and all names of the log's files are durable on return."""
         write_epoch_checkpoint(self._fs, self._directory, self.known.entries)

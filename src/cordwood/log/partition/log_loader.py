@@ -74,6 +74,7 @@ class LoadedLog:
     durable: Offset
     recovery_point: Offset
     unsealed: list[Segment]
+    has_new_names: bool = False  # files were created and the directory was not synced
 
 
 @dataclass(slots=True)
@@ -121,7 +122,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
         return _empty(request, start, seen)
     seen.broken_from = _drop_broken_transaction_indexes(segments)
     seen.damages += _lost_at_the_front(segments, start, request)
-    floor = _first_to_walk(segments, request)
+    floor = _first_to_walk(segments, start, request)
     seen.damages += _emptied(segments[:floor], request)
     for segment, found in zip(segments[:floor], files.segments, strict=False):
         if not found.has_indexes:
@@ -212,22 +213,32 @@ def _empty(request: LoadRequest, start: Offset, seen: _Seen) -> LoadedLog:
                 reason="its log files are missing",
             )
         )
-    segment = _create(request, end)
+    loaded = _begun_at(request, end, seen.damages)
     request.fs.sync_directory(request.directory)
-    seen.epochs.clear()
-    producers = ProducerStates(end_offset=end)
-    producers.last_snapshot_offset = Offset(end - 1)
+    loaded.producers.last_snapshot_offset = Offset(end - 1)
+    return loaded
+
+
+def load_new_log(request: LoadRequest) -> LoadedLog:
+    """Open a log that never had records. Nothing is synced: the first sync does that."""
+    loaded = _begun_at(request, Offset(0), [])
+    loaded.producers.last_snapshot_offset = Offset(0)
+    loaded.has_new_names = True
+    return loaded
+
+
+def _begun_at(request: LoadRequest, offset: Offset, damages: list[Damage]) -> LoadedLog:
     return LoadedLog(
-        segments=SegmentList([segment]),
-        start=end,
-        end=end,
-        epochs=seen.epochs,
-        producers=producers,
-        damages=seen.damages,
+        segments=SegmentList([_create(request, offset)]),
+        start=offset,
+        end=offset,
+        epochs=LeaderEpochs(),
+        producers=ProducerStates(end_offset=offset),
+        damages=damages,
         recovered_bytes=0,
         torn_bytes=0,
-        durable=end,
-        recovery_point=end,
+        durable=offset,
+        recovery_point=offset,
         unsealed=[],
     )
 
@@ -287,13 +298,17 @@ def _emptied(segments: list[Segment], request: LoadRequest) -> list[Damage]:
     ]
 
 
-def _first_to_walk(segments: list[Segment], request: LoadRequest) -> int:
-    """Index of the segment that holds the recovery point."""
+def _first_to_walk(segments: list[Segment], start: Offset, request: LoadRequest) -> int:
+    """Index of the segment that holds the recovery point, or the start if that is later.
+
+    An unfinished deletion may leave holes below the start: they are not the end of the log.
+    """
     last = len(segments) - 1
-    if request.recovery_point is None:
-        return last if request.is_clean else 0
+    if request.recovery_point is None and request.is_clean:
+        return last
+    known = max(request.recovery_point or 0, start)
     for index in range(last, 0, -1):
-        if segments[index].base_offset <= request.recovery_point:
+        if segments[index].base_offset <= known:
             return index
     return 0
 

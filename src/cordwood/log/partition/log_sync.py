@@ -6,6 +6,7 @@ durable mark moves, everything below it can be found again.
 
 from time import perf_counter
 
+from cordwood.log.partition.log_epochs import LogEpochs
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.log_state import NOTHING_UNSYNCED, LogState
@@ -23,12 +24,19 @@ class LogSync:
     """
 
     def __init__(
-        self, parts: LogParts, holder: StateHolder, producers: LogProducers, rolling: Rolling
+        self,
+        parts: LogParts,
+        holder: StateHolder,
+        producers: LogProducers,
+        rolling: Rolling,
+        epochs: LogEpochs,
     ) -> None:
         self._parts = parts
         self._holder = holder
         self._producers = producers
         self._rolling = rolling
+        self._epochs = epochs
+        self._settle = parts.settle
         self._last_sync_s = parts.clock.monotonic()
 
     # --- asking for a sync -------------------------------------------------------------------
@@ -72,6 +80,8 @@ class LogSync:
         if not state.is_writable:
             return
         started_s = self._parts.clock.monotonic()
+        if self._settle is not None:
+            self.settle()
         for segment in state.unsynced.segments:
             segment.seal()
             if segment.needs_new_indexes:
@@ -83,6 +93,23 @@ class LogSync:
         state.segments.active.sync_log()
         with self._holder.lock:
             self._note_synced(state, self._parts.clock.monotonic() - started_s)
+
+    def settle(self) -> None:
+        """Make the small files and the directory of a new log durable. Holds the sync lock.
+
+        Until then a power cut may take the whole log, which has acknowledged nothing. From then
+        on its absence is a loss.
+        """
+        settle, self._settle = self._settle, None
+        if settle is None:
+            return
+        try:
+            self._epochs.save()
+            self._holder.sync_marks()
+            settle()
+        except BaseException:
+            self._settle = settle
+            raise
 
     def _note_synced(self, synced: LogState, took_s: float) -> None:
         """Everything in `synced` is on the disk. Holds the lock."""
@@ -149,7 +176,9 @@ class LogSync:
             if not state.is_writable:
                 return False
             is_synced = state.recovery_point == state.durable == state.end
-            if is_synced and not self._producers.states.needs_snapshot:
+            if self._settle is not None and state.end == 0:
+                return False  # it never had records
+            if is_synced and self._settle is None and not self._producers.states.needs_snapshot:
                 return False
             try:
                 self._run()

@@ -69,7 +69,7 @@ class PartitionLog(LogReader):
             parts.topic, parts.partition, LiveSource(holder, self.archive, self.producers)
         )
         self.rolling = Rolling(parts, holder, self.producers)
-        self.syncing = LogSync(parts, holder, self.producers, self.rolling)
+        self.syncing = LogSync(parts, holder, self.producers, self.rolling, self.epochs)
         self.truncation = Truncation(
             parts,
             holder,
@@ -185,7 +185,9 @@ def _opening_state(parts: LogParts, loaded: LoadedLog) -> LogState:
         durable=loaded.durable,
         recovery_point=loaded.recovery_point,
         held_from=parts.held_from,
-        unsynced=UnsyncedFiles(tuple(loaded.unsealed), has_names=bool(loaded.unsealed)),
+        unsynced=UnsyncedFiles(
+            tuple(loaded.unsealed), has_names=bool(loaded.unsealed) or loaded.has_new_names
+        ),
     )
     shown = parts.role.high_watermark(state, parts.config, end=state.end, durable=state.durable)
     return state._replace(high_watermark=max(shown, state.start))

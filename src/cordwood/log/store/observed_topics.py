@@ -11,11 +11,12 @@ from cordwood.format.small_files.partition_metadata import ZERO_TOPIC_ID
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.reading.archived_segments import ArchivePlace
 from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.topics.catalog_files import CatalogReader
 from cordwood.log.topics.directory_listing import FoundPartition, find_partitions
 from cordwood.log.topics.log_directory import Checkpoints, read_checkpoints
 from cordwood.log.topics.partition_opener import ArchiveFinder
 from cordwood.log.topics.topic import Topic, visible_names
-from cordwood.log.topics.topic_catalog import DELETING, CatalogReader, TopicEntry
+from cordwood.log.topics.topic_catalog import TopicEntry
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache
@@ -101,7 +102,7 @@ class ObservedTopics:
             checkpoints = read_checkpoints(self._fs, path)
             for found in find_partitions(self._fs, path, wants=self._wants).live:
                 entry = entries.get(found.topic)
-                if entries and (entry is None or entry.state == DELETING):
+                if entries and entry is None:
                     continue
                 ids[found.topic] = found.topic_id or ids.get(found.topic) or ZERO_TOPIC_ID
                 known = self._topics.get(found.topic)

@@ -1,5 +1,6 @@
 """A store: topics over one or several data directories, held by one writer process."""
 
+import logging
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +36,13 @@ from cordwood.log.store.archiving import Archiving
 from cordwood.log.store.backup import Backup, StoreSnapshot
 from cordwood.log.store.housekeeping import Housekeeping
 from cordwood.log.store.store_opening import StoreOpening
-from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks, register_inbox
+from cordwood.log.store.upkeep_tasks import (
+    FREE_BYTES_MIN,
+    UpkeepTasks,
+    register_catalog,
+    register_inbox,
+)
+from cordwood.log.topics.catalog_files import CatalogKeeper
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.group import Group
@@ -43,11 +50,12 @@ from cordwood.log.topics.offsets_topic import OffsetsTopic
 from cordwood.log.topics.partition_opener import LogSurroundings, PartitionOpener
 from cordwood.log.topics.producer_ids import ProducerIds
 from cordwood.log.topics.topic import Topic
-from cordwood.log.topics.topic_catalog import CatalogKeeper
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.storage.files import FileSystem, RealFileSystem
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.recovery import Damage
+
+logger = logging.getLogger(__name__)
 
 OPENING_THREADS: Final = 4
 
@@ -97,7 +105,7 @@ class Store:
         self._lifetime = Lifetime(f"the store in {self.path}")
         try:
             self._catalog = CatalogKeeper(fs, self.data_dirs)
-            opener = PartitionOpener(self.directories, _log_surroundings(setup))
+            opener = PartitionOpener(self.directories, self._catalog, _log_surroundings(setup))
             opened = StoreOpening(
                 fs, self.directories, self._catalog, opener, threads=setup.opening_threads
             ).run()
@@ -138,6 +146,7 @@ class Store:
         self._tasks.register(self.housekeeping)
         self._archiving.register(self.housekeeping)
         register_inbox(self.changes, self.housekeeping)
+        register_catalog(self.registry, self.housekeeping)
         if setup.has_housekeeping:
             self.housekeeping.start()
 
@@ -176,11 +185,15 @@ class Store:
 
         Its name is free at once; its files are unlinked after `file.delete.delay.ms`.
         """
+        self.delete_topics([name])
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics, all of them or, if one does not exist, none."""
         with self.registry.changing:
-            topic_id = self.registry.get(name).topic_id
-            self.registry.delete(name)
-            self.publisher.forget_cuts(topic_id)
-        self.committed_offsets.remove_topic(name)
+            ids = {self.registry.get(name).topic_id for name in names}
+            self.registry.delete(names)
+            self.publisher.forget_cuts(ids)
+        self.committed_offsets.remove_topics(names)
 
     def publish(
         self, application: str, number: int, records: Mapping[tuple[str, int], Records]
@@ -323,7 +336,14 @@ class Store:
 
     def close(self) -> None:
         """Sync everything, mark the directories clean, release them. Safe to repeat."""
-        self._end(self.directories.close)
+        self._end(self._close)
+
+    def _close(self) -> None:
+        try:
+            self.registry.sync()
+        except OSError as error:
+            logger.warning("the topic catalog could not be synced at the end: %s", error)
+        self.directories.close()
 
     def abandon(self) -> None:
         """Release everything as a crash would: nothing is synced, the next opening recovers.
@@ -337,6 +357,7 @@ class Store:
         with self.registry.changing:
             if not self._lifetime.end():
                 return
+            self.registry.end()
         self._archiving.close()
         self.cleaner.stop()
         self.housekeeping.stop()

@@ -3,6 +3,7 @@
     task             every    what
     timers           1 s      unlink deleted files, roll segments that are old enough, `flush.ms`
     checkpoint       60 s     sync indexes, write recovery points: a crash then costs little
+    catalog          60 s     sync the second copies of the topic catalog, forget deleted topics
     retention        30 s     delete segments by the policies of each topic
     key index        5 s      index the keys of newly sealed segments (key.index=true)
     marks            1 s      sync the mapped marks of logs that changed, some at a time
@@ -29,6 +30,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.steady_clock import SteadyClock
 from cordwood.log.store.housekeeping import Housekeeping
 from cordwood.log.topics.data_directories import DataDirectories
+from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.quantities import MIB
 
 logger = logging.getLogger(__name__)
@@ -147,6 +149,10 @@ class UpkeepTasks:
 
     def run_cleaner(self) -> int:
         return sum(result.bytes_reclaimed for result in self.cleaner.run_due())
+
+
+def register_catalog(registry: TopicRegistry, housekeeping: Housekeeping) -> None:
+    housekeeping.add("catalog", CHECKPOINT_S, registry.sync, takes_long=True)
 
 
 def register_inbox(changes: ChangeService, housekeeping: Housekeeping) -> None:

@@ -12,6 +12,7 @@ cleaner-offset-checkpoint          per log that was ever compacted: compacted up
 import logging
 import os
 import threading
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +25,8 @@ from cordwood.format.file_names import (
     LOG_START,
     META_PROPERTIES,
     RECOVERY_POINT,
+    deleted_directory_name,
+    partition_directory_name,
 )
 from cordwood.format.small_files.meta_properties import (
     MetaProperties,
@@ -118,6 +121,7 @@ class LogDirectory:
         self.checkpoints = Checkpoints()
         self.was_clean = False
         self.logs: dict[PartitionName, PartitionLog] = {}
+        self.unopened: set[PartitionName] = set()  # partitions without records, not open
         self.offline: dict[PartitionName, OSError] = {}
         self.meta: MetaProperties | None = None
         self._fs = fs
@@ -126,6 +130,7 @@ class LogDirectory:
         self._files = threading.Lock()
         self._free_bytes_short_of = 0
         self._doomed: list[tuple[float, str]] = []
+        self._outdated: set[PartitionName] = set()  # deleted, and still in the checkpoint files
 
     def open(self, cluster_id: str | None) -> None:
         """Take the lock, read the checkpoints, and remove the clean-shutdown marker."""
@@ -175,14 +180,29 @@ class LogDirectory:
             self.checkpoints.cleaned,
         )
         forgotten = [offsets.pop(name, None) for offsets in known]
-        if any(offset is not None for offset in forgotten):
+        if name in self._outdated or any(offset is not None for offset in forgotten):
             self.save_checkpoints()
+
+    def remove(self, name: PartitionName, delay_ms: int) -> None:
+        """Take away the directory of a deleted partition. Not durable.
+
+        The checkpoint files still have it. That does no harm before another partition of that
+        name begins: see `forget`.
+        """
+        self.unopened.discard(name)
+        self._outdated.add(name)
+        path = os.path.join(self.path, partition_directory_name(*name))
+        gone = os.path.join(self.path, deleted_directory_name(*name, uuid.uuid4().hex))
+        self._fs.rename(path, gone)
+        self.delete_later([gone], delay_ms)
 
     def save_checkpoints(self) -> None:
         """Write the checkpoints after partitions were added or removed. Durable on return."""
+        outdated = frozenset(self._outdated)
         self.save_recovery_points()
         self.save_log_starts()
         self.save_cleaned()
+        self._outdated -= outdated
 
     # --- what logs ask of their directory ----------------------------------------------------
 
@@ -272,7 +292,7 @@ class LogDirectory:
             path=self.path,
             error=error,
             was_clean=self.was_clean,
-            partition_count=len(logs),
+            partition_count=len(logs) + len(self.unopened),
             offline=tuple(self.offline),
             failed=tuple(name for name, log in logs if log.state.failure is not None),
             free_bytes=free_bytes,
