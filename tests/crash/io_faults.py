@@ -26,10 +26,12 @@ _NAMING: Final = ("create", "link", "make_directory", "map_words", "rename", "op
 _OPENING: Final = (
     "create",
     "list",
+    "names",
     "lock",
     "map_words",
     "open_read",
     "open_write",
+    "open_directory",
     "sync_directory",
 )
 DEAD: Final = "dead"

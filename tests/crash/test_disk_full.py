@@ -21,8 +21,8 @@ from cordwood.clock import SystemClock
 from cordwood.errors import DiskFullError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store, StoreSetup
-from cordwood.quantities import MIB
-from cordwood.storage.files import FileSystem, RealFileSystem
+from cordwood.quantities import KIB, MIB
+from cordwood.storage.files import FileSystem, RealFileSystem, write_all
 from fakes.simulated_fs import SimulatedFileSystem
 
 pytestmark = pytest.mark.faults
@@ -56,6 +56,15 @@ class SmallDisk:
                 assert error.errno == errno.ENOSPC, error
                 step //= 2
         file.close()
+
+    def reserve(self) -> None:
+        """Take some room that `make_room` gives back."""
+        file = self.fs.create(f"{self.path}.reserve")
+        write_all(file, 0, b"x" * 512 * KIB)
+        file.close()
+
+    def make_room(self) -> None:
+        self.fs.remove(f"{self.path}.reserve")
 
 
 @pytest.fixture(params=["tmpfs", "simulated"])
@@ -170,6 +179,35 @@ def test_a_store_opens_on_a_full_disk(disk: SmallDisk) -> None:
         assert store.damages() == []
         log.delete_before(len(values) // 2)
         assert log.append(b"later").offset == len(values)
+
+
+@pytest.mark.parametrize("durability", ["disk", "os"])
+def test_rolls_syncs_and_checkpoints_without_a_free_byte_fail_no_log(
+    disk: SmallDisk, durability: str
+) -> None:
+    with disk.open() as store:
+        config = {**CONFIG, "durability": durability, "index.interval.bytes": 0}
+        store.create_topic("orders", config=config)
+        log = log_of(store, "orders")
+        disk.reserve()
+        values = append_until_full(log)
+        disk.fill()
+
+        for _ in range(3):
+            with contextlib.suppress(DiskFullError):
+                log.roll()
+            log.sync()
+            with contextlib.suppress(OSError):
+                store.maintain()
+            with pytest.raises(DiskFullError):
+                log.append(b"x" * 5000)
+        assert log.state.failure is None
+        disk.make_room()
+
+        assert log.append(b"later").offset == len(values)
+        store.maintain()
+        assert log.state.recovery_point == log.state.end
+        assert values_in(log) == [*values, b"later"]
 
 
 def test_a_floor_refuses_appends_before_the_disk_is_full(disk: SmallDisk) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,3 +64,23 @@ def test_extras_that_documents_name_are_there() -> None:
     assert {extra for names in named for extra in names.split(",")} == set(
         project["optional-dependencies"]
     )
+
+
+def test_the_command_needs_no_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    core = {re.split(r"[^\w-]", text)[0] for text in project["dependencies"]}
+    files = (ROOT / "src" / "cordwood" / "cli").rglob("*.py")
+
+    imported = {name for file in files for name in imported_packages(file)}
+
+    assert imported - core - sys.stdlib_module_names <= {"cordwood", "pyspark"}
+    assert {"rich", "typer"} <= imported
+
+
+def imported_packages(file: Path) -> Iterator[str]:
+    """The top-level packages that a module imports anywhere in its code."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name.partition(".")[0] for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module.partition(".")[0]

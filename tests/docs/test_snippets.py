@@ -77,9 +77,17 @@ def name_of(document: Path) -> str:
 
 
 # Documents about Spark run in their own processes: see `test_spark_document`.
-SPARK_DOCUMENTS = [ROOT / "docs" / "spark.md", ROOT / "docs" / "quickstart" / "spark.md"]
+SPARK_QUICK_START = ROOT / "docs" / "quickstart" / "spark.md"
+SPARK_DOCUMENTS = [ROOT / "docs" / "spark.md", SPARK_QUICK_START]
+# A new user goes from one to the next, in the same directory.
+FIRST_DOCUMENTS = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / "quickstart" / f"{name}.md" for name in ("library", "broker")),
+]
 WITH_CODE = [
-    document for document in DOCUMENTS if document not in SPARK_DOCUMENTS and code_blocks(document)
+    document
+    for document in DOCUMENTS
+    if document not in (*SPARK_DOCUMENTS, *FIRST_DOCUMENTS) and code_blocks(document)
 ]
 
 
@@ -88,8 +96,22 @@ def test_the_blocks_of_a_document_run(
     document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": "__main__"}
 
+    run_document(document)
+
+
+def test_the_first_documents_run_one_after_the_other_in_the_same_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    for document in FIRST_DOCUMENTS:
+        run_document(document)
+
+
+def run_document(document: Path) -> None:
+    """Run all blocks of a document in the current directory."""
+    namespace: dict[str, object] = {"__name__": "__main__"}
     for block in code_blocks(document):
         with cordwood.Broker("data") if "broker" in block.words else nullcontext() as broker:
             address = ADDRESS if broker is None else broker.bootstrap_servers

@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from .test_snippets import ROOT, SPARK_DOCUMENTS, name_of, python_blocks
+from .test_snippets import (
+    FIRST_DOCUMENTS,
+    ROOT,
+    SPARK_DOCUMENTS,
+    SPARK_QUICK_START,
+    code_blocks,
+    name_of,
+    python_blocks,
+    run_block,
+    run_document,
+)
 
 pytestmark = [
     pytest.mark.spark,
@@ -35,7 +45,22 @@ def run(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.parametrize("document", SPARK_DOCUMENTS, ids=name_of)
-def test_the_python_blocks_of_a_document_run(document: Path, tmp_path: Path) -> None:
+def test_the_blocks_of_a_document_run(
+    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if document == SPARK_QUICK_START:  # it also works where the other quick starts have run
+        for earlier in FIRST_DOCUMENTS:
+            run_document(earlier)
+
+    run_python_blocks(document, tmp_path)
+    for block in code_blocks(document):
+        if block.language == "sh":
+            run_block(document, block, block.code, {})
+
+
+def run_python_blocks(document: Path, tmp_path: Path) -> None:
+    """Run them as one program, which may stop its Spark session."""
     program = tmp_path / "blocks.py"
     lines = [""] * len(document.read_text(encoding="utf-8").splitlines())
     for block in python_blocks(document):

@@ -40,6 +40,7 @@ class ArchivedStore:
         data: str = DATA,
         objects: FailingObjects | None = None,
         cache_bytes: int = CACHE_BYTES,
+        defaults: TopicConfig | None = None,
     ) -> None:
         self.fs = fs
         self.clock = clock or ManualClock()
@@ -54,7 +55,7 @@ class ArchivedStore:
                 fs=fs,
                 clock=self.clock,
                 random=Random(1),
-                defaults=TopicConfig(),
+                defaults=defaults or TopicConfig(),
                 flusher=InlineFlusher(),
                 has_housekeeping=False,
                 opening_threads=1,

@@ -8,7 +8,8 @@ from typing import Any
 
 from cordwood.broker.handlers.api_versions import unsupported_version_response
 from cordwood.broker.net.answer import Answer, Connection, begin_answer
-from cordwood.broker.net.client_connection import ClientConnection, ConnectionHost
+from cordwood.broker.net.client_connection import ClientConnection
+from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.connection_registry import ConnectionRegistry
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.memory_budget import MemoryBudget
@@ -43,7 +44,7 @@ class HeldAnswers:
         if self.error is not None:
             raise self.error
         self.started.append(answer)
-        answer.when_dropped = lambda: self.left.append(answer)
+        answer.when_left = lambda: self.left.append(answer)
 
 
 class ConnectionBench:

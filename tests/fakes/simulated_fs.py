@@ -19,7 +19,7 @@ import errno
 import posixpath
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from cordwood.clock import Clock
@@ -48,6 +48,18 @@ class SimulatedLock:
 
     def release(self) -> None:
         self._fs.unlock(self._directory, self)
+
+
+class SimulatedDirectory:
+    def __init__(self, fs: SimulatedFileSystem, path: str) -> None:
+        self._fs = fs
+        self._path = path
+
+    def sync(self) -> None:
+        self._fs.sync_directory(self._path)
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class SimulatedFileSystem:
@@ -151,6 +163,10 @@ class SimulatedFileSystem:
                 for name, node in sorted(names.items())
             ]
 
+    def names(self, path: str) -> Sequence[str]:
+        with self.call("names", path):
+            return sorted(self._disk.tree[self._directory(path)])
+
     def exists(self, path: str) -> bool:
         with self.call("exists", path):
             return self._node(path) is not None
@@ -234,6 +250,11 @@ class SimulatedFileSystem:
             node = self._node(path)
             names = [n for tree in self._disk.tree.values() for n in tree.values() if n == node]
             return len(names) > 1
+
+    def open_directory(self, path: str) -> SimulatedDirectory:
+        with self.call("open_directory", path):
+            self._directory(path)
+            return SimulatedDirectory(self, path)
 
     def sync_directory(self, path: str) -> None:
         with self.call("sync_directory", path):

@@ -92,7 +92,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.bench.store.close()
         self.fs.remove_tree("/data")
         self.bench = ArchivedStore(self.fs, cache_bytes=self.cache_bytes)
-        self.bench.store.restore_topic(TOPIC, "file:///archive")
+        self.bench.store.restore_topic(TOPIC, "file:///archive", take_over=True)
         self.model = self.model[:archived]
         self.start = min(self.start, archived)  # what was deleted past the archive is lost too
 

@@ -78,7 +78,7 @@ def test_a_lost_store_is_restored(tmp_path: Path, s3_url: str) -> None:
     fill(tmp_path / "data", s3_url)
 
     with cordwood.open(tmp_path / "new") as store:
-        topic = store.restore_topic("orders", s3_url)
+        topic = store.restore_topic("orders", s3_url, take_over=True)
 
         assert values(topic.partition(0)) == numbers(200)
         assert store.group("billing").committed("orders", 0) == 200

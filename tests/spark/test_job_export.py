@@ -16,6 +16,7 @@ from cordwood.spark.jobs.export import ExportOptions, run_export, table_and_tail
 from cordwood.spark.jobs.json_values import parse_schema
 from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat, read_files
 from cordwood.spark.jobs.topic_span import plan_span
+from fakes.stopped_swap import store_with_a_stopped_swap
 
 TOPIC = "orders"
 FORMATS = list(TableFormat)
@@ -148,6 +149,17 @@ def test_of_two_runs_at_once_one_commits_and_the_other_says_so(
         run_export(spark, options(data, to))
 
     assert table_rows(spark, to) == log_rows(spark, data)
+
+
+def test_an_export_in_the_middle_of_a_compaction_swap_leaves_nothing_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    records = store_with_a_stopped_swap(tmp_path / "data")
+    to = target(tmp_path, TableFormat.PARQUET)
+
+    run_export(spark, options(tmp_path / "data", to))
+
+    assert {row[2]: row[5] for row in table_rows(spark, to)} == records
 
 
 def test_a_long_run_commits_part_by_part(spark: SparkSession, data: Path, tmp_path: Path) -> None:

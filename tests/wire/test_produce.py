@@ -7,6 +7,7 @@ import pytest
 from kafka.protocol.producer import ProduceResponse
 
 import cordwood
+from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.format.compression import Codec
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.error_code import ErrorCode
@@ -14,6 +15,7 @@ from cordwood.protocol.messages import encode_request
 from fakes.client_batches import NOW, client_batch, raw_batch, raw_record
 from wire.raw_client import RawClient, framed, request_header
 from wire.record_requests import produce, produce_body, receive_produced
+from wire.waiting import await_true
 
 BATCH = bytes(client_batch(b"one", b"two", keys=[b"k", b"k"]))
 VERSIONS = range(
@@ -54,6 +56,27 @@ def test_with_log_append_time_the_answer_says_when(
     (first, _) = broker.store.topic(topic).partition(0).read(0)
     assert answer.log_append_time_ms == first.timestamp_ms
     assert answer.log_append_time_ms > NOW
+
+
+def test_topics_that_come_and_go_leave_nothing_behind_in_the_broker(
+    broker: cordwood.Broker, client: RawClient
+) -> None:
+    handler = broker._running()._router._frame_handlers[ApiKey.PRODUCE]
+    assert isinstance(handler, ProduceHandler)
+    lanes = handler._lanes
+    store = broker.store
+    before = len(lanes._by_log)
+    for _ in range(5):
+        topic_id = store.create_topic("comes-and-goes").topic_id
+        assert produce(client, "comes-and-goes", BATCH).base_offset == 0
+        assert produce(client, topic_id, BATCH, version=13).base_offset == 2
+        store.delete_topic("comes-and-goes")
+
+    await_true(lambda: len(lanes._by_log) <= before)
+    remembered = {
+        lane.log for known in (lanes._lanes, lanes._lanes_by_id) for lane in known.values()
+    }
+    assert not any(log.is_closed for log in {*remembered, *lanes._watch._watches})
 
 
 def test_the_answer_says_where_the_log_starts(

@@ -10,7 +10,7 @@ from cordwood.archive.manifest import SegmentCopy
 from cordwood.archive.object_store import ObjectStore
 from cordwood.archive.segment_cache import SegmentCache
 from cordwood.errors import FormatError
-from cordwood.format.file_names import NO_SUFFIX, FileKind, segment_file_name
+from cordwood.format.file_names import FileKind, segment_file_name
 from cordwood.quantities import NO_TIMESTAMP, FilePosition, Offset, TimestampMs
 from cordwood.storage.files import File, FileSystem
 from cordwood.storage.handle_cache import HandleCache
@@ -80,8 +80,8 @@ class FetchedSegment:
 
     # --- files, fetched when needed ----------------------------------------------------------
 
-    def path(self, kind: FileKind, suffix: str = NO_SUFFIX) -> str:
-        return f"{self._directory}/{segment_file_name(self.base_offset, kind, suffix)}"
+    def path(self, kind: FileKind) -> str:
+        return f"{self._directory}/{segment_file_name(self.base_offset, kind)}"
 
     def file(self) -> File:
         held = self._file

@@ -186,7 +186,11 @@ class GroupMoment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedTopic:
-    """A topic as its archive knows it. `config` holds the values that are not defaults."""
+    """A topic as its archive knows it.
+
+    `config` holds the keys that were set for the topic, and those that differ from Kafka's
+    defaults. A restored topic keeps both, whatever the defaults of its new store are.
+    """
 
     generation: int
     topic: str

@@ -220,22 +220,35 @@ class PartitionArchive:
                     self._garbage += [self.key_of(segment, f.kind) for f in segment.files]
 
     def take_over(self) -> None:
-        """Make this store the owner of an archive that another store began."""
+        """Make this store the owner of an archive that another store began.
+
+        A manifest is put even if there is none yet: otherwise the other store could begin one.
+        """
         with self._lock:
             manifest = self._read_manifest()
             owner = self.place.owner
             assert owner is not None, self.name
-            if manifest.owner != owner:
+            if manifest.owner != owner or not manifest.generation:
                 self._put(replace(manifest, owner=owner, generation=manifest.generation + 1))
+
+    def check_owner(self, owner: str) -> None:
+        """Raise if a store with this `writer_id` could not archive here now."""
+        with self._lock:
+            manifest = self._read_manifest()
+        if manifest.generation:
+            self._check_owner(manifest, owner)
 
     def _owned(self) -> Manifest:
         manifest = self._read_manifest()
-        if manifest.owner != self.place.owner:
-            raise StorageError(
-                f"{self.objects.url}/{self.prefix} belongs to store {manifest.owner!r}, which was "
-                "restored from it or wrote it first; set another archive.url for this topic"
-            )
+        self._check_owner(manifest, self.place.owner)
         return manifest
+
+    def _check_owner(self, manifest: Manifest, owner: str | None) -> None:
+        if manifest.owner != owner:
+            raise StorageError(
+                f"{self.objects.url}/{self.prefix} belongs to store {manifest.owner!r}, which took "
+                "it over or wrote it first; set another archive.url for this topic"
+            )
 
     def _put(self, manifest: Manifest) -> None:
         key = f"{self.prefix}/{MANIFEST_NAME}"

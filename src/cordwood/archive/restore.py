@@ -4,15 +4,18 @@ All files are fetched into staging directories, checked against the manifest and
 become a topic, so a crash leaves the whole topic or nothing. The order:
 
     1  fetch and check the files of every partition, and cut them at the point in time
-    2  if archiving continues in the same place: take the archive over from the lost store
+    2  if archiving continues in the same place: take the archive over from the other store
     3  commit the groups' offsets, none past the end of the restored log
     4  install the topic
 
 A point in time is a timestamp T. A partition ends before its first record, in offset order, that
 is newer than T. Later records are cut off even if their timestamps are older, because a log keeps
 its order. Batches are not split: the batch that holds the first newer record is cut off as a whole.
-Such a topic no longer matches its archive, which still holds the records that were cut off, so it
-has no `archive.url` until it gets another one.
+
+A restored topic is a copy without an `archive.url`, because another store may be alive and write
+the archive. Archiving continues in the same place only if this store owns the archive already, or
+takes it over on request. A topic that was cut or renamed never continues there: it does not match
+its archive.
 """
 
 import hashlib
@@ -23,10 +26,16 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from cordwood.archive.manifest import ArchivedTopic, Manifest, SegmentCopy
-from cordwood.archive.object_store import ObjectStore, copy_into
+from cordwood.archive.object_store import ObjectStore, copy_into, shown_url
 from cordwood.archive.partition_archive import ArchiveParts, PartitionArchive
 from cordwood.archive.topic_keeper import read_topic
-from cordwood.errors import FormatError, LogClosedError, StorageError, UnknownTopicError
+from cordwood.errors import (
+    ConfigError,
+    FormatError,
+    LogClosedError,
+    StorageError,
+    UnknownTopicError,
+)
 from cordwood.format.file_names import FileKind, segment_file_name
 from cordwood.format.small_files.partition_metadata import decode_topic_id, new_topic_id
 from cordwood.log.beside.archived_log import ArchivedLog
@@ -119,11 +128,8 @@ class TopicRestore:
     def run(self, archived: ArchivedTopic, wanted: WantedTopic) -> Topic:
         to_timestamp_ms = wanted.to_timestamp_ms
         is_same = wanted.new_name is None or wanted.new_name == archived.topic
-        texts: dict[str, object] = dict(archived.config)
-        if "archive.url" in texts:
-            texts["archive.url"] = wanted.url if to_timestamp_ms is None and is_same else ""
-        texts.update(wanted.config)
-        parsed = TopicConfig.parse(texts)  # raises before anything is fetched
+        if wanted.take_over and (to_timestamp_ms is not None or not is_same):
+            raise _cannot_continue(wanted, "only the whole topic, with its name, can take it over")
         staged = self._store.registry.stage(
             wanted.new_name or archived.topic,
             archived.topic_id if is_same else new_topic_id(),
@@ -131,18 +137,25 @@ class TopicRestore:
         )
         try:
             sources = [
-                self._source(archived, number, partition.path, parsed)
+                self._source(archived, number, partition.path)
                 for number, partition in enumerate(staged.partitions)
             ]
             for source in sources:
                 source.refresh()
+            continues = wanted.take_over or (
+                is_same and to_timestamp_ms is None and self._owns(archived, sources)
+            )
+            texts = _config_texts(archived, wanted, continues=continues)
+            if is_same and not continues and texts["archive.url"] == wanted.url:
+                raise _cannot_continue(wanted, "it belongs to another store or holds more records")
+            TopicConfig.parse(texts)  # raises before anything is fetched
             self._progress.expect(
                 sum(f.size for source in sources for s in source.manifest.segments for f in s.files)
             )
             for partition, source in zip(staged.partitions, sources, strict=True):
                 self._fill(partition, source, to_timestamp_ms)
             if is_same:
-                if to_timestamp_ms is None and texts.get("archive.url") == wanted.url:
+                if texts["archive.url"] == wanted.url:
                     for source in sources:
                         source.take_over()
                 self._commit_groups(archived, staged, to_timestamp_ms)
@@ -153,15 +166,18 @@ class TopicRestore:
         logger.info("restored topic %s from %s", topic.name, self._objects.url)
         return topic
 
-    def _source(
-        self, archived: ArchivedTopic, number: int, directory: str, config: TopicConfig
-    ) -> PartitionArchive:
+    def _owns(self, archived: ArchivedTopic, sources: Iterable[PartitionArchive]) -> bool:
+        """Whether this store owns the archive: the topic's object, and every manifest."""
+        owners = {archived.owner, *(source.manifest.owner for source in sources)}
+        return owners == {self._store.writer_id}
+
+    def _source(self, archived: ArchivedTopic, number: int, directory: str) -> PartitionArchive:
         place = ArchivePlace(
             topic=archived.topic,
             topic_id=archived.topic_id,
             partition=number,
             directory=directory,
-            config=config,
+            config=TopicConfig(),
             allows_gaps=False,
             owner=self._store.writer_id,
         )
@@ -268,6 +284,24 @@ class TopicRestore:
                 if place[1] < len(staged.partitions)
             }
             self._store.group(group).commit(clamped)
+
+
+def _config_texts(
+    archived: ArchivedTopic, wanted: WantedTopic, *, continues: bool
+) -> dict[str, object]:
+    """The configuration of the restored topic. It has an `archive.url`, which may be empty."""
+    url = wanted.url if continues else ""
+    return {**archived.config, "archive.url": url, **wanted.config}
+
+
+def _cannot_continue(wanted: WantedTopic, reason: str) -> ConfigError:
+    return ConfigError(
+        "archive.url",
+        shown_url(wanted.url),
+        f"the restored topic {wanted.name} cannot continue this archive: {reason}; choose another "
+        "archive.url or none, or take the archive over with the whole topic (take_over, "
+        "--take-over)",
+    )
 
 
 def restored_end(source: PartitionArchive, to_timestamp_ms: int | None) -> Offset:

@@ -122,19 +122,29 @@ class StoreArchives:
                 return
             except (OSError, CordwoodError) as error:
                 logger.warning("archiving %s failed, will retry: %s", log.name, error)
-                archive.progress.last_error = f"{type(error).__name__}: {error}"
+                archive.progress.last_error = _shown_error(error)
                 continue
             archive.progress.last_error = None
             archive.progress.last_success_ms = self._clock.now_ms()
 
-    def status(self, store: ListedTopics) -> list[ArchiveStatus]:
+    def status(self, store: ListedTopics, *, checked_for: str | None = None) -> list[ArchiveStatus]:
         found: list[ArchiveStatus] = []
+        unreachable: dict[str, str] = {}  # an object store that fails is not asked again
         for name in store.topics():
             topic: Topic | Topic[ReadOnlyLog] = store.topic(name)
             for log in topic.partitions if topic.config.archive_url is not None else ():
                 archive = self.archive_of(log, topic.topic_id)
-                if archive is not None and topic.config.archive_url is not None:
-                    found.append(_status(archive, shown_url(topic.config.archive_url)))
+                if archive is None or topic.config.archive_url is None:
+                    continue
+                error = unreachable.get(archive.objects.url)
+                if checked_for is not None and error is None:
+                    try:
+                        archive.check_owner(checked_for)
+                    except CordwoodError as refused:
+                        error = _shown_error(refused)
+                    except OSError as failed:
+                        error = unreachable[archive.objects.url] = _shown_error(failed)
+                found.append(_status(archive, shown_url(topic.config.archive_url), error))
         return found
 
     # --- restoring ---------------------------------------------------------------------------
@@ -153,16 +163,20 @@ class StoreArchives:
             self.cache.close()
 
 
-def _status(archive: PartitionArchive, url: str) -> ArchiveStatus:
+def _shown_error(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _status(archive: PartitionArchive, url: str, error: str | None) -> ArchiveStatus:
     progress = archive.progress
     start, end, count, size = Offset(0), Offset(0), 0, 0
-    error = progress.last_error
+    error = error or progress.last_error
     try:
         manifest = archive.manifest
         start, end = manifest.start, manifest.end
         count, size = len(manifest.segments), manifest.size_bytes
     except (OSError, CordwoodError) as unknown:
-        error = error or f"{type(unknown).__name__}: {unknown}"
+        error = error or _shown_error(unknown)
     return ArchiveStatus(
         topic=archive.place.topic,
         partition=archive.place.partition,

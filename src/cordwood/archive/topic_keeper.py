@@ -64,7 +64,7 @@ class TopicKeeper:
             partitions=topic.partition_count,
             owner=store.writer_id,
             updated_ms=self._clock.now_ms() if old is None else old.updated_ms,
-            config=_shown_config(topic.config.render()),
+            config=_shown_config({**topic.config.render(), **store.registry.overrides(topic.name)}),
             moments=() if old is None else old.moments,
         )
         offsets = _group_offsets(store, topic.name)

@@ -16,7 +16,7 @@ from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.handlers.api_versions import unsupported_version_response
 from cordwood.broker.net.acceptor import Acceptor
-from cordwood.broker.net.client_connection import ConnectionHost
+from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.connection_registry import ConnectionRegistry
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.memory_budget import MemoryBudget

@@ -2,3 +2,5 @@
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(type kind, Py_ssize_t items)
+    int PyGC_Disable()
+    int PyGC_Enable()

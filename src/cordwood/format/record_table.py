@@ -14,7 +14,11 @@ except ImportError:  # the plain form needs no Cython installed
 
 if cython.compiled:
     from cython.cimports.cordwood.format import kernel_tables as tables  # type: ignore
-    from cython.cimports.cordwood.format.python_api import PyType_GenericAlloc  # type: ignore
+    from cython.cimports.cordwood.format.python_api import (  # type: ignore
+        PyGC_Disable,
+        PyGC_Enable,
+        PyType_GenericAlloc,
+    )
     from cython.cimports.cordwood.primitives import varint  # type: ignore
     from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize  # type: ignore
     from cython.cimports.cpython.ref import Py_INCREF  # type: ignore
@@ -193,14 +197,35 @@ def make_records(
     record_type: type,
 ) -> list:
     """`Record` objects for rows [start_row, end_row), parsed from `data`."""
+    if start_row < 0 or end_row * tables.RECORD_ROW > len(table):
+        raise IndexError("rows outside the table")
+    if cython.compiled:
+        # The collector would search thousands of new records again and again, and none of them
+        # can be garbage. The lock of the interpreter is held, so nobody else misses it.
+        was_enabled: cython.bint = PyGC_Disable()
+        try:
+            return _make_all(data, table, start_row, end_row, record_type)
+        finally:
+            if was_enabled:
+                PyGC_Enable()
+    else:
+        return _make_all(data, table, start_row, end_row, record_type)
+
+
+@cython.cfunc
+def _make_all(
+    data: cython.const[cython.uchar][::1],
+    table: cython.longlong[::1],
+    start_row: cython.Py_ssize_t,
+    end_row: cython.Py_ssize_t,
+    record_type: type,
+) -> list:
     records: list = []
     row: cython.Py_ssize_t
     at: cython.Py_ssize_t
     key: object
     value: object
     headers: list
-    if start_row < 0 or end_row * tables.RECORD_ROW > len(table):
-        raise IndexError("rows outside the table")
     for row in range(start_row, end_row):
         at = row * tables.RECORD_ROW
         key = None

@@ -45,6 +45,7 @@ class EntryFile:
         "_flushed_size",
         "_fs",
         "_is_mapped",
+        "_must_exist",
         "_path",
         "_sealed",
         "_skips_zeros",
@@ -58,17 +59,20 @@ class EntryFile:
         *,
         mapped: bool = True,
         skip_zeros: bool = True,
+        must_exist: bool = False,
     ) -> None:
         """A sealed file; opens nothing. See `activate` and `create`.
 
         `mapped=False` reads the file into memory instead, for a file that another program may
-        shorten in place (Kafka trims the indexes of its active segment).
+        shorten in place (Kafka trims the indexes of its active segment). A missing file is empty,
+        unless it `must_exist`: then a search raises `FileNotFoundError`.
         """
         self._fs = fs
         self._path = path
         self._entry_size = entry_size
         self._is_mapped = mapped
         self._skips_zeros = skip_zeros
+        self._must_exist = must_exist
         self._active: bytearray | None = None
         self._sealed: memoryview | None = None
         self._flushed_size = 0
@@ -164,6 +168,10 @@ class EntryFile:
             return  # nothing was ever added
         try:
             file.sync()
+        except OSError:
+            # Nobody knows what reached the disk: the next flush writes all of it again.
+            self._flushed_size = 0
+            raise
         finally:
             file.close()
 
@@ -236,6 +244,8 @@ class EntryFile:
         try:
             view = self._map() if self._is_mapped else memoryview(self._read(_READ_BYTES_MAX))
         except FileNotFoundError:
+            if self._must_exist:
+                raise
             return memoryview(b"")
         self._sealed = sealed = self._sound_part(view)
         return sealed

@@ -30,14 +30,30 @@ class EntryIndex:
 
     @classmethod
     def open_sealed(
-        cls, fs: FileSystem, path: str, base_offset: Offset, *, mapped: bool = True
+        cls,
+        fs: FileSystem,
+        path: str,
+        base_offset: Offset,
+        *,
+        mapped: bool = True,
+        must_exist: bool = False,
     ) -> Self:
-        """Open for lookups only; the first one opens the file. `EntryFile` explains `mapped`."""
-        return cls(cls._file_at(fs, path, mapped=mapped), base_offset)
+        """Open for lookups only; the first one opens the file. `EntryFile` explains the rest."""
+        file = cls._file_at(fs, path, mapped=mapped, must_exist=must_exist)
+        return cls(file, base_offset)
 
     @classmethod
-    def _file_at(cls, fs: FileSystem, path: str, *, mapped: bool = True) -> EntryFile:
-        return EntryFile(fs, path, cls._ENTRY_SIZE, mapped=mapped, skip_zeros=cls._SKIPS_ZEROS)
+    def _file_at(
+        cls, fs: FileSystem, path: str, *, mapped: bool = True, must_exist: bool = False
+    ) -> EntryFile:
+        return EntryFile(
+            fs,
+            path,
+            cls._ENTRY_SIZE,
+            mapped=mapped,
+            skip_zeros=cls._SKIPS_ZEROS,
+            must_exist=must_exist,
+        )
 
     @property
     def path(self) -> str:

@@ -20,12 +20,13 @@ import errno
 import mmap
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from cordwood.errors import LimitExceededError, TruncatedInputError
 from cordwood.storage.directory_lock import DirectoryLock, lock_directory
-from cordwood.storage.real_file import RealFile, RealWordMap, map_file, noting
+from cordwood.storage.real_file import RealDirectory, RealFile, RealWordMap, map_file, noting
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -121,6 +122,18 @@ class WordMap(Protocol):
         ...
 
 
+class DirectoryHandle(Protocol):
+    """An open directory. It needs no descriptor when its names must become durable."""
+
+    def sync(self) -> None:
+        """Make the names in the directory durable."""
+        ...
+
+    def close(self) -> None:
+        """Close the descriptor; safe to repeat. Garbage collection does it too."""
+        ...
+
+
 class LockHandle(Protocol):
     """A held directory lock."""
 
@@ -158,6 +171,10 @@ class FileSystem(Protocol):
 
     def list(self, path: str) -> list[DirectoryEntry]:
         """The entries of the directory, sorted by name."""
+        ...
+
+    def names(self, path: str) -> Sequence[str]:
+        """The names of the entries, sorted; quicker than `list`."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -200,6 +217,10 @@ class FileSystem(Protocol):
         """Whether the file has another hard link, which a change in place would change too."""
         ...
 
+    def open_directory(self, path: str) -> DirectoryHandle:
+        """Open the directory, to sync its names later without needing a descriptor then."""
+        ...
+
     def sync_directory(self, path: str) -> None:
         """Make the names in the directory durable."""
         ...
@@ -234,6 +255,24 @@ def write_all(file: File, position: int, data: Buffer) -> None:
         if not rest:
             return
         written = file.write_at(position, rest)
+
+
+def write_file(fs: FileSystem, path: str, content: Buffer) -> None:
+    """Create the file with `content`, or overwrite it. Not durable, and not atomic."""
+    file = fs.create(path, exclusive=False)
+    try:
+        write_all(file, 0, content)
+    finally:
+        file.close()
+
+
+def sync_file(fs: FileSystem, path: str) -> None:
+    """Make the content of a file durable that another handle wrote."""
+    file = fs.open_write(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
 
 
 def replace_file(fs: FileSystem, path: str, content: Buffer) -> None:
@@ -330,6 +369,9 @@ class RealFileSystem:
         entries.sort(key=lambda entry: entry.name)
         return entries
 
+    def names(self, path: str) -> Sequence[str]:
+        return sorted(os.listdir(path))
+
     def exists(self, path: str) -> bool:
         try:
             os.stat(path)
@@ -364,13 +406,15 @@ class RealFileSystem:
     def is_shared(self, path: str) -> bool:
         return os.stat(path).st_nlink > 1
 
+    def open_directory(self, path: str) -> RealDirectory:
+        return RealDirectory(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), path)
+
     def sync_directory(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = self.open_directory(path)
         try:
-            with noting("syncing directory", path):
-                os.fsync(fd)
+            directory.sync()
         finally:
-            os.close(fd)
+            directory.close()
 
     def free_bytes(self, path: str) -> int:
         found = os.statvfs(path)

@@ -141,7 +141,11 @@ class HighWatermarkFile:
         """Make the published values durable."""
         assert self._words is not None, f"{self._path} is closed"
         self._is_unsynced = False  # first, so that values published meanwhile count as unsynced
-        self._words.sync()
+        try:
+            self._words.sync()
+        except BaseException:
+            self._is_unsynced = True
+            raise
 
     def close(self) -> None:
         """Unmap; safe to repeat. A later read maps the file again."""

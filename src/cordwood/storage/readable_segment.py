@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from cordwood.format.file_names import NO_SUFFIX, FileKind
+from cordwood.format.file_names import FileKind
 from cordwood.quantities import FilePosition, Offset, TimestampMs
 from cordwood.storage.files import File
 from cordwood.storage.key_index import KeyIndex
@@ -54,7 +54,7 @@ class ReadableSegment(Protocol):
     @property
     def key_index(self) -> KeyIndex: ...
 
-    def path(self, kind: FileKind, suffix: str = NO_SUFFIX) -> str:
+    def path(self, kind: FileKind) -> str:
         """The local path of a file. It need not exist."""
         ...
 

@@ -1,7 +1,7 @@
-"""A file of the operating system, and a file of words mapped into memory.
+"""Files and directories of the operating system, and a file of words mapped into memory.
 
-They implement `File` and `WordMap`, which `files` defines and documents. An `OSError` passes
-through with a note that names the file.
+They implement `File`, `DirectoryHandle` and `WordMap`, which `files` defines and documents. An
+`OSError` passes through with a note that names the file.
 """
 
 import contextlib
@@ -104,6 +104,29 @@ class RealFile:
 
     def __del__(self) -> None:
         # An error of close(2) cannot be reported here, and concerns no acknowledged data.
+        with contextlib.suppress(OSError, AttributeError):
+            self.close()
+
+
+class RealDirectory:
+    """A directory of the operating system. See `DirectoryHandle`."""
+
+    __slots__ = ("_fd", "_name")
+
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
+        self._name = name
+
+    def sync(self) -> None:
+        with noting("syncing directory", self._name):
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
             self.close()
 

@@ -1,8 +1,7 @@
-"""Recovery of a partition directory: completes interrupted changes and finds the end of the log.
+"""Recovery of a log: finds its end, and what of it is torn or damaged.
 
-There are three steps. Each can be repeated on the state that it leaves:
+`segment_files.tidy_directory` comes first. Each step can be repeated on the state that it leaves:
 
-    tidy_directory    completes or undoes the changes that suffixes in file names mark
     walk_segment      re-reads one segment and rebuilds its indexes; changes no log file
     plan_recovery     decides from the walks, purely, what is a torn tail and what is damage
 
@@ -12,27 +11,14 @@ and the log continues after it.
 """
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.batch_header import HEADER_SIZE, BatchHeader, decode_batch_header
-from cordwood.format.file_names import (
-    CLEANED,
-    DELETED,
-    NO_SUFFIX,
-    SWAP,
-    FileKind,
-    SegmentFileName,
-    parse_segment_file_name,
-    segment_file_name,
-)
 from cordwood.quantities import NO_TIMESTAMP, FilePosition, Offset
-from cordwood.storage.files import FileSystem
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_reader import SegmentReader
 from cordwood.storage.segment_times import is_true_entry
 
 logger = logging.getLogger(__name__)
@@ -56,152 +42,6 @@ class Damage:
             f"{self.path} is damaged at byte {self.position}: {self.reason}; "
             f"offsets [{self.first_offset}, {self.next_offset}) cannot be read"
         )
-
-
-# --- names -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSegment:
-    """A segment in a directory. `has_indexes`: both exist and consist of whole entries."""
-
-    base_offset: Offset
-    size: int
-    has_indexes: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundFiles:
-    """The contents of a tidy partition directory.
-
-    `is_changing`: segments are being replaced, so some may be missing from the list.
-    """
-
-    segments: list[FoundSegment]
-    snapshots: list[Offset]
-    is_changing: bool = False
-
-
-def tidy_directory(fs: FileSystem, directory: str) -> FoundFiles:
-    """Remove files that were being deleted or built, complete begun swaps, list the rest."""
-    names = _parsed_names(fs, directory)
-    changed = _remove(fs, directory, [n for n in names if names[n].suffix in (DELETED, CLEANED)])
-    cleaned = [parsed.base_offset for parsed in names.values() if parsed.suffix == CLEANED]
-    swaps = {name: parsed for name, parsed in names.items() if parsed.suffix == SWAP}
-    if cleaned:
-        # A replacement of several segments was interrupted before it was complete.
-        unfinished = [n for n, p in swaps.items() if p.base_offset >= min(cleaned)]
-        changed |= _remove(fs, directory, unfinished)
-        for name in unfinished:
-            del swaps[name]
-    if swaps:
-        _finish_swaps(fs, directory, names, swaps)
-        changed = True
-    changed |= _remove(fs, directory, _orphans(fs, directory))
-    if changed:
-        fs.sync_directory(directory)
-    return find_files(fs, directory)
-
-
-def find_files(fs: FileSystem, directory: str) -> FoundFiles:
-    """The segments and snapshots of a directory, in order; changes nothing."""
-    sizes: dict[tuple[Offset, FileKind], int] = {}
-    is_changing = False
-    for entry in fs.list(directory):
-        parsed = parse_segment_file_name(entry.name)
-        is_changing = is_changing or (parsed is not None and parsed.suffix == SWAP)
-        if parsed is not None and parsed.suffix == NO_SUFFIX and not entry.is_directory:
-            sizes[parsed.base_offset, parsed.kind] = entry.size
-    segments = [
-        FoundSegment(
-            base_offset=base_offset,
-            size=size,
-            has_indexes=(
-                sizes.get((base_offset, FileKind.INDEX), 1) % 8 == 0
-                and sizes.get((base_offset, FileKind.TIMEINDEX), 1) % 12 == 0
-            ),
-        )
-        for (base_offset, kind), size in sorted(sizes.items())
-        if kind is FileKind.LOG
-    ]
-    snapshots = sorted(offset for offset, kind in sizes if kind is FileKind.SNAPSHOT)
-    return FoundFiles(segments=segments, snapshots=snapshots, is_changing=is_changing)
-
-
-def _parsed_names(fs: FileSystem, directory: str) -> dict[str, SegmentFileName]:
-    names: dict[str, SegmentFileName] = {}
-    for entry in fs.list(directory):
-        parsed = parse_segment_file_name(entry.name)
-        if parsed is not None:
-            names[entry.name] = parsed
-    return names
-
-
-def _remove(fs: FileSystem, directory: str, names: Sequence[str]) -> bool:
-    for name in names:
-        fs.remove(os.path.join(directory, name))
-    return bool(names)
-
-
-def _orphans(fs: FileSystem, directory: str) -> list[str]:
-    """Indexes without a log file. Snapshots need none."""
-    names = _parsed_names(fs, directory)
-    logs = {parsed.base_offset for parsed in names.values() if parsed.kind is FileKind.LOG}
-    return [
-        name
-        for name, parsed in names.items()
-        if parsed.kind is not FileKind.SNAPSHOT and parsed.base_offset not in logs
-    ]
-
-
-def _finish_swaps(
-    fs: FileSystem,
-    directory: str,
-    names: dict[str, SegmentFileName],
-    swaps: dict[str, SegmentFileName],
-) -> None:
-    """Complete a replacement: remove the replaced segments, then rename to the final names."""
-    ranges = [
-        _range_of(fs, directory, name, parsed.base_offset)
-        for name, parsed in swaps.items()
-        if parsed.kind is FileKind.LOG
-    ]
-    if ranges:
-        first, end = min(r[0] for r in ranges), max(r[1] for r in ranges)
-        replaced = [
-            name
-            for name, parsed in names.items()
-            if parsed.suffix == NO_SUFFIX
-            and parsed.kind is not FileKind.SNAPSHOT
-            and first <= parsed.base_offset < end
-        ]
-        _remove(fs, directory, replaced)
-        # Names reach the disk in any order: a replaced segment must not reappear after a crash.
-        fs.sync_directory(directory)
-    # Log files last: as long as one is still a `.swap`, recovery after a second crash returns here.
-    for name in sorted(swaps, key=lambda name: swaps[name].kind is FileKind.LOG):
-        parsed = swaps[name]
-        final = segment_file_name(parsed.base_offset, parsed.kind)
-        fs.rename(os.path.join(directory, name), os.path.join(directory, final))
-    fs.sync_directory(directory)
-
-
-def _range_of(
-    fs: FileSystem, directory: str, name: str, base_offset: Offset
-) -> tuple[Offset, Offset]:
-    """The offsets of a replacement. If it is damaged, only the base offset in its name counts.
-
-    The segments it should replace are then kept: records twice are better than records lost.
-    """
-    file = fs.open_read(os.path.join(directory, name))
-    reader = SegmentReader(file, base_offset, file.size())
-    try:
-        for _ in reader.chunks(FilePosition(0), base_offset):
-            pass
-    except CorruptSegmentError as error:
-        logger.warning("%s", error)
-        return base_offset, Offset(base_offset + 1)
-    return base_offset, Offset(max(reader.next_offset, base_offset + 1))
 
 
 # --- batches ---------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format import batch_scan
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
-from cordwood.format.file_names import DELETED, NO_SUFFIX, FileKind, segment_file_name
+from cordwood.format.file_names import DELETED, NO_SUFFIX, SWAP, FileKind, segment_file_name
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.quantities import INT64_MAX, MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
 from cordwood.storage.files import Buffer, File, FileSystem, write_all
@@ -97,6 +97,7 @@ class Segment:
         created_ms: TimestampMs,
         file: File | None = None,
         offset_limit: int = INT64_MAX,
+        swapped: frozenset[FileKind] = frozenset(),
     ) -> None:
         self.base_offset = base_offset
         self.size = size
@@ -107,6 +108,7 @@ class Segment:
         self.created_ms = created_ms
         self.offset_limit = offset_limit
         self.directory = directory
+        self._swapped = swapped
         self.key_index = KeyIndex(fs, self.path(FileKind.KEYINDEX))
         self._fs = fs
         self._file = file
@@ -182,14 +184,19 @@ class Segment:
         limits: SegmentLimits,
         mapped: bool = True,
         is_last: bool = False,
+        has_transactions: bool = False,
+        swapped: frozenset[FileKind] = frozenset(),
     ) -> "Segment":
         """An existing segment, for reading. Opens no file.
 
-        Unless it `is_last`, `next_offset` is the base of the segment behind it.
+        Unless it `is_last`, `next_offset` is the base of the segment behind it. With
+        `has_transactions` the index of aborted transactions must exist when it is read. The files
+        in `swapped` have the suffix `.swap` (see `segment_files`).
         """
 
         def path(kind: FileKind) -> str:
-            return os.path.join(directory, segment_file_name(base_offset, kind))
+            suffix = SWAP if kind in swapped else NO_SUFFIX
+            return os.path.join(directory, segment_file_name(base_offset, kind, suffix))
 
         return cls(
             fs,
@@ -204,12 +211,17 @@ class Segment:
                 fs, path(FileKind.TIMEINDEX), base_offset, mapped=mapped
             ),
             transaction_index=TransactionIndex.open_sealed(
-                fs, path(FileKind.TXNINDEX), base_offset, mapped=mapped
+                fs,
+                path(FileKind.TXNINDEX),
+                base_offset,
+                mapped=mapped,
+                must_exist=has_transactions,
             ),
             handles=handles,
             limits=limits,
             created_ms=NO_TIMESTAMP,
             offset_limit=INT64_MAX if is_last else next_offset,
+            swapped=swapped,
         )
 
     def activate(self, *, now_ms: TimestampMs) -> None:
@@ -242,7 +254,10 @@ class Segment:
 
     # --- facts -------------------------------------------------------------------------------
 
-    def path(self, kind: FileKind, suffix: str = NO_SUFFIX) -> str:
+    def path(self, kind: FileKind, suffix: str | None = None) -> str:
+        """The path of a file, or the one it would have with `suffix`."""
+        if suffix is None:
+            suffix = SWAP if kind in self._swapped else NO_SUFFIX
         return os.path.join(self.directory, segment_file_name(self.base_offset, kind, suffix))
 
     @property
@@ -439,8 +454,12 @@ class Segment:
 
     def seal(self) -> None:
         """Make a frozen segment durable and give its files to the cache of open files."""
-        assert self._is_frozen, self.name
         self.sync_log()
+        self.seal_indexes()
+
+    def seal_indexes(self) -> None:
+        """The second half of `seal`. The log file is durable; if this fails, repeat it."""
+        assert self._is_frozen, self.name
         self.offset_index.seal()
         self.time_index.seal()
         self.transaction_index.seal()

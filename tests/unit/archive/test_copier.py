@@ -195,7 +195,7 @@ def test_another_store_may_not_write_the_archive() -> None:
     bench.store.archive_now()
     thief = ArchivedStore(fs, data="/other")
 
-    thief.store.restore_topic(TOPIC, "file:///archive")
+    thief.store.restore_topic(TOPIC, "file:///archive", take_over=True)
     bench.append(3)
     (status,) = bench.store.archive_now()
 

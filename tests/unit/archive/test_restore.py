@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from contextlib import suppress
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from cordwood.archive.object_store import LocalObjects
 from cordwood.archive.opened_archive import OpenedArchive
 from cordwood.errors import (
+    ConfigError,
     InvalidTopicNameError,
     LogClosedError,
     StorageError,
@@ -19,6 +21,7 @@ from cordwood.errors import (
     UnknownTopicError,
 )
 from cordwood.format.record import Record
+from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.quantities import MIB
 from fakes.archived_store import ARCHIVE, SMALL_SEGMENTS, URL, ArchivedStore, expected, values
@@ -72,11 +75,31 @@ def test_its_groups_go_on_where_they_were_but_not_past_the_end(
     assert bench.store.group("fast").committed(TOPIC, 0) == 12
 
 
-def test_it_takes_appends_and_goes_on_archiving(
+def test_it_is_a_copy_and_the_archive_stays_with_the_store_that_writes_it(
+    fs: SimulatedFileSystem,
+) -> None:
+    live = ArchivedStore(fs)
+    live.create()
+    live.append(14)
+    live.archive_and_drop()
+    other = ArchivedStore(fs, data=NEW)
+
+    topic = other.store.restore_topic(TOPIC, URL)
+
+    assert topic.config.archive_url is None
+    assert other.store.archive_now() == []
+    live.append(4)
+    live.archive_and_drop()
+    assert live.log.archive.archived_up_to == 15
+    assert values(live.log) == expected(0, 18)
+    assert values(topic.partition(0)) == expected(0, 12)
+
+
+def test_taken_over_it_takes_appends_and_goes_on_archiving(
     lost: ArchivedStore, fs: SimulatedFileSystem
 ) -> None:
     bench = ArchivedStore(fs, data=NEW)
-    bench.store.restore_topic(TOPIC, URL)
+    bench.store.restore_topic(TOPIC, URL, take_over=True)
 
     bench.append(8)
     bench.archive_and_drop()
@@ -87,6 +110,73 @@ def test_it_takes_appends_and_goes_on_archiving(
     assert values(ArchivedStore(fs, data=NEW).log) == expected(0, 20)
 
 
+def test_all_partitions_are_taken_over_also_one_that_was_never_archived(
+    fs: SimulatedFileSystem,
+) -> None:
+    live = ArchivedStore(fs)
+    topic = live.store.create_topic(TOPIC, partitions=2, config=SMALL_SEGMENTS)
+    for offset in range(7):
+        topic.append(b"v%d" % offset, partition=0)
+    live.store.archive_now()
+
+    ArchivedStore(fs, data=NEW).store.restore_topic(TOPIC, URL, take_over=True)
+    for offset in range(7):
+        topic.append(b"v%d" % offset, partition=1)
+    statuses = live.store.archive_now()
+
+    assert ["belongs to store" in (status.last_error or "") for status in statuses] == [True] * 2
+
+
+def test_a_store_that_owns_the_archive_continues_it(fs: SimulatedFileSystem) -> None:
+    bench = ArchivedStore(fs)
+    bench.create()
+    bench.append(14)
+    bench.archive_and_drop()
+    bench.store.delete_topic(TOPIC)
+
+    bench.store.restore_topic(TOPIC, URL)
+    bench.append(8)
+    bench.archive_and_drop()
+
+    assert (bench.log.archive.archived_up_to, values(bench.log)) == (18, expected(0, 20))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"take_over": True, "to_timestamp_ms": 5000},
+        {"take_over": True, "new_name": "another"},
+        {"config": {"archive.url": URL}},
+        {"config": {"archive.url": URL}, "to_timestamp_ms": 5000},
+    ],
+)
+def test_an_archive_that_does_not_match_the_topic_is_not_continued(
+    lost: ArchivedStore, fs: SimulatedFileSystem, wanted: dict[str, Any]
+) -> None:
+    bench = ArchivedStore(fs, data=NEW)
+
+    with pytest.raises(ConfigError, match="cannot continue this archive"):
+        bench.store.restore_topic(TOPIC, URL, **wanted)
+
+    assert bench.store.topics() == []
+    assert not [e.name for e in fs.list(NEW) if TOPIC in e.name]
+
+
+def test_what_was_set_for_a_topic_is_kept_even_if_it_is_the_default(
+    fs: SimulatedFileSystem,
+) -> None:
+    bench = ArchivedStore(fs, defaults=TopicConfig(retention_ms=1000, segment_ms=2000))
+    week_ms = TopicConfig().retention_ms
+    bench.store.create_topic(TOPIC, config={**SMALL_SEGMENTS, "retention.ms": week_ms})
+    bench.append(7)
+    bench.store.archive_now()
+
+    restored = ArchivedStore(fs, data=NEW, defaults=TopicConfig(retention_ms=5)).store
+    config = restored.restore_topic(TOPIC, URL).config
+
+    assert (config.retention_ms, config.segment_ms) == (week_ms, 2000)
+
+
 def test_appends_do_not_go_into_a_restored_segment(fs: SimulatedFileSystem) -> None:
     bench = ArchivedStore(fs)
     bench.create()
@@ -94,7 +184,7 @@ def test_appends_do_not_go_into_a_restored_segment(fs: SimulatedFileSystem) -> N
     bench.log.roll()
     bench.store.archive_now()
     other = ArchivedStore(fs, data=NEW)
-    other.store.restore_topic(TOPIC, URL)
+    other.store.restore_topic(TOPIC, URL, take_over=True)
 
     other.append(6)
     other.archive_and_drop()
@@ -308,7 +398,7 @@ def restore_calls() -> int:
     bench.append(7)
     bench.store.archive_now()
     other = ArchivedStore(fs, data=NEW)
-    other.store.restore_topic(TOPIC, URL)
+    other.store.restore_topic(TOPIC, URL, take_over=True)
     return other.objects.calls
 
 
@@ -326,11 +416,11 @@ def test_interrupted_at_any_call_the_topic_is_there_whole_or_not_at_all(
     other.objects.fail_at(number, error=ProcessKilled if is_killed else None)
 
     with suppress(ProcessKilled, OSError):
-        other.store.restore_topic(TOPIC, URL)
+        other.store.restore_topic(TOPIC, URL, take_over=True)
 
     left = ArchivedStore(fs.kill(), data=NEW)
     if TOPIC not in left.store.topics():
-        left.store.restore_topic(TOPIC, URL)
+        left.store.restore_topic(TOPIC, URL, take_over=True)
     assert values(left.log) == expected(0, 6)
     left.append(4)
     left.archive_and_drop()
@@ -372,7 +462,7 @@ def test_after_a_power_cut_the_topic_is_there_whole_or_not_at_all(seed: int) -> 
 
 def test_under_a_new_name_it_is_another_topic(lost: ArchivedStore, fs: SimulatedFileSystem) -> None:
     bench = ArchivedStore(fs, data=NEW)
-    original = bench.store.restore_topic(TOPIC, URL)
+    original = bench.store.restore_topic(TOPIC, URL, take_over=True)
 
     again = bench.store.restore_topic(TOPIC, URL, to_timestamp_ms=5000, new_name="before")
 

@@ -1,9 +1,5 @@
 """Opening after a crash: what is torn is cut, what is damaged is reported, the rest is kept."""
 
-import contextlib
-import errno
-import random
-
 import pytest
 
 from cordwood.format.batch import BatchDecoder
@@ -16,17 +12,13 @@ from cordwood.storage.recovery import (
     Damage,
     RecoveryPlan,
     Walk,
-    find_files,
     plan_recovery,
     rebuild_indexes,
-    tidy_directory,
     walk_segment,
 )
 from cordwood.storage.segment import Segment, SegmentLimits
 from fakes.client_batches import client_batch
 from fakes.simulated_fs import SimulatedFileSystem
-
-# --- names --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -36,199 +28,10 @@ def fs() -> SimulatedFileSystem:
     return fs
 
 
-def put(fs: SimulatedFileSystem, name: str, content: bytes = b"") -> None:
+def put(fs: SimulatedFileSystem, name: str, content: bytes) -> None:
     file = fs.create(f"/log/{name}")
     write_all(file, 0, content)
     file.sync()
-
-
-def put_segment(
-    fs: SimulatedFileSystem, base: int, end: int, suffix: str = "", *, mark: bytes = b"v"
-) -> None:
-    data = b"".join(bytes(client_batch(mark, base_offset=n)) for n in range(base, end))
-    for kind, content in (("log", data), ("index", b""), ("timeindex", b"")):
-        put(fs, f"{base:020}.{kind}{suffix}", content)
-
-
-def names(fs: SimulatedFileSystem) -> set[str]:
-    return {entry.name for entry in fs.list("/log")}
-
-
-def stems(fs: SimulatedFileSystem) -> list[int]:
-    return [segment.base_offset for segment in find_files(fs, "/log").segments]
-
-
-def files_of(*bases: int) -> set[str]:
-    return {f"{base:020}.{kind}" for base in bases for kind in ("log", "index", "timeindex")}
-
-
-def test_a_tidy_directory_stays_as_it_is(fs: SimulatedFileSystem) -> None:
-    put_segment(fs, 0, 3)
-    put_segment(fs, 3, 5)
-    put(fs, f"{3:020}.snapshot", b"x")
-    for foreign in ("leader-epoch-checkpoint", "partition.metadata", "high-watermark", "x.log.bak"):
-        put(fs, foreign)
-    before = names(fs)
-    calls = len(fs.call_log)
-
-    found = tidy_directory(fs, "/log")
-
-    assert names(fs) == before
-    assert [(s.base_offset, s.has_indexes) for s in found.segments] == [(0, True), (3, True)]
-    assert found.snapshots == [3]
-    assert {operation for operation, _ in fs.call_log[calls:]} == {"list"}
-
-
-@pytest.mark.parametrize("suffix", [".deleted", ".cleaned"])
-def test_what_was_being_deleted_or_built_is_removed(fs: SimulatedFileSystem, suffix: str) -> None:
-    put_segment(fs, 0, 3)
-    put_segment(fs, 0, 2, suffix)
-    put(fs, f"{7:020}.snapshot.deleted")
-    put(fs, f"{7:020}.txnindex{suffix}")
-
-    tidy_directory(fs, "/log")
-
-    assert names(fs) == files_of(0)
-
-
-def test_an_index_without_its_log_is_removed(fs: SimulatedFileSystem) -> None:
-    put_segment(fs, 0, 3)
-    for kind in ("index", "timeindex", "txnindex"):
-        put(fs, f"{9:020}.{kind}")
-    put(fs, f"{9:020}.snapshot")
-
-    found = tidy_directory(fs, "/log")
-
-    assert names(fs) == files_of(0) | {f"{9:020}.snapshot"}
-    assert found.snapshots == [9]
-
-
-@pytest.mark.parametrize(
-    ("index_size", "time_size", "has_indexes"),
-    [
-        (0, 0, True),
-        (8, 12, True),
-        (7, 12, False),
-        (8, 13, False),
-        (None, 12, False),
-        (8, None, False),
-    ],
-)
-def test_a_segment_has_its_indexes_when_both_are_there_in_whole_entries(
-    fs: SimulatedFileSystem, index_size: int | None, time_size: int | None, has_indexes: bool
-) -> None:
-    put(fs, f"{0:020}.log")
-    if index_size is not None:
-        put(fs, f"{0:020}.index", bytes(index_size))
-    if time_size is not None:
-        put(fs, f"{0:020}.timeindex", bytes(time_size))
-
-    [found] = find_files(fs, "/log").segments
-
-    assert found.has_indexes == has_indexes
-
-
-def test_a_finished_replacement_goes_in_and_what_it_replaces_goes_out(
-    fs: SimulatedFileSystem,
-) -> None:
-    put_segment(fs, 0, 3)
-    put_segment(fs, 3, 6)
-    put_segment(fs, 6, 8)
-    put_segment(fs, 0, 6, ".swap", mark=b"clean")
-
-    tidy_directory(fs, "/log")
-
-    assert names(fs) == files_of(0, 6)
-    assert b"clean" in read_whole(fs, f"/log/{0:020}.log", limit=10_000)
-
-
-def test_a_replacement_by_several_segments_goes_in_whole(fs: SimulatedFileSystem) -> None:
-    put_segment(fs, 0, 6)
-    put_segment(fs, 6, 8)
-    put_segment(fs, 0, 3, ".swap", mark=b"clean")
-    put_segment(fs, 3, 6, ".swap", mark=b"clean")
-
-    tidy_directory(fs, "/log")
-
-    assert stems(fs) == [0, 3, 6]
-
-
-def test_a_replacement_that_was_not_complete_is_thrown_away(fs: SimulatedFileSystem) -> None:
-    put_segment(fs, 0, 6)
-    put_segment(fs, 3, 6, ".swap", mark=b"clean")
-    put_segment(fs, 0, 3, ".cleaned", mark=b"clean")
-
-    tidy_directory(fs, "/log")
-
-    assert names(fs) == files_of(0)
-    assert b"clean" not in read_whole(fs, f"/log/{0:020}.log", limit=10_000)
-
-
-def test_a_replacement_before_the_unfinished_one_goes_in(fs: SimulatedFileSystem) -> None:
-    put_segment(fs, 0, 3)
-    put_segment(fs, 3, 6)
-    put_segment(fs, 0, 3, ".swap", mark=b"clean")
-    put_segment(fs, 3, 6, ".cleaned", mark=b"clean")
-
-    tidy_directory(fs, "/log")
-
-    assert names(fs) == files_of(0, 3)
-    assert b"clean" in read_whole(fs, f"/log/{0:020}.log", limit=10_000)
-    assert b"clean" not in read_whole(fs, f"/log/{3:020}.log", limit=10_000)
-
-
-def test_a_replacement_without_a_record_goes_in_too(fs: SimulatedFileSystem) -> None:
-    put_segment(fs, 0, 3)
-    put_segment(fs, 3, 6)
-    put_segment(fs, 0, 0, ".swap")
-
-    tidy_directory(fs, "/log")
-
-    assert stems(fs) == [0, 3]
-    assert fs.size(f"/log/{0:020}.log") == 0
-
-
-def test_a_replacement_that_is_damaged_takes_nothing_away_but_its_namesake(
-    fs: SimulatedFileSystem,
-) -> None:
-    put_segment(fs, 0, 3)
-    put_segment(fs, 3, 6)
-    put_segment(fs, 6, 9)
-    put_segment(fs, 0, 6, ".swap", mark=b"clean")
-    file = fs.open_write(f"/log/{0:020}.log.swap")
-    file.write_at(150, b"!")
-    file.sync()
-
-    tidy_directory(fs, "/log")
-
-    assert stems(fs) == [0, 3, 6]
-    assert b"clean" in read_whole(fs, f"/log/{0:020}.log", limit=10_000)
-
-
-def test_tidying_may_be_interrupted_anywhere_and_done_again(fs: SimulatedFileSystem) -> None:
-    put_segment(fs, 0, 3)
-    put_segment(fs, 3, 6)
-    put_segment(fs, 6, 8)
-    put_segment(fs, 0, 6, ".swap", mark=b"clean")
-    put_segment(fs, 9, 9, ".deleted")
-    fs.sync_directory("/log")
-    fs.sync_directory("/")
-
-    for call in range(1, 40):
-        trial = fs.kill()
-        trial.fail_at(call, OSError(errno.EIO, "the power goes here"))
-        with contextlib.suppress(OSError):
-            tidy_directory(trial, "/log")
-        for seed in range(4):
-            after = trial.crash(random.Random(seed))
-            tidy_directory(after, "/log")
-            data = b"".join(
-                read_whole(after, f"/log/{base:020}.log", limit=10_000) for base in stems(after)
-            )
-            decoder = BatchDecoder()
-            decoder.scan(memoryview(data), 0, len(data))
-            offsets = [decoder.batch(n).base_offset for n in range(decoder.count)]
-            assert offsets == list(range(8)), "all data, nothing twice"
 
 
 # --- batches ------------------------------------------------------------------------------------

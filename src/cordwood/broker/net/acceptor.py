@@ -5,7 +5,8 @@ import socket
 from typing import Final
 
 from cordwood.broker.config.broker_config import BrokerConfig
-from cordwood.broker.net.client_connection import ClientConnection, ConnectionHost
+from cordwood.broker.net.client_connection import ClientConnection
+from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.event_loop import READABLE, EventLoop
 from cordwood.errors import ConfigError
 

@@ -7,14 +7,16 @@ from typing import Final, Protocol
 
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.outbox import Piece
+from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.errors import UnsupportedFormatError
-from cordwood.protocol.api_catalog import API_CATALOG
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.request_header import (
     RequestHeader,
     decode_request_header,
     skip_header_tags,
 )
 
+_PRODUCE: Final = int(ApiKey.PRODUCE)
 _IS_FLEXIBLE: Final[Mapping[tuple[int, int], bool]] = {
     (api.key, version): api.is_flexible(version)
     for api in API_CATALOG.values()
@@ -46,7 +48,7 @@ class Answer:
     `abandon` may be called from any thread, once.
     """
 
-    __slots__ = ("connection", "header", "is_ready", "pieces", "started_s", "when_dropped")
+    __slots__ = ("connection", "header", "is_ready", "pieces", "started_s", "when_left")
 
     def __init__(self, connection: Connection, header: RequestHeader) -> None:
         self.connection = connection
@@ -54,8 +56,8 @@ class Answer:
         self.started_s = perf_counter()
         self.is_ready = False
         self.pieces: Sequence[Piece] = ()
-        # Called when the connection closes before the answer was sent.
-        self.when_dropped: Callable[[], None] | None = None
+        # Called once, if the client leaves before the answer is ready: there is no use in waiting.
+        self.when_left: Callable[[], None] | None = None
         connection.answers.append(self)
 
     def give(self, pieces: Sequence[Piece]) -> None:
@@ -72,10 +74,33 @@ class Answer:
         self.is_ready = True
         self.connection.send_ready()
 
+    def client_left(self) -> None:
+        """The client sends no more, or is gone. It may still read the answer."""
+        when_left, self.when_left = self.when_left, None
+        if when_left is not None and not self.is_ready:
+            when_left()
+
     def abandon(self, reason: str) -> None:
         """There will be no answer: close the connection."""
         connection = self.connection
         connection.loop.call_soon(lambda: connection.close(reason))
+
+
+def take_ready(answers: deque[Answer], metrics: RequestMetrics) -> Sequence[Piece]:
+    """Remove the answers at the head of the queue that are ready, at least one; their pieces."""
+    answer = answers.popleft()
+    now_s = perf_counter()
+    if not answers or not answers[0].is_ready:
+        metrics.observe(answer.header.api_key, now_s - answer.started_s)
+        return answer.pieces
+    pieces = list(answer.pieces)
+    latencies_s = [now_s - answer.started_s]
+    while answers and answers[0].is_ready:
+        answer = answers.popleft()
+        pieces += answer.pieces
+        latencies_s.append(now_s - answer.started_s)
+    metrics.observe_all(_PRODUCE, latencies_s)  # only these are pipelined
+    return pieces
 
 
 def begin_answer(

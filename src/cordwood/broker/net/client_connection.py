@@ -8,6 +8,10 @@ Kafka handles one request at a time and answers in order. We keep the order and 
 produce requests that follow each other are appended while earlier ones still wait for the disk,
 so a pipelining producer shares syncs with itself.
 
+How a connection ends: every request that has arrived whole is carried out, also when the client
+has closed its side (`_is_ended`) or is gone altogether (`_is_lost`). Then the connection closes.
+Requests that wait for something to happen, such as a fetch at the end of a log, wait no longer.
+
 A connection belongs to the thread of its loop. It changes loops once, at the first produce or
 fetch.
 """
@@ -16,18 +20,13 @@ import logging
 import socket
 import struct
 from collections import deque
-from dataclasses import dataclass
-from time import perf_counter
 from typing import Final
 
-from cordwood.broker.net.answer import Answer
-from cordwood.broker.net.connection_registry import ConnectionRegistry
+from cordwood.broker.net.answer import Answer, take_ready
+from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.event_loop import READABLE, WRITABLE, EventLoop
 from cordwood.broker.net.large_frame import LargeFrame
-from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.outbox import Outbox
-from cordwood.broker.net.request_metrics import RequestMetrics
-from cordwood.broker.net.request_router import RequestRouter
 from cordwood.errors import FormatError, LimitExceededError
 from cordwood.protocol.api_catalog import ApiKey
 
@@ -39,17 +38,7 @@ _API_KEY: Final = struct.Struct(">h")
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _LARGE_FRAME_BEGINNING: Final = 8 * 1024
 _UNANSWERED_MAX: Final = 64  # produce requests under way on one connection
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionHost:
-    """What all connections of a broker share."""
-
-    router: RequestRouter
-    registry: ConnectionRegistry
-    memory: MemoryBudget
-    metrics: RequestMetrics
-    frame_bytes_max: int
+_GONE: Final = (ConnectionError, TimeoutError)  # errors of a socket whose other side is gone
 
 
 class ClientConnection:
@@ -62,6 +51,8 @@ class ClientConnection:
         "_has_large_frames",
         "_host",
         "_interest",
+        "_is_ended",
+        "_is_lost",
         "_outbox",
         "_socket",
         "answers",
@@ -86,13 +77,15 @@ class ClientConnection:
         self._backlog = bytearray()  # received, not yet handled; less than a receive buffer
         self._frame: LargeFrame | None = None
         self._has_large_frames = False
+        self._is_ended = False  # no more bytes will come
+        self._is_lost = False  # no more bytes can be sent; some may still be in the socket
         self.is_closed = False
 
     def attach(self) -> None:
         """Register with the loop, which reports from now on what the socket is ready for."""
         if self.is_closed:
             return
-        self.loop.register(self._fd, self._interest, self._on_ready)
+        self._register()
         self._resume(self.loop)
 
     @property
@@ -118,12 +111,17 @@ class ClientConnection:
             if mask & WRITABLE:
                 self._send_more()
             if mask & READABLE and not self.is_closed:
-                if self._frame is None and not self._backlog:
+                if not self._interest & READABLE:
+                    self._lose()  # only a broken connection is reported without being asked for
+                elif self._frame is None and not self._backlog:
                     self._receive()
                 else:
                     self._receive_more()
         except BlockingIOError:
             return  # no longer ready; the loop reports when it is again
+        except _GONE:
+            self._is_ended = True  # the socket gave all bytes that it had before this
+            self._lose()
         except (FormatError, OSError) as error:
             self.close(str(error))
         except Exception:
@@ -137,7 +135,7 @@ class ClientConnection:
             scratch = scratch[:_LARGE_FRAME_BEGINNING]
         count = self._socket.recv_into(scratch)
         if not count:
-            self.close("")
+            self._end()
             return
         self.last_active_s = self.loop.turn_s
         self._host.metrics.received(count)
@@ -152,14 +150,14 @@ class ClientConnection:
         scratch, kept = self.loop.scratch, len(self._backlog)
         if frame is not None or kept >= len(scratch) // 2:
             # Enough waits behind the request that is under way. The rest stays in the socket.
-            self._stop_listening()
+            self._set_interest(self._interest & ~READABLE)
             return
         count = self._socket.recv_into(scratch[kept:])
+        if not count:
+            self._end()
+            return
         scratch[:kept] = self._backlog
         self._backlog = bytearray()
-        if not count:
-            self.close("")
-            return
         self._note_received(count)
         self._consume(scratch, kept + count)
 
@@ -167,13 +165,13 @@ class ClientConnection:
         if not frame.is_granted:
             # Nothing is read before there is memory; only a client that has left is noticed.
             if self._socket.recv(1, socket.MSG_PEEK):
-                self._stop_listening()
+                self._set_interest(self._interest & ~READABLE)
             else:
-                self.close("")
+                self._end()
             return
         count = self._socket.recv_into(frame.view[frame.filled :])
         if not count:
-            self.close("")
+            self._end()
             return
         self._note_received(count)
         frame.filled += count
@@ -184,12 +182,32 @@ class ClientConnection:
         self.last_active_s = self.loop.turn_s
         self._host.metrics.received(count)
 
-    def _stop_listening(self) -> None:
-        """Leave further bytes in the socket. If it is reported all the same, the client left."""
-        if not self._interest & READABLE:
-            self.close("")
-            return
+    # --- clients that leave ------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """The client sends no more. It may still read the answers to what it has sent."""
+        self._is_ended = True
         self._set_interest(self._interest & ~READABLE)
+        self._hurry()
+        self._go_on()
+
+    def _lose(self) -> None:
+        """The client is gone. What it has sent is carried out; answers are dropped."""
+        if not self._is_lost:
+            self._is_lost = True
+            self._outbox.pieces.clear()
+            self._hurry()
+        # The loop would report a broken socket in every turn.
+        self.loop.unregister(self._fd)
+        self._interest &= ~WRITABLE
+        if self._interest & READABLE:
+            self._register()
+        self._resume_later()
+
+    def _hurry(self) -> None:
+        """Do not wait for anything on behalf of a client that has left."""
+        for answer in list(self.answers):
+            answer.client_left()
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -208,7 +226,9 @@ class ClientConnection:
             ):
                 break  # a large one too: it would hold memory until its turn comes
             if frame_end > end:
-                self._has_large_frames = size > len(self.loop.scratch) // 2
+                # With its size it must fit half the buffer: from there on nothing is received
+                # behind a backlog.
+                self._has_large_frames = frame_end - at > len(self.loop.scratch) // 2
                 if not self._has_large_frames:
                     break
                 self._begin_large(size, data[begin:end])
@@ -241,16 +261,20 @@ class ClientConnection:
         """Handle what was received before and could not be handled then."""
         frame, loop = self._frame, self.loop
         if frame is not None:
-            if not frame.is_whole or not self._may_start(frame.view):
-                return
-            self._start_large(frame)
+            if frame.is_whole and self._may_start(frame.view):
+                self._start_large(frame)
         elif self._backlog and not self.is_closed:
             backlog, self._backlog = self._backlog, bytearray()
             self._consume(memoryview(backlog), len(backlog))
-        if self.is_closed or self.loop is not loop or self._interest & READABLE:
+        if self.is_closed or self.loop is not loop:
             return
+        if self._is_ended or self._is_lost:
+            self._hurry()
+        if self._is_ended:
+            if self.is_idle:
+                self.close("")  # what is left is not a whole request
         # The backlog may have ended with the beginning of a large frame, whose rest is to come.
-        if self._frame is None or self.is_receiving:
+        elif self._frame is None or self.is_receiving:
             self._set_interest(self._interest | READABLE)
 
     def _begin_large(self, size: int, first: memoryview) -> None:
@@ -296,44 +320,40 @@ class ClientConnection:
         answers = self.answers
         if self.is_closed or not answers or not answers[0].is_ready:
             return
-        answer = answers.popleft()
-        pieces, metrics = answer.pieces, self._host.metrics
-        now_s = perf_counter()
-        if not answers or not answers[0].is_ready:
-            metrics.observe(answer.header.api_key, now_s - answer.started_s)
-        else:
-            pieces = list(pieces)
-            latencies_s = [now_s - answer.started_s]
-            while answers and answers[0].is_ready:
-                answer = answers.popleft()
-                pieces += answer.pieces
-                latencies_s.append(now_s - answer.started_s)
-            metrics.observe_all(_PRODUCE, latencies_s)  # only these are pipelined
+        metrics = self._host.metrics
+        pieces = take_ready(answers, metrics)
         outbox = self._outbox
         if outbox.pieces:
             outbox.pieces.extend(pieces)  # the loop reports when the socket takes more
             return
-        try:
-            sent = outbox.send(pieces)
-        except OSError as error:
-            self.close(str(error))
-            return
-        metrics.sent(sent)
-        self.last_active_s = self.loop.turn_s
-        if outbox.pieces:
-            self._set_interest(self._interest | WRITABLE)
-        if self._backlog or self._frame is not None:
+        if not self._is_lost:
+            try:
+                metrics.sent(outbox.send(pieces))
+            except _GONE:
+                self._lose()
+                return
+            except OSError as error:
+                self.close(str(error))
+                return
+            self.last_active_s = self.loop.turn_s
+            if outbox.pieces:
+                self._set_interest(self._interest | WRITABLE)
+        if self._backlog or self._frame is not None or self._is_ended:
             self._resume_later()
 
     def _send_more(self) -> None:
         """Send pieces that the socket did not take before."""
-        sent = self._outbox.send()
+        try:
+            sent = self._outbox.send()
+        except _GONE:
+            self._lose()
+            return
         if sent:
             self.last_active_s = self.loop.turn_s
             self._host.metrics.sent(sent)
         if not self._outbox.pieces:
             self._set_interest(self._interest & ~WRITABLE)
-            if self._backlog or self._frame is not None:
+            if self._backlog or self._frame is not None or self._is_ended:
                 self._resume_later()
 
     def _resume_later(self) -> None:
@@ -353,9 +373,20 @@ class ClientConnection:
             self._failed()
 
     def _set_interest(self, interest: int) -> None:
-        if interest != self._interest:
-            self._interest = interest
+        if interest == self._interest:
+            return
+        self._interest = interest
+        if not self._is_lost:
             self.loop.modify(self._fd, interest)
+        elif interest & READABLE:
+            self._register()
+        else:
+            self.loop.unregister(self._fd)
+
+    def _register(self) -> None:
+        """A lost connection is registered only while it is read: it is always reported."""
+        if self._interest & READABLE or not self._is_lost:
+            self.loop.register(self._fd, self._interest, self._on_ready)
 
     # --- closing -----------------------------------------------------------------------------
 
@@ -381,8 +412,7 @@ class ClientConnection:
         self._backlog = bytearray()
         self._host.registry.remove(self)
         for answer in answers:
-            if answer.when_dropped is not None:
-                answer.when_dropped()
+            answer.client_left()
 
 
 def _is_produce(frame: memoryview) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from cordwood.broker.observing.health import HealthChecks, HealthReport
 from cordwood.broker.observing.observed_broker import ObservedBroker
+from cordwood.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +71,15 @@ def open_endpoint(broker: ObservedBroker) -> HttpEndpoint:
     config = broker.config
     assert config.metrics_port is not None, config
     try:
-        return HttpEndpoint(config.metrics_host, config.metrics_port, broker_pages(broker))
+        pages = broker_pages(broker)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "metrics.port",
+            config.metrics_port,
+            f"needs the package {error.name}: pip install 'cordwood[broker]'",
+        ) from error
+    try:
+        return HttpEndpoint(config.metrics_host, config.metrics_port, pages)
     except OSError as error:
         error.add_note(f"while opening metrics.port = {config.metrics_port}")
         raise

@@ -112,8 +112,16 @@ class FetchHandler:
 
     def look_again(self, pending: _PendingFetch) -> None:
         """A log has moved, or an archive was read."""
-        if not pending.is_over and self._try(pending):
+        if pending.is_over:
+            return
+        logs = pending.logs
+        if self._try(pending):
             self._stop_waiting(pending)
+        elif pending.logs != logs:
+            # A topic was deleted and created again: its name means another log now.
+            for log in logs:
+                self._watch.forget(log, pending)
+            self._await_logs(pending)
 
     def finish_all(self) -> None:
         """The broker stops: answer every fetch that waits."""
@@ -124,11 +132,14 @@ class FetchHandler:
 
     def _wait(self, pending: _PendingFetch) -> None:
         self._waiting[pending] = None
-        pending.answer.when_dropped = lambda: self._dropped(pending)
+        pending.answer.when_left = lambda: self._time_over(pending)
         wait_ms = pending.request.max_wait_ms
         if pending.reading:
             wait_ms = max(wait_ms, _ARCHIVE_WAIT_MS)
         pending.timer = self._loop.call_later(wait_ms / 1000, lambda: self._time_over(pending))
+        self._await_logs(pending)
+
+    def _await_logs(self, pending: _PendingFetch) -> None:
         for log in pending.logs:
             self._watch.await_progress(log, pending)
         # A log may have moved before the fetch was entered; then no report follows.
@@ -142,11 +153,6 @@ class FetchHandler:
             pending.is_late = True
             self._try(pending)
             self._stop_waiting(pending)
-
-    def _dropped(self, pending: _PendingFetch) -> None:
-        """The client has left."""
-        pending.is_over = True
-        self._stop_waiting(pending)
 
     def _stop_waiting(self, pending: _PendingFetch) -> None:
         self._waiting.pop(pending, None)

@@ -118,6 +118,8 @@ class FetchPlan:
                 return ErrorCode.unknown_leader_epoch
         if self._version < _FIRST_WITH_ZSTD and log.config.codec is Codec.ZSTD:
             return ErrorCode.unsupported_compression_type
+        if log.is_closed:  # its topic is being deleted: it will not move again
+            return ErrorCode.not_leader_or_follower
         return None
 
     def _add_records(self, log: PartitionLog, view: LogView, part: FetchPartition) -> None:

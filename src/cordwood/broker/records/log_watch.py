@@ -29,7 +29,7 @@ class ProgressWaiter(Protocol):
 class _Watch:
     """Everything that waits for one log."""
 
-    __slots__ = ("append_held", "fetches", "log", "promises", "reported")
+    __slots__ = ("append_held", "fetches", "log", "promises", "reported", "when_closed")
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
@@ -38,10 +38,14 @@ class _Watch:
         # In the order of the offsets they wait for, which is the order they were appended in.
         self.promises: deque[tuple[Offset, PromiseWaiter]] = deque()
         self.fetches: dict[ProgressWaiter, None] = {}
+        self.when_closed: Callable[[], None] | None = None
 
 
 class LogWatch:
-    """All waiting in the data loop. Belongs to that loop, except for the reports of logs."""
+    """All waiting in the data loop. Belongs to that loop, except for the reports of logs.
+
+    A closed log is forgotten, so that topics that come and go leave nothing behind.
+    """
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
@@ -65,7 +69,17 @@ class LogWatch:
 
     def await_progress(self, log: PartitionLog, waiter: ProgressWaiter) -> None:
         """Tell `waiter` each time `log` moves, until `forget`."""
-        self._watch(log).fetches[waiter] = None
+        watch = self._watch(log)
+        watch.fetches[waiter] = None
+        if log.is_closed:  # then no report follows
+            self._report(watch)
+
+    def await_close(self, log: PartitionLog, when_closed: Callable[[], None]) -> None:
+        """Call `when_closed` once `log` is closed. One per log."""
+        watch = self._watch(log)
+        watch.when_closed = when_closed
+        if log.is_closed:
+            self._report(watch)
 
     def forget(self, log: PartitionLog, waiter: ProgressWaiter) -> None:
         watch = self._watches.get(log)
@@ -81,7 +95,12 @@ class LogWatch:
 
     def _reporter(self, watch: _Watch) -> Callable[[], None]:
         def report() -> None:
-            if watch.promises or watch.fetches or watch.append_held is not None:
+            if (
+                watch.promises
+                or watch.fetches
+                or watch.append_held is not None
+                or watch.log.is_closed
+            ):
                 self._report(watch)
 
         return report
@@ -110,6 +129,9 @@ class LogWatch:
                 waiter.log_moved(watch.log)
             if watch.log.is_closed:
                 self._watches.pop(watch.log, None)
+                when_closed, watch.when_closed = watch.when_closed, None
+                if when_closed is not None:
+                    when_closed()
 
     def _settle_promises(self, watch: _Watch) -> None:
         log, promises = watch.log, watch.promises

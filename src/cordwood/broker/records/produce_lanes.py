@@ -223,8 +223,7 @@ class ProduceLanes:
         if lane is not None:
             if not lane.log.is_closed:
                 return lane
-            del lanes[key]
-            self._by_log.pop(lane.log, None)
+            self._forget(lane)
         try:
             wanted = UUID(bytes=name) if is_id else str(name, "utf-8")
             topic = self._table.topic(wanted)
@@ -237,9 +236,21 @@ class ProduceLanes:
             self._forget_idle()
         lane = self._by_log.get(log)
         if lane is None:
-            lane = self._by_log[log] = _Lane(log, topic.topic_id)
+            lane = found = self._by_log[log] = _Lane(log, topic.topic_id)
+            self._watch.await_close(log, lambda: self._forget(found))
         lanes[key] = lane
         return lane
+
+    def _forget(self, lane: _Lane) -> None:
+        """The log of the lane is closed. A topic of the same name has other lanes."""
+        log = lane.log
+        self._by_log.pop(log, None)
+        for lanes, name in (
+            (self._lanes, log.topic.encode()),
+            (self._lanes_by_id, lane.topic_id.bytes),
+        ):
+            if lanes.get((name, log.partition)) is lane:
+                del lanes[name, log.partition]
 
     def _forget_idle(self) -> None:
         self._by_log = {log: lane for log, lane in self._by_log.items() if lane.requests}

@@ -22,8 +22,10 @@ class ArchivesOnDemand:
     def source(self, place: ArchivePlace) -> ArchivedSegments | None:
         return None if place.config.archive_url is None else self._archives().source(place)
 
-    def status(self, store: "ListedTopics") -> list[ArchiveStatus]:
-        return self._archives().status(store)
+    def status(
+        self, store: "ListedTopics", *, checked_for: str | None = None
+    ) -> list[ArchiveStatus]:
+        return self._archives().status(store, checked_for=checked_for)
 
     def close(self) -> None:
         if self._loaded is not None:

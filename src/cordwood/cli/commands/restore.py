@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,7 +15,7 @@ from cordwood.cli.render import Column, Row, output_for
 from cordwood.cli.terminal import say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
 
@@ -52,6 +52,13 @@ ToOption = Annotated[
 NewNameOption = Annotated[
     str | None, typer.Option("--as", metavar="NAME", help="Restore the topic under this name.")
 ]
+TakeOverOption = Annotated[
+    bool,
+    typer.Option(
+        "--take-over",
+        help="Continue the archive in this store. The store that owns it now stops archiving.",
+    ),
+]
 
 
 def restore(
@@ -61,29 +68,39 @@ def restore(
     to: ToOption = None,
     new_name: NewNameOption = None,
     config: ConfigOption = None,
+    take_over: TakeOverOption = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Restore topics from an archive, completely or up to a point in time.
 
+    The restored topic is a copy: it has no archive.url until you set one, and the archive stays
+    with the store that writes it. If that store is lost, pass --take-over: then this store
+    continues the archive. Existing topics are never overwritten.
+
     Without an archive, name one existing topic: it is restored from its own archive.url under
     another name (--as). With --to, each partition ends before the first batch with a newer
-    record, and the restored topic has no archive.url until you set one. Existing topics are never
-    overwritten.
+    record.
 
     \b
     Examples:
-      cordwood restore s3://bucket/prefix --at ./new-data
+      cordwood restore s3://bucket/prefix --at ./new-data --take-over
       cordwood restore file:///srv/archive orders --to 2026-11-16T09:30
       cordwood restore orders --to -2h --as orders-before --dry-run
     """
     from cordwood.cli.at.access import files_of
+    from cordwood.cli.at.owner_changes import ask_owner
     from cordwood.cli.records.log_position import parse_time_ms
     from cordwood.clock import SystemClock
     from cordwood.format.file_names import check_topic_name
+    from cordwood.log.inbox.upkeep_change import RestoreTopic
 
     to_ms = None if to is None else parse_time_ms(to, "--to", now_ms=SystemClock().now_ms())
     overrides = parse_config(config)
+    if take_over and (to_ms is not None or new_name is not None):
+        raise UsageError(
+            "--take-over continues the archive of the whole topic; leave out --to and --as"
+        )
     if new_name is not None:
         check_topic_name(new_name)
     url, topics = _split(what)
@@ -98,14 +115,29 @@ def restore(
         return
     files = files_of(parse_target(at, may_be_new=True))
     _check_free(files.paths, [new_name or topic for topic in chosen])
-    rows = [
-        row
-        for topic in chosen
-        for row in _restored(
-            files.paths, topic, url, to_ms=to_ms, new_name=new_name, config=overrides
+    for path in files.paths:
+        os.makedirs(path, exist_ok=True)
+    rows: list[Row] = []
+    copies: list[str] = []
+    for topic in chosen:
+        change = RestoreTopic(
+            topic=topic,
+            url=url,
+            to_timestamp_ms=to_ms,
+            new_name=new_name,
+            config=overrides,
+            take_over=take_over,
         )
-    ]
+        facts = ask_owner(files.paths, change, label=f"restoring {topic}").facts
+        rows += _restored_rows(facts)
+        if not facts["is_archived"]:
+            copies.append(facts["topic"])
     output_for(as_json=as_json).table(_RESTORED_COLUMNS, rows)
+    if copies:
+        say(
+            f"{', '.join(copies)}: restored as a copy without an archive.url; set one with "
+            "`cordwood topics alter TOPIC --config archive.url=URL`"
+        )
 
 
 # --- which archive -----------------------------------------------------------------------------
@@ -207,29 +239,12 @@ def _check_free(paths: "Sequence[str]", names: "Sequence[str]") -> None:
         )
 
 
-def _restored(
-    paths: "Sequence[str]",
-    topic: str,
-    url: str,
-    *,
-    to_ms: int | None,
-    new_name: str | None,
-    config: dict[str, str],
-) -> list[Row]:
-    from cordwood.cli.at.owner_changes import ask_owner
-    from cordwood.log.inbox.upkeep_change import RestoreTopic
-
-    for path in paths:
-        os.makedirs(path, exist_ok=True)
-    change = RestoreTopic(
-        topic=topic, url=url, to_timestamp_ms=to_ms, new_name=new_name, config=config
-    )
-    answer = ask_owner(paths, change, label=f"restoring {topic}")
+def _restored_rows(facts: "Mapping[str, Any]") -> list[Row]:
     return [
         {
-            "topic": answer.facts["topic"],
+            "topic": facts["topic"],
             "records": row["end_offset"] - row["start_offset"],
             **row,
         }
-        for row in answer.facts["partitions"]
+        for row in facts["partitions"]
     ]

@@ -26,7 +26,7 @@ def doctor(
     The command checks Python, Cordwood, its extras, Java for Spark, open files, memory and the
     clock. For a directory it checks the disk (it measures syncs for half a second on an unnamed
     file), which process owns the store, whether it was stopped cleanly, and which partitions cannot
-    be opened. For a broker it checks whether it answers, and how fast.
+    be opened, and which archives fail. For a broker it checks whether it answers, and how fast.
 
     \b
     Examples:

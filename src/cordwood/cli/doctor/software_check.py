@@ -27,7 +27,7 @@ KERNELS: Final = (
 _SOURCE_SUFFIX: Final = ".py"
 _CODECS: Final = (("snappy", "cramjam"), ("lz4", "lz4"), ("zstd", "zstandard"))
 _EXTRAS: Final = {
-    "broker": "`cordwood serve`",
+    "broker": "metrics of `cordwood serve`",
     "spark": '`cordwood spark` and format("cordwood")',
     "lake": "`cordwood spark export` to Iceberg and Delta",
 }

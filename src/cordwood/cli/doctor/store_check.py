@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cordwood.cli.at.target import DirectoryTarget
+from cordwood.cli.doctor.archive_check import check_archives
 from cordwood.cli.doctor.findings import Finding, Verdict
 from cordwood.cli.readable_values import counted, shown_bytes
 from cordwood.errors import CordwoodError, FormatError
@@ -100,6 +101,7 @@ def check_store(target: DirectoryTarget, contents: StoreContents) -> Iterator[Fi
     is_held = any(owner is not None for owner in owners.values())
     yield leftover_finding(area, contents.leftovers, is_held=is_held)
     yield _readable(area, target)
+    yield from check_archives(area, target, is_held=is_held)
 
 
 def _owner_findings(area: str, owners: dict[str, LockOwner | None]) -> Iterator[Finding]:

@@ -80,6 +80,13 @@ class MetaProperties:
         assert self.version == 0 or self.cluster_id is not None, self
         assert self.version == 0 or self.node_id is not None, self
 
+    @property
+    def writer_id(self) -> str:
+        """Identifies the store to archives. A copy or a restored store has another one."""
+        if self.directory_id is None:
+            return self.cluster_id or ""
+        return encode_topic_id(self.directory_id)
+
 
 def render_meta_properties(meta: MetaProperties, *, written_ms: TimestampMs) -> str:
     """The whole file, with the date in Java's format."""

@@ -5,7 +5,6 @@ Nothing is ever written. The writer publishes how far reading may go in the mapp
 with its last sound batch.
 """
 
-import time
 from typing import Final
 
 from cordwood.errors import CorruptSegmentError
@@ -22,11 +21,11 @@ from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile, LogMarks
 from cordwood.storage.readable_segment import ReadableSegment
-from cordwood.storage.recovery import find_files
 from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment_files import find_segments, newest_base, walk_to_end
 
-SWAP_LOOKS: Final = 20  # if a swap takes longer, its owner is gone and the next one finishes it
-_SWAP_PAUSE_S: Final = 0.005
+# How often a question is asked again because the owner deleted or replaced files meanwhile.
+LOOKS_MAX: Final = 20
 
 # Each look reads the mapped mark, or the size of the last file.
 _POLLING: Final = Polling(pause_s_min=0.001, pause_s_max=0.05, growth=1.5, refreshes=False)
@@ -138,11 +137,36 @@ class FollowedFiles:
         return max(self._tail().last_stable_offset, self.local_view().start)
 
     def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
-        indexed = self.view().segments.aborted_transactions(start, stop)
+        indexed = self._indexed_aborts(start, stop)
         known = {(t.producer_id, t.first_offset): t for t in indexed}
         for transaction in self._tail().overlapping(start, stop):
             known.setdefault((transaction.producer_id, transaction.first_offset), transaction)
         return list(known.values())
+
+    def _indexed_aborts(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
+        """The aborted transactions in the indexes of the segments that will be read.
+
+        The index of a replacement lacks transactions whose records were removed. It must not be
+        used for the replaced log file, which this process may hold open.
+        """
+        for _ in range(LOOKS_MAX):
+            view = self.view()
+            try:
+                found = view.segments.aborted_transactions(start, stop)
+                if not self._has_replaced_index(view, start, stop):
+                    return found
+            except FileNotFoundError:
+                pass
+            self.refresh()
+        return self.view().segments.aborted_transactions(start, stop)
+
+    def _has_replaced_index(self, view: LogView, start: Offset, stop: Offset) -> bool:
+        sealed = list(view.segments)[max(view.segments.floor(start), 0) : -1]
+        return any(
+            segment.transaction_index.count and self.fs.size(segment.name) != segment.size
+            for segment in sealed
+            if not segment.is_archived and segment.base_offset < stop
+        )
 
     def _tail(self) -> TransactionTail:
         """The transactions at the end of the log, up to the high watermark."""
@@ -166,13 +190,7 @@ class FollowedFiles:
             segment.close()
 
     def _list(self) -> SegmentList[Segment]:
-        files = find_files(self.fs, self.directory)
-        for _ in range(SWAP_LOOKS):
-            if not files.is_changing:
-                break
-            time.sleep(_SWAP_PAUSE_S)  # the owner is replacing compacted segments
-            files = find_files(self.fs, self.directory)
-        found = files.segments
+        found = find_segments(self.fs, self.directory)
         if not found:
             raise FileNotFoundError(f"no segments in {self.directory}")
         ends = [*(segment.base_offset for segment in found[1:]), None]
@@ -187,6 +205,8 @@ class FollowedFiles:
                 limits=self.limits,
                 is_last=end is None,
                 mapped=self._is_ours,
+                has_transactions=segment.has_transactions,
+                swapped=segment.swapped,
             )
             for segment, end in zip(found, ends, strict=True)
         ]
@@ -203,18 +223,17 @@ class FollowedFiles:
             size = last.file().size()
         if size == last.size and high_watermark <= last.next_offset:
             return
-        fresh = find_files(self.fs, self.directory).segments
-        if fresh and fresh[-1].base_offset != last.base_offset:
+        if newest_base(self.fs, self.directory) != last.base_offset:
             self.refresh()
             last = self._segments.active
-        last.size = size if last is self._segments.active else last.size
-        last.next_offset = high_watermark
+            size = last.file().size()
+        last.size = size
+        last.next_offset = Offset(max(high_watermark, last.base_offset))
         last.release()
 
     def _end_of_sound_batches(self) -> Offset:
         """Where the sound batches of the last segment end. Computed again only if it changes."""
-        found = find_files(self.fs, self.directory).segments
-        if found and found[-1].base_offset != self._segments.active.base_offset:
+        if newest_base(self.fs, self.directory) != self._segments.active.base_offset:
             self.refresh()
         last = self._segments.active
         size = last.file().size()
@@ -236,13 +255,8 @@ def _published(marks: LogMarks) -> Offset | None:
 
 def _sound_end(segment: Segment, size: int) -> Offset:
     """Where the sound batches end. The walk starts at the last batch that the index knows."""
-    reader = segment.reader(size=size)
-    last_offset, _ = hint = segment.hint(Offset(segment.base_offset + INT32_MAX))
     try:
-        position = reader.locate(last_offset, hint)
-        if position is not None:
-            for _ in reader.chunks(position, reader.next_offset):
-                pass
+        hint = segment.hint(Offset(segment.base_offset + INT32_MAX))
+        return walk_to_end(segment.reader(size=size), hint)
     except CorruptSegmentError as error:
         return error.first_offset
-    return reader.next_offset

@@ -6,7 +6,7 @@ from cordwood.log.reading.log_source import LogView
 from cordwood.log.rules.producer_state import ProducerStates
 from cordwood.quantities import INT64_MAX, Offset, TimestampMs
 from cordwood.storage.files import FileSystem
-from cordwood.storage.recovery import find_files
+from cordwood.storage.segment_files import find_snapshots
 
 
 def read_producers(
@@ -17,7 +17,7 @@ def read_producers(
     Without a usable snapshot, all batches are read.
     """
     states = ProducerStates(end_offset=view.segments.first_offset)
-    for offset in sorted(find_files(fs, directory).snapshots, reverse=True):
+    for offset in reversed(find_snapshots(fs, directory)):
         if not view.segments.first_offset <= offset <= view.high_watermark:
             continue
         try:

@@ -6,7 +6,7 @@ A process that only reads the files makes the same plans as the owner; see `upke
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from cordwood.log.beside.followed_files import SWAP_LOOKS, FollowedFiles
+from cordwood.log.beside.followed_files import LOOKS_MAX, FollowedFiles
 from cordwood.log.beside.producer_listing import read_producers
 from cordwood.log.partition.upkeep_outlook import plan_retention_of, summarize_log
 from cordwood.log.reading.log_source import LogView
@@ -114,7 +114,7 @@ class UpkeepPreview:
 
     def _retried(self, plan: Callable[[], Plan]) -> Plan:
         """`plan()`, called again if the owner deletes or replaces a file meanwhile."""
-        for _ in range(SWAP_LOOKS):
+        for _ in range(LOOKS_MAX):
             try:
                 return plan()
             except FileNotFoundError:

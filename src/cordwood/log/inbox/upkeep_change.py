@@ -64,6 +64,7 @@ class RestoreTopic:
 
     archived_id  chooses among several topics that had the name
     new_name     the name of the restored topic; None: the old one
+    take_over    continue the archive, and end that for the store that owns it
     """
 
     topic: str
@@ -72,6 +73,7 @@ class RestoreTopic:
     archived_id: UUID | None = None
     new_name: str | None = None
     config: Mapping[str, str] = field(default_factory=dict)
+    take_over: bool = False
 
 
 UpkeepChange = RollTopic | CompactTopic | ArchiveTopics | SnapshotStore | RestoreTopic
@@ -108,6 +110,7 @@ def render_upkeep_change(change: UpkeepChange) -> dict[str, Any]:
                 "archived_id": None if archived_id is None else encode_topic_id(archived_id),
                 "new_name": change.new_name,
                 "config": dict(change.config),
+                "take_over": change.take_over,
             }
 
 
@@ -120,14 +123,19 @@ def _parse_roll(found: dict[str, Any]) -> RollTopic:
 
 
 def _parse_compact(found: dict[str, Any]) -> CompactTopic:
-    if not isinstance(found["force"], bool):
-        raise ValueError(f"force is {str(found['force'])[:80]!r}, not true or false")
     return CompactTopic(
         topic=topic_field(found["topic"]),
         topic_id=decode_topic_id(text_field(found["topic_id"])),
         partitions=_partitions(found["partitions"]),
-        force=found["force"],
+        force=_flag(found, "force"),
     )
+
+
+def _flag(found: dict[str, Any], name: str) -> bool:
+    value = found[name]
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is {str(value)[:80]!r}, not true or false")
+    return value
 
 
 def _partitions(value: object) -> tuple[int, ...] | None:
@@ -170,6 +178,7 @@ def _parse_restore(found: dict[str, Any]) -> RestoreTopic:
         archived_id=None if archived_id is None else decode_topic_id(text_field(archived_id)),
         new_name=None if new_name is None else topic_field(new_name),
         config={key: text for key, text in config.items() if text is not None},
+        take_over=_flag(found, "take_over"),
     )
 
 

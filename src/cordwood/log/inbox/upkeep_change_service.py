@@ -74,6 +74,7 @@ class MaintainedStore(ReadableTopics, Protocol):
         topic_id: UUID | None = None,
         new_name: str | None = None,
         config: Mapping[str, object] | None = None,
+        take_over: bool = False,
         progress: WorkProgress | None = None,
     ) -> Topic[PartitionLog]: ...
 
@@ -225,6 +226,7 @@ class UpkeepChangeService:
             topic_id=change.archived_id,
             new_name=change.new_name,
             config=change.config,
+            take_over=change.take_over,
             progress=progress,
         )
         rows = []
@@ -239,7 +241,11 @@ class UpkeepChangeService:
                     "bytes": view.segments.size,
                 }
             )
-        return {"topic": topic.name, "partitions": rows}
+        return {
+            "topic": topic.name,
+            "is_archived": topic.config.archive_url is not None,
+            "partitions": rows,
+        }
 
 
 def _chosen(topic: Topic[PartitionLog], numbers: Sequence[int] | None) -> list[PartitionLog]:

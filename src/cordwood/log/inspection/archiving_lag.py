@@ -4,7 +4,21 @@ from typing import Any
 
 from cordwood.log.reading.archived_segments import ArchiveStatus
 from cordwood.log.reading.log_source import LogView
-from cordwood.quantities import Offset
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.quantities import Offset, TimestampMs
+
+
+def overdue_ms(
+    view: LogView, config: TopicConfig, archived_up_to: Offset | None, now_ms: TimestampMs
+) -> int:
+    """How long ago the oldest sealed segment that is not archived became due; 0 if none is."""
+    end = max(archived_up_to or 0, view.start)
+    for index, segment in enumerate(view.segments):
+        if segment is view.segments.active:
+            break
+        if not segment.is_archived and view.segments.end_of(index) > end and segment.size:
+            return max(now_ms - segment.modified_ms() - (config.archive_after_ms or 0), 0)
+    return 0
 
 
 def archive_row(

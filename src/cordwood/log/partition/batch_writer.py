@@ -47,6 +47,7 @@ class BatchWriter:
     ) -> None:
         self._name = parts.name
         self._role = parts.role
+        self._owner = parts.owner
         self._holder = holder
         self._rolling = rolling
         self._producers = producers
@@ -71,18 +72,13 @@ class BatchWriter:
             raise RecordTooLargeError(size=size, limit=limit, key="segment.bytes")
         base = self._holder.state.end
         end = Offset(base + record_count)
-        incoming = Incoming(
-            size=size,
-            max_timestamp=max_timestamp,
-            last_offset=Offset(end - 1),
-            record_count=record_count,
-        )
+        incoming = Incoming(size, max_timestamp, Offset(end - 1), record_count)
         if self._rolling.is_due_before(incoming, now_ms):
             self._rolling.roll(now_ms)
-        if leader_epoch is not None:
-            self._epochs.enter(leader_epoch, base)
-        stamp(data, 0, base, self._epochs.current)
         try:
+            if leader_epoch is not None:
+                self._epochs.enter(leader_epoch, base)
+            stamp(data, 0, base, self._epochs.current)
             self._put(
                 data,
                 (batch,),
@@ -91,6 +87,7 @@ class BatchWriter:
                 is_visible=is_visible,
             )
         except OSError as error:
+            self._owner.note_failure(error)
             error.add_note(f"while appending to {self._name}")
             if error.errno in FULL_DISK_ERRNOS:
                 raise DiskFullError(self._name) from error
@@ -146,12 +143,7 @@ class BatchWriter:
                 newest = max_timestamp
             if producer_id != NO_PRODUCER_ID:
                 is_numbered = True
-        incoming = Incoming(
-            size=position,
-            max_timestamp=newest,
-            last_offset=Offset(end - 1),
-            record_count=end - first,
-        )
+        incoming = Incoming(position, newest, Offset(end - 1), end - first)
         if position > self._holder.config.segment_bytes_effective:
             return None
         if self._rolling.is_due_before(incoming, now_ms):

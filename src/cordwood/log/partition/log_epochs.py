@@ -1,15 +1,19 @@
 """The leader epochs of a log and the checkpoint file that keeps them."""
 
+import os
+
+from cordwood.format.file_names import LEADER_EPOCHS
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.rules.leader_epochs import LeaderEpochs
 from cordwood.quantities import LeaderEpoch, Offset
 from cordwood.storage.checkpoint_file import write_epoch_checkpoint
+from cordwood.storage.files import sync_file
 
 
 class LogEpochs:
     """Changed under the log's lock. `known` and `current` may be read by anyone.
 
-    The checkpoint file is written whenever `known` changes; that of a new log when it is settled.
+    The checkpoint file is written whenever `known` changes, durably except in a new log.
     """
 
     def __init__(self, parts: LogParts, known: LeaderEpochs, end: Offset) -> None:
@@ -23,17 +27,18 @@ class LogEpochs:
         elif epoch is not None:
             self.current = epoch
             known.assign(epoch, end)
+            write_epoch_checkpoint(parts.fs, parts.directory, known.entries, sync=False)
 
     def enter(self, epoch: LeaderEpoch, start: Offset) -> None:
         """Batches from `start` on are written in `epoch`."""
         self.current = epoch
         if self.known.assign(epoch, start):
-            self.save()
+            self._save()
 
     def truncate_from_end(self, end: Offset) -> None:
         """The log now ends at `end`."""
         if self.known.truncate_from_end(end):
-            self.save()
+            self._save()
 
     def truncate_from_start(self, start: Offset) -> None:
         """The log now starts at `start`. The file is written even when nothing changed:
@@ -41,12 +46,15 @@ class LogEpochs:
         the checkpoint of starts is believed only when the epochs agree, see `known_start`.
         """
         self.known.truncate_from_start(start)
-        self.save()
+        self._save()
 
     def clear(self) -> None:
         self.known.clear()
-        self.save()
+        self._save()
 
-    def save(self) -> None:
-        """Write the checkpoint file. It and all names of the log's files are durable on return."""
+    def sync(self) -> None:
+        """Make the checkpoint file of a new log durable, without its name."""
+        sync_file(self._fs, os.path.join(self._directory, LEADER_EPOCHS))
+
+    def _save(self) -> None:
         write_epoch_checkpoint(self._fs, self._directory, self.known.entries)

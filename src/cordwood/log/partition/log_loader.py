@@ -23,15 +23,14 @@ from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import LogMarks
 from cordwood.storage.recovery import (
     Damage,
-    FoundSegment,
     RecoveryPlan,
     Walk,
     plan_recovery,
     rebuild_indexes,
-    tidy_directory,
     walk_segment,
 )
 from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment_files import FoundSegment, tidy_directory
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +73,6 @@ class LoadedLog:
     durable: Offset
     recovery_point: Offset
     unsealed: list[Segment]
-    has_new_names: bool = False  # files were created and the directory was not synced
 
 
 @dataclass(slots=True)
@@ -223,7 +221,6 @@ def load_new_log(request: LoadRequest) -> LoadedLog:
     """Open a log that never had records. Nothing is synced: the first sync does that."""
     loaded = _begun_at(request, Offset(0), [])
     loaded.producers.last_snapshot_offset = Offset(0)
-    loaded.has_new_names = True
     return loaded
 
 

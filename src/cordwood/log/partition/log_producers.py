@@ -14,7 +14,7 @@ from cordwood.log.partition.producer_snapshots import (
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.producer_state import ProducerStates
 from cordwood.quantities import Offset, ProducerId, TimestampMs
-from cordwood.storage.recovery import find_files
+from cordwood.storage.segment_files import find_snapshots
 
 
 class LogProducers:
@@ -35,12 +35,12 @@ class LogProducers:
         remove_snapshot(self._fs, self._directory, offset)
 
     def remove_all_snapshots(self) -> None:
-        for offset in find_files(self._fs, self._directory).snapshots:
+        for offset in find_snapshots(self._fs, self._directory):
             self.remove_snapshot(offset)
 
     def remove_stray_snapshots(self, kept: Collection[Offset]) -> None:
         """Remove every snapshot but those at `kept`."""
-        for offset in find_files(self._fs, self._directory).snapshots:
+        for offset in find_snapshots(self._fs, self._directory):
             if offset not in kept:
                 self.remove_snapshot(offset)
 
@@ -58,7 +58,7 @@ class LogProducers:
         self.states = load_newest(
             self._fs,
             self._directory,
-            find_files(self._fs, self._directory).snapshots,
+            find_snapshots(self._fs, self._directory),
             log_start=state.start,
             log_end=state.end,
             now_ms=self._clock.now_ms(),

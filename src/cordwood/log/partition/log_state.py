@@ -35,6 +35,7 @@ from typing import NamedTuple
 from cordwood.errors import LogFailedError
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import Offset
+from cordwood.storage.files import DirectoryHandle
 from cordwood.storage.segment import Segment
 
 
@@ -43,12 +44,13 @@ class UnsyncedFiles(NamedTuple):
 
     segments    frozen segments that are not sealed yet, oldest first
     snapshots   paths of producer snapshots
-    has_names   files were created or removed, so the directory must be synced
+    names       the directory, if files were created or removed. It is opened with the change, so
+                that a sync needs no descriptor
     """
 
     segments: tuple[Segment, ...] = ()
     snapshots: tuple[str, ...] = ()
-    has_names: bool = False
+    names: DirectoryHandle | None = None
 
     def plus(self, segment: Segment) -> "UnsyncedFiles":
         if segment in self.segments:
@@ -58,15 +60,25 @@ class UnsyncedFiles(NamedTuple):
     def without(self, gone: Collection[Segment]) -> "UnsyncedFiles":
         return self._replace(segments=tuple(s for s in self.segments if s not in gone))
 
-    def after_sync_of(self, synced: "UnsyncedFiles") -> "UnsyncedFiles":
-        """What is left once `synced`, an earlier value of this, is on the disk."""
+    def after_sync_of(
+        self, synced: "UnsyncedFiles", *, unwritten: "UnsyncedFiles"
+    ) -> "UnsyncedFiles":
+        """What is left once `synced`, an earlier value of this, is on the disk.
+
+        `unwritten` has the derived files of `synced` that could not be written.
+        """
         if self == NOTHING_UNSYNCED:
             return self
+        done = [s for s in synced.segments if s not in unwritten.segments]
         return UnsyncedFiles(
-            tuple(s for s in self.segments if s not in synced.segments or s.needs_new_indexes),
-            tuple(path for path in self.snapshots if path not in synced.snapshots),
+            tuple(s for s in self.segments if s not in done or s.needs_new_indexes),
+            tuple(
+                path
+                for path in self.snapshots
+                if path not in synced.snapshots or path in unwritten.snapshots
+            ),
             # Names may have changed since; one sync of the directory too many does no harm.
-            self.has_names and self is not synced,
+            None if self is synced else self.names,
         )
 
 

@@ -2,19 +2,26 @@
 
 A sync brings frozen segments to the disk first, then names, then the active segment. So when the
 durable mark moves, everything below it can be found again.
+
+Only records and the names of their files count for that: if their sync fails, the log fails.
+Indexes, snapshots and checkpoints are derived. If they cannot be written, the log goes on and
+tries again; the recovery point stays where it is until they are on the disk.
 """
 
+from functools import partial
 from time import perf_counter
 
+from cordwood.log.partition.derived_files import DerivedFiles
 from cordwood.log.partition.log_epochs import LogEpochs
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_producers import LogProducers
-from cordwood.log.partition.log_state import NOTHING_UNSYNCED, LogState
+from cordwood.log.partition.log_state import NOTHING_UNSYNCED, LogState, UnsyncedFiles
 from cordwood.log.partition.producer_snapshots import sync_snapshot
 from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.quantities import Offset
 from cordwood.storage.recovery import rebuild_indexes
+from cordwood.storage.segment import Segment
 
 
 class LogSync:
@@ -37,7 +44,9 @@ class LogSync:
         self._rolling = rolling
         self._epochs = epochs
         self._settle = parts.settle
+        self._derived = DerivedFiles(parts.name, parts.owner.note_failure)
         self._last_sync_s = parts.clock.monotonic()
+        self._is_time_index_unsynced = False
 
     # --- asking for a sync -------------------------------------------------------------------
 
@@ -72,6 +81,7 @@ class LogSync:
         try:
             self._run()
         except OSError as error:
+            self._parts.owner.note_failure(error)
             self._holder.fail(f"a sync failed: {error}")
 
     def _run(self) -> None:
@@ -82,17 +92,17 @@ class LogSync:
         started_s = self._parts.clock.monotonic()
         if self._settle is not None:
             self.settle()
-        for segment in state.unsynced.segments:
-            segment.seal()
-            if segment.needs_new_indexes:
-                rebuild_indexes(segment)
-        for path in state.unsynced.snapshots:
-            sync_snapshot(self._parts.fs, path)
-        if state.unsynced.has_names:
-            self._parts.fs.sync_directory(self._parts.directory)
+        unwritten = NOTHING_UNSYNCED
+        if state.unsynced != NOTHING_UNSYNCED:
+            for segment in state.unsynced.segments:
+                segment.sync_log()
+            if state.unsynced.names is not None:
+                state.unsynced.names.sync()
         state.segments.active.sync_log()
+        if state.unsynced != NOTHING_UNSYNCED:
+            unwritten = self._write_derived(state.unsynced)
         with self._holder.lock:
-            self._note_synced(state, self._parts.clock.monotonic() - started_s)
+            self._note_synced(state, self._parts.clock.monotonic() - started_s, unwritten)
 
     def settle(self) -> None:
         """Make the small files and the directory of a new log durable. Holds the sync lock.
@@ -100,19 +110,39 @@ class LogSync:
         Until then a power cut may take the whole log, which has acknowledged nothing. From then
         on its absence is a loss.
         """
-        settle, self._settle = self._settle, None
-        if settle is None:
-            return
-        try:
-            self._epochs.save()
+        settle = self._settle
+        if settle is not None:
+            self._epochs.sync()
             self._holder.sync_marks()
+            self._parts.fs.sync_directory(self._parts.directory)
             settle()
-        except BaseException:
-            self._settle = settle
-            raise
+            self._settle = None
 
-    def _note_synced(self, synced: LogState, took_s: float) -> None:
-        """Everything in `synced` is on the disk. Holds the lock."""
+    def _write_derived(self, unsynced: UnsyncedFiles) -> UnsyncedFiles:
+        """Seal indexes and sync snapshots; return those that could not be written."""
+
+        def seal(segment: Segment) -> None:
+            segment.seal_indexes()
+            if segment.needs_new_indexes:
+                rebuild_indexes(segment)
+
+        fs, write = self._parts.fs, self._derived.write
+        return UnsyncedFiles(
+            tuple(s for s in unsynced.segments if not write("indexes", partial(seal, s))),
+            tuple(
+                path
+                for path in unsynced.snapshots
+                if not write("producer snapshots", partial(sync_snapshot, fs, path))
+            ),
+        )
+
+    def _note_synced(
+        self, synced: LogState, took_s: float, unwritten: UnsyncedFiles = NOTHING_UNSYNCED
+    ) -> None:
+        """The records in `synced` are on the disk, its derived files except `unwritten` too.
+
+        Holds the lock.
+        """
         state = self._holder.state
         durable = min(synced.end, state.end)
         self._last_sync_s = self._parts.clock.monotonic()
@@ -125,7 +155,7 @@ class LogSync:
                 high_watermark=high_watermark,
                 end=state.end,
                 durable=durable,
-                unsynced=state.unsynced.after_sync_of(synced.unsynced),
+                unsynced=state.unsynced.after_sync_of(synced.unsynced, unwritten=unwritten),
             ),
             ends_sync=True,
         )
@@ -141,7 +171,11 @@ class LogSync:
         try:
             with self._holder.lock:
                 state = self._holder.state
-            is_plain = state.unsynced == NOTHING_UNSYNCED and state.held_from is None
+            is_plain = (
+                self._settle is None
+                and state.unsynced == NOTHING_UNSYNCED
+                and state.held_from is None
+            )
             sync = SyncUnderWay(self, state) if is_plain and state.is_writable else None
         except BaseException:
             self._holder.sync_lock.release()
@@ -152,6 +186,8 @@ class LogSync:
 
     def finish(self, synced: LogState, took_s: float, error: OSError | None) -> None:
         """End what `begin` began. Called by `SyncUnderWay`; releases the sync lock."""
+        if error is not None:
+            self._parts.owner.note_failure(error)
         try:
             with self._holder.lock:
                 state = self._holder.state
@@ -169,51 +205,58 @@ class LogSync:
     def checkpoint(self) -> bool:
         """Move the recovery point up to what is durable; True when that is news.
 
-        Indexes and producer states are synced with it, because recovery starts there.
+        Indexes and producer states are synced with it, because recovery starts there. If one of
+        them cannot be written, the recovery point stays, and the next checkpoint tries again.
         """
         with self._holder.sync_lock:
+            if not self._holder.state.is_writable or self.is_complete:
+                return False
+            self.run()
             state = self._holder.state
-            if not state.is_writable:
+            if not state.is_writable or state.unsynced.segments or state.unsynced.snapshots:
                 return False
-            is_synced = state.recovery_point == state.durable == state.end
-            if self._settle is not None and state.end == 0:
-                return False  # it never had records
-            if is_synced and self._settle is None and not self._producers.states.needs_snapshot:
-                return False
-            try:
-                self._run()
-                self._checkpoint()
-            except OSError as error:
-                self._holder.fail(f"a checkpoint failed: {error}")
-                return False
-            return True
+            return self._derived.write("the files of a checkpoint", self._checkpoint)
 
     def _checkpoint(self) -> None:
         with self._holder.lock:
             state = self._holder.state
             states = self._producers.states
+            earlier = states.last_snapshot_offset
             snapshot = None
             if states.map_end_offset == state.durable and states.needs_snapshot:
                 snapshot = self._producers.write_snapshot()
-        state.segments.active.sync_index()
-        if snapshot is not None:
-            sync_snapshot(self._parts.fs, snapshot)
-            bases = [segment.base_offset for segment in self._holder.state.segments]
-            self._producers.remove_stray_snapshots({state.durable, *bases})
-        self._parts.fs.sync_directory(self._parts.directory)
+        try:
+            state.segments.active.sync_index()
+            if snapshot is not None:
+                sync_snapshot(self._parts.fs, snapshot)
+                bases = [segment.base_offset for segment in self._holder.state.segments]
+                self._producers.remove_stray_snapshots({state.durable, *bases})
+            self._parts.fs.sync_directory(self._parts.directory)
+        except BaseException:
+            states.last_snapshot_offset = earlier  # the next checkpoint writes it again
+            raise
         with self._holder.lock:
             self._holder.commit(self._holder.state._replace(recovery_point=state.durable))
 
     def complete_time_index(self) -> None:
         """Name the largest timestamp: Kafka trusts that after a clean start. Holds both locks."""
         state = self._holder.state
-        if state.failure is not None:
-            return
-        try:
-            if state.segments.active.complete_time_index():
-                state.segments.active.sync_index()
-        except OSError as error:
-            self._holder.fail_locked(f"the time index could not be completed: {error}")
+        active = state.segments.active
+        if state.failure is None and active.complete_time_index():
+            self._is_time_index_unsynced = not self._derived.write("indexes", active.sync_index)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether records and derived files are on the disk, so that a restart re-reads nothing."""
+        state = self._holder.state
+        return (
+            state.failure is None
+            and state.recovery_point == state.durable == state.end
+            and state.unsynced == NOTHING_UNSYNCED
+            and not self._is_time_index_unsynced
+            and not self._producers.states.needs_snapshot
+            and (self._settle is None or state.end == 0)
+        )
 
     def sync_marks(self) -> bool:
         """Make the published marks durable; True when that was needed. By the housekeeping.

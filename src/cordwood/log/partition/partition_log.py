@@ -55,6 +55,7 @@ class PartitionLog(LogReader):
 
     def __init__(self, parts: LogParts, loaded: LoadedLog) -> None:
         self.directory = parts.directory
+        self._is_closed_cleanly = False
         self.damages = [
             damage
             for damage in loaded.damages  # what is held was promised to nobody, and is removed
@@ -160,23 +161,26 @@ class PartitionLog(LogReader):
         """
         return self.deletion.delete_before(offset)
 
-    def close(self, *, is_orderly: bool = True) -> None:
-        """Sync everything and close the files; a restart then re-reads nothing. Safe to repeat.
+    def close(self, *, is_orderly: bool = True) -> bool:
+        """Sync everything and close the files; True if a restart re-reads nothing.
 
-        A log that failed is closed as it is: its files decide at the next start. Without
-        `is_orderly` that is done with every log, as a crash would do it.
+        It is False if the log failed or an index could not be written: then the files decide at
+        the next start. Without `is_orderly` nothing is synced, as in a crash. Safe to repeat.
         """
         if self.is_closed:
-            return
+            return self._is_closed_cleanly
         if is_orderly:
             self.syncing.checkpoint()
         with self._holder.sync_lock, self._holder.lock:
             if is_orderly:
                 self.syncing.complete_time_index()
+                self._is_closed_cleanly = self.syncing.is_complete
             self._holder.close()
+        return self._is_closed_cleanly
 
 
 def _opening_state(parts: LogParts, loaded: LoadedLog) -> LogState:
+    names = parts.fs.open_directory(parts.directory) if loaded.unsealed else None
     state = LogState(
         segments=loaded.segments,
         start=loaded.start,
@@ -185,9 +189,7 @@ def _opening_state(parts: LogParts, loaded: LoadedLog) -> LogState:
         durable=loaded.durable,
         recovery_point=loaded.recovery_point,
         held_from=parts.held_from,
-        unsynced=UnsyncedFiles(
-            tuple(loaded.unsealed), has_names=bool(loaded.unsealed) or loaded.has_new_names
-        ),
+        unsynced=UnsyncedFiles(tuple(loaded.unsealed), names=names),
     )
     shown = parts.role.high_watermark(state, parts.config, end=state.end, durable=state.durable)
     return state._replace(high_watermark=max(shown, state.start))

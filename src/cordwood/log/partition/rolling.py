@@ -8,12 +8,12 @@ from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.roll_policy import (
     Incoming,
-    SegmentFacts,
     draw_jitter_ms,
     due_for_timer_roll,
     roll_reason,
 )
 from cordwood.quantities import Offset, TimestampMs
+from cordwood.storage.files import DirectoryHandle
 from cordwood.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -31,16 +31,15 @@ class Rolling:
 
     def is_due_before(self, incoming: Incoming, now_ms: TimestampMs) -> bool:
         """Whether a new segment must begin before `incoming` is written. Holds the lock."""
-        return (
-            roll_reason(
-                self._facts(),
-                incoming,
-                self._holder.config,
-                now_ms=now_ms,
-                jitter_ms=self._jitter_ms,
-            )
-            is not None
+        holder = self._holder
+        reason = roll_reason(
+            holder.state.segments.active,
+            incoming,
+            holder.config,
+            now_ms=now_ms,
+            jitter_ms=self._jitter_ms,
         )
+        return reason is not None
 
     def roll_if_filled(self) -> bool:
         """Roll unless the active segment is empty. Takes the lock."""
@@ -58,7 +57,10 @@ class Rolling:
                 return False
             now_ms = self._parts.clock.now_ms()
             if not due_for_timer_roll(
-                self._facts(), self._holder.config, now_ms=now_ms, jitter_ms=self._jitter_ms
+                self._holder.state.segments.active,
+                self._holder.config,
+                now_ms=now_ms,
+                jitter_ms=self._jitter_ms,
             ):
                 return False
             self.roll(now_ms)
@@ -74,8 +76,10 @@ class Rolling:
         if old.base_offset == end:
             return
         try:
+            names = self.opened_names()
             new = self.new_segment(end, now_ms)
         except OSError as error:
+            self._parts.owner.note_failure(error)
             error.add_note(f"while starting a segment of {self._parts.name}")
             if error.errno in FULL_DISK_ERRNOS:
                 raise DiskFullError(self._parts.name) from error
@@ -84,7 +88,7 @@ class Rolling:
         self._jitter_ms = draw_jitter_ms(self._holder.config, self._parts.random)
         self.is_sync_wanted = True
         # Before the snapshot: if that is interrupted, appends must not go to a frozen segment.
-        unsynced = state.unsynced.plus(old)._replace(has_names=True)
+        unsynced = state.unsynced.plus(old)._replace(names=names)
         state = state._replace(segments=state.segments.plus(new), unsynced=unsynced)
         self._holder.commit(state)
         self._producers.states.advance_to(end)
@@ -100,6 +104,11 @@ class Rolling:
         unsynced = unsynced._replace(snapshots=(*unsynced.snapshots, snapshot))
         self._holder.commit(state._replace(unsynced=unsynced))
 
+    def opened_names(self) -> DirectoryHandle:
+        """The directory, opened before its names change: see `UnsyncedFiles`."""
+        opened = self._holder.state.unsynced.names
+        return opened or self._parts.fs.open_directory(self._parts.directory)
+
     def new_segment(self, base_offset: Offset, now_ms: TimestampMs) -> Segment:
         return Segment.create(
             self._parts.fs,
@@ -108,15 +117,4 @@ class Rolling:
             handles=self._parts.handles,
             limits=segment_limits(self._holder.config, allows_gaps=self._holder.allows_gaps),
             now_ms=now_ms,
-        )
-
-    def _facts(self) -> SegmentFacts:
-        segment = self._holder.state.segments.active
-        return SegmentFacts(
-            base_offset=segment.base_offset,
-            size=segment.size,
-            record_count=segment.record_count,
-            first_batch_timestamp=segment.first_batch_timestamp,
-            created_ms=segment.created_ms,
-            index_full=segment.is_index_full,
         )

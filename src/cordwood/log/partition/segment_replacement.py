@@ -7,6 +7,7 @@ takes, and then refuses.
 """
 
 import contextlib
+import errno
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -112,12 +113,14 @@ class SegmentReplacement:
         Everything that may be compacted is put below the recovery point first: behind it a
         missing offset would look like a batch that a crash tore off.
         """
-        if self._syncing.checkpoint():
-            self._parts.owner.save_recovery_points()
+        self._syncing.checkpoint()
+        self._parts.owner.save_unsaved_recovery_points()
         holder = self._holder
         with holder.lock:
             holder.check_writable()
             state = holder.state
+            if state.recovery_point < state.segments.active.base_offset:
+                raise OSError(errno.EAGAIN, "its indexes could not be written", self.directory)
             now_ms = self._parts.clock.now_ms()
             last_offsets, marker_epochs = self._producers.states.last_batches(now_ms)
             return CompactionSource(

@@ -9,13 +9,15 @@
 Each step ends with a sync of the directory: names reach the disk in any order, and a later step
 must not be on the disk without the one before it. Step 2 renames the highest base offset first. To
 recovery, a `.cleaned` file means that the `.swap` files from its offset on are incomplete.
+`storage/segment_files` states which segments count during each step.
 """
 
 from collections.abc import Sequence
 
-from cordwood.format.file_names import CLEANED, NO_SUFFIX, SWAP, FileKind
+from cordwood.format.file_names import CLEANED, SWAP, SegmentFileName
 from cordwood.storage.files import FileSystem
 from cordwood.storage.segment import Segment
+from cordwood.storage.segment_files import place_swaps
 from cordwood.storage.segment_rewrite import SegmentRewrite
 
 
@@ -33,9 +35,10 @@ def replace(
     """Steps 3 and 4; return the paths of the files to unlink."""
     doomed = [path for segment in old for path in segment.mark_deleted()]
     fs.sync_directory(directory)
-    for rewrite in new:
-        # Log files first: recovery assumes that an index beside a `.log.swap` is the old one.
-        for kind in sorted(rewrite.kinds, key=lambda kind: kind is not FileKind.LOG):
-            fs.rename(rewrite.path(kind, SWAP), rewrite.path(kind, NO_SUFFIX))
-    fs.sync_directory(directory)
+    swaps = [
+        SegmentFileName(base_offset=rewrite.base_offset, kind=kind, suffix=SWAP)
+        for rewrite in new
+        for kind in rewrite.kinds
+    ]
+    place_swaps(fs, directory, swaps)
     return doomed

@@ -187,6 +187,7 @@ class Truncation:
         """As `_cut`, where `offset` is in a frozen segment that a sync may be busy with."""
         state = self._holder.state
         segments, unsynced = state.segments, state.unsynced
+        names = self._rolling.opened_names()
         index = max(segments.floor(offset), 0)
         kept = index if segments[index].base_offset == offset else index + 1
         self._remove(list(segments)[kept:])
@@ -199,7 +200,7 @@ class Truncation:
             state._replace(
                 segments=segments.before(kept).plus(new),
                 end=offset,
-                unsynced=unsynced._replace(has_names=True),
+                unsynced=unsynced._replace(names=names),
             )
         )
 

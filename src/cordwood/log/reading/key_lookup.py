@@ -14,7 +14,7 @@ from cordwood.format import record_table
 from cordwood.format.batch import RecordRun
 from cordwood.format.batch_header import HEADER_SIZE
 from cordwood.format.record import Record
-from cordwood.log.reading.log_source import LogSource, LogView, has_changed
+from cordwood.log.reading.log_source import LogSource, LogView, has_changed, is_replaced
 from cordwood.log.reading.record_walk import segment_runs
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.key_index import KeyNotes
@@ -124,8 +124,6 @@ class KeyLookup:
             is_last = index == len(view.segments) - 1
             try:
                 batches = self._batches_of(bounded, index, key)
-                if batches and not is_last and _is_replaced(view.segments[index]):
-                    raise FileNotFoundError(f"{view.segments[index].name} was replaced")
                 yield from self._segment_runs(bounded, index, start, batches)
             except FileNotFoundError:
                 if not has_changed(self._source, view):
@@ -139,6 +137,8 @@ class KeyLookup:
         """The records of these batches of one segment; None stands for all batches."""
         segment = view.segments[index]
         first, stop = max(start, segment.base_offset), view.high_watermark
+        if batches != [] and is_replaced(self._source, view, index):
+            raise FileNotFoundError(f"{segment.name} was replaced")
         if batches is None:
             yield from segment_runs(self._source, segment, first, stop)
         elif batches:
@@ -157,11 +157,6 @@ class KeyLookup:
             self._tail = KeyTail()
         size, stop = self._source.readable_bytes(segment), view.high_watermark
         return self._tail.batches_of(key, segment, size=size, stop=stop)
-
-
-def _is_replaced(segment: ReadableSegment) -> bool:
-    """Whether the file is not the one that the key index was made for."""
-    return segment.file().size() != segment.size
 
 
 def _matches(run: RecordRun, key: bytes) -> list[Record]:

@@ -125,3 +125,15 @@ def has_changed(source: LogSource, view: LogView) -> bool:
     """
     source.refresh()
     return source.view().segments is not view.segments
+
+
+def is_replaced(source: LogSource, view: LogView, index: int) -> bool:
+    """Whether another file has taken the name of sealed segment `index` since `view` was taken.
+
+    Then the source has looked at the files again. A log file is opened when it is first read, and
+    the segments around a replacement need not be those around the replaced one.
+    """
+    segment = view.segments[index]
+    if index == len(view.segments) - 1 or segment.is_archived:
+        return False
+    return source.readable_bytes(segment) != segment.size and has_changed(source, view)

@@ -11,7 +11,13 @@ from typing import NamedTuple
 from cordwood.errors import CorruptSegmentError, FormatError, OffsetOutOfRangeError
 from cordwood.format.batch import RecordRun
 from cordwood.format.record import Record
-from cordwood.log.reading.log_source import LogSource, LogView, has_changed, open_view
+from cordwood.log.reading.log_source import (
+    LogSource,
+    LogView,
+    has_changed,
+    is_replaced,
+    open_view,
+)
 from cordwood.log.rules.isolation import (
     READ_UNCOMMITTED,
     AbortedBatches,
@@ -92,6 +98,8 @@ def walk_runs(
         index = max(view.segments.floor(offset), 0)
         segment = view.segments[index]
         try:
+            if is_replaced(source, view, index):
+                continue
             fresh = segment.reader(size=source.readable_bytes(segment))
         except FileNotFoundError:
             if has_changed(source, view):

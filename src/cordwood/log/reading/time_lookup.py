@@ -12,7 +12,7 @@ from cordwood.errors import FormatError, InvalidTimestampError
 from cordwood.format import kernel_tables as tables
 from cordwood.format import record_table
 from cordwood.format.batch import RecordRun
-from cordwood.log.reading.log_source import LogSource
+from cordwood.log.reading.log_source import LogSource, has_changed, is_replaced
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
 from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.segment_times import is_true_entry
@@ -47,32 +47,46 @@ def offset_for_time(source: LogSource, timestamp_ms: int) -> Offset | None:
 def find_time(source: LogSource, timestamp_ms: int) -> TimeMatch | None:
     """The first record with that timestamp or a later one; None past the end.
 
-    `MAX_TIMESTAMP` stands for the largest timestamp in the log.
+    `MAX_TIMESTAMP` stands for the largest timestamp in the log. If a file is deleted or replaced
+    meanwhile, the search starts again.
     """
-    search = _TimeSearch(source)
-    if timestamp_ms == MAX_TIMESTAMP:
-        return search.largest()
-    if timestamp_ms < 0:
+    if timestamp_ms < 0 and timestamp_ms != MAX_TIMESTAMP:
         raise InvalidTimestampError(
             f"timestamp {timestamp_ms} has no meaning; use -1, -2, -3 or 0 and up"
         )
-    return search.first_at(TimestampMs(timestamp_ms))
+    while True:
+        search = _TimeSearch(source)
+        try:
+            if timestamp_ms == MAX_TIMESTAMP:
+                return search.largest()
+            return search.first_at(TimestampMs(timestamp_ms))
+        except FileNotFoundError:
+            if not has_changed(source, search.view):
+                raise
 
 
 class _TimeSearch:
     """Searches one view of a log."""
 
     def __init__(self, source: LogSource) -> None:
-        self._view = source.view()
+        self.view = source.view()
+        self._source = source
         self._readable_bytes = source.readable_bytes
         self._largest_of = source.largest_timestamp
 
-    def first_at(self, target: TimestampMs) -> TimeMatch | None:
-        """The first record at `target` or later."""
-        view = self._view
+    def _relevant(self) -> Iterator[ReadableSegment]:
+        """The segments with readable records. `FileNotFoundError` if one was replaced."""
+        view = self.view
         for index, segment in enumerate(view.segments):
             if view.segments.end_of(index) <= view.start:
                 continue
+            if is_replaced(self._source, view, index):
+                raise FileNotFoundError(f"{segment.name} was replaced")
+            yield segment
+
+    def first_at(self, target: TimestampMs) -> TimeMatch | None:
+        """The first record at `target` or later."""
+        for segment in self._relevant():
             if self._largest_of(segment)[0] < target:
                 continue
             match = self._first_within(segment, target)
@@ -86,7 +100,7 @@ class _TimeSearch:
             near = entry[1] if is_true_entry(segment, entry) else segment.base_offset
         except (FormatError, OSError):
             near = segment.base_offset
-        start = max(near, segment.base_offset, self._view.start)
+        start = max(near, segment.base_offset, self.view.start)
         for run in self._timed_runs(segment, start, target):
             row = record_table.first_row_at_time(run.table, run.start, run.end, target)
             if row < run.end:
@@ -104,7 +118,7 @@ class _TimeSearch:
         position = reader.locate(start, segment.hint(start))
         if position is None:
             return
-        decoder, stop = reader.decoder, self._view.high_watermark
+        decoder, stop = reader.decoder, self.view.high_watermark
         for first, end in reader.chunks(
             position, reader.next_offset, start_offset=start, stop_offset=stop
         ):
@@ -118,9 +132,7 @@ class _TimeSearch:
     def largest(self) -> TimeMatch | None:
         """The first record with the largest timestamp."""
         best: TimeMatch | None = None
-        for index, segment in enumerate(self._view.segments):
-            if self._view.segments.end_of(index) <= self._view.start:
-                continue
+        for segment in self._relevant():
             if best is not None and self._largest_of(segment)[0] <= best.timestamp_ms:
                 continue
             match = self._max_within(segment, best)
@@ -133,9 +145,9 @@ class _TimeSearch:
         timestamp, last_offset = self._largest_of(segment)
         # The batch that holds the largest timestamp ends with `last_offset`.
         start = (
-            self._view.start
+            self.view.start
             if timestamp == NO_TIMESTAMP
-            else max(self._view.start, segment.base_offset)
+            else max(self.view.start, segment.base_offset)
         )
         for run in self._timed_runs(segment, start, TimestampMs(largest + 1)):
             row = record_table.first_row_at_time(run.table, run.start, run.end, largest + 1)

@@ -15,7 +15,7 @@ An empty segment is rolled only for the last reason: for the others a new one is
 
 from enum import StrEnum
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import INT32_MAX, Offset, TimestampMs
@@ -31,15 +31,25 @@ class RollReason(StrEnum):
     OFFSET_OVERFLOW = "offset overflow"
 
 
-class SegmentFacts(NamedTuple):
-    """The facts about the active segment that rolling depends on. A tuple: one per append."""
+class RollFacts(Protocol):
+    """The facts about the active segment that rolling depends on.
 
-    base_offset: Offset
-    size: int
-    record_count: int
-    first_batch_timestamp: TimestampMs  # its max timestamp; NO_TIMESTAMP if it has none
-    created_ms: TimestampMs
-    index_full: bool
+    first_batch_timestamp   largest timestamp of the first batch; NO_TIMESTAMP if it has none
+    is_index_full           an index has no room for another entry
+    """
+
+    @property
+    def base_offset(self) -> Offset: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def record_count(self) -> int: ...
+    @property
+    def first_batch_timestamp(self) -> TimestampMs: ...
+    @property
+    def created_ms(self) -> TimestampMs: ...
+    @property
+    def is_index_full(self) -> bool: ...
 
 
 class Incoming(NamedTuple):
@@ -52,7 +62,7 @@ class Incoming(NamedTuple):
 
 
 def roll_reason(
-    segment: SegmentFacts,
+    segment: RollFacts,
     incoming: Incoming,
     config: TopicConfig,
     *,
@@ -60,26 +70,29 @@ def roll_reason(
     jitter_ms: int = 0,
 ) -> RollReason | None:
     """Why `segment` must be rolled before `incoming` is appended; None if it need not be."""
-    if incoming.last_offset - segment.base_offset > INT32_MAX:
+    size, max_timestamp, last_offset, record_count = incoming
+    if last_offset - segment.base_offset > INT32_MAX:
         return RollReason.OFFSET_OVERFLOW
     if segment.size == 0:
         return None
-    if segment.size + incoming.size > config.segment_bytes_effective:
+    if segment.size + size > config.segment_bytes_effective:
         return RollReason.SIZE
-    if _age_ms(segment, incoming, now_ms) > config.segment_ms_effective - jitter_ms:
+    # Uses the time of the records, so that replaying them produces the same segments. Records
+    # without timestamps are dated by the wall clock.
+    first = segment.first_batch_timestamp
+    age_ms = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
+    if age_ms > config.segment_ms_effective - jitter_ms:
         return RollReason.AGE
-    if (
-        config.segment_records is not None
-        and segment.record_count + incoming.record_count > config.segment_records
-    ):
+    records_max = config.segment_records
+    if records_max is not None and segment.record_count + record_count > records_max:
         return RollReason.COUNT
-    if segment.index_full:
+    if segment.is_index_full:
         return RollReason.INDEX_FULL
     return None
 
 
 def due_for_timer_roll(
-    segment: SegmentFacts, config: TopicConfig, *, now_ms: TimestampMs, jitter_ms: int = 0
+    segment: RollFacts, config: TopicConfig, *, now_ms: TimestampMs, jitter_ms: int = 0
 ) -> bool:
     """Whether a segment must be rolled for its age, without an append.
 
@@ -95,11 +108,3 @@ def draw_jitter_ms(config: TopicConfig, random: Random) -> int:
     """How much earlier than segment.ms a segment rolls; drawn once, when it is created."""
     limit_ms = min(config.segment_jitter_ms, config.segment_ms)
     return random.randrange(limit_ms) if limit_ms > 0 else 0
-
-
-def _age_ms(segment: SegmentFacts, incoming: Incoming, now_ms: TimestampMs) -> int:
-    # Uses the time of the records, so that replaying them produces the same segments. Records
-    # without timestamps are dated by the wall clock.
-    if segment.first_batch_timestamp >= 0:
-        return incoming.max_timestamp - segment.first_batch_timestamp
-    return now_ms - segment.created_ms

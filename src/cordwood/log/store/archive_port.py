@@ -24,6 +24,7 @@ class WantedTopic:
     topic_id: UUID | None = None
     new_name: str | None = None
     config: Mapping[str, object] = field(default_factory=dict)
+    take_over: bool = False
 
 
 class ListedTopics(Protocol):
@@ -53,7 +54,14 @@ class ReadableArchives(Protocol):
         """The archive of a partition; None if its configuration names none."""
         ...
 
-    def status(self, store: ListedTopics) -> list[ArchiveStatus]: ...
+    def status(self, store: ListedTopics, *, checked_for: str | None = None) -> list[ArchiveStatus]:
+        """How far each archive has come, without asking it.
+
+        With `checked_for`, the `writer_id` of a store, each archive is asked whether that store
+        could write it.
+        """
+        ...
+
     def close(self) -> None: ...
 
 

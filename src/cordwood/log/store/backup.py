@@ -48,8 +48,8 @@ from cordwood.storage.checkpoint_file import write_epoch_checkpoint, write_offse
 from cordwood.storage.file_copy import copy_file, link_or_copy
 from cordwood.storage.files import FileSystem, make_durable_directory, replace_file
 from cordwood.storage.high_watermark_file import HighWatermarkFile
-from cordwood.storage.recovery import find_files
 from cordwood.storage.segment import Segment
+from cordwood.storage.segment_files import find_snapshots
 
 INCOMPLETE: Final = ".incomplete"
 _ARCHIVE_KEYS: Final = frozenset({"archive.url", "archive.after.ms"})
@@ -229,7 +229,7 @@ class Backup:
         return copied
 
     def _copy_beside(self, log: PartitionLog, target: str, last_base: Offset, end: Offset) -> None:
-        for offset in find_files(self._fs, log.directory).snapshots:
+        for offset in find_snapshots(self._fs, log.directory):
             if offset <= last_base:
                 name = segment_file_name(offset, FileKind.SNAPSHOT)
                 copy_file(self._fs, os.path.join(log.directory, name), os.path.join(target, name))

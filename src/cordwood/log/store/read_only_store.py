@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from cordwood.clock import Clock
-from cordwood.errors import ReadOnlyError
+from cordwood.errors import FormatError, ReadOnlyError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.reading.archived_segments import ArchiveStatus
@@ -21,6 +21,7 @@ from cordwood.log.store.archive_port import ReadableArchives
 from cordwood.log.store.observed_topics import ObservedTopics
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.group import Group
+from cordwood.log.topics.log_directory import read_meta_properties
 from cordwood.log.topics.topic import Topic
 from cordwood.storage.files import FileSystem
 
@@ -57,6 +58,7 @@ class ReadOnlyStore:
         """`wants` selects partitions by topic and number: a large store then opens faster."""
         self.data_dirs = [os.path.abspath(path) for path in directories]
         self.path = self.data_dirs[0]
+        self._fs = fs
         self._clock = clock
         self._archives = archives
         self._lifetime = Lifetime(f"the store in {self.path}")
@@ -116,9 +118,19 @@ class ReadOnlyStore:
         return log.upkeep.forecast_compaction(config, plan, self._clock.now_ms(), pace=pace)
 
     def archive_status(self) -> list[ArchiveStatus]:
-        """How far the archive of each partition is, without the owner's recent failures."""
+        """How far the archive of each partition is, and why it cannot go on.
+
+        Asks every archive, and compares its owner with this store. Failures that only the owner
+        of the store meets are not known here.
+        """
         self._lifetime.check_open()
-        return [] if self._archives is None else self._archives.status(self)
+        if self._archives is None:
+            return []
+        try:
+            writer_id = read_meta_properties(self._fs, self.path).writer_id
+        except (FileNotFoundError, FormatError):
+            writer_id = None  # written by an old Kafka, which had no archives of ours
+        return self._archives.status(self, checked_for=writer_id)
 
     # --- groups ------------------------------------------------------------------------------
 

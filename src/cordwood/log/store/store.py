@@ -305,6 +305,7 @@ class Store:
         topic_id: uuid.UUID | None = None,
         new_name: str | None = None,
         config: Mapping[str, object] | None = None,
+        take_over: bool = False,
         progress: WorkProgress | None = None,
     ) -> Topic[PartitionLog]:
         """Recreate a topic from its archive at `url`, with its id, configuration and groups.
@@ -313,8 +314,12 @@ class Store:
         The topic is restored whole, or not at all. `topic_id` chooses among several topics that
         had the name; the default is the one archived last. `config` overrides archived keys.
 
-        With `new_name` it becomes another topic with an id of its own. Groups are not restored
-        then, and the topic has no `archive.url` unless `config` sets it.
+        The topic is a copy and has no `archive.url`: another store may still write the archive.
+        With `take_over` this store owns the archive from now on and continues it; archiving in
+        the store that owned it ends with an error. A store that restores its own topic continues
+        without it.
+
+        With `new_name` it becomes another topic with an id of its own; groups are not restored.
         """
         self._lifetime.check_open()
         wanted = WantedTopic(
@@ -324,6 +329,7 @@ class Store:
             topic_id=topic_id,
             new_name=new_name,
             config=config or {},
+            take_over=take_over,
         )
         return self._archiving.restore(wanted, progress or WorkProgress())
 

@@ -36,7 +36,7 @@ from cordwood.log.topics.topic_catalog import (
     render_state,
 )
 from cordwood.quantities import KIB, MIB
-from cordwood.storage.files import FileSystem, read_whole, replace_file, write_all
+from cordwood.storage.files import FileSystem, read_whole, replace_file, sync_file, write_all
 
 logger = logging.getLogger(__name__)
 
@@ -225,11 +225,7 @@ class CatalogKeeper:
                 self._write_anew(self._catalog)
             elif self._are_copies_unsynced:
                 for path in _paths(self._directories, _COPY_FILE):
-                    file = self._fs.open_write(path)
-                    try:
-                        file.sync()
-                    finally:
-                        file.close()
+                    sync_file(self._fs, path)
                 self._are_copies_unsynced = False
 
     def _write_anew(self, catalog: Catalog) -> None:

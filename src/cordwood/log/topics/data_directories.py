@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from cordwood.clock import Clock
 from cordwood.errors import StorageError
 from cordwood.format.small_files.meta_properties import MetaProperties
-from cordwood.format.small_files.partition_metadata import encode_topic_id
 from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.log_directory import DirectoryStatus, LogDirectory, PartitionName
@@ -85,10 +84,8 @@ class DataDirectories:
 
     @property
     def writer_id(self) -> str:
-        """Identifies this store to archives. A copy or a restored store has another one."""
-        if self.meta is None or self.meta.directory_id is None:
-            return self.cluster_id
-        return encode_topic_id(self.meta.directory_id)
+        """Identifies this store to archives; see `MetaProperties.writer_id`."""
+        return "" if self.meta is None else self.meta.writer_id
 
     def status(self) -> list[DirectoryStatus]:
         """The state of every directory that was given, including the unusable ones."""
@@ -159,9 +156,7 @@ class DataDirectories:
 def _close(directory: LogDirectory) -> None:
     try:
         logs = list(directory.logs.values())
-        for log in logs:
-            log.close()
-        is_clean = not directory.offline and all(log.state.failure is None for log in logs)
-        directory.close(is_clean=is_clean)
+        are_clean = [log.close() for log in logs]
+        directory.close(is_clean=not directory.offline and all(are_clean))
     finally:
         directory.release()

@@ -35,7 +35,7 @@ from cordwood.format.small_files.meta_properties import (
     render_meta_properties,
 )
 from cordwood.format.small_files.partition_metadata import encode_topic_id, new_topic_id
-from cordwood.log.partition.log_parts import FlushQueue
+from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import MIB, Offset
 from cordwood.storage.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
@@ -112,6 +112,15 @@ class DirectoryStatus:
         )
 
 
+def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties:
+    """The identity of a directory. Raises `FileNotFoundError` or `FormatError`."""
+    content = read_whole(fs, os.path.join(directory, META_PROPERTIES), limit=MIB)
+    try:
+        return parse_meta_properties(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{META_PROPERTIES} is not text: {error}") from error
+
+
 class LogDirectory:
     """A data directory held by this process. Open it before its logs, close it after them."""
 
@@ -131,6 +140,7 @@ class LogDirectory:
         self._free_bytes_short_of = 0
         self._doomed: list[tuple[float, str]] = []
         self._outdated: set[PartitionName] = set()  # deleted, and still in the checkpoint files
+        self._saved_points: dict[PartitionName, Offset] | None = None  # None: not known
 
     def open(self, cluster_id: str | None) -> None:
         """Take the lock, read the checkpoints, and remove the clean-shutdown marker."""
@@ -142,6 +152,7 @@ class LogDirectory:
             marker = os.path.join(self.path, CLEAN_SHUTDOWN)
             self.was_clean = self._fs.exists(marker)
             self.checkpoints = read_checkpoints(self._fs, self.path)
+            self._saved_points = dict(self.checkpoints.recovery_points)
             if self.was_clean:
                 self._fs.remove(marker)
             # Also after a kill: from here on the checkpoints are relied on, and the rename that
@@ -154,11 +165,10 @@ class LogDirectory:
     def _load_meta(self, cluster_id: str | None) -> MetaProperties:
         path = os.path.join(self.path, META_PROPERTIES)
         try:
-            content = read_whole(self._fs, path, limit=MIB)
-            return parse_meta_properties(content.decode("utf-8"))
+            return read_meta_properties(self._fs, self.path)
         except FileNotFoundError:
             pass
-        except (FormatError, UnicodeDecodeError) as error:
+        except FormatError as error:
             logger.warning("replacing %s, which cannot be read: %s", path, error)
         meta = MetaProperties(
             cluster_id=cluster_id or encode_topic_id(new_topic_id()),
@@ -209,9 +219,22 @@ class LogDirectory:
     def save_recovery_points(self) -> None:
         """Record how far each log is synced. Durable on return."""
         with self._files:
-            points = {name: log.state.recovery_point for name, log in list(self.logs.items())}
-            points |= self._of_offline(self.checkpoints.recovery_points)
-            write_offset_checkpoint(self._fs, self.path, RECOVERY_POINT, points)
+            self._write_recovery_points(self._recovery_points())
+
+    def save_unsaved_recovery_points(self) -> None:
+        with self._files:
+            points = self._recovery_points()
+            if points != self._saved_points:
+                self._write_recovery_points(points)
+
+    def _recovery_points(self) -> dict[PartitionName, Offset]:
+        points = {name: log.state.recovery_point for name, log in list(self.logs.items())}
+        return points | self._of_offline(self.checkpoints.recovery_points)
+
+    def _write_recovery_points(self, points: dict[PartitionName, Offset]) -> None:
+        self._saved_points = None
+        write_offset_checkpoint(self._fs, self.path, RECOVERY_POINT, points)
+        self._saved_points = points
 
     def _of_offline(self, offsets: Mapping[PartitionName, Offset]) -> dict[PartitionName, Offset]:
         """The recorded offsets of offline logs, which stay as they are."""
@@ -253,6 +276,9 @@ class LogDirectory:
         with self._files:
             marks = {name: log.high_watermark for name, log in list(self.logs.items())}
             write_offset_checkpoint(self._fs, self.path, HIGH_WATERMARK_CHECKPOINT, marks)
+
+    def note_failure(self, error: OSError) -> None:
+        """See `LogOwner`."""
 
     def delete_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Unlink files or directories after `delay_ms`, so that readers can finish."""
@@ -328,15 +354,19 @@ class LogDirectory:
 
     def checkpoint(self) -> None:
         """Sync all logs with their indexes and write the checkpoints."""
-        changed = [log for log in list(self.logs.values()) if log.syncing.checkpoint()]
-        if changed:
-            self.save_recovery_points()
+        for log in list(self.logs.values()):
+            log.syncing.checkpoint()
+        if self._recovery_points() != self._saved_points:
             self.save_high_watermarks()
+            self.save_recovery_points()  # last: unless it succeeds, both are tried again
 
     # --- the end -----------------------------------------------------------------------------
 
     def close(self, *, is_clean: bool) -> None:
-        """Release the lock. If `is_clean`, first write the checkpoints and the clean marker."""
+        """Release the lock. If `is_clean`, first write the checkpoints and the clean marker.
+
+        Without space for them the directory is not clean, and the next opening recovers.
+        """
         try:
             if is_clean:
                 self.delete_due(everything=True)
@@ -344,6 +374,10 @@ class LogDirectory:
                 self.save_high_watermarks()
                 marker = os.path.join(self.path, CLEAN_SHUTDOWN)
                 replace_file(self._fs, marker, render_clean_shutdown(_NO_BROKER_EPOCH).encode())
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRNOS:
+                raise
+            logger.warning("%s could not be marked as closed cleanly: %s", self.path, error)
         finally:
             self.release()
 

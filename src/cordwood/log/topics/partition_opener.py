@@ -28,7 +28,7 @@ from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.log_directory import Checkpoints, LogDirectory
 from cordwood.log.topics.topic_catalog import TopicEntry
 from cordwood.quantities import Offset
-from cordwood.storage.files import FileSystem, replace_file, write_all
+from cordwood.storage.files import FileSystem, replace_file, sync_file, write_file
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile
 
@@ -89,11 +89,7 @@ class PartitionOpener:
         self._fs.make_directory(path)
         directory.unopened.add((entry.name, number))
         content = render_partition_metadata(entry.topic_id).encode()
-        file = self._fs.create(os.path.join(path, PARTITION_METADATA))
-        try:
-            write_all(file, 0, content)
-        finally:
-            file.close()
+        write_file(self._fs, os.path.join(path, PARTITION_METADATA), content)
         self._fs.create(os.path.join(path, segment_file_name(Offset(0), FileKind.LOG))).close()
 
     def unmake(self, name: str, numbers: Iterable[int]) -> None:
@@ -224,11 +220,7 @@ class PartitionOpener:
         From then on a missing directory is a loss. Its own names are durable already.
         """
         path = os.path.join(directory.path, partition_directory_name(entry.name, number))
-        file = self._fs.open_write(os.path.join(path, PARTITION_METADATA))
-        try:
-            file.sync()
-        finally:
-            file.close()
+        sync_file(self._fs, os.path.join(path, PARTITION_METADATA))
         directory.forget((entry.name, number))
         self._fs.sync_directory(directory.path)
         self._catalog.begin(entry, number)

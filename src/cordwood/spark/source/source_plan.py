@@ -21,7 +21,6 @@ from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source.topic_choice import TopicChoice, TopicPartition
 
 # How often a search starts again after a segment was deleted or replaced meanwhile.
-_SEARCHES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +139,7 @@ class OffsetResolver:
         earliest = min(log.start_offset, end)
         wanted = EARLIEST if is_recreated else boundary.of(partition)
         if isinstance(wanted, Moment):
-            found = find_time(log, wanted.at(self._now_ms))
+            found = log.offset_for_time(wanted.at(self._now_ms))
             if found is None and not self._options.starts_late:
                 raise ConfigError(
                     boundary.option,
@@ -167,7 +166,7 @@ class OffsetResolver:
         log, end = self._found.log(partition), self._found.ends[partition]
         wanted = boundary.of(partition)
         if isinstance(wanted, Moment):
-            found = find_time(log, wanted.at(self._now_ms))
+            found = log.offset_for_time(wanted.at(self._now_ms))
             return end if found is None else min(found, end)
         if wanted == LATEST:
             return end
@@ -176,16 +175,6 @@ class OffsetResolver:
                 *partition, f"{boundary.option} is offset {wanted}, and the log ends at {end}"
             )
         return min(wanted, end)
-
-
-def find_time(log: LogReader, timestamp_ms: TimestampMs) -> int | None:
-    """As `LogReader.offset_for_time`, repeated if retention or compaction interferes."""
-    for _ in range(_SEARCHES - 1):
-        try:
-            return log.offset_for_time(timestamp_ms)
-        except FileNotFoundError:
-            log.source.refresh()
-    return log.offset_for_time(timestamp_ms)
 
 
 Span = tuple[TopicPartition, int, int]  # a partition, and [start, stop) of its offsets

@@ -1,5 +1,7 @@
 """One connection: what is started when, in which order answers leave, what is held meanwhile."""
 
+import contextlib
+import socket
 import struct
 from collections.abc import Iterator
 
@@ -147,6 +149,20 @@ def test_frames_may_be_cut_anywhere(bench: ConnectionBench, cut: int) -> None:
     assert ids(bench.produces.started) == [2, 3, 4]
 
 
+def test_a_frame_of_any_size_whose_last_byte_comes_late_is_handled() -> None:
+    """Around half the receive buffer, where frames get a buffer of their own."""
+    half = 128 * KIB
+    header_size = len(frame(PRODUCE, 1))
+    for size in range(half - 6, half + 6):
+        with contextlib.closing(ConnectionBench()) as bench:
+            whole = frame(PRODUCE, 1, size - header_size)
+            assert len(whole) == size
+            bench.send(whole[:-1])
+            bench.send(whole[-1:])
+
+            assert ids(bench.produces.started) == [1], size
+
+
 # --- clients that do not read -------------------------------------------------------------------
 
 
@@ -279,15 +295,145 @@ def test_a_handler_that_fails_costs_the_connection_and_is_logged(
     assert "a request failed" in caplog.text
 
 
-def test_handlers_are_told_of_clients_that_leave(bench: ConnectionBench) -> None:
-    bench.send(frame(PRODUCE, 1), frame(PRODUCE, 2))
-
-    bench.client.close()
+def leave(bench: ConnectionBench, how: str) -> None:
+    if how == "half-closed":
+        bench.client.shutdown(socket.SHUT_WR)
+    else:
+        bench.client.close()
     bench.turn()
 
+
+@pytest.mark.parametrize("how", ["half-closed", "closed"])
+def test_handlers_are_told_of_clients_that_leave(bench: ConnectionBench, how: str) -> None:
+    bench.send(frame(PRODUCE, 1), frame(PRODUCE, 2))
+
+    leave(bench, how)
+    told = ids(bench.produces.left)
+    for answer in bench.produces.started:
+        bench.answer(answer)
+
+    assert told == [1, 2]
     assert not bench.is_open
-    assert ids(bench.produces.left) == [1, 2]
     assert bench.registry.count == 0
+
+
+@pytest.mark.parametrize("how", ["half-closed", "closed"])
+@pytest.mark.parametrize("count", [2, 65, 200])
+def test_every_produce_that_arrived_whole_is_carried_out_when_the_client_leaves(
+    bench: ConnectionBench, count: int, how: str
+) -> None:
+    sent = [frame(PRODUCE, number) for number in range(count)]
+    rest = b"".join([*sent, frame(PRODUCE, count)[:-1]])  # the last one is not whole
+    bench.send(frame(METADATA, -1))
+    while rest:
+        with contextlib.suppress(BlockingIOError):
+            rest = rest[bench.client.send(rest) :]
+        bench.turn()
+        answer_all(bench, but_last=bool(rest))
+
+    leave(bench, how)
+    for _ in range(count):
+        answer_all(bench)
+
+    assert ids(bench.produces.started) == list(range(count))
+    assert bench.registry.count == 0
+
+
+def answer_all(bench: ConnectionBench, *, but_last: bool = False) -> None:
+    """Answer produces that were not answered yet; with `but_last`, some stay under way."""
+    unanswered = [answer for answer in bench.connection.answers if not answer.is_ready]
+    for answer in unanswered[: -1 if but_last else None]:
+        answer.give(())
+    bench.turn()
+
+
+@pytest.mark.parametrize("how", ["half-closed", "closed"])
+def test_what_waits_behind_a_request_under_way_is_carried_out_when_the_client_leaves(
+    bench: ConnectionBench, how: str
+) -> None:
+    bench.send(frame(COORDINATOR, 1), frame(COORDINATOR, 2), frame(COORDINATOR, 3))
+
+    leave(bench, how)
+    for number in range(3):
+        assert bench.is_open
+        bench.deferred[number].resolve({})
+        bench.turn()
+
+    assert not bench.is_open
+    if how == "half-closed":
+        assert bench.receive() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("how", ["half-closed", "closed"])
+def test_a_large_request_behind_another_is_carried_out_when_the_client_leaves(
+    bench: ConnectionBench, how: str
+) -> None:
+    bench.client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * LARGE)
+    bench.send(frame(FETCH, 0))
+    bench.answer(bench.fetches.started[0])
+    bench.send(frame(COORDINATOR, 1))
+    bench.client.send(frame(PRODUCE, 2, LARGE))
+
+    leave(bench, how)
+    bench.deferred[0].resolve({})
+    bench.turn()
+
+    assert ids(bench.produces.started) == [2]
+    assert bench.memory.lent == 0
+
+
+@pytest.mark.parametrize("how", ["half-closed", "closed"])
+def test_a_large_request_that_waits_for_memory_is_carried_out_when_the_client_leaves(
+    bench: ConnectionBench, how: str
+) -> None:
+    assert bench.memory.take(1 << 20, lambda: None)
+    bench.client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * LARGE)
+    bench.client.send(frame(PRODUCE, 1, LARGE))
+    bench.turn()
+
+    leave(bench, how)
+    assert bench.is_open
+    bench.memory.give_back(1 << 20)
+    bench.turn()
+
+    assert ids(bench.produces.started) == [1]
+    assert bench.memory.lent == 0
+
+
+def test_a_client_that_does_not_read_and_leaves_has_its_requests_carried_out(
+    bench: ConnectionBench,
+) -> None:
+    bench.send(frame(FETCH, 1), frame(PRODUCE, 2))
+    bench.answer(bench.fetches.started[0], size=500 * KIB)
+    assert bench.produces.started == []
+
+    leave(bench, "closed")
+
+    assert ids(bench.produces.started) == [2]
+
+
+def test_a_client_that_closes_its_side_gets_all_its_answers(bench: ConnectionBench) -> None:
+    bench.send(frame(FETCH, 1), frame(FETCH, 2))
+
+    leave(bench, "half-closed")
+    bench.answer(bench.fetches.started[0], size=500 * KIB)
+    first = bench.receive()
+    bench.answer(bench.fetches.started[1], size=500 * KIB)
+
+    assert first == [1]
+    assert bench.receive() == [2]
+    assert not bench.is_open
+
+
+def test_a_client_that_left_costs_no_turns_of_the_loop_while_a_request_is_under_way(
+    bench: ConnectionBench,
+) -> None:
+    bench.send(frame(COORDINATOR, 1), frame(COORDINATOR, 2))
+
+    leave(bench, "closed")
+
+    for _ in range(3):
+        assert bench.control._poller.wait(0.0) == []
 
 
 def test_an_answer_that_comes_after_the_end_is_dropped(bench: ConnectionBench) -> None:

@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.observing.http_endpoint import HttpEndpoint, Page, open_endpoint
 from cordwood.broker.observing.observed_broker import ObservedBroker
+from cordwood.errors import ConfigError
 from cordwood.log.store.store import Store
 
 
@@ -199,3 +201,14 @@ def test_no_thread_is_left_behind(store: Store) -> None:
         thread for thread in set(threading.enumerate()) - before if "cordwood-http" in thread.name
     }
     assert not left
+
+
+def test_metrics_without_their_package_say_what_to_install(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("metrics", "store_metrics"):
+        monkeypatch.delitem(sys.modules, f"cordwood.broker.observing.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+
+    with pytest.raises(ConfigError, match=r"pip install 'cordwood\[broker\]'"):
+        open_endpoint(observed(store))

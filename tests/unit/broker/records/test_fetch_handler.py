@@ -75,9 +75,10 @@ class Bench:
     def __init__(self, store: Store, watch: type[LogWatch] = LogWatch) -> None:
         self.loop = EventLoop("data")
         self.workers = HeldTasks()
+        self.watch = watch(self.loop)
         self.handler = FetchHandler(
             table=PartitionTable(store),
-            watch=watch(self.loop),
+            watch=self.watch,
             loop=self.loop,
             workers=self.workers,
             sessions=FetchSessions(10, self.loop.now_s),
@@ -160,6 +161,50 @@ def test_a_fetch_waits_until_its_log_moves(store: Store) -> None:
     assert (was_ready, waiting) == (False, 1)
     assert answer.is_ready
     assert bench.handler.waiting_count == 0
+
+
+def test_a_fetch_goes_on_waiting_for_the_topic_that_has_its_name_now(store: Store) -> None:
+    bench = Bench(store)
+    answer = bench.fetch("t", 0)
+    store.delete_topic("t")
+    store.create_topic("t")
+    bench.turn()
+    was_ready = answer.is_ready
+
+    store.topic("t").append(b"x")
+    bench.turn()
+    bench.close()
+
+    assert not was_ready
+    assert len(answer.ranges) == 1
+    assert bench.handler.waiting_count == 0
+
+
+def test_a_fetch_whose_log_is_closed_is_answered(store: Store) -> None:
+    bench = Bench(store)
+    answer = bench.fetch("t", 0)
+
+    store.topic("t").partition(0).close()
+    bench.turn()
+    bench.close()
+
+    assert answer.is_ready
+
+
+def test_closed_logs_are_forgotten(store: Store) -> None:
+    bench = Bench(store)
+    for _ in range(10):
+        answer = bench.fetch("t", 0)
+        store.topic("t").append(b"x")
+        bench.turn()
+        assert answer.is_ready
+        store.delete_topic("t")
+        bench.turn()
+        store.create_topic("t")
+    watched = len(bench.watch._watches)
+    bench.close()
+
+    assert watched == 0
 
 
 def test_when_the_broker_stops_all_who_wait_are_answered(store: Store) -> None:

@@ -53,7 +53,34 @@ def test_a_topic_comes_back_with_its_groups(
     with target.open_store() as store:
         assert store.topics() == ["orders"]
         assert store.group("billing").committed("orders", 0) == 25
+        assert store.topic("orders").config.archive_url is None
+
+
+def test_a_copy_says_that_it_is_not_archived(on_target: CommandLine, url: str) -> None:
+    ran = on_target.ok("restore", url, "orders")
+
+    assert "orders: restored as a copy without an archive.url" in ran.err
+    assert "topics alter" in ran.err
+
+
+def test_taken_over_the_archive_is_continued_here_and_the_other_store_says_why_not_there(
+    on_target: CommandLine, target: CommandTarget, cli: CommandLine, url: str, tmp_path: Path
+) -> None:
+    ran = on_target.ok("restore", url, "orders", "--take-over")
+
+    assert "copy" not in ran.err
+    with target.open_store() as store:
         assert store.topic("orders").config.archive_url == url
+    assert on_target.ok("archive", "orders", "--status", "--json").objects
+    lost = str(tmp_path / "lost")
+    status = cli("archive", "orders", "--status", "--json", "--at", lost)
+    assert status.code == 1
+    assert "belongs to store" in status.objects[0]["last_error"]
+    found = cli("doctor", "--json", "--at", lost)
+    [archive] = [f for f in found.objects if f["name"] == "archive"]
+    assert (found.code, archive["verdict"]) == (1, "problem")
+    assert "orders-0: StorageError" in archive["value"]
+    assert "payments" not in archive["value"]
 
 
 def test_without_topics_all_of_the_archive_come_back(
@@ -97,7 +124,7 @@ def test_a_dry_run_lists_what_would_come_back(
 def test_a_topic_comes_back_beside_itself(
     on_target: CommandLine, target: CommandTarget, url: str
 ) -> None:
-    on_target.ok("restore", url, "orders")
+    on_target.ok("restore", url, "orders", "--take-over")
     with target.open_store() as store:
         store.topic("orders").append(b"30", partition=0)
 
@@ -149,6 +176,9 @@ def test_what_cannot_be_restored_is_said(
         ([(tmp_path / "data").as_uri()], 1, "check that it is an archive"),
         ([url, "--as", "new"], 2, "--as renames one topic"),
         ([url, "orders", "--as", "a/b"], 1, "cordwood: topic name 'a/b'"),
+        ([url, "orders", "--take-over", "--as", "new"], 2, "leave out --to and --as"),
+        ([url, "orders", "--take-over", "--to", "-2h"], 2, "leave out --to and --as"),
+        ([url, "orders", "-c", f"archive.url={url}"], 2, "cannot continue this archive"),
         ([url, "orders", "--to", "yesterday"], 2, "--to = yesterday"),
         ([url, "orders", "-c", "retention.sm=1"], 2, "retention.sm"),
         ([url, "orders", "-c", "nonsense"], 2, "must be key=value"),
@@ -167,7 +197,7 @@ def test_what_cannot_be_restored_is_said(
 def test_a_topic_is_not_restored_over_itself(
     on_target: CommandLine, target: CommandTarget, url: str
 ) -> None:
-    on_target.ok("restore", url, "orders")
+    on_target.ok("restore", url, "orders", "--take-over")
 
     ran = on_target("restore", "orders")
 

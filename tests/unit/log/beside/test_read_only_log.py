@@ -94,6 +94,7 @@ def test_a_reader_writes_nothing_and_takes_no_lock(
     used = {operation for operation, _ in fs.call_log[calls:]}
     assert used <= {
         "list",
+        "names",
         "open_read",
         "read_at",
         "read_into",

@@ -46,6 +46,7 @@ CHANGES: list[StoreChange] = [
         new_name="orders-then",
         config={"retention.ms": "1d"},
     ),
+    RestoreTopic(topic="orders", url="file:///srv/archive", take_over=True),
 ]
 
 
@@ -66,6 +67,7 @@ RESTORE: dict[str, object] = {
     "archived_id": None,
     "new_name": None,
     "config": {},
+    "take_over": False,
 }
 
 
@@ -90,6 +92,7 @@ RESTORE: dict[str, object] = {
         ("restore", {**RESTORE, "new_name": ".."}, "not a request"),
         ("restore", {**RESTORE, "config": {"retention.ms": None}}, "no previous value"),
         ("restore", {**RESTORE, "url": "x" * 10_000}, "at most 8192"),
+        ("restore", {**RESTORE, "take_over": "yes"}, "not true or false"),
         ("format-the-disk", {}, "unknown kind"),
     ],
 )

@@ -74,11 +74,17 @@ def test_nothing_from_a_cut_on_is_vouched_for(log: PartitionLog) -> None:
 
 def test_files_that_came_during_a_sync_are_left_for_the_next(log: PartitionLog) -> None:
     first, second, _ = log.state.segments
-    synced = UnsyncedFiles((first,), ("/a",), has_names=True)
+    names = SimulatedFileSystem().open_directory("/")
+    synced = UnsyncedFiles((first,), ("/a",), names)
     now = synced.plus(second)._replace(snapshots=("/a", "/b"))
 
-    assert synced.after_sync_of(synced) == NOTHING_UNSYNCED
-    assert now.after_sync_of(synced) == UnsyncedFiles((second,), ("/b",), has_names=True)
+    def left(now: UnsyncedFiles, unwritten: UnsyncedFiles = NOTHING_UNSYNCED) -> UnsyncedFiles:
+        return now.after_sync_of(synced, unwritten=unwritten)
+
+    assert left(synced) == NOTHING_UNSYNCED
+    assert left(now) == UnsyncedFiles((second,), ("/b",), names)
+    unwritten = UnsyncedFiles((first,), ("/a",))
+    assert left(synced, unwritten) == unwritten
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from random import Random
+from typing import NamedTuple
 
 import pytest
 
 from cordwood.log.rules.roll_policy import (
     Incoming,
     RollReason,
-    SegmentFacts,
     draw_jitter_ms,
     due_for_timer_roll,
     roll_reason,
@@ -18,13 +18,26 @@ from cordwood.quantities import INT32_MAX, MIB, NO_TIMESTAMP, Offset, TimestampM
 
 NOW = TimestampMs(1_760_000_000_000)
 CONFIG = TopicConfig(segment_bytes=MIB, segment_ms=10_000)
-SEGMENT = SegmentFacts(
+
+
+class Segment(NamedTuple):
+    """A segment as rolling sees it."""
+
+    base_offset: Offset
+    size: int
+    record_count: int
+    first_batch_timestamp: TimestampMs
+    created_ms: TimestampMs
+    is_index_full: bool
+
+
+SEGMENT = Segment(
     base_offset=Offset(1000),
     size=500,
     record_count=5,
     first_batch_timestamp=NOW,
     created_ms=NOW,
-    index_full=False,
+    is_index_full=False,
 )
 INCOMING = Incoming(size=100, max_timestamp=NOW, last_offset=Offset(1005), record_count=1)
 
@@ -104,7 +117,7 @@ def test_a_segment_holds_no_more_than_segment_records(
 
 
 def test_a_full_index_rolls() -> None:
-    segment = SEGMENT._replace(index_full=True)
+    segment = SEGMENT._replace(is_index_full=True)
 
     assert roll_reason(segment, INCOMING, CONFIG, now_ms=NOW) is RollReason.INDEX_FULL
 
@@ -124,7 +137,7 @@ def test_offsets_stay_within_an_int32_of_the_base(
 
 def test_an_empty_segment_is_not_rolled_for_size_age_count_or_index() -> None:
     empty = SEGMENT._replace(
-        size=0, record_count=0, first_batch_timestamp=NO_TIMESTAMP, index_full=True
+        size=0, record_count=0, first_batch_timestamp=NO_TIMESTAMP, is_index_full=True
     )
     incoming = INCOMING._replace(size=2 * MIB, record_count=100)
     config = replace(CONFIG, segment_records=1)

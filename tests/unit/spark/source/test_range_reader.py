@@ -17,6 +17,7 @@ from cordwood.spark.source.planning import OffsetRange
 from cordwood.spark.source.range_reader import LossPolicy, RangeReader
 from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source.source_plan import guard_ranges, plan_ranges, survey
+from fakes.stopped_swap import TOPIC, store_with_a_stopped_swap
 
 CONFIG = {"segment.records": "10", "file.delete.delay.ms": "0", "retention.ms": "-1"}
 
@@ -56,6 +57,22 @@ def test_a_task_opens_no_segment_outside_its_range(store: Store) -> None:
         Path(planned.place.directory, name).write_bytes(b"not a log")
 
     assert offsets(reader().read(planned)) == list(range(42, 48))
+
+
+def test_plan_and_task_read_everything_in_the_middle_of_a_swap(tmp_path: Path) -> None:
+    records = store_with_a_stopped_swap(tmp_path)
+
+    with open_source([str(tmp_path)], lambda *_: True) as source:
+        options = SourceOptions.for_batch({"path": "d", "subscribe": TOPIC})
+        tasks = plan_ranges(survey(source), [((TOPIC, 0), 0, len(records))], options)
+    found = {
+        row["offset"]: row["value"]
+        for planned in tasks
+        for batch in reader().read(planned)
+        for row in batch.to_pylist()
+    }
+
+    assert found == records
 
 
 def test_records_deleted_since_the_plan_are_an_error(store: Store) -> None:

@@ -13,7 +13,6 @@ from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source.source_plan import (
     OffsetResolver,
     check_named,
-    find_time,
     plan_ranges,
     survey,
 )
@@ -162,6 +161,6 @@ def test_a_search_for_a_time_goes_on_when_segments_are_deleted_under_it(tmp_path
             topic.partition(0).delete_before(4)
             store.maintain()
 
-            found = find_time(log, TimestampMs(1000))
+            found = log.offset_for_time(1000)
 
     assert found == 4
