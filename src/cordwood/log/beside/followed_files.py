@@ -43,7 +43,9 @@ class FollowedFiles:
         handles: HandleCache,
         log_start: Offset | None,
         allows_gaps: bool,
+        is_new: bool = False,
     ) -> None:
+        """A log that `is_new` has acknowledged nothing durably: without marks it is empty."""
         self.fs = fs
         self.directory = directory
         self.name = name
@@ -54,6 +56,7 @@ class FollowedFiles:
         self.limits = SegmentLimits(
             index_bytes_max=0, index_interval_bytes=0, is_dense=not allows_gaps
         )
+        self._is_new = is_new
         self._handles = handles
         self._marks = HighWatermarkFile(fs, directory, writable=False)
         # Kafka shortens the indexes of its active segment in place; a map would then be fatal.
@@ -79,7 +82,9 @@ class FollowedFiles:
         """The part of the log that lies in its own directory."""
         marks = self._marks.read()
         high_watermark = _published(marks)
-        if high_watermark is None:
+        if high_watermark is None and self._is_new:
+            high_watermark = self._segments.first_offset
+        elif high_watermark is None:
             high_watermark = self._end_of_sound_batches()
         elif high_watermark > self._segments.active.base_offset:
             self._refresh_if_rolled(high_watermark)

@@ -22,7 +22,9 @@ class ReadOnlyLog(LogReader):
         handles: HandleCache,
         log_start: Offset | None,
         allows_gaps: bool,
+        is_new: bool = False,
     ) -> None:
+        """`is_new`: no record of the log has ever been synced, as far as the catalog knows."""
         self.directory = directory
         self._files = FollowedFiles(
             fs,
@@ -31,6 +33,7 @@ class ReadOnlyLog(LogReader):
             handles=handles,
             log_start=log_start,
             allows_gaps=allows_gaps,
+            is_new=is_new,
         )
         super().__init__(topic, partition, self._files)
         self.upkeep = UpkeepPreview(topic, partition, self._files)

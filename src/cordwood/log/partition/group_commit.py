@@ -16,9 +16,10 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from cordwood.errors import CordwoodError, UnexpectedOffsetError
+from cordwood.errors import CordwoodError, DiskFullError, UnexpectedOffsetError
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.batch_writer import BatchWriter
+from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS
 from cordwood.log.partition.log_sync import LogSync
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
@@ -138,6 +139,8 @@ class GroupCommit:
 
     def _serve(self, group: list[PendingAppend]) -> None:
         with self._holder.sync_lock:
+            if self._syncing.is_new and not self._settle(group):
+                return
             with self._holder.lock:
                 self._place([item for item in group if item.is_unanswered])
             self._syncing.run()
@@ -146,6 +149,21 @@ class GroupCommit:
             if item.error is None and item.data is not None:
                 item.error = failure
             item.is_served = True
+
+    def _settle(self, group: list[PendingAppend]) -> bool:
+        """Settle a new log before anything is written; if that fails, refuse the group."""
+        if not self._holder.state.is_writable:
+            return True
+        try:
+            self._syncing.settle()
+        except OSError as error:
+            is_full = error.errno in FULL_DISK_ERRNOS
+            refusal = DiskFullError(self._holder.name) if is_full else error
+            for item in group:
+                item.error = item.error or refusal
+                item.is_served = True
+            return False
+        return True
 
     def _place(self, items: list[PendingAppend]) -> None:
         """Write all of them; each gets an offset or an error. Holds the lock."""

@@ -8,12 +8,15 @@ Indexes, snapshots and checkpoints are derived. If they cannot be written, the l
 tries again; the recovery point stays where it is until they are on the disk.
 """
 
+import errno
+import time
 from functools import partial
 from time import perf_counter
+from typing import Final
 
 from cordwood.log.partition.derived_files import DerivedFiles
 from cordwood.log.partition.log_epochs import LogEpochs
-from cordwood.log.partition.log_parts import LogParts
+from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, LogParts
 from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.log_state import NOTHING_UNSYNCED, LogState, UnsyncedFiles
 from cordwood.log.partition.producer_snapshots import sync_snapshot
@@ -22,6 +25,9 @@ from cordwood.log.partition.state_holder import StateHolder
 from cordwood.quantities import Offset
 from cordwood.storage.recovery import rebuild_indexes
 from cordwood.storage.segment import Segment
+
+_PASSING_ERRNOS: Final = FULL_DISK_ERRNOS | {errno.EMFILE, errno.ENFILE}
+_SETTLE_PAUSES_S: Final = (0.01, 0.05, 0.25)
 
 
 class LogSync:
@@ -43,7 +49,7 @@ class LogSync:
         self._producers = producers
         self._rolling = rolling
         self._epochs = epochs
-        self._settle = parts.settle
+        self.is_new = parts.settle is not None  # not settled yet
         self._derived = DerivedFiles(parts.name, parts.owner.note_failure)
         self._last_sync_s = parts.clock.monotonic()
         self._is_time_index_unsynced = False
@@ -90,8 +96,8 @@ class LogSync:
         if not state.is_writable:
             return
         started_s = self._parts.clock.monotonic()
-        if self._settle is not None:
-            self.settle()
+        if self.is_new:
+            self._settle_patiently()
         unwritten = NOTHING_UNSYNCED
         if state.unsynced != NOTHING_UNSYNCED:
             for segment in state.unsynced.segments:
@@ -110,13 +116,23 @@ class LogSync:
         Until then a power cut may take the whole log, which has acknowledged nothing. From then
         on its absence is a loss.
         """
-        settle = self._settle
-        if settle is not None:
+        if self.is_new and self._parts.settle is not None:
             self._epochs.sync()
             self._holder.sync_marks()
             self._parts.fs.sync_directory(self._parts.directory)
-            settle()
-            self._settle = None
+            self._parts.settle()
+            self.is_new = False
+
+    def _settle_patiently(self) -> None:
+        """Settle a log that has records already; a moment without descriptors is no failure."""
+        for pause_s in _SETTLE_PAUSES_S:
+            try:
+                return self.settle()
+            except OSError as error:
+                if error.errno not in _PASSING_ERRNOS:
+                    raise
+            time.sleep(pause_s)
+        self.settle()
 
     def _write_derived(self, unsynced: UnsyncedFiles) -> UnsyncedFiles:
         """Seal indexes and sync snapshots; return those that could not be written."""
@@ -172,9 +188,7 @@ class LogSync:
             with self._holder.lock:
                 state = self._holder.state
             is_plain = (
-                self._settle is None
-                and state.unsynced == NOTHING_UNSYNCED
-                and state.held_from is None
+                not self.is_new and state.unsynced == NOTHING_UNSYNCED and state.held_from is None
             )
             sync = SyncUnderWay(self, state) if is_plain and state.is_writable else None
         except BaseException:
@@ -255,7 +269,7 @@ class LogSync:
             and state.unsynced == NOTHING_UNSYNCED
             and not self._is_time_index_unsynced
             and not self._producers.states.needs_snapshot
-            and (self._settle is None or state.end == 0)
+            and not (self.is_new and state.end > 0)
         )
 
     def sync_marks(self) -> bool:

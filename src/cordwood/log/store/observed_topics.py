@@ -104,6 +104,9 @@ class ObservedTopics:
                 entry = entries.get(found.topic)
                 if entries and entry is None:
                     continue
+                is_new = entry is not None and not entry.has_begun(found.number)
+                if is_new and found.topic_id is None:
+                    continue  # a power cut took its id; the next owner makes it again
                 ids[found.topic] = found.topic_id or ids.get(found.topic) or ZERO_TOPIC_ID
                 known = self._topics.get(found.topic)
                 if known is not None and known.topic_id != ids[found.topic]:
@@ -159,6 +162,7 @@ class ObservedTopics:
                 handles=self._handles,
                 log_start=checkpoints.log_starts.get(place),
                 allows_gaps=allows_gaps,
+                is_new=entry is not None and not entry.has_begun(found.number),
             )
         except FileNotFoundError:
             return None

@@ -95,9 +95,10 @@ class StoreOpening:
             for leftover in found.deleted:
                 self._fs.remove_tree(os.path.join(directory.path, leftover))
             for partition in found.live:
-                self._homes.setdefault(
-                    (partition.topic, partition.number), _Home(directory, partition)
-                )
+                name = (partition.topic, partition.number)
+                # It may have begun in one directory while another one was not there.
+                if name not in self._homes or self._is_pristine(name):
+                    self._homes[name] = _Home(directory, partition)
 
     # --- unfinished changes ------------------------------------------------------------------
 
