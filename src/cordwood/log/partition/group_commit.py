@@ -151,8 +151,12 @@ class GroupCommit:
             item.is_served = True
 
     def _settle(self, group: list[PendingAppend]) -> bool:
-        """Settle a new log before anything is written; if that fails, refuse the group."""
-        if not self._holder.state.is_writable:
+        """Settle a new log before anything is written; if that fails, refuse the group.
+
+        A log that has records already is settled by its sync.
+        """
+        state = self._holder.state
+        if state.end > 0 or not state.is_writable:
             return True
         try:
             self._syncing.settle()

@@ -51,11 +51,10 @@ class Promises:
     def await_durable(self, end: Offset) -> None:
         """Return once everything below `end` is on the disk; raise if that is impossible."""
         if self._holder.state.durable < end:
-            item = PendingAppend.sync_only(self._clock.now_ms())
-            self._commits.commit(item)
-            state = self._holder.state
-            if state.durable < end:
-                raise state.failure or item.error or LogClosedError(self._name)
+            self._commits.commit(PendingAppend.sync_only(self._clock.now_ms()))
+        state = self._holder.state
+        if state.durable < end:
+            raise state.failure or LogClosedError(self._name)
 
     def adopt(self, config: TopicConfig) -> None:
         """Use another configuration from here on.
