@@ -46,6 +46,21 @@ on the line, shows where an error came from. `cordwood --install-completion` ins
 commands, options, topics, partitions, groups and configuration keys for bash, zsh and fish;
 `cordwood --show-completion` prints the script instead.
 
+Words that you know from kcat, rpk and Kafka's scripts are accepted where their meaning is clear:
+
+| theirs | ours |
+|---|---|
+| `-b`, `--brokers`, `--bootstrap-server`; `--at` before the command | `--at` |
+| `-t TOPIC`, `--topic TOPIC`, `--group GROUP` | the first argument |
+| `consume -o beginning`, `consume --from-beginning` | `consume --from beginning` |
+| `consume -c 5`, `consume -e` | `consume --count 5`, `consume` |
+| `topics ls`, `topics --list`, `topics --create` | `topics list`, `topics create` |
+| `groups lag` | `groups describe` |
+| `cat TOPIC`, `tail TOPIC` | `consume TOPIC`, `consume TOPIC --from -10` |
+| `help COMMAND`, `version` | `COMMAND --help`, `--version` |
+
+Other words get an error that names ours.
+
 """
 _EXAMPLES = re.compile(r"^\s*Examples?:\s*$", re.MULTILINE)
 _MARK = "\b"  # precedes a paragraph whose lines must not be wrapped

@@ -36,7 +36,8 @@ survives pickling: Spark and process pools move exceptions between processes. An
 through, with a note that says what was being done.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 from cordwood.quantities import Offset
 
@@ -322,10 +323,12 @@ class TopicExistsError(LogError):
 
 
 class UnknownTopicError(LogError, KeyError):
-    """There is no topic of that name."""
+    """There is no topic of that name. The message suggests names among `known` that are similar."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"no topic named {topic!r}")
+    def __init__(self, topic: str, *, known: Iterable[str] = ()) -> None:
+        near = " or ".join(get_close_matches(topic, [*known], cutoff=0.7))
+        hint = f" (did you mean {near}?)" if near else ""
+        super().__init__(f"no topic named {topic!r}{hint}")
         self.topic = topic
 
     __str__ = Exception.__str__  # KeyError would print the repr of the message

@@ -87,6 +87,7 @@ def open_small(fs: SimulatedFileSystem) -> ReadOnlyLog:
         handles=HandleCache(),
         log_start=None,
         allows_gaps=False,
+        was_compacted=False,
     )
 
 

@@ -53,6 +53,27 @@ def test_a_page_fetches_nothing_from_elsewhere(site: Path) -> None:
     assert foreign == set()
 
 
+def test_the_search_works_when_the_site_is_opened_from_the_disk(site: Path) -> None:
+    pages = [site / "index.html", site / "quickstart" / "library.html"]
+
+    first_scripts = [re.findall(r'<script src="([^"]+)"', page.read_text())[0] for page in pages]
+
+    assert first_scripts == ["iframe-worker.js", "../iframe-worker.js"]  # in place of a worker
+    assert "window.Worker = " in (site / "iframe-worker.js").read_text()
+    index = (site / "search" / "search_index.js").read_text(encoding="utf-8")
+    assert index.startswith("var __index = {")  # a page may load a script from the disk, not JSON
+
+
+def test_the_site_is_built_with_the_locked_packages_of_the_environment() -> None:
+    pins = {
+        name: set(re.findall(r"^([\w.-]+==\S+)", (ROOT / "requirements" / name).read_text(), re.M))
+        for name in ("docs.txt", "dev.txt")
+    }
+
+    assert "mkdocs-material" in {pin.partition("==")[0] for pin in pins["docs.txt"]}
+    assert pins["docs.txt"] <= pins["dev.txt"]
+
+
 def test_blocks_of_code_are_shown_as_such(site: Path) -> None:
     pages = (path.read_text(encoding="utf-8") for path in site.rglob("*.html"))
 

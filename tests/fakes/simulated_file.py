@@ -25,7 +25,7 @@ class ShortWrite:
     size: int
 
 
-Fault = OSError | ShortWrite
+Fault = Exception | ShortWrite
 
 
 class SimulatedFile:

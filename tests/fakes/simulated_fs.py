@@ -292,7 +292,7 @@ class SimulatedFileSystem:
             self.calls += 1
             self.call_log.append((operation, path))
             fault = self._faults.pop(self.calls, None) or self._take_next_fault(operation, path)
-            if isinstance(fault, OSError):
+            if isinstance(fault, Exception):
                 raise fault
             yield fault
 

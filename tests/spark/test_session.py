@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,3 +71,75 @@ def test_where_no_java_is_installed_the_one_of_the_wheel_is_used(tmp_path: Path)
     )
 
     assert "rows 7" in finished.stdout, finished.stderr[-3000:]
+
+
+NOT_ACTIVATED = """
+import sys
+import cordwood.spark
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", False)
+spark = builder.getOrCreate()
+if sys.argv[2] == "register":
+    cordwood.spark.register(spark)
+else:
+    assert cordwood.spark.session() is spark
+frame = spark.read.format("cordwood").option("subscribe", "orders").load(sys.argv[1])
+print("rows", frame.groupBy("partition").count().collect()[0]["count"])
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("way", ["register", "session"])
+def test_an_environment_that_was_not_activated_works(tmp_path: Path, way: str) -> None:
+    with cordwood.open(tmp_path / "data") as store:
+        store.create_topic("orders").append_many([(None, b"v")] * 7)
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho \"No module named 'cordwood'\" >&2\nexit 1\n")
+    other.chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{other.parent}{os.pathsep}{os.environ['PATH']}",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    environment.pop("PYSPARK_PYTHON", None)
+
+    finished = subprocess.run(
+        [sys.executable, "-c", NOT_ACTIVATED, str(tmp_path / "data"), way],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+
+    assert "rows 7" in finished.stdout, finished.stderr[-2000:]
+
+
+def test_a_thread_writes_after_it_asked_for_the_session(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with cordwood.open(tmp_path / "data") as store:
+        store.create_topic("orders")
+    frame = spark.range(5).selectExpr("CAST(id AS STRING) AS value")
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            assert cordwood.spark.session() is not None
+            writer = frame.write.format("cordwood").option("topic", "orders").mode("append")
+            writer.save(str(tmp_path / "data"))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failures == []
+    with cordwood.open(tmp_path / "data", read_only=True) as reader:
+        assert reader.topic("orders").partition(0).end_offset == 10

@@ -6,7 +6,7 @@ no command. A test compares each line with the first paragraph of the command's 
 
 import importlib
 import sys
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import typer
 from typer.core import TyperGroup
 
+from cordwood.cli.habits import in_command, in_group, in_root
 from cordwood.cli.plain_parameters import skip_conversion
 from cordwood.cli.terminal import discard_stdout
 
@@ -56,14 +57,42 @@ class CommandPlace:
         for each in (command, *below.values()):
             skip_conversion(each)
         if below:
+            _adapt(command, lambda words: in_group(self.name, words))
+            for name, each in below.items():
+                _adapt_leaf(each, f"{self.name} {name}")
             command.format_commands = lambda ctx, formatter: _write_commands(
                 formatter, [(name, _first_paragraph(each)) for name, each in below.items()]
             )
+        else:
+            _adapt_leaf(command, self.name)
         return command
 
 
 def _no_options() -> None:
     """The app around a command has no options."""
+
+
+def _adapt(command: ClickCommand, change: Callable[[Sequence[str]], list[str]]) -> None:
+    """Let `change` replace foreign words before the command parses its words."""
+    parse = command.parse_args
+
+    def parse_args(ctx: Any, args: list[str]) -> list[str]:
+        found: list[str] = parse(ctx, args if ctx.resilient_parsing else change(args))
+        return found
+
+    command.parse_args = parse_args
+
+
+def _adapt_leaf(command: ClickCommand, path: str) -> None:
+    options = [each for each in command.params if each.param_type_name == "option"]
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    own = {
+        name: not (each.is_flag or each.count)
+        for each in options
+        for name in (*each.opts, *each.secondary_opts)
+    }
+    first = arguments[0].metavar if arguments else None
+    _adapt(command, lambda words: in_command(path, words, own, first))
 
 
 def _first_paragraph(command: ClickCommand) -> str:
@@ -125,6 +154,9 @@ def group_on_demand(places: Sequence[CommandPlace]) -> type[TyperGroup]:
 
         def list_commands(self, ctx: object) -> list[str]:
             return list(self.commands)  # in the order of the list, without loading any
+
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            return super().parse_args(ctx, args if ctx.resilient_parsing else in_root(args))
 
         def get_command(self, ctx: object, cmd_name: str) -> ClickCommand:
             """Find a command by its name or its singular: ``cordwood topic list`` works too."""

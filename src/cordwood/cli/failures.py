@@ -14,6 +14,7 @@ from cordwood.errors import (
     BrokerUnreachableError,
     ConfigError,
     CordwoodError,
+    CorruptSegmentError,
     DirectoryLockedError,
     TopicExistsError,
     UnknownTopicError,
@@ -26,6 +27,10 @@ EXIT_INTERRUPTED: Final = 130
 _ADVICE: Final[tuple[tuple[type[Exception], str], ...]] = (
     (UnknownTopicError, "run `cordwood topics list` to see the topics"),
     (TopicExistsError, "choose another name, or use `cordwood topics create --if-not-exists`"),
+    (
+        CorruptSegmentError,
+        "`cordwood verify` lists all damage; `cordwood consume --skip-damaged` prints the rest",
+    ),
     (BrokerUnreachableError, "check the address, and that the broker runs (`cordwood serve`)"),
 )
 _SYSTEM_ADVICE: Final = {

@@ -23,15 +23,18 @@ class Column:
     """A column of a table: its heading, which field of a row it shows, and how.
 
     `field` is the name of the column unless given. JSON shows the raw values of all fields.
+    Numbers, and texts that people copy (`is_whole`), are never broken into two lines.
     """
 
     name: str
     field: str | None = None
     show: Callable[[Any], str] = shown
     is_number: bool = False
+    is_whole: bool = False
 
 
 _TEXT_WIDTH_MIN: Final = 12
+_GAPS: Final = (2, 1)  # blanks between columns; one if two do not fit
 
 Columns = Sequence[str | Column]
 
@@ -91,7 +94,9 @@ class PrettyOutput:
 
         console, chosen = Console(), _columns(columns)
         lines = [_cells(chosen, row) for row in rows]
-        if rows and _least_width(chosen, lines) > console.width:
+        least = _least_widths(chosen, lines)
+        gap = next((gap for gap in _GAPS if _width(least, gap) <= console.width), None)
+        if rows and gap is None:
             for number, row in enumerate(rows):
                 sys.stdout.write("\n" if number else "")
                 self.facts(columns, row)
@@ -100,13 +105,16 @@ class PrettyOutput:
             box=SIMPLE_HEAD,
             pad_edge=False,
             show_edge=False,
-            padding=(0, 1, 0, 0),  # the box adds another blank: two between columns
+            padding=(0, (gap or 1) - 1, 0, 0),  # the box adds another blank
             header_style="bold cyan",
         )
         for column in chosen:
             justify: Any = "right" if column.is_number else "left"
             table.add_column(
-                column.name, overflow="fold", justify=justify, no_wrap=column.is_number
+                column.name,
+                overflow="fold",
+                justify=justify,
+                no_wrap=column.is_number or column.is_whole,
             )
         for line in lines:
             table.add_row(*map(Text, line))  # never as markup
@@ -126,14 +134,19 @@ class PrettyOutput:
         Console().print(table)
 
 
-def _least_width(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> int:
-    """The width at which numbers stay on one line and texts are readable."""
+def _least_widths(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> list[int]:
+    """The widths at which numbers and names stay on one line and texts are readable."""
     widths = []
     for index, column in enumerate(columns):
-        natural = max(len(column.name), *(len(line[index]) for line in lines))
+        natural = max([len(column.name), *(len(line[index]) for line in lines)])
         narrowest = max(len(column.name), _TEXT_WIDTH_MIN)
-        widths.append(natural if column.is_number else min(natural, narrowest))
-    return sum(widths) + 2 * (len(widths) - 1)
+        is_whole = column.is_number or column.is_whole
+        widths.append(natural if is_whole else min(natural, narrowest))
+    return widths
+
+
+def _width(widths: Sequence[int], gap: int) -> int:
+    return sum(widths) + gap * (len(widths) - 1)
 
 
 def _columns(columns: Columns) -> list[Column]:

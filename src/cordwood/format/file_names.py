@@ -4,7 +4,7 @@
         .lock  .kafka_cleanshutdown  meta.properties  *-checkpoint
         <topic>-<partition>/
             <base offset, 20 digits>.{log,index,timeindex,txnindex,snapshot,keyindex}
-            leader-epoch-checkpoint  partition.metadata  high-watermark
+            leader-epoch-checkpoint  partition.metadata  high-watermark  segment-manifest
         <topic>-<partition>.<32 hex digits>-{delete,future,stray}/
 
 A suffix on a segment's file shows the stage of a replacement: `.cleaned` is still being written,
@@ -30,6 +30,7 @@ CLEANER: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 HIGH_WATERMARK: Final = "high-watermark"
+SEGMENT_MANIFEST: Final = "segment-manifest"
 
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"

@@ -197,7 +197,7 @@ class RemoteCluster:
             return known
         found = self.describe([name]).get(name)
         if found is None:
-            raise UnknownTopicError(name)
+            raise UnknownTopicError(name, known=self.describe(None))
         return found
 
     def forget(self) -> None:

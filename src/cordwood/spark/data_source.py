@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from cordwood.spark.source.row_schema import columns_of, row_schema
 from cordwood.spark.source.source_options import SourceOptions
+from cordwood.spark.source_lookup import make_active, use_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,5 +67,11 @@ class CordwoodDataSource(DataSource):
 
 
 def register(spark: "SparkSession") -> None:
-    """Register `format("cordwood")` with this session; change nothing else in it."""
+    """Register `format("cordwood")` with this session, and make it the active one of this thread.
+
+    In local mode, its Python workers then use this process's Python, unless another was chosen.
+    Nothing else in the session changes.
+    """
+    use_this_python(spark)
+    make_active(spark)
     spark.dataSource.register(CordwoodDataSource)

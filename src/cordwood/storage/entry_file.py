@@ -115,7 +115,7 @@ class EntryFile:
     def activate(self, *, max_bytes: int) -> None:
         """Load the entries into memory so that more can be appended. A missing file is empty.
 
-        Raises `LimitExceededError` if the file is far too large and must be rebuilt.
+        Raises `LimitExceededError` if the file is far too large; then `activate_empty` is left.
         """
         try:
             content = self._read(max(max_bytes, _READ_BYTES_MAX))
@@ -123,6 +123,10 @@ class EntryFile:
             content = b""
         sound = self._sound_part(memoryview(content))
         self._activate(bytearray(sound), file_size=len(content))
+
+    def activate_empty(self) -> None:
+        """Forget the entries of the file, to derive them again. The next flush replaces it."""
+        self._activate(bytearray(), file_size=self._size_on_disk())
 
     def append(self, entry: bytes) -> None:
         """Add one entry in memory. See `flush`."""

@@ -4,12 +4,16 @@
 or layout of its entries, and how entries are added and looked up.
 """
 
+import logging
 from struct import Struct
 from typing import ClassVar, Self
 
+from cordwood.errors import LimitExceededError
 from cordwood.quantities import Offset
 from cordwood.storage.entry_file import EntryFile, floor_slot
 from cordwood.storage.files import FileSystem
+
+logger = logging.getLogger(__name__)
 
 
 class EntryIndex:
@@ -106,7 +110,8 @@ class BoundedIndex(EntryIndex):
 
     Its entries contain an offset relative to the base, which never decreases.
 
-    Invariant: at most `_max_count` entries, and `_KEPT_BACK` more if its kind allows them.
+    Entries are added while there are fewer than `_max_count`. A file of an earlier, higher limit
+    may hold more: then the index is full.
     """
 
     __slots__ = ("_max_count",)
@@ -128,10 +133,22 @@ class BoundedIndex(EntryIndex):
 
     @classmethod
     def open_active(cls, fs: FileSystem, path: str, base_offset: Offset, *, max_bytes: int) -> Self:
-        """Open with the entries of the file, if any, ready for more."""
+        """Open with the entries of the file, if any, ready for more.
+
+        A file that is far too large counts as empty: the entries can be derived again.
+        """
         file = cls._file_at(fs, path)
-        file.activate(max_bytes=max_bytes)
+        try:
+            file.activate(max_bytes=max_bytes)
+        except LimitExceededError as error:
+            logger.warning("rebuilding an index: %s", error)
+            file.activate_empty()
         return cls(file, base_offset, max_bytes=max_bytes)
+
+    @property
+    def room(self) -> int:
+        """How many more entries fit."""
+        return max(self._max_count - self.count, 0)
 
     @property
     def is_full(self) -> bool:
@@ -140,9 +157,9 @@ class BoundedIndex(EntryIndex):
         return not file.is_active or len(file.entries) // self._ENTRY_SIZE >= self._max_count
 
     def extend(self, entries: bytes | bytearray | memoryview) -> None:
-        """Add encoded entries that a kernel derived from the log, until the index is full."""
-        room = max(self._max_count - self.count, 0) * self._ENTRY_SIZE
-        self._file.extend(entries[:room])
+        """Add encoded entries that a kernel derived from the log; they must fit: see `room`."""
+        assert len(entries) <= self.room * self._ENTRY_SIZE, (self.path, len(entries), self.room)
+        self._file.extend(entries)
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the entries at or after `offset`."""

@@ -59,7 +59,7 @@ class ReadableSegment(Protocol):
         ...
 
     def first_timestamp(self) -> TimestampMs | None:
-        """The base timestamp of the first batch; None if there is none."""
+        """The timestamp of the first record; None if there is none."""
         ...
 
     def modified_ms(self) -> TimestampMs:

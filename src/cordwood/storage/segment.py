@@ -30,8 +30,8 @@ from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.key_index import KeyIndex
 from cordwood.storage.offset_index import OffsetIndex
 from cordwood.storage.segment_reader import IndexHint, SegmentReader
-from cordwood.storage.segment_times import find_largest
-from cordwood.storage.time_index import TimeIndex
+from cordwood.storage.segment_times import find_first, find_largest
+from cordwood.storage.time_index import TimeIndex, fitting_entries
 from cordwood.storage.transaction_index import TransactionIndex
 
 SEGMENT_KINDS: Final = (
@@ -51,7 +51,6 @@ _STRETCH_INTERVALS: Final = 8  # small batches of one write share an entry for s
 _REWRITE_BYTES: Final = 1 * MIB
 
 _NOT_SEEN: Final = -2
-_BASE_TIMESTAMP_POSITION: Final = 27  # in a batch, see `format.batch_header`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,10 +307,7 @@ class Segment:
         return self._largest
 
     def first_timestamp(self) -> TimestampMs | None:
-        """The base timestamp of the first batch; None if there is none."""
-        header = self.file().read_at(_BASE_TIMESTAMP_POSITION, 8) if self.size else b""
-        value = int.from_bytes(header, "big", signed=True) if len(header) == 8 else NO_TIMESTAMP
-        return None if value < 0 else TimestampMs(value)
+        return find_first(self)
 
     def modified_ms(self) -> TimestampMs:
         return TimestampMs(self._fs.modified_ms(self.name))
@@ -335,31 +331,35 @@ class Segment:
         assert base_offset >= self.next_offset, (base_offset, self.next_offset, self.name)
         write_all(file, self.size, data)
         if len(batches) == 1:
-            ((size, record_count, max_timestamp, _, _, _, _),) = batches
+            ((size, record_count, newest, _, _, _, _),) = batches
             end = Offset(base_offset + record_count)
-            self._note_appended(size, end, max_timestamp, record_count, Offset(end - 1), end)
+            self._note_appended(size, end, newest, record_count, Offset(end - 1), end, newest)
             return
         end = newest_offset = first_end = base_offset
         stretch = stretch_count = 0
-        newest = NO_TIMESTAMP
+        newest = first = NO_TIMESTAMP
         # The first batch of a segment is noted alone: its timestamp decides when to roll.
         is_first = self._state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN
         stretch_max = 0 if is_first else self._stretch_max
         for size, record_count, max_timestamp, _, _, _, _ in batches:
             end = Offset(end + record_count)
             if not stretch:
-                first_end = end
+                first_end, first = end, max_timestamp
             stretch += size
             stretch_count += record_count
             if max_timestamp > newest:
                 newest, newest_offset = max_timestamp, Offset(end - 1)
             if stretch >= stretch_max:
-                self._note_appended(stretch, end, newest, stretch_count, newest_offset, first_end)
+                self._note_appended(
+                    stretch, end, newest, stretch_count, newest_offset, first_end, first
+                )
                 stretch = stretch_count = 0
                 newest = NO_TIMESTAMP
                 stretch_max = self._stretch_max
         if stretch:
-            self._note_appended(stretch, end, newest, stretch_count, newest_offset, first_end)
+            self._note_appended(
+                stretch, end, newest, stretch_count, newest_offset, first_end, first
+            )
 
     def _note_appended(
         self,
@@ -369,22 +369,27 @@ class Segment:
         record_count: int,
         max_timestamp_offset: Offset,
         first_end: Offset,
+        first_timestamp: TimestampMs,
     ) -> None:
         """Add a stretch of batches at the end to the indexes and the facts.
 
         `max_timestamp_offset` is the last offset of the batch with the largest timestamp.
-        `first_end` is where the first batch ends.
+        `first_end` is where the first batch ends, `first_timestamp` its largest timestamp.
         """
         position = FilePosition(self.size)
         state = self._state
         if state[tables.S_FIRST_TIMESTAMP] == _NOT_SEEN:
             state[tables.S_FIRST_TIMESTAMP] = max_timestamp
+        if state[tables.S_UNINDEXED] > self._limits.index_interval_bytes:
+            # An entry names one batch, by its last offset: a reader expects it there. The time
+            # entry beside it counts no batch behind that one: see `time_index`.
+            if first_timestamp > state[tables.S_MAX_TIMESTAMP]:
+                state[tables.S_MAX_TIMESTAMP] = first_timestamp
+                state[tables.S_MAX_TIMESTAMP_OFFSET] = first_end - 1
+            self._add_index_entry(Offset(first_end - 1), position)
         if max_timestamp > state[tables.S_MAX_TIMESTAMP]:
             state[tables.S_MAX_TIMESTAMP] = max_timestamp
             state[tables.S_MAX_TIMESTAMP_OFFSET] = max_timestamp_offset
-        if state[tables.S_UNINDEXED] > self._limits.index_interval_bytes:
-            # An entry names one batch, by its last offset: a reader expects it there.
-            self._add_index_entry(Offset(first_end - 1), position)
         state[tables.S_UNINDEXED] += size
         state[tables.S_RECORD_COUNT] += record_count
         self.size = position + size
@@ -480,9 +485,17 @@ class Segment:
             offset_entries,
             time_entries,
         )
-        self.offset_index.extend(memoryview(offset_entries)[:offset_size])
-        self.time_index.extend(memoryview(time_entries)[:time_size])
-        self._unflushed_entries += offset_size // 8
+        if self.is_index_full:
+            return
+        fitting = fitting_entries(
+            memoryview(offset_entries)[:offset_size],
+            memoryview(time_entries)[:time_size],
+            offset_room=self.offset_index.room,
+            time_room=self.time_index.room,
+        )
+        self.offset_index.extend(fitting.offset_entries)
+        self.time_index.extend(fitting.time_entries)
+        self._unflushed_entries += len(fitting.offset_entries) // 8
         self._note_index_room()
 
     def resume_walk(
@@ -500,6 +513,7 @@ class Segment:
         self._state[tables.S_INDEXED_TIMESTAMP] = max_timestamp
         self._state[tables.S_MAX_TIMESTAMP_OFFSET] = max_timestamp_offset
         self._state[tables.S_RECORD_COUNT] = record_count
+        self._note_index_room()
 
     def clear_facts(self) -> None:
         """Clear the indexes and the facts, before the whole file is walked."""

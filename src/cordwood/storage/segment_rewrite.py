@@ -16,8 +16,6 @@ from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.file_names import CLEANED, FileKind, segment_file_name
 from cordwood.format.index_entry import (
-    OFFSET_ENTRY_SIZE,
-    TIME_ENTRY_SIZE,
     AbortedTransaction,
 )
 from cordwood.quantities import MIB, NO_TIMESTAMP, FilePosition, Offset, TimestampMs
@@ -26,7 +24,7 @@ from cordwood.storage.files import Buffer, File, FileSystem, write_all
 from cordwood.storage.offset_index import OffsetIndex
 from cordwood.storage.segment import SEGMENT_KINDS, SegmentLimits, new_walk_state
 from cordwood.storage.segment_reader import SegmentReader
-from cordwood.storage.time_index import TimeIndex
+from cordwood.storage.time_index import TimeIndex, fitting_entries
 from cordwood.storage.transaction_index import TransactionIndex
 
 _VERIFY_BYTES: Final = 1 * MIB
@@ -98,16 +96,20 @@ class SegmentRewrite:
         offset_index = OffsetIndex.create(
             self._fs, self.path(FileKind.INDEX), self.base_offset, max_bytes=limit
         )
-        # A full index is no problem: lookups beyond it start at its last entry.
-        offset_room = limit // OFFSET_ENTRY_SIZE * OFFSET_ENTRY_SIZE
-        offset_index.extend(memoryview(offset_entries)[:offset_room])
-        offset_index.seal()
         time_index = TimeIndex.create(
             self._fs, self.path(FileKind.TIMEINDEX), self.base_offset, max_bytes=limit
         )
-        time_room = max(limit // TIME_ENTRY_SIZE - 1, 0) * TIME_ENTRY_SIZE
-        time_index.extend(memoryview(time_entries)[:time_room])
-        if state[tables.S_MAX_TIMESTAMP] > NO_TIMESTAMP and limit >= TIME_ENTRY_SIZE:
+        # A full index is no problem: lookups beyond it start at its last entry.
+        fitting = fitting_entries(
+            memoryview(offset_entries),
+            memoryview(time_entries),
+            offset_room=offset_index.room,
+            time_room=time_index.room,
+        )
+        offset_index.extend(fitting.offset_entries)
+        offset_index.seal()
+        time_index.extend(fitting.time_entries)
+        if state[tables.S_MAX_TIMESTAMP] > NO_TIMESTAMP:
             time_index.add(
                 TimestampMs(state[tables.S_MAX_TIMESTAMP]),
                 Offset(max(state[tables.S_MAX_TIMESTAMP_OFFSET], self.base_offset)),

@@ -1,4 +1,4 @@
-"""Checks time index entries against the log.
+"""The first and the largest timestamp of a segment, and checks of time index entries.
 
 An index has no checksum. A wrong offset in it only makes a search longer, but a wrong time does
 more harm: a search would skip records, and retention would delete a segment early. So a time is
@@ -25,6 +25,32 @@ def is_true_entry(segment: ReadableSegment, entry: TimedOffset) -> bool:
     except (CorruptSegmentError, FormatError):
         return False
     return header.base_offset <= offset <= header.last_offset and header.max_timestamp == timestamp
+
+
+def find_first(segment: ReadableSegment) -> TimestampMs | None:
+    """The timestamp of the first record; None if there is none.
+
+    It is the base timestamp of the first batch, unless compaction has put a delete horizon there.
+    Then the records have to be read; batches that compaction has emptied are passed over.
+    """
+    if not segment.size:
+        return None
+    try:
+        header = decode_batch_header(segment.file().read_at(FilePosition(0), HEADER_SIZE))
+        if header.has_delete_horizon or not header.record_count:
+            return _first_record_time(segment)
+    except (CorruptSegmentError, FormatError):
+        return None
+    return None if header.base_timestamp < 0 else header.base_timestamp
+
+
+def _first_record_time(segment: ReadableSegment) -> TimestampMs | None:
+    reader = segment.reader()
+    for first, stop in reader.chunks(FilePosition(0), segment.base_offset):
+        for run in reader.decoder.runs(first, stop):
+            for record in run.records():
+                return None if record.timestamp_ms is None else TimestampMs(record.timestamp_ms)
+    return None
 
 
 def find_largest(segment: ReadableSegment) -> TimedOffset:

@@ -3,12 +3,18 @@
 An entry holds the largest timestamp so far, and the last offset of the batch that has it. So
 timestamps increase strictly from entry to entry, whatever the order of the records, and every
 record with a larger timestamp than an entry's comes after the entry's offset.
+
+Recovery and truncation resume at an entry of the offset index and read only what follows. So
+both indexes keep this invariant together: for every entry of the offset index, the time index
+entries up to its offset name the largest timestamp of all batches up to its offset.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from cordwood.errors import FormatError
 from cordwood.format.index_entry import (
+    OFFSET_ENTRY,
+    OFFSET_ENTRY_SIZE,
     TIME_ENTRY,
     TIME_ENTRY_SIZE,
     TimeEntry,
@@ -48,7 +54,8 @@ class TimeIndex(BoundedIndex):
         """Add the largest timestamp so far, of the batch that ends with `offset`.
 
         Returns whether an entry was added; a timestamp no larger than the last one adds none.
-        `force` may take the slot that `is_full` reserves. In memory: see `flush`. Raises
+        `force` adds it even if the index is full: the last entry of a segment must be there, also
+        after the limit was lowered below what the index holds. In memory: see `flush`. Raises
         `FormatError` if full, or if the offset decreases or is too far from the base.
         """
         last_timestamp, last_offset = self.last_entry
@@ -57,7 +64,7 @@ class TimeIndex(BoundedIndex):
             raise FormatError(f"offset {offset} is below the last entry's, {last_offset}")
         if timestamp <= last_timestamp:
             return False
-        if count >= self._max_count + (self._KEPT_BACK if force else 0):
+        if not force and count >= self._max_count:
             raise FormatError(f"{self.path} is full with {count} entries")
         entry = TimeEntry(timestamp=timestamp, relative_offset=offset - self.base_offset)
         self._file.append(encode_time_entry(entry))
@@ -102,3 +109,27 @@ class TimeIndex(BoundedIndex):
         if timestamp < 0 or relative_offset < 0:
             decode_time_entry(entries, position)  # raises with the reason
         return TimestampMs(timestamp), Offset(self.base_offset + relative_offset)
+
+
+class FittingEntries(NamedTuple):
+    """Encoded entries for both indexes of a segment that keep the invariant of this module."""
+
+    offset_entries: memoryview
+    time_entries: memoryview
+
+
+def fitting_entries(
+    offset_entries: memoryview, time_entries: memoryview, *, offset_room: int, time_room: int
+) -> FittingEntries:
+    """The first of the entries of a walk that fit into so many slots, as a pair.
+
+    A time entry without a slot takes the offset entries from its offset on with it: recovery
+    must not resume behind a timestamp that the time index does not name.
+    """
+    times = time_entries[: max(time_room, 0) * TIME_ENTRY_SIZE]
+    offsets = offset_entries[: max(offset_room, 0) * OFFSET_ENTRY_SIZE]
+    if len(times) < len(time_entries):
+        left_out: int = TIME_ENTRY.unpack_from(time_entries, len(times))[_RELATIVE_OFFSET]
+        kept = 1 + floor_slot(offsets, OFFSET_ENTRY, 0, left_out - 1)
+        offsets = offsets[: kept * OFFSET_ENTRY_SIZE]
+    return FittingEntries(offsets, times)

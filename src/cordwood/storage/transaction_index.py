@@ -14,7 +14,7 @@ from cordwood.format.index_entry import (
     decode_aborted_transaction,
     encode_aborted_transaction,
 )
-from cordwood.quantities import Offset
+from cordwood.quantities import INT32_MAX, Offset
 from cordwood.storage.entry_index import EntryIndex
 from cordwood.storage.files import FileSystem
 
@@ -39,12 +39,10 @@ class TransactionIndex(EntryIndex):
     _SKIPS_ZEROS = False
 
     @classmethod
-    def open_active(
-        cls, fs: FileSystem, path: str, base_offset: Offset, *, max_bytes: int = 0
-    ) -> Self:
+    def open_active(cls, fs: FileSystem, path: str, base_offset: Offset) -> Self:
         """Open with the entries of the file, if any; the first entry creates the file."""
         file = cls._file_at(fs, path)
-        file.activate(max_bytes=max_bytes)
+        file.activate(max_bytes=INT32_MAX)  # a segment may hold any number of short transactions
         return cls(file, base_offset)
 
     @property

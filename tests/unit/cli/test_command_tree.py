@@ -87,7 +87,7 @@ def test_help_loads_no_command() -> None:
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    known = ("app", "command_tree", "failures", "plain_parameters", "terminal")
+    known = ("app", "command_tree", "failures", "habits", "plain_parameters", "terminal")
     assert sorted(eval(done.stderr)) == [f"cordwood.cli.{name}" for name in known]
 
 

@@ -81,3 +81,17 @@ def test_help_fits_any_terminal(
 
     assert ran.lines[0].startswith(f"Usage: cordwood {name}")
     assert "\b" not in ran.out
+
+
+def test_a_directory_that_is_no_store_is_an_error(cli: CommandLine, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "pytest-0").mkdir(parents=True)  # has the name of a partition, but no segments
+
+    for command in (["topics", "list"], ["consume", "orders"], ["segments", "orders"], ["verify"]):
+        ran = cli(*command, "--at", str(other))
+
+        assert ran.code == 1, ran
+        assert f"{other} is not a store" in ran.err
+        assert "--at" in ran.err
+    cli.ok("topics", "create", "orders", "--at", str(other))
+    assert cli.ok("topics", "list", "--at", str(other)).lines[1].startswith("orders")

@@ -76,3 +76,31 @@ def test_numbers_are_never_broken(
     assert "1234567" in out
     assert "7654321" in out
     assert out.count("t") >= 50
+
+
+def test_names_that_people_copy_are_never_broken(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    name = "group.consumer.heartbeat.interval.ms"
+    columns = (Column(name="key", is_whole=True), "value", "source")
+
+    PrettyOutput().table(columns, [{"key": name, "value": "5 " * 30, "source": "default"}])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith(name) for line in lines)
+    assert max(map(len, lines)) <= 60
+
+
+def test_columns_move_closer_before_a_table_becomes_blocks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    columns = [Column(name=f"column{n}", is_number=True) for n in range(7)]
+    row = {column.name: n for n, column in enumerate(columns)}
+
+    PrettyOutput().table(columns, [row])
+
+    head, _, values = capsys.readouterr().out.splitlines()
+    assert head.split() == [column.name for column in columns]
+    assert values.split() == [*"0123456"]

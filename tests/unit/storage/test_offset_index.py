@@ -162,15 +162,17 @@ def test_a_full_index_says_so_and_takes_no_more(fs: SimulatedFileSystem) -> None
         index.add(Offset(90), FilePosition(41))
 
 
-def test_encoded_entries_are_taken_as_far_as_there_is_room(fs: SimulatedFileSystem) -> None:
+def test_encoded_entries_are_taken_and_fill_the_room(fs: SimulatedFileSystem) -> None:
     filled(fs).flush()
     encoded = read_whole(fs, PATH, limit=100)
     index = OffsetIndex.create(fs, PATH, BASE, max_bytes=3 * 8)
 
     index.extend(encoded[:8])
-    index.extend(memoryview(encoded)[8:])
+    assert index.room == 2
+    index.extend(memoryview(encoded)[8:24])
 
     assert all_entries(index) == ENTRIES[:3]
+    assert index.room == 0
     assert index.is_full
 
 

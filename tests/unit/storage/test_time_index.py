@@ -135,7 +135,7 @@ def test_an_offset_too_far_from_the_base_is_refused(fs: SimulatedFileSystem, rel
         index.add(TimestampMs(1), Offset(BASE + relative))
 
 
-def test_it_is_full_one_slot_early_and_the_last_slot_can_be_forced(
+def test_it_is_full_one_slot_early_and_the_last_entry_can_be_forced(
     fs: SimulatedFileSystem,
 ) -> None:
     index = filled(fs, ENTRIES[:2], max_bytes=3 * 12)
@@ -144,20 +144,18 @@ def test_it_is_full_one_slot_early_and_the_last_slot_can_be_forced(
     with pytest.raises(FormatError, match="full"):
         index.add(TimestampMs(30), Offset(375))
     assert index.add(TimestampMs(30), Offset(375), force=True)
-    with pytest.raises(FormatError, match="full"):
-        index.add(TimestampMs(40), Offset(385), force=True)
+    assert index.add(TimestampMs(40), Offset(385), force=True), "the limit was lowered meanwhile"
 
 
-def test_encoded_entries_are_taken_up_to_the_slot_kept_for_sealing(
-    fs: SimulatedFileSystem,
-) -> None:
+def test_the_slot_kept_for_sealing_is_no_room_for_encoded_entries(fs: SimulatedFileSystem) -> None:
     filled(fs).flush()
     encoded = read_whole(fs, PATH, limit=100)
     index = TimeIndex.create(fs, PATH, BASE, max_bytes=3 * 12)
 
-    index.extend(encoded[:12])
-    index.extend(memoryview(encoded)[12:])
+    assert index.room == 2
+    index.extend(encoded[:24])
 
+    assert index.room == 0
     assert all_entries(index) == ENTRIES[:2]
     assert index.add(TimestampMs(40), Offset(385), force=True)
 

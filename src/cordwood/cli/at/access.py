@@ -9,6 +9,7 @@ import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
+from cordwood.cli.at.store_directories import check_is_store
 from cordwood.cli.at.target import BrokerTarget, DirectoryTarget, Target, parse_target
 from cordwood.errors import FormatError, LogError
 from cordwood.format.file_names import META_PROPERTIES
@@ -47,8 +48,10 @@ def open_files(at: str | None, topics: Collection[str] = ()) -> "ReadOnlyStore":
 
     wanted = frozenset(topics)
     fs, clock = RealFileSystem(), SystemClock()
+    paths = files_of(parse_target(at)).paths
+    check_is_store(paths)
     return ReadOnlyStore(
-        files_of(parse_target(at)).paths,
+        paths,
         fs=fs,
         clock=clock,
         defaults=load_settings().topic_defaults,

@@ -25,17 +25,21 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """A partition. If it cannot be read, offsets and size are None and `problem` says why."""
+    """A partition. If it cannot be read, offsets and size are None and `problem` says why.
+
+    `has_gaps` says that compaction may have removed records, as far as the target knows.
+    """
 
     partition: int
     start_offset: int | None
     end_offset: int | None
     size_bytes: int | None
     problem: str | None = None
+    has_gaps: bool = False
 
     @property
     def record_count(self) -> int | None:
-        """An upper bound: compaction leaves gaps."""
+        """The number of offsets: an upper bound if compaction left gaps."""
         if self.start_offset is None or self.end_offset is None:
             return None
         return self.end_offset - self.start_offset
@@ -56,6 +60,13 @@ class TopicFacts:
     is_internal: bool
     partitions: tuple[PartitionFacts, ...]
     config: Mapping[str, ConfigFact]
+
+    @property
+    def is_record_bound(self) -> bool:
+        """Whether the topic may hold fewer records than offsets: compaction leaves gaps."""
+        policy = self.config.get("cleanup.policy")
+        is_compacted = policy is not None and "compact" in policy.value
+        return is_compacted or any(partition.has_gaps for partition in self.partitions)
 
     @property
     def overrides(self) -> dict[str, str]:

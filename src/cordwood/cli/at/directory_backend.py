@@ -19,6 +19,7 @@ from cordwood.cli.at.backend import (
     TopicFacts,
 )
 from cordwood.cli.at.directory_reader import DirectoryReader
+from cordwood.cli.at.store_directories import check_is_store
 from cordwood.cli.at.target import DirectoryTarget
 from cordwood.clock import SystemClock
 from cordwood.errors import (
@@ -62,10 +63,12 @@ class DirectoryBackend:
         while self._opened:
             self._opened.popitem()[1].close()
 
-    def _store(self, topic: str | None = None) -> ReadOnlyStore:
+    def _store(self, topic: str | None = None, *, may_be_new: bool = False) -> ReadOnlyStore:
         """Open the store for reading: all topics, or only one, which is faster."""
         known = self._opened.get(topic)
         if known is None:
+            if not may_be_new:
+                check_is_store(self._paths)
             fs, clock = RealFileSystem(), SystemClock()
             known = self._opened[topic] = ReadOnlyStore(
                 self._paths,
@@ -123,7 +126,7 @@ class DirectoryBackend:
         check_topic_name(name)
         TopicConfig.parse(config)
         self._make_directories()
-        if name in self._store(name).topics(include_internal=True):
+        if name in self._store(name, may_be_new=True).topics(include_internal=True):
             raise TopicExistsError(name)
         answer = self._ask(CreateTopic(topic=name, partitions=partitions or 1, config=config))
         return int(answer.facts["partitions"])
@@ -234,12 +237,14 @@ def _partition(topic: Topic[ReadOnlyLog], number: int) -> PartitionFacts:
             size_bytes=None,
             problem="its files are missing from the data directories",
         )
-    view = topic.partition(number).view()
+    log = topic.partition(number)
+    view = log.view()
     return PartitionFacts(
         partition=number,
         start_offset=view.start,
         end_offset=view.high_watermark,
         size_bytes=sum(segment.size for segment in view.segments if not segment.is_archived),
+        has_gaps=log.source.allows_gaps,
     )
 
 

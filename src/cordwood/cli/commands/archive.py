@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cordwood.log.store.read_only_store import ReadOnlyStore
 
 _COLUMNS: Final = (
-    "topic",
+    Column(name="topic", is_whole=True),
     Column(name="partition", is_number=True),
     Column(name="archived", field="archived_up_to", is_number=True),
     Column(name="end", field="end_offset", is_number=True),

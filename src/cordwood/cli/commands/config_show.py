@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cordwood.cli.options import ConfigFileOption, JsonOption, SetOption
-from cordwood.cli.render import Row, output_for
+from cordwood.cli.render import Column, Row, output_for
 from cordwood.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 config_app = typer.Typer(help="Show the configuration.", no_args_is_help=True)
 
-_COLUMNS: Final = ("key", "value", "source")
+_COLUMNS: Final = (Column(name="key", is_whole=True), "value", "source")
 
 
 @config_app.callback()

@@ -73,6 +73,13 @@ KeyOption = Annotated[
 NullAsOption = Annotated[
     str, typer.Option("--null-as", metavar="TEXT", help="Print TEXT for a null key or value.")
 ]
+SkipDamagedOption = Annotated[
+    bool,
+    typer.Option(
+        "--skip-damaged",
+        help="Skip records that cannot be read, with a warning. Reads files, not through a broker.",
+    ),
+]
 
 
 def consume(
@@ -91,6 +98,7 @@ def consume(
     grep: GrepOption = None,
     key: KeyOption = None,
     null_as: NullAsOption = "",
+    skip_damaged: SkipDamagedOption = False,
 ) -> None:
     """Print the records of a topic, one value per line.
 
@@ -107,12 +115,13 @@ def consume(
       cordwood consume orders -n 5 --format '%p:%o %k %v\\n'
       cordwood consume orders --follow --grep paid --json
     """
-    from cordwood.cli.at.access import open_backend
+    from cordwood.cli.at.access import files_of, open_backend
 
     formatter = _formatter(topic, record_format, separator, null_as, as_json=as_json)
     matches = _matcher(grep)
     _check_options(end=end, follow=follow, group=group)
-    with open_backend(parse_target(at)) as backend:
+    target = parse_target(at)
+    with open_backend(files_of(target) if skip_damaged else target) as backend:
         reader = backend.reader(topic, partition)
         progress = None if group is None else _GroupProgress(backend, group, topic)
         chosen_key = None if key is None else key.encode()
@@ -124,6 +133,7 @@ def consume(
             key=chosen_key,
             follow=follow,
             is_choice=partition is not None,
+            skip_damaged=skip_damaged,
         )
         printer = _Printer(formatter, matches, count)
         interruption = Interruption()
@@ -186,6 +196,7 @@ def _stream(
     key: bytes | None,
     follow: bool,
     is_choice: bool,
+    skip_damaged: bool,
 ) -> "Iterator[StreamedRows]":
     from cordwood.cli.records.log_position import parse_position
     from cordwood.cli.records.record_stream import RecordStream, resolve_position
@@ -196,7 +207,7 @@ def _stream(
     starts = resolve_position(reader, parse_position(begin, "--from", now_ms=now_ms), extents, warn)
     if progress is not None:
         starts |= progress.starts(extents)
-    stream = RecordStream(reader, starts, warn, key=key)
+    stream = RecordStream(reader, starts, warn, key=key, skip_damaged=skip_damaged)
     if follow:
         return stream.follow(chooses_partitions=is_choice)
     stops = {number: extent.end for number, extent in extents.items()}

@@ -21,7 +21,7 @@ groups_app = typer.Typer(
 )
 
 _LIST_COLUMNS: Final = (
-    "group",
+    Column(name="group", is_whole=True),
     "state",
     Column(name="members", is_number=True),
     "topics",
@@ -29,7 +29,7 @@ _LIST_COLUMNS: Final = (
 )
 _GROUP_COLUMNS: Final = ("group", "state", "type", "assignor", Column(name="lag", show=shown_count))
 _PLACE_COLUMNS: Final = (
-    "topic",
+    Column(name="topic", is_whole=True),
     Column(name="partition", is_number=True),
     Column(name="committed", is_number=True),
     Column(name="end_offset", is_number=True),
@@ -38,7 +38,7 @@ _PLACE_COLUMNS: Final = (
 )
 _MEMBER_COLUMNS: Final = ("member", "client", "host", "partitions")
 _RESET_COLUMNS: Final = (
-    "topic",
+    Column(name="topic", is_whole=True),
     Column(name="partition", is_number=True),
     Column(name="committed", is_number=True),
     Column(name="new_offset", is_number=True),

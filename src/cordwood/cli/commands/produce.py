@@ -42,6 +42,9 @@ SeparatorOption = Annotated[
         help="Each line is a key, TEXT and a value, as in key:value.",
     ),
 ]
+KeyOption = Annotated[
+    str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of each record.")
+]
 AsJsonOption = Annotated[
     bool,
     typer.Option(
@@ -90,6 +93,7 @@ def produce(
     file: FileArgument = None,
     *,
     at: AtOption = None,
+    key: KeyOption = None,
     separator: SeparatorOption = None,
     as_json: AsJsonOption = False,
     headers: HeadersOption = None,
@@ -115,6 +119,7 @@ def produce(
     from cordwood.cli.records.line_records import parse_header
 
     parser = _parser(
+        key=key,
         separator=separator,
         as_json=as_json,
         headers=[parse_header(text) for text in headers or ()],
@@ -137,6 +142,7 @@ def produce(
 
 def _parser(
     *,
+    key: str | None,
     separator: str | None,
     as_json: bool,
     headers: "list[Header]",
@@ -155,14 +161,18 @@ def _parser(
         else parse_time_ms(timestamp, "--timestamp", now_ms=SystemClock().now_ms())
     )
     if as_json:
-        if separator is not None or null_as is not None:
+        if any(option is not None for option in (key, separator, null_as)):
             raise UsageError(
-                "--json excludes --key-separator and --null-as: JSON names the key and has null"
+                "--json excludes --key, --key-separator and --null-as: JSON names the key and has "
+                "null"
             )
         return JsonLines(headers=headers, timestamp_ms=timestamp_ms, partition=partition)
+    if key is not None and separator is not None:
+        raise UsageError("--key and --key-separator exclude each other")
     if separator == "":
         raise ConfigError("--key-separator", separator, "must not be empty")
     return TextLines(
+        key=None if key is None else key.encode(),
         separator=None if separator is None else _unescaped(separator).encode(),
         null_text=None if null_as is None else null_as.encode(),
         headers=headers,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 _COLUMNS: Final = (
-    "topic",
+    Column(name="topic", is_whole=True),
     Column(name="partition", is_number=True),
     Column(name="start", field="start_offset", is_number=True),
     Column(name="end", field="end_offset", is_number=True),

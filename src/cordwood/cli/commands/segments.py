@@ -90,7 +90,8 @@ def segment_rows(
                 "first_timestamp_ms": info.first_timestamp_ms,
                 "last_timestamp_ms": info.last_timestamp_ms,
                 "state": state,
-                "has_archived_copy": archived is not None and info.next_offset <= archived,
+                "has_archived_copy": archived is not None
+                and info.base_offset < info.next_offset <= archived,
                 **_retention_fields(decisions.get(info.base_offset)),
                 "path": info.path,
             }

@@ -30,17 +30,17 @@ topics_app = typer.Typer(
 )
 
 _LIST_COLUMNS: Final = (
-    "topic",
+    Column(name="topic", is_whole=True),
     Column(name="partitions", is_number=True),
-    Column(name="records", show=shown_count, is_number=True),
+    Column(name="records", is_number=True),
     Column(name="bytes", show=shown_bytes, is_number=True),
     Column(name="config", show=shown_config),
 )
 _TOPIC_COLUMNS: Final = (
-    "topic",
+    Column(name="topic", is_whole=True),
     "id",
     "partitions",
-    Column(name="records", show=shown_count),
+    "records",
     Column(name="bytes", show=shown_bytes),
     "durability",
     "cleanup_policy",
@@ -50,11 +50,11 @@ _PARTITION_COLUMNS: Final = (
     Column(name="partition", is_number=True),
     Column(name="start_offset", is_number=True),
     Column(name="end_offset", is_number=True),
-    Column(name="records", show=shown_count, is_number=True),
+    Column(name="records", is_number=True),
     Column(name="bytes", show=shown_bytes, is_number=True),
     "problem",
 )
-_CONFIG_COLUMNS: Final = ("key", "value", "source")
+_CONFIG_COLUMNS: Final = (Column(name="key", is_whole=True), "value", "source")
 _TRIM_COLUMNS: Final = (
     Column(name="partition", is_number=True),
     Column(name="was", is_number=True),
@@ -88,6 +88,9 @@ def list_topics(
 ) -> None:
     """List the topics: partitions, records, bytes, and configuration.
 
+    Records are counted by their offsets. "<=" marks a compacted topic, which may hold fewer;
+    "cordwood stats" reads and counts them.
+
     \b
     Examples:
       cordwood topics list
@@ -95,7 +98,9 @@ def list_topics(
     """
     with _opened(at) as backend:
         found = backend.topics(include_internal=include_internal)
-    output_for(as_json=as_json).table(_LIST_COLUMNS, [_topic_row(topic) for topic in found])
+    rows = [_topic_row(topic) for topic in found]
+    shown = rows if as_json else [_with_shown_records(row) for row in rows]
+    output_for(as_json=as_json).table(_LIST_COLUMNS, shown)
     if not found and not as_json:
         say("no topics yet; create one with `cordwood topics create NAME`")
 
@@ -121,7 +126,8 @@ def describe_topic(
         facts = backend.topic(topic)
     output = output_for(as_json=as_json)
     row = _topic_row(facts)
-    partitions = [_partition_row(partition) for partition in facts.partitions]
+    is_bound = facts.is_record_bound
+    partitions = [_partition_row(partition, is_bound) for partition in facts.partitions]
     settings = [
         {"key": key, "value": fact.value, "source": fact.source}
         for key, fact in sorted(facts.config.items())
@@ -130,10 +136,11 @@ def describe_topic(
         extra: Row = {"partitions": partitions}
         output.facts((), row | extra | ({"all_config": settings} if all_keys else {}))
         return
-    output.facts(_TOPIC_COLUMNS, row)
+    output.facts(_TOPIC_COLUMNS, _with_shown_records(row))
     typer.echo()
     has_problems = any(partition["problem"] for partition in partitions)
-    output.table(_PARTITION_COLUMNS if has_problems else _PARTITION_COLUMNS[:-1], partitions)
+    columns = _PARTITION_COLUMNS if has_problems else _PARTITION_COLUMNS[:-1]
+    output.table(columns, [_with_shown_records(partition) for partition in partitions])
     if all_keys:
         typer.echo()
         output.table(_CONFIG_COLUMNS, settings)
@@ -148,6 +155,7 @@ def _topic_row(topic: "TopicFacts") -> Row:
         "is_internal": topic.is_internal,
         "partitions": len(topic.partitions),
         "records": sum(p.record_count or 0 for p in topic.partitions),
+        "is_record_bound": topic.is_record_bound,
         "bytes": sum(p.size_bytes or 0 for p in topic.partitions),
         "durability": None if durability is None else durability.value,
         "cleanup_policy": None if policy is None else policy.value,
@@ -155,12 +163,19 @@ def _topic_row(topic: "TopicFacts") -> Row:
     }
 
 
-def _partition_row(partition: "PartitionFacts") -> Row:
+def _with_shown_records(row: Row) -> Row:
+    """The row with the number of records as text: ``<=1,000`` if it is an upper bound."""
+    is_bound = row["is_record_bound"] and row["records"]
+    return row | {"records": f"{'<=' if is_bound else ''}{shown_count(row['records'])}"}
+
+
+def _partition_row(partition: "PartitionFacts", is_record_bound: bool) -> Row:
     return {
         "partition": partition.partition,
         "start_offset": partition.start_offset,
         "end_offset": partition.end_offset,
         "records": partition.record_count,
+        "is_record_bound": is_record_bound,
         "bytes": partition.size_bytes,
         "problem": partition.problem,
     }

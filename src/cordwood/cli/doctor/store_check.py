@@ -87,7 +87,7 @@ def check_store(target: DirectoryTarget, contents: StoreContents) -> Iterator[Fi
         os.path.exists(os.path.join(path, META_PROPERTIES)) for path in target.paths
     ):
         yield Finding(
-            area=area, name="contents", value="empty; `cordwood topics create` creates a store"
+            area=area, name="contents", value="no store; `cordwood topics create` creates one"
         )
         return
     yield Finding(

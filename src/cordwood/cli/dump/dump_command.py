@@ -1,6 +1,7 @@
 """``cordwood dump``: prints the contents of log files and checks them."""
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -103,6 +104,8 @@ def dump(
         shows_values=values,
         decodes_groups=decode is not None,
     )
+    for path in file:
+        os.stat(path)  # a missing file is an error of its own, whatever its name
     plans = [plan_dump(path, kind) for path in file]
     try:
         sound = [_dump_one(plan, options, as_json=as_json) for plan in plans]

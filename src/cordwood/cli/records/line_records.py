@@ -27,10 +27,12 @@ class LineParser(Protocol):
 class TextLines:
     """Each line is a value, or a key and a value.
 
-    separator   its first occurrence separates key and value; None: no keys
+    key         the key of all lines without a separator
+    separator   its first occurrence separates key and value; None: lines have no keys
     null_text   a key or value equal to this text is null
     """
 
+    key: bytes | None = None
     separator: bytes | None = None
     null_text: bytes | None = None
     headers: Sequence[Header] = ()
@@ -50,7 +52,7 @@ class TextLines:
 
     def _pairs(self, block: LineBlock) -> list[tuple[bytes | None, bytes | None]]:
         if self.separator is None:
-            return [(None, line) for line in block.lines]
+            return [(self.key, line) for line in block.lines]
         pairs: list[tuple[bytes | None, bytes | None]] = []
         for number, line in enumerate(block.lines, block.first_number):
             key, separator, value = line.partition(self.separator)

@@ -12,7 +12,7 @@ from typing import Final
 
 from cordwood.cli.at.backend import Extent, TopicReader
 from cordwood.cli.records.log_position import AtOffset, AtTime, BeforeEnd, Edge, LogPosition
-from cordwood.errors import BrokerUnreachableError, OffsetOutOfRangeError
+from cordwood.errors import BrokerUnreachableError, CorruptSegmentError, OffsetOutOfRangeError
 from cordwood.format.record import Record
 from cordwood.remote.record_chunk import RecordChunk
 
@@ -77,7 +77,8 @@ def within_extents(
 class RecordStream:
     """Reads from `starts` to given stops, or forever. For one thread.
 
-    With `key`, only records of that key. A warning reports records deleted before they were read.
+    With `key`, only records of that key. A warning reports records deleted before they were read,
+    and with `skip_damaged` also records that cannot be read. Without it, damage is an error.
     """
 
     def __init__(
@@ -87,11 +88,13 @@ class RecordStream:
         warn: Warn,
         *,
         key: bytes | None = None,
+        skip_damaged: bool = False,
     ) -> None:
         self._reader = reader
         self._starts = dict(starts)
         self._warn = warn
         self._key = key
+        self._skip_damaged = skip_damaged
 
     # --- existing records --------------------------------------------------------------------
 
@@ -128,17 +131,29 @@ class RecordStream:
                 yield record.timestamp_ms or 0, partition, record
 
     def _chunks(self, partition: int, start: int, stop: int) -> Iterator[tuple[list[Record], int]]:
-        position = start
+        position, end = start, stop
+        damage: CorruptSegmentError | None = None
         while position < stop:
             try:
-                for chunk in self._read(partition, position, stop):
+                for chunk in self._read(partition, position, end):
                     position = chunk.next_offset
                     yield chunk.records, position
-                return
             except OffsetOutOfRangeError as error:
                 if error.start <= position:
                     raise
                 position = self._skip_deleted(partition, position, error.start)
+                continue
+            except CorruptSegmentError as error:
+                if not self._skip_damaged:
+                    raise
+                if damage is None and error.first_offset > position:
+                    damage, end = error, error.first_offset  # first read what is sound before it
+                    continue
+                damage = damage or error
+            if damage is None:
+                return
+            position, end = self._past_damage(partition, position, damage, stop), stop
+            damage = None
 
     def _read(self, partition: int, start: int, stop: int) -> Iterator[RecordChunk]:
         if self._key is None:
@@ -151,6 +166,19 @@ class RecordStream:
             "before they could be read"
         )
         return start
+
+    def _past_damage(
+        self, partition: int, position: int, damage: CorruptSegmentError, stop: int
+    ) -> int:
+        following = stop if damage.next_offset is None else damage.next_offset
+        end = min(max(following, position + 1), stop)
+        last = end - 1
+        skipped = f"offset {last}" if last == position else f"offsets {position} to {last}"
+        self._warn(
+            f"{self._reader.topic}-{partition}: skipping {skipped}: {damage.name} is damaged at "
+            f"byte {damage.position}: {damage.reason}"
+        )
+        return end
 
     # --- new records -------------------------------------------------------------------------
 
@@ -174,6 +202,10 @@ class RecordStream:
         rows: list[Row] = []
         try:
             chunks = self._reader.news(positions, _NEWS_S)
+        except CorruptSegmentError:
+            if not self._skip_damaged:
+                raise
+            return self._rows_until_end(positions)
         except OffsetOutOfRangeError:
             if not self._skip_all_deleted(positions):
                 raise
@@ -188,6 +220,16 @@ class RecordStream:
                 for record in chunk.records
                 if self._key is None or record.key == self._key
             )
+        return rows
+
+    def _rows_until_end(self, positions: dict[int, int]) -> list[Row]:
+        """The records that exist now, without damaged ones; moves `positions` past them."""
+        rows: list[Row] = []
+        for number, extent in self._reader.extents().items():
+            start = positions.get(number, extent.start)
+            for records, _ in self._chunks(number, start, extent.end):
+                rows += ((number, record) for record in records)
+            positions[number] = max(start, extent.end)
         return rows
 
     def _skip_all_deleted(self, positions: dict[int, int]) -> bool:

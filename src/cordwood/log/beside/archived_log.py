@@ -8,7 +8,7 @@ from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivedSta
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
-from cordwood.quantities import Offset, TimestampMs
+from cordwood.quantities import INT64_MAX, Offset, TimestampMs
 from cordwood.storage.readable_segment import ReadableSegment
 
 # Archives change slowly, and each look reads the manifest.
@@ -39,6 +39,8 @@ class _ArchiveSource:
         self.name = name
         self.allows_gaps = allows_gaps
         self.is_closed = False
+        self.gaps_below = Offset(INT64_MAX if allows_gaps else 0)
+        self.holes = ()
         self.compacted_up_to: Offset | None = None  # the manifest does not say
         self._archived = archived
         self._seen: tuple[ArchivedState, LogView] | None = None

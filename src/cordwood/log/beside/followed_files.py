@@ -5,10 +5,12 @@ Nothing is ever written. The writer publishes how far reading may go in the mapp
 with its last sound batch.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from cordwood.errors import CorruptSegmentError
 from cordwood.format.index_entry import AbortedTransaction
+from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.log.beside.polling import Polling
 from cordwood.log.beside.transaction_tail import FollowedTransactions, TransactionTail
 from cordwood.log.partition.log_loader import read_epochs
@@ -22,7 +24,13 @@ from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile, LogMarks
 from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.segment import Segment, SegmentLimits
-from cordwood.storage.segment_files import find_segments, newest_base, walk_to_end
+from cordwood.storage.segment_files import (
+    FoundSegment,
+    find_segments,
+    newest_base,
+    walk_to_end,
+)
+from cordwood.storage.segment_manifest_file import read_manifest
 
 # How often a question is asked again because the owner deleted or replaced files meanwhile.
 LOOKS_MAX: Final = 20
@@ -43,9 +51,13 @@ class FollowedFiles:
         handles: HandleCache,
         log_start: Offset | None,
         allows_gaps: bool,
+        was_compacted: bool,
         is_new: bool = False,
     ) -> None:
-        """A log that `is_new` has acknowledged nothing durably: without marks it is empty."""
+        """`was_compacted`: offsets may be missing, whether or not there is a segment manifest.
+
+        A log that `is_new` has acknowledged nothing durably: without marks it is empty.
+        """
         self.fs = fs
         self.directory = directory
         self.name = name
@@ -61,6 +73,10 @@ class FollowedFiles:
         self._marks = HighWatermarkFile(fs, directory, writable=False)
         # Kafka shortens the indexes of its active segment in place; a map would then be fatal.
         self._is_ours = _published(self._marks.read()) is not None
+        self._was_compacted = was_compacted
+        self._start_checkpoint = log_start
+        self._manifest: SegmentManifest | None = None
+        self._holes: list[Hole] = []
         self._segments = self._list()
         self._log_start = known_start(
             directory,
@@ -91,6 +107,9 @@ class FollowedFiles:
         first = self._segments.first_offset
         known = max(first, marks.log_start or 0, self._log_start)
         start = Offset(min(known, max(high_watermark, first)))
+        holes = self.holes
+        if holes and holes[0].next == first:
+            start = holes[0].first
         return LogView(
             segments=self._segments,
             start=start,
@@ -118,6 +137,19 @@ class FollowedFiles:
         return _POLLING.wait_beyond(self, offset, timeout_s)
 
     # --- segments ----------------------------------------------------------------------------
+
+    @property
+    def gaps_below(self) -> Offset:
+        if self._manifest is not None:
+            return self._manifest.end
+        return Offset(INT64_MAX if self._was_compacted else 0)
+
+    @property
+    def holes(self) -> Sequence[Hole]:
+        """Missing segments; an archive may have those before the first one."""
+        if self.archive is None:
+            return self._holes
+        return [hole for hole in self._holes if hole.next > self._segments.first_offset]
 
     def readable_bytes(self, segment: ReadableSegment) -> int:
         return segment.size if segment.is_archived else segment.file().size()
@@ -195,7 +227,7 @@ class FollowedFiles:
             segment.close()
 
     def _list(self) -> SegmentList[Segment]:
-        found = find_segments(self.fs, self.directory)
+        found = self._find_segments()
         if not found:
             raise FileNotFoundError(f"no segments in {self.directory}")
         ends = [*(segment.base_offset for segment in found[1:]), None]
@@ -216,6 +248,25 @@ class FollowedFiles:
             for segment, end in zip(found, ends, strict=True)
         ]
         return SegmentList(segments)
+
+    def _find_segments(self) -> list[FoundSegment]:
+        """The segments and the manifest that belongs to them, and what is missing."""
+        manifest = read_manifest(self.fs, self.directory)
+        for _ in range(LOOKS_MAX):
+            found = find_segments(self.fs, self.directory)
+            before, manifest = manifest, read_manifest(self.fs, self.directory)
+            if before == manifest:
+                break
+        bases = [segment.base_offset for segment in found]
+        # Read after the files: the owner moves the mark before it removes a file.
+        mark = self._marks.read().log_start
+        start = Offset(max(mark or 0, self._start_checkpoint or 0))
+        holes = [] if manifest is None else manifest.holes(bases, start=start)
+        has_front = bool(holes) and bool(bases) and holes[0].next == bases[0]
+        if bases and mark is not None and start < bases[0] and not has_front:
+            holes.insert(0, Hole(start, bases[0]))
+        self._manifest, self._holes = manifest, holes
+        return found
 
     def _refresh_if_rolled(self, high_watermark: Offset) -> None:
         """Take in new segments and the growth of the last one's index."""

@@ -15,12 +15,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from cordwood.errors import CorruptSegmentError, DiskFullError
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.batch_header import decode_batch_header
 from cordwood.format.file_names import FileKind
 from cordwood.format.index_entry import AbortedTransaction
+from cordwood.format.small_files.segment_manifest import Hole
 from cordwood.log.compaction.batch_filter import BatchFilter
 from cordwood.log.compaction.compaction_walk import (
     BATCHES_PER_CHUNK,
@@ -160,7 +162,11 @@ class CompactionRun(CompactionWalk):
             segment_bytes_max=source.config.segment_bytes_effective,
             index_bytes_max=source.config.segment_index_bytes,
         )
-        return [[by_base[summary.base_offset] for summary in group] for group in groups]
+        return [
+            part
+            for group in groups
+            for part in _split([by_base[summary.base_offset] for summary in group], source.holes)
+        ]
 
     def _compact_group(
         self, source: CompactionSource, group: Sequence[Segment], batch_filter: BatchFilter
@@ -213,6 +219,16 @@ class CompactionRun(CompactionWalk):
                 self._settings.pace(writer.size - written)
         self._note_counts(batch_filter)
         return batch_filter.has_changed
+
+
+def _split(group: list[Segment], holes: Sequence[Hole]) -> list[list[Segment]]:
+    """The group in parts that have no missing segment between them."""
+    parts = [group[:1]]
+    for before, segment in pairwise(group):
+        if any(before.base_offset < hole.first < segment.base_offset for hole in holes):
+            parts.append([])
+        parts[-1].append(segment)
+    return parts
 
 
 class _GroupWriter:

@@ -11,7 +11,7 @@ The log may be written meanwhile: segments that are deleted or replaced are not 
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +21,7 @@ from cordwood.format import record_table
 from cordwood.format.batch import BatchDecoder, RecordRun
 from cordwood.format.file_names import FileKind
 from cordwood.format.index_entry import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from cordwood.format.small_files.segment_manifest import Hole, missing_between
 from cordwood.log.inspection.index_check import EntryProblem, OffsetEntries, TimeEntries, ascends
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import has_changed
@@ -91,7 +92,8 @@ def check_segment(
             size=segment.size,
             end=view.high_watermark if is_last else view.segments.end_of(index),
             is_last=is_last,
-            allows_gaps=log.source.allows_gaps,
+            gaps_below=log.source.gaps_below,
+            holes=log.source.holes,
             pace=pace,
         )
         try:
@@ -116,7 +118,8 @@ class SegmentCheck:
         size: int,
         end: int,
         is_last: bool,
-        allows_gaps: bool,
+        gaps_below: Offset,
+        holes: Sequence[Hole] = (),
         fs: FileSystem | None = None,
         pace: Callable[[int], None] | None = None,
     ) -> None:
@@ -124,7 +127,8 @@ class SegmentCheck:
         self._size = size
         self._end = end
         self._is_last = is_last
-        self._allows_gaps = allows_gaps
+        self._gaps_below = gaps_below
+        self._holes = holes
         self._fs = fs or RealFileSystem()
         self._pace = pace
         self._found = SegmentFindings(
@@ -143,18 +147,26 @@ class SegmentCheck:
             found.batches += stop - first
             self._check_records(decoder, first, stop, position)
             self._check_indexes(decoder, first, stop, position)
-        if found.next_offset < self._end and not self._allows_gaps and not found.problems:
-            found.add(
-                SegmentProblem(
-                    file=self._segment.name,
-                    reason=f"offsets from {found.next_offset} to {self._end} are missing",
-                    position=self._size,
-                    offset=found.next_offset,
-                    next_offset=self._end,
-                )
-            )
+        if not found.problems:
+            self._check_what_follows()
         self._add_all(FileKind.INDEX, self._offsets.rest(found.next_offset))
         return found
+
+    def _check_what_follows(self) -> None:
+        """Add the offsets before the next segment that should exist, as reading would find them."""
+        missing = missing_between(
+            self._holes, Offset(self._found.next_offset), Offset(self._end), self._gaps_below
+        )
+        if missing is not None:
+            self._found.add(
+                SegmentProblem(
+                    file=self._segment.name,
+                    reason=f"offsets from {missing.first} to {missing.next} are missing",
+                    position=self._size,
+                    offset=missing.first,
+                    next_offset=missing.next,
+                )
+            )
 
     def _chunks(self) -> Iterator[tuple[BatchDecoder, int, int, int]]:
         """Runs of sound batches. Each gap between them is added as a problem."""

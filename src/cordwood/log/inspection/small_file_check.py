@@ -19,6 +19,7 @@ from cordwood.format.file_names import (
     NO_SUFFIX,
     PARTITION_METADATA,
     RECOVERY_POINT,
+    SEGMENT_MANIFEST,
     FileKind,
     parse_segment_file_name,
 )
@@ -31,6 +32,7 @@ from cordwood.format.small_files.checkpoint_text import (
 from cordwood.format.small_files.meta_properties import parse_meta_properties
 from cordwood.format.small_files.partition_metadata import parse_partition_metadata
 from cordwood.format.small_files.producer_snapshot import decode_producer_snapshot
+from cordwood.format.small_files.segment_manifest import decode_manifest
 from cordwood.log.inspection.segment_check import SegmentProblem
 from cordwood.quantities import MIB
 from cordwood.storage.files import FileSystem, read_whole
@@ -49,6 +51,7 @@ _BY_NAME: Final[dict[str, Callable[[bytes], object]]] = {
     LEADER_EPOCHS: lambda data: parse_epoch_checkpoint(decode_text(data)),
     PARTITION_METADATA: lambda data: parse_partition_metadata(decode_text(data)),
     META_PROPERTIES: lambda data: parse_meta_properties(data.decode("latin-1")),
+    SEGMENT_MANIFEST: decode_manifest,
 }
 _BY_KIND: Final[dict[FileKind, Callable[[bytes], object]]] = {
     FileKind.SNAPSHOT: decode_producer_snapshot,

@@ -1,6 +1,9 @@
 """The log of the process that writes it, as its readers see it."""
 
+from collections.abc import Sequence
+
 from cordwood.format.index_entry import AbortedTransaction
+from cordwood.format.small_files.segment_manifest import Hole
 from cordwood.log.partition.log_archive import LogArchive
 from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.state_holder import StateHolder
@@ -43,6 +46,14 @@ class LiveSource:
     @property
     def allows_gaps(self) -> bool:
         return self._holder.allows_gaps
+
+    @property
+    def gaps_below(self) -> Offset:
+        return self._holder.gaps_below
+
+    @property
+    def holes(self) -> Sequence[Hole]:
+        return self._holder.holes
 
     @property
     def compacted_up_to(self) -> Offset | None:

@@ -5,12 +5,14 @@ a clean shutdown the recovery point is the end of the log, so only the last few 
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from cordwood.errors import FormatError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.file_names import FileKind
+from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.log.partition.producer_snapshots import load_newest, remove_strays, replay
 from cordwood.log.reading.log_start import known_start
 from cordwood.log.reading.segment_list import SegmentList
@@ -56,6 +58,7 @@ class LoadRequest:
     is_clean: bool
     is_durable_exact: bool
     allows_gaps: bool
+    manifest: SegmentManifest | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,6 +76,8 @@ class LoadedLog:
     durable: Offset
     recovery_point: Offset
     unsealed: list[Segment]
+    manifest: SegmentManifest | None = None
+    holes: Sequence[Hole] = ()
 
 
 @dataclass(slots=True)
@@ -120,6 +125,8 @@ def load_log(request: LoadRequest) -> LoadedLog:
         return _empty(request, start, seen)
     seen.broken_from = _drop_broken_transaction_indexes(segments)
     seen.damages += _lost_at_the_front(segments, start, request)
+    holes = _holes(segments, request)
+    seen.damages += [_lost_segments(hole, request) for hole in holes]
     floor = _first_to_walk(segments, start, request)
     seen.damages += _emptied(segments[:floor], request)
     for segment, found in zip(segments[:floor], files.segments, strict=False):
@@ -166,6 +173,8 @@ def load_log(request: LoadRequest) -> LoadedLog:
         durable=end if is_synced else Offset(min(durable, end)),
         recovery_point=end if is_synced else Offset(min(request.recovery_point or 0, end)),
         unsealed=unsealed,
+        manifest=request.manifest,
+        holes=holes,
     )
 
 
@@ -270,6 +279,25 @@ def _lost_at_the_front(
             reason="the files before this one are missing",
         )
     ]
+
+
+def _holes(segments: list[Segment], request: LoadRequest) -> list[Hole]:
+    """Segments behind the first one that the manifest lists and the directory lacks."""
+    if request.manifest is None:
+        return []
+    start = Offset(max(request.log_start or 0, request.marks.log_start or 0))
+    found = request.manifest.holes((segment.base_offset for segment in segments), start=start)
+    return [hole for hole in found if hole.first > segments[0].base_offset]
+
+
+def _lost_segments(hole: Hole, request: LoadRequest) -> Damage:
+    return Damage(
+        path=request.directory,
+        position=0,
+        first_offset=hole.first,
+        next_offset=hole.next,
+        reason="log files are missing",
+    )
 
 
 def _promised_ones(damages: list[Damage], request: LoadRequest) -> list[Damage]:

@@ -61,7 +61,9 @@ class PartitionLog(LogReader):
             for damage in loaded.damages  # what is held was promised to nobody, and is removed
             if parts.held_from is None or damage.first_offset < parts.held_from
         ]
-        holder = StateHolder(parts, _opening_state(parts, loaded))
+        holder = StateHolder(
+            parts, _opening_state(parts, loaded), manifest=loaded.manifest, holes=loaded.holes
+        )
         self._holder = holder
         self.epochs = LogEpochs(parts, loaded.epochs, loaded.end)
         self.producers = LogProducers(parts, holder, loaded.producers)
@@ -165,17 +167,25 @@ class PartitionLog(LogReader):
         """Sync everything and close the files; True if a restart re-reads nothing.
 
         It is False if the log failed or an index could not be written: then the files decide at
-        the next start. Without `is_orderly` nothing is synced, as in a crash. Safe to repeat.
+        the next start. Without `is_orderly` nothing is synced, as in a crash. Safe to repeat. If
+        something raises, the log is closed all the same.
         """
         if self.is_closed:
             return self._is_closed_cleanly
-        if is_orderly:
-            self.syncing.checkpoint()
-        with self._holder.sync_lock, self._holder.lock:
+        try:
             if is_orderly:
-                self.syncing.complete_time_index()
-                self._is_closed_cleanly = self.syncing.is_complete
-            self._holder.close()
+                self.syncing.checkpoint()
+        except BaseException:
+            is_orderly = False
+            raise
+        finally:
+            with self._holder.sync_lock, self._holder.lock:
+                try:
+                    if is_orderly:
+                        self.syncing.complete_time_index()
+                        self._is_closed_cleanly = self.syncing.is_complete
+                finally:
+                    self._holder.close()
         return self._is_closed_cleanly
 
 

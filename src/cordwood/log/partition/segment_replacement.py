@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cordwood.format.index_entry import AbortedTransaction
+from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.log.partition import segment_swap
 from cordwood.log.partition.log_parts import LogParts, segment_limits
 from cordwood.log.partition.log_producers import LogProducers
@@ -37,6 +38,7 @@ class CompactionSource:
     cut_count        how often the end of the log had been cut off
     last_offsets     last offset of the newest data batch of each remembered producer
     marker_epochs    the epoch of each producer that left nothing but the end of a transaction
+    holes            segments that are missing; merging their neighbours would hide it
     """
 
     name: str
@@ -49,6 +51,7 @@ class CompactionSource:
     cut_count: int
     last_offsets: frozenset[int]
     marker_epochs: dict[int, int]
+    holes: Sequence[Hole] = ()
 
     def summaries(self, end_offset: Offset) -> list[tuple[Segment, SegmentSummary]]:
         """The sealed segments that begin below `end_offset`, with what grouping them needs."""
@@ -132,6 +135,7 @@ class SegmentReplacement:
                 segments=state.segments,
                 start_offset=state.start,
                 cut_count=state.cut_count,
+                holes=holder.holes,
                 last_offsets=last_offsets,
                 marker_epochs=marker_epochs,
             )
@@ -151,16 +155,18 @@ class SegmentReplacement:
         `old` continue undisturbed. Durable on return.
         """
         parts, holder = self._parts, self._holder
-        if holder.state.cleaned_up_to is None:
+        is_first = holder.state.cleaned_up_to is None
+        if is_first:
             # It must be known that offsets may be missing before any is.
             self.note_compacted(source.start_offset)
             parts.owner.save_cleaned()
-        parts.fs.sync_directory(self.directory)
         with holder.sync_lock:
             with holder.lock:
                 at = self._place_of(old, source)
             if at is None:
                 return False
+            # This syncs the directory too: the names of the rewrites are durable before step 2.
+            holder.write_manifest(self._manifest_of(at, old, new, is_first=is_first))
             for segment in old:
                 segment.retire()
             try:
@@ -182,6 +188,33 @@ class SegmentReplacement:
                         self._producers.remove_snapshot(segment.base_offset)
         parts.owner.delete_later(doomed, holder.config.file_delete_delay_ms)
         return True
+
+    def _manifest_of(
+        self,
+        at: int,
+        old: Sequence[Segment],
+        new: Sequence[SegmentRewrite],
+        *,
+        is_first: bool,
+    ) -> SegmentManifest:
+        """The segments that the log must have before and after `old` are replaced by `new`."""
+        known = self._holder.manifest
+        segments = self._holder.state.segments
+        replaced = tuple(segment.base_offset for segment in old)
+        end = segments.end_of(at + len(old) - 1)
+        if known is not None:
+            end = max(end, min(known.end, segments.active.base_offset))
+        elif not is_first:
+            end = segments.active.base_offset  # compacted before: by Kafka, or in an archive
+        bases = {segment.base_offset for segment in segments if segment.base_offset < end}
+        lost = {hole.first for hole in self._holder.holes}  # they stay lost
+        return SegmentManifest(
+            generation=1 if known is None else known.generation + 1,
+            end=end,
+            segments=tuple(sorted((bases | lost) - set(replaced))),
+            replaced=replaced,
+            replacing=tuple(rewrite.base_offset for rewrite in new),
+        )
 
     def _place_of(self, old: Sequence[Segment], source: CompactionSource) -> int | None:
         """Where in the list `old` are now; None if they must not be replaced any more."""

@@ -12,13 +12,15 @@ read `state` once and work on that value.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from cordwood.errors import DiskFullError, LogClosedError, LogFailedError, LogHeldError
+from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_state import LogState
 from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.quantities import Offset
+from cordwood.quantities import INT64_MAX, Offset
+from cordwood.storage.segment_manifest_file import write_manifest
 
 logger = logging.getLogger(__name__)
 
@@ -29,19 +31,30 @@ class StateHolder:
     Anyone may read `state` and `config`, at any time; each is replaced, never edited.
     """
 
-    def __init__(self, parts: LogParts, state: LogState) -> None:
+    def __init__(
+        self,
+        parts: LogParts,
+        state: LogState,
+        *,
+        manifest: SegmentManifest | None = None,
+        holes: Sequence[Hole] = (),
+    ) -> None:
         self.name = parts.name
         self.config: TopicConfig = parts.config
         self.lock = threading.Lock()
         self.sync_lock = threading.Lock()
         self._owner = parts.owner
         self._clock = parts.clock
+        self._fs = parts.fs
+        self._directory = parts.directory
         self._marks = parts.marks
         self._turn = threading.Condition(self.lock)  # to append, when no publication is under way
         self._progress = threading.Condition()  # what readers wait for
         self._waiters = 0
         self._watcher: Callable[[], None] | None = None
         self.state = state
+        self.manifest = manifest  # as it is on the disk; changed under `sync_lock`
+        self.holes = holes
         self._marks.publish(
             high_watermark=state.high_watermark,
             log_start=state.start,
@@ -52,6 +65,18 @@ class StateHolder:
     def allows_gaps(self) -> bool:
         """Whether missing offsets are the work of compaction rather than damage."""
         return self.config.is_compacted or self.state.cleaned_up_to is not None
+
+    @property
+    def gaps_below(self) -> Offset:
+        """From this offset on, a missing offset is damage."""
+        if self.manifest is not None:
+            return self.manifest.end
+        return Offset(0 if self.state.cleaned_up_to is None else INT64_MAX)
+
+    def write_manifest(self, manifest: SegmentManifest) -> None:
+        """Replace the segment manifest, durably. Holds `sync_lock`."""
+        write_manifest(self._fs, self._directory, manifest)
+        self.manifest = manifest
 
     # --- changing ----------------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ class Truncation:
     def _truncate_at(self, cut: Offset) -> None:
         is_cut = cut < self._holder.state.end
         if is_cut:
-            self._commit_lowered(self._holder.state.lowered_to(cut))
+            self._commit_lowered(cut, self._holder.state.lowered_to(cut))
             self._holder.sync_marks()
             self._parts.owner.save_recovery_points()
         self._epochs.truncate_from_end(cut)
@@ -129,8 +129,11 @@ class Truncation:
             self._cut(cut)
             self._producers.reload()
 
-    def _commit_lowered(self, lowered: LogState) -> None:
-        """Stop vouching for what is about to be removed."""
+    def _commit_lowered(self, cut: Offset, lowered: LogState) -> None:
+        """Stop vouching for what is about to be removed: everything from `cut` on."""
+        manifest = self._holder.manifest
+        if manifest is not None and cut < manifest.end:
+            self._holder.write_manifest(manifest.cut_at(cut))
         cleaned_before = self._holder.state.cleaned_up_to
         self._holder.commit(lowered)
         if lowered.cleaned_up_to != cleaned_before:
@@ -230,12 +233,14 @@ class Truncation:
     def _empty(self, offset: Offset) -> None:
         """Replace all segments by a new one at `offset`."""
         parts, holder = self._parts, self._holder
+        # All files are removed, also those below `offset`.
         self._commit_lowered(
+            Offset(0),
             holder.state.lowered_to(offset)._replace(
                 durable=Offset(0),
                 recovery_point=Offset(0),
                 high_watermark=holder.state.high_watermark,  # until the segments are replaced
-            )
+            ),
         )
         holder.announce_start(offset)
         parts.owner.save_recovery_points()

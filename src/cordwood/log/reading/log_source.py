@@ -6,10 +6,12 @@ answers questions about the log; it never hands out records.
 """
 
 import operator
+from collections.abc import Sequence
 from typing import Generic, NamedTuple, Protocol
 
 from cordwood.errors import LogClosedError, OffsetOutOfRangeError
 from cordwood.format.index_entry import AbortedTransaction
+from cordwood.format.small_files.segment_manifest import Hole
 from cordwood.log.reading.segment_list import SegmentList, SegmentT_co
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.readable_segment import ReadableSegment
@@ -76,6 +78,16 @@ class LogSource(Protocol):
     @property
     def allows_gaps(self) -> bool:
         """Whether compaction may have removed offsets. If not, a missing offset is damage."""
+        ...
+
+    @property
+    def gaps_below(self) -> Offset:
+        """From this offset on, a missing offset is damage; the largest offset if unknown."""
+        ...
+
+    @property
+    def holes(self) -> Sequence[Hole]:
+        """Segments below `gaps_below` that are missing; usually none."""
         ...
 
     @property

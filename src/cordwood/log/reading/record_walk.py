@@ -11,6 +11,7 @@ from typing import NamedTuple
 from cordwood.errors import CorruptSegmentError, FormatError, OffsetOutOfRangeError
 from cordwood.format.batch import RecordRun
 from cordwood.format.record import Record
+from cordwood.format.small_files.segment_manifest import missing_between
 from cordwood.log.reading.log_source import (
     LogSource,
     LogView,
@@ -97,6 +98,16 @@ def walk_runs(
             raise OffsetOutOfRangeError(offset, start=view.start, end=view.high_watermark)
         index = max(view.segments.floor(offset), 0)
         segment = view.segments[index]
+        if offset < segment.base_offset:
+            if _was_replaced(source, view):
+                continue
+            raise CorruptSegmentError(
+                segment.name,
+                0,
+                "the files before this one are missing",
+                first_offset=offset,
+                next_offset=segment.base_offset,
+            )
         try:
             if is_replaced(source, view, index):
                 continue
@@ -117,13 +128,17 @@ def walk_runs(
                 offset = max(offset, reader.next_offset)
                 continue
             raise _with_next(error, None if is_last else end) from None
-        if reader.next_offset < end and not source.allows_gaps:
+        missing = missing_between(source.holes, reader.next_offset, end, source.gaps_below)
+        if missing is not None:
+            if _was_replaced(source, view):
+                offset = max(offset, reader.next_offset)
+                continue
             raise CorruptSegmentError(
                 segment.name,
                 reader.position,
                 "the file ends before the records that should follow",
-                first_offset=reader.next_offset,
-                next_offset=end,
+                first_offset=missing.first,
+                next_offset=missing.next,
             )
         offset = end
 

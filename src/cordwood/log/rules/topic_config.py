@@ -68,7 +68,7 @@ class TopicConfig:
     segment_index_bytes: int = _key(
         "segment.index.bytes", _SIZE, "10485760",
         "Roll a segment when one of its indexes reaches this size.",
-        minimum=4, maximum=INT32_MAX,
+        minimum=24, maximum=INT32_MAX,
     )  # fmt: skip
     index_interval_bytes: int = _key(
         "index.interval.bytes", _SIZE, "4096", "Bytes of log per index entry.",

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
-from cordwood.errors import StorageError, UnknownTopicError
+from cordwood.errors import ConfigError, StorageError, UnknownTopicError
 from cordwood.format.file_names import partition_directory_name
 from cordwood.format.small_files.partition_metadata import ZERO_TOPIC_ID
 from cordwood.log.beside.read_only_log import ReadOnlyLog
@@ -61,8 +61,14 @@ class ObservedTopics:
         """The topic of that name. Raises `UnknownTopicError`."""
         topic = self.find(name)
         if topic is None:
-            raise UnknownTopicError(name)
+            raise UnknownTopicError(name, known=self._all_names())
         return topic
+
+    def _all_names(self) -> set[str]:
+        """The names of all topics, also of those that were not wanted here."""
+        return set(self._entries()) or {
+            found.topic for path in self._paths for found in find_partitions(self._fs, path).live
+        }
 
     def find(self, name: str) -> Topic[ReadOnlyLog] | None:
         """The topic of that name, or None. Looks again if it is not known."""
@@ -125,7 +131,7 @@ class ObservedTopics:
             self._topics[name] = Topic(
                 name,
                 entry.topic_id if entry is not None else ids[name],
-                self._config_of(entry),
+                self._valid_config_of(entry) or self._defaults,
                 partitions,
                 partition_count=entry.partitions if entry is not None else max(partitions) + 1,
             )
@@ -141,6 +147,16 @@ class ObservedTopics:
     def _config_of(self, entry: TopicEntry | None) -> TopicConfig:
         return TopicConfig.parse({} if entry is None else entry.config, defaults=self._defaults)
 
+    def _valid_config_of(self, entry: TopicEntry | None) -> TopicConfig | None:
+        """None if there is none, or if it is not valid: records can be read without it."""
+        if entry is None:
+            return None
+        try:
+            return self._config_of(entry)
+        except ConfigError as error:
+            logger.warning("reading without the configuration of %s: %s", entry.name, error)
+            return None
+
     def _open_log(
         self,
         path: str,
@@ -150,8 +166,9 @@ class ObservedTopics:
     ) -> ReadOnlyLog | None:
         """None if the files are missing: the partition is being created or was just deleted."""
         place = (found.topic, found.number)
-        config = self._config_of(entry)
-        allows_gaps = entry is None or config.is_compacted or place in checkpoints.cleaned
+        config = self._valid_config_of(entry)
+        was_compacted = entry is None or place in checkpoints.cleaned
+        allows_gaps = was_compacted or config is None or config.is_compacted
         directory = os.path.join(path, partition_directory_name(*place))
         try:
             log = ReadOnlyLog(
@@ -162,11 +179,12 @@ class ObservedTopics:
                 handles=self._handles,
                 log_start=checkpoints.log_starts.get(place),
                 allows_gaps=allows_gaps,
+                was_compacted=was_compacted,
                 is_new=entry is not None and not entry.has_begun(found.number),
             )
         except FileNotFoundError:
             return None
-        if self._find_archive is not None and entry is not None:
+        if self._find_archive is not None and entry is not None and config is not None:
             archive_place = ArchivePlace(
                 topic=found.topic,
                 topic_id=entry.topic_id,

@@ -4,6 +4,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
@@ -364,11 +365,12 @@ class Store:
             if not self._lifetime.end():
                 return
             self.registry.end()
-        self._archiving.close()
-        self.cleaner.stop()
-        self.housekeeping.stop()
-        self.changes.close()
-        release()
+        with ExitStack() as ends:  # the last one first; a failure does not stop the others
+            ends.callback(release)
+            ends.callback(self.changes.close)
+            ends.callback(self.housekeeping.stop)
+            ends.callback(self.cleaner.stop)
+            ends.callback(self._archiving.close)
 
     def __enter__(self) -> Self:
         return self

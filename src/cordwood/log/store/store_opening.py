@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from cordwood.errors import ConfigError, CordwoodError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, partition_directory_name
 from cordwood.format.small_files.partition_metadata import new_topic_id
 from cordwood.log.partition.partition_log import PartitionLog
@@ -26,6 +27,7 @@ from cordwood.log.publishing.publication_ledger import (
     read_publications,
     write_publications,
 )
+from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.topics.catalog_files import CatalogKeeper
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.directory_listing import FoundPartition, find_partitions, is_pristine
@@ -185,7 +187,7 @@ class StoreOpening:
             return
         with ThreadPoolExecutor(threads, thread_name_prefix="cordwood-open") as pool:
             for _ in pool.map(self._open_log, names):
-                pass  # a failure of any of them is raised here
+                pass  # an interrupt is raised here
 
     def _open_log(self, name: PartitionName) -> None:
         directory = self._homes[name].directory
@@ -193,7 +195,7 @@ class StoreOpening:
         held_from = self._publications.cuts.get(Place.of(entry, name[1]))
         try:
             self._opener.open(directory, entry, name[1], held_from=held_from)
-        except OSError as error:
+        except Exception as error:  # whatever it is: the other partitions are not concerned
             _take_offline(directory, name, error)
 
     def _drop_unpublished(self) -> None:
@@ -210,9 +212,9 @@ class StoreOpening:
                     continue
                 try:
                     log.publication.drop()
-                except OSError as error:
+                except Exception as error:  # as in `_open_log`
                     _take_offline(directory, name, error)
-                    directory.logs.pop(name).close()
+                    directory.logs.pop(name).close(is_orderly=False)
         done = [place for place in cuts if self._is_cut(place)]
         if done:
             self._publications = self._publications.without_cuts(done)
@@ -237,7 +239,7 @@ class StoreOpening:
             name: Topic(
                 name,
                 entry.topic_id,
-                self._opener.config_of(entry),
+                self._known_config_of(entry),
                 logs[name],
                 partition_count=entry.partitions,
                 offline=self._directories.why_offline,
@@ -247,7 +249,15 @@ class StoreOpening:
             for name, entry in self._catalog.topics.items()
         }
 
+    def _known_config_of(self, entry: TopicEntry) -> TopicConfig:
+        """The topic's configuration; the default if it is not valid, and the logs are offline."""
+        try:
+            return self._opener.config_of(entry)
+        except ConfigError:
+            return self._opener.defaults
 
-def _take_offline(directory: LogDirectory, name: PartitionName, error: OSError) -> None:
-    logger.error("%s-%d is offline: %s", *name, error)
+
+def _take_offline(directory: LogDirectory, name: PartitionName, error: Exception) -> None:
+    is_expected = isinstance(error, (OSError, CordwoodError))
+    logger.error("%s-%d is offline: %r", *name, error, exc_info=None if is_expected else error)
     directory.offline[name] = error

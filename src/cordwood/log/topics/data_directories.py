@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 
 from cordwood.clock import Clock
 from cordwood.errors import StorageError
@@ -130,11 +131,11 @@ class DataDirectories:
 
         A failure does not stop the others; the first one is raised at the end.
         """
-        failure: OSError | None = None
+        failure: Exception | None = None
         for directory in self._directories:
             try:
                 _close(directory)
-            except OSError as error:
+            except Exception as error:
                 failure = failure or error
         self._release()
         if failure is not None:
@@ -142,9 +143,10 @@ class DataDirectories:
 
     def abandon(self) -> None:
         """Release everything without syncing or marking anything clean, as a crash would."""
-        for log in self.logs():
-            log.close(is_orderly=False)
-        self._release()
+        with ExitStack() as release:
+            release.callback(self._release)
+            for log in self.logs():
+                release.callback(log.close, is_orderly=False)
 
     def _release(self) -> None:
         for directory in self._directories:
@@ -154,9 +156,20 @@ class DataDirectories:
 
 
 def _close(directory: LogDirectory) -> None:
+    """Close all logs, then the directory. A log that cannot be closed does not stop the others."""
+    failure: Exception | None = None
     try:
         logs = list(directory.logs.values())
-        are_clean = [log.close() for log in logs]
-        directory.close(is_clean=not directory.offline and all(are_clean))
+        is_clean = not directory.offline
+        for log in logs:
+            try:
+                is_clean = log.close() and is_clean
+            except Exception as error:
+                logger.error("%s could not be closed in order: %r", log.name, error)
+                error.add_note(f"while closing {log.name}")
+                failure = failure or error
+        directory.close(is_clean=is_clean and failure is None)
     finally:
         directory.release()
+    if failure is not None:
+        raise failure

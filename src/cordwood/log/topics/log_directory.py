@@ -131,7 +131,7 @@ class LogDirectory:
         self.was_clean = False
         self.logs: dict[PartitionName, PartitionLog] = {}
         self.unopened: set[PartitionName] = set()  # partitions without records, not open
-        self.offline: dict[PartitionName, OSError] = {}
+        self.offline: dict[PartitionName, Exception] = {}
         self.meta: MetaProperties | None = None
         self._fs = fs
         self._clock = clock

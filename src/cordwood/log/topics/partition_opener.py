@@ -31,6 +31,7 @@ from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem, replace_file, sync_file, write_file
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile
+from cordwood.storage.segment_manifest_file import read_manifest
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,10 @@ class PartitionOpener:
         self._shared = shared
         self._fs = shared.fs
         self._config: tuple[Mapping[str, str], TopicConfig] | None = None
+
+    @property
+    def defaults(self) -> TopicConfig:
+        return self._shared.defaults
 
     def config_of(self, entry: TopicEntry) -> TopicConfig:
         known = self._config
@@ -158,10 +163,12 @@ class PartitionOpener:
         config = self.config_of(entry)
         # The checkpoints may still hold offsets of an earlier topic of this name.
         known = directory.checkpoints if entry.has_begun(number) else Checkpoints()
-        allows_gaps = config.is_compacted or place in known.cleaned
+        path = os.path.dirname(marks.path)
+        manifest = read_manifest(self._fs, path)
+        allows_gaps = config.is_compacted or manifest is not None or place in known.cleaned
         return LoadRequest(
             fs=self._fs,
-            directory=os.path.dirname(marks.path),
+            directory=path,
             handles=self._shared.handles,
             limits=segment_limits(config, allows_gaps=allows_gaps),
             marks=marks.read(),
@@ -171,6 +178,7 @@ class PartitionOpener:
             is_clean=directory.was_clean,
             is_durable_exact=config.durability == "disk",
             allows_gaps=allows_gaps,
+            manifest=manifest,
         )
 
     def _build(
@@ -206,11 +214,16 @@ class PartitionOpener:
             ),
             loaded,
         )
-        if entry.has_begun(number) and place in directory.checkpoints.cleaned:
-            log.compaction.note_compacted(directory.checkpoints.cleaned[place])
+        known = directory.checkpoints.cleaned if entry.has_begun(number) else {}
+        if loaded.manifest is not None or place in known:
+            log.compaction.note_compacted(known.get(place, log.start_offset))
         for damage in log.damages:
             logger.error("%s", damage)
-        self.attach_archive(log, entry)
+        try:
+            self.attach_archive(log, entry)
+        except BaseException:
+            log.close(is_orderly=False)
+            raise
         directory.logs[place] = log
         return log
 

@@ -25,7 +25,6 @@ from uuid import UUID
 from cordwood.errors import FormatError
 from cordwood.format.file_names import check_topic_name
 from cordwood.format.small_files.partition_metadata import decode_topic_id, encode_topic_id
-from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import INT32_MAX
 
 _MALFORMED: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
@@ -181,7 +180,6 @@ def _parse_entry(name: str, value: Mapping[str, object]) -> TopicEntry:
         raise ValueError(f"topic {name!r} has {partitions!r} partitions")
     if not isinstance(begun, list) or not isinstance(config, dict):
         raise TypeError(f"topic {name!r} has no configuration")
-    TopicConfig.parse(config)
     bits = 0
     for first, stop in begun:
         if not 0 <= first < stop <= partitions:

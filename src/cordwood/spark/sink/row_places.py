@@ -5,8 +5,9 @@ them. The option `partitioner` chooses the hash of keys. Rows without a key go t
 turn, a thousand rows at a time; tasks start at different partitions.
 """
 
+import os
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -109,9 +110,7 @@ class RowPlaces:
             raise ConfigError("topic", topic, "is internal to the store")
         entry = self._entries().get(topic)
         if entry is None and self._options.partitions is None:
-            error = UnknownTopicError(topic)
-            error.add_note("create it first, or set the option partitions to have it created")
-            raise error
+            raise missing_topic(self._options, topic, self._entries())
         if entry is None:
             assert self._options.partitions is not None
             self.missing[topic] = self._options.partitions
@@ -167,6 +166,17 @@ def live_topics(fs: FileSystem, paths: Sequence[str]) -> dict[str, TopicEntry]:
     if catalog is None:
         return {}
     return dict(catalog.topics)
+
+
+def missing_topic(options: SinkOptions, topic: str, known: Iterable[str]) -> UnknownTopicError:
+    """The error for a topic that is not among the `known` ones of the store."""
+    error = UnknownTopicError(topic, known=known)
+    where = options.path if os.path.isdir(options.path) else f"{options.path}, which does not exist"
+    error.add_note(
+        f"in {where}; create it (`cordwood topics create {topic} --at {options.path}`), or set "
+        'option("partitions", 1) to have it created by the write'
+    )
+    return error
 
 
 def _given(partition: "pa.Array[Any]") -> "pa.Array[Any]":

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
-from cordwood.errors import ConfigError, UnknownTopicError
-from cordwood.spark.sink.row_places import live_topics
+from cordwood.errors import ConfigError
+from cordwood.spark.sink.row_places import live_topics, missing_topic
 from cordwood.spark.sink.sink_columns import SinkColumns
 from cordwood.spark.sink.sink_options import SinkOptions
 from cordwood.spark.sink.store_writer import StoreBatchWriter, StoreStreamWriter
@@ -47,9 +47,6 @@ def _check_topic(options: SinkOptions) -> None:
     """Fail now if every task would fail later."""
     if options.topic is None or options.partitions is not None:
         return
-    if options.topic not in live_topics(RealFileSystem(), options.paths):
-        error = UnknownTopicError(options.topic)
-        error.add_note(
-            f"not in {options.path}; create it first, or set the option partitions to create it"
-        )
-        raise error
+    known = live_topics(RealFileSystem(), options.paths)
+    if options.topic not in known:
+        raise missing_topic(options, options.topic, known)

@@ -41,6 +41,7 @@ class LogPlace:
     directory: str
     log_start: int
     allows_gaps: bool
+    was_compacted: bool
     archive_url: str
 
     @property
@@ -109,6 +110,7 @@ class LogPlace:
                 handles=HandleCache(),
                 log_start=Offset(self.log_start),
                 allows_gaps=self.allows_gaps,
+                was_compacted=self.was_compacted,
             )
         except FileNotFoundError:
             yield None

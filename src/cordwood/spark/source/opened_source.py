@@ -58,6 +58,7 @@ class SourceTopic:
             directory=directory,
             log_start=start,
             allows_gaps=log.source.allows_gaps,
+            was_compacted=log.source.gaps_below > 0,
             archive_url=self.archive_url,
         )
 

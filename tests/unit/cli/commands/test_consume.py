@@ -436,3 +436,73 @@ class TerminalOutput:
 def test_json_lines_are_json(on_target: CommandLine, orders: str) -> None:
     for line in on_target.ok("consume", orders, "--json").lines:
         assert json.loads(line)["topic"] == "orders"
+
+
+def damaged_store(path: Path) -> None:
+    """Two partitions of 40 records in segments of ten; four batches of partition 0 are damaged."""
+    with cordwood.open(path) as store:
+        topic = store.create_topic("orders", partitions=2, config={"segment.records": 10})
+        for number in range(80):
+            topic.append(b"v%02d" % number, partition=number % 2, timestamp_ms=START_MS + number)
+    segment = path / "orders-0" / "00000000000000000010.log"
+    content = bytearray(segment.read_bytes())
+    size = len(content) // 10
+    for batch in (0, 4, 5, 9):
+        content[batch * size + size - 2] ^= 0xFF
+    segment.write_bytes(content)
+
+
+DAMAGED = [20, 28, 30, 38]  # records number n of partition 0 have offset n / 2
+
+
+@pytest.mark.parametrize("partitions", [[], ["-p", "0"]])
+def test_damaged_records_are_skipped_on_request_and_named(
+    cli: CommandLine, tmp_path: Path, partitions: list[str]
+) -> None:
+    damaged_store(tmp_path / "data")
+    numbers = range(0, 80, 2 if partitions else 1)
+
+    stopped = cli("consume", "orders", *partitions)
+    ran = cli.ok("consume", "orders", "--skip-damaged", *partitions)
+
+    assert stopped.code == 1
+    assert "--skip-damaged" in stopped.err
+    assert ran.lines == [f"v{n:02d}" for n in numbers if n not in DAMAGED]
+    assert [line.partition(": /")[0] for line in ran.err.splitlines()] == [
+        f"cordwood: orders-0: skipping {offsets}"
+        for offsets in ("offset 10", "offsets 14 to 15", "offset 19")
+    ]
+
+
+def test_damaged_records_are_skipped_while_following(tmp_path: Path) -> None:
+    damaged_store(tmp_path / "data")
+    command = [
+        sys.executable,
+        "-m",
+        "cordwood",
+        "consume",
+        "orders",
+        "--at",
+        str(tmp_path / "data"),
+    ]
+
+    finished = subprocess.run(
+        [*command, "--skip-damaged", "--follow", "--from", "beginning", "-n", "76"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+
+    assert sorted(finished.stdout.split()) == [f"v{n:02d}" for n in range(80) if n not in DAMAGED]
+
+
+def test_an_unknown_topic_is_answered_with_the_nearest_names(
+    on_target: CommandLine, orders: str
+) -> None:
+    for arguments in (["consume", "oders"], ["produce", "order"], ["topics", "describe", "Orders"]):
+        ran = on_target(*arguments)
+
+        assert ran.code == 1
+        assert "did you mean orders?" in ran.err
+    assert "did you mean" not in on_target("consume", "payments").err

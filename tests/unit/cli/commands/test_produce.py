@@ -149,7 +149,7 @@ def test_more_than_fits_a_batch_goes_in_many(
         (["orders", "--json"], b'{"value": "x", "partition": -1}', 1, '"partition" is -1'),
         (["orders", "--json"], b'{"value": "x", "headers": 5}', 1, '"headers" must be'),
         (["orders", "--json"], b'{"value_base64": "?"}', 1, "line 1 is not a record"),
-        (["orders", "--json", "-K", ":"], b"", 2, "--json excludes --key-separator"),
+        (["orders", "--json", "-K", ":"], b"", 2, "--json excludes --key, --key-separator"),
         (["orders", "--timestamp", "soon"], b"x", 2, "--timestamp = soon"),
         (["orders"], b"x" * 2_000_000, 1, "larger than max.message.bytes"),
         (["changes"], b"x", 1, "a compacted topic needs a key"),

@@ -140,6 +140,50 @@ def test_archived_segments_are_shown_too(cli: CommandLine, tmp_path: Path) -> No
     assert "archived" in {row["state"] for row in rows}
 
 
+def test_an_empty_active_segment_is_not_copied(cli: CommandLine, tmp_path: Path) -> None:
+    config = {"archive.url": (tmp_path / "archive").as_uri(), "archive.after.ms": 0}
+    with cordwood.open(tmp_path / "data") as store:
+        topic = store.create_topic("orders", config=config)
+        topic.append(b"v")
+        topic.partition(0).roll()
+        store.archive_now()
+
+    rows = cli.ok("segments", "orders", "--json").objects
+
+    assert [(row["next_offset"], row["has_archived_copy"]) for row in rows] == [
+        (1, True),
+        (1, False),
+    ]
+
+
+def test_a_compacted_topic_has_the_times_of_its_records_and_bounds_everywhere(
+    on_target: CommandLine, target: CommandTarget
+) -> None:
+    first_ms = SystemClock().now_ms() - 3 * DAY_MS
+    config = {"cleanup.policy": "compact", "delete.retention.ms": "30d"}
+    with target.open_store() as store:
+        topic = store.create_topic("accounts", config=config)
+        for n in range(6):
+            value = None if n == 4 else b"v%d" % n
+            key = b"k%d" % (n % 3)
+            topic.append(value, key=key, timestamp_ms=first_ms + 1000 * n)
+        store.compact("accounts", force=True)
+
+    rows = on_target.ok("segments", "accounts", "--json").objects
+    table = on_target.ok("segments", "accounts").lines
+    listed = on_target.ok("topics", "list").lines[1]
+    described = on_target.ok("topics", "describe", "accounts").lines
+    [facts] = on_target.ok("topics", "list", "--json").objects
+    [statistics, *_] = on_target.ok("stats", "accounts", "--json").objects
+
+    assert rows[0]["first_timestamp_ms"] == first_ms + 3000
+    assert rows[0]["last_timestamp_ms"] == first_ms + 5000
+    assert "<=6" in table[1]
+    assert listed.split()[:3] == ["accounts", "1", "<=6"]
+    assert "records         <=6" in described
+    assert (facts["records"], facts["is_record_bound"], statistics["records"]) == (6, True, 3)
+
+
 # --- the timeline -----------------------------------------------------------------------------
 
 

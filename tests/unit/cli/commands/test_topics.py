@@ -28,12 +28,14 @@ def test_a_topic_is_created_listed_and_described(on_target: CommandLine) -> None
                 "start_offset": 0,
                 "end_offset": 0,
                 "records": 0,
+                "is_record_bound": False,
                 "bytes": 0,
                 "problem": None,
             }
             for number in range(3)
         ],
         "records": 0,
+        "is_record_bound": False,
         "bytes": 0,
         "durability": "disk",
         "cleanup_policy": "delete",

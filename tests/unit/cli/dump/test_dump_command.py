@@ -428,6 +428,7 @@ def test_files_that_kafka_wrote_are_sound(cli: CommandLine) -> None:
     ("arguments", "code", "message"),
     [
         (["gone.log"], 1, "No such file"),
+        (["gone"], 1, "gone: No such file"),
         (["."], 2, "must be a file, not a directory; for example ./*.log"),
         (["notes.txt"], 2, "unknown kind of file"),
         (["notes.txt", "--as", "picture"], 2, "must be one of log, index"),

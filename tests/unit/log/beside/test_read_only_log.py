@@ -39,6 +39,7 @@ def reader(
         handles=HandleCache(),
         log_start=None if log_start is None else Offset(log_start),
         allows_gaps=allows_gaps,
+        was_compacted=allows_gaps,
     )
 
 

@@ -16,7 +16,7 @@ from cordwood.quantities import Offset, TimestampMs
 from fakes.client_batches import NOW, client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import IdleFlusher, new_log
+from fakes.simulated_store import IdleFlusher, log_of, new_log, open_store
 
 
 @pytest.fixture
@@ -408,3 +408,36 @@ def test_a_group_is_told_to_come_again_while_something_is_being_published(
     assert isinstance(refused, LogHeldError)
     log.publication.release()
     assert log.batches.append_group(group_of(log, client_batch(b"then"))) == [0]
+
+
+# --- timestamps ---------------------------------------------------------------------------------
+
+
+def grouped_times(log: PartitionLog, *times: int) -> None:
+    log.batches.append_group(
+        group_of(log, *(client_batch(b"v", timestamps=[NOW - 100 + time]) for time in times))
+    )
+
+
+@pytest.mark.parametrize("after", ["a truncation", "a restart", "a crash"])
+def test_the_largest_timestamp_of_groups_survives(fs: SimulatedFileSystem, after: str) -> None:
+    clock = ManualClock(NOW)
+    store, log = new_log(fs, {"index.interval.bytes": 200}, clock=clock)
+    for times in ([1], [5, 5, 50, 6, 6, 6], [7, 7, 60]):
+        grouped_times(log, *times)
+    log.sync()
+    assert log.offset_for_time(NOW - 60) == 3
+
+    if after == "a truncation":
+        log.truncation.truncate_to(9)
+    elif after == "a restart":
+        store.close()
+        log = log_of(open_store(fs, clock=clock))
+    else:
+        log = log_of(open_store(fs.kill(), clock=clock))
+    log.roll()
+
+    is_cut = after == "a truncation"
+    assert log.offset_for_time(NOW - 60) == 3
+    assert log.offset_for_time(NOW - 45) == (None if is_cut else 9)
+    assert log.view().segments[0].largest_timestamp[0] == NOW - (50 if is_cut else 40)

@@ -5,15 +5,17 @@ import random
 import pytest
 
 from cordwood.errors import CorruptSegmentError
+from cordwood.format.file_names import CLEANER
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.store.store import Store
 from cordwood.quantities import Offset, ProducerId, TimestampMs
+from cordwood.storage.checkpoint_file import write_offset_checkpoint
 from cordwood.storage.files import read_whole, write_all
 from fakes.client_batches import NOW, client_batch, marker_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import log_of, new_log, open_store
+from fakes.simulated_store import DATA, TOPIC, log_of, new_log, open_store
 
 DIRECTORY = "/data/events-0"
 SIZE = len(client_batch(b"v00"))
@@ -728,6 +730,7 @@ def test_gaps_in_a_compacted_log_are_no_damage(fs: SimulatedFileSystem) -> None:
     data = content(fs, path(0))
     size = len(data) // 6
     overwrite(fs, path(0), data[size : 2 * size] + data[4 * size : 5 * size])
+    write_offset_checkpoint(fs, DATA, CLEANER, {(TOPIC, 0): Offset(6)})
 
     for after in (fs, fs.kill()):
         store, log = reopened(after)

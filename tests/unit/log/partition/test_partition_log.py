@@ -641,6 +641,59 @@ def test_a_segment_is_rolled_when_an_index_is_full(fs: SimulatedFileSystem) -> N
         assert fs.size(f"{DIRECTORY}/{base:020}.timeindex") <= 24
 
 
+@pytest.mark.parametrize("index_bytes", range(24, 40))
+def test_every_legal_index_size_can_be_used_and_opened_again(
+    fs: SimulatedFileSystem, clock: ManualClock, index_bytes: int
+) -> None:
+    config: dict[str, object] = {"segment.index.bytes": index_bytes, "index.interval.bytes": 0}
+    store, log = new_log(fs, config, clock=clock)
+    append_all(log, 3)
+    clock.advance(1)
+    append_all(log, 3)
+
+    crashed = log_of(open_store(fs.kill(), clock=clock))
+    store.close()
+    log = log_of(open_store(fs, clock=clock))
+    append_all(log, 2)
+
+    assert values(crashed) == [b"v%d" % n for n in range(6)]
+    assert values(log) == [b"v%d" % n for n in range(8)]
+
+
+@pytest.mark.parametrize("index_bytes", [4, 8, 11, 12, 23])
+def test_an_index_without_room_for_its_last_entry_is_refused(
+    fs: SimulatedFileSystem, index_bytes: int
+) -> None:
+    with pytest.raises(ConfigError, match=r"segment\.index\.bytes"):
+        make(fs, segment_index_bytes=index_bytes)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_an_index_limit_below_what_an_index_holds_rolls_the_segment(
+    fs: SimulatedFileSystem, clock: ManualClock, is_killed: bool
+) -> None:
+    store, log = new_log(fs, {"index.interval.bytes": 0}, clock=clock)
+    for _ in range(10):
+        append_all(log, 1)
+        clock.advance(1)
+    store.alter_topic("events", config={"segment.index.bytes": 24})
+    append_all(log, 1)
+    if is_killed:
+        fs = fs.kill()
+    else:
+        store.close()
+
+    store = open_store(fs, clock=clock)
+    log = log_of(store)
+    append_all(log, 3)
+    store.close()
+
+    log = log_of(open_store(fs, clock=clock))
+    assert values(log) == [b"v%d" % n for n in range(14)]
+    assert bases(log)[:2] == [0, 11], "the indexes were full"
+    assert log.offset_for_time(NOW + 7) == 7
+
+
 def test_a_segment_is_rolled_before_an_offset_no_index_can_hold(fs: SimulatedFileSystem) -> None:
     log = make(fs)
     log.truncation.truncate_fully_and_start_at(0)

@@ -6,6 +6,7 @@ import pytest
 
 from cordwood.errors import LogClosedError, OffsetOutOfRangeError
 from cordwood.format.index_entry import AbortedTransaction
+from cordwood.format.small_files.segment_manifest import Hole
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.reading.log_source import LogView, has_changed
@@ -23,6 +24,8 @@ class FrozenSource:
     name: str = "frozen-0"
     is_closed: bool = False
     allows_gaps: bool = False
+    gaps_below: Offset = Offset(0)
+    holes: tuple[Hole, ...] = ()
     compacted_up_to: Offset | None = None
     refreshed: list[str] = field(default_factory=list)
 

@@ -1,14 +1,22 @@
 """Opening a store: leftovers of a crash, partitions it does not know, partitions it cannot read."""
 
 import errno
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from cordwood.errors import (
-    StorageError,
-    UnknownPartitionError,
-)
-from cordwood.log.store.store import Store
+import cordwood
+from cordwood.archive.object_store import ObjectStore
+from cordwood.archive.store_archives import StoreArchives
+from cordwood.errors import FormatError, StorageError
+from cordwood.log.partition.publication_hold import PublicationHold
+from cordwood.log.publishing.publication_ledger import Place, read_publications, write_publications
+from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.store.read_only_store import ReadOnlyStore
+from cordwood.log.store.store import Store, StoreSetup
+from cordwood.log.topics.topic_catalog import CatalogChange
+from cordwood.quantities import Offset
 from cordwood.storage.files import replace_file
 from fakes.client_batches import NOW
 from fakes.manual_clock import ManualClock
@@ -100,16 +108,93 @@ def test_partitions_the_catalog_does_not_know_are_adopted(
     assert again.topic("events").config.retention_ms is None, "nothing is deleted unasked"
 
 
-def test_a_partition_that_cannot_be_read_does_not_stop_the_others(
-    fs: SimulatedFileSystem, store: Store
+ANYTHING = [
+    OSError(errno.EIO, "injected"),
+    FormatError("injected"),
+    StorageError("injected"),
+    ValueError("injected"),
+    AssertionError("injected"),
+    IndexError("injected"),
+]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("error", ANYTHING, ids=repr)
+def test_a_partition_that_cannot_be_opened_does_not_stop_the_others(
+    fs: SimulatedFileSystem, store: Store, error: Exception, threads: int
 ) -> None:
     for name in ("events", "other"):
         store.create_topic(name).append(b"x")
     store.close()
-    fs.fail_next("list", OSError(errno.EIO, "injected"), path_ends="events-0")
+    fs.fail_next("list", error, path_ends="events-0")
+
+    again = Store([DATA], StoreSetup(fs=fs, clock=ManualClock(NOW), opening_threads=threads))
+
+    assert values(again, "other") == [b"x"]
+    with pytest.raises(StorageError, match=r"events-0 is offline: .*injected"):
+        again.topic("events").partition(0)
+    assert again.directories.status()[0].offline == (("events", 0),)
+    again.close()
+    assert values(open_store(fs)) == [b"x"], "the next start tries again"
+
+
+def test_a_topic_with_an_invalid_configuration_does_not_stop_the_others(
+    fs: SimulatedFileSystem, store: Store
+) -> None:
+    for name in ("events", "other"):
+        store.create_topic(name).append(b"x")
+    entry = store._catalog.topics["events"]
+    broken = replace(entry, config={"segment.index.bytes": "8"})
+    store._catalog.apply(CatalogChange(put=(broken,)))
+    store.close()
 
     again = open_store(fs)
 
     assert values(again, "other") == [b"x"]
-    with pytest.raises((StorageError, UnknownPartitionError)):
-        again.topic("events").append(b"y", partition=0)
+    with pytest.raises(StorageError, match=r"events-0 is offline: .*segment\.index\.bytes"):
+        again.topic("events").partition(0)
+    reader = ReadOnlyStore([DATA], fs=fs, clock=ManualClock(NOW), defaults=TopicConfig())
+    assert [record.value for record in reader.topic("events").partition(0).read()] == [b"x"]
+    again.alter_topic("events", config={"segment.index.bytes": 24})
+    again.close()
+    assert values(open_store(fs)) == [b"x"]
+
+
+def test_a_partition_whose_archive_cannot_be_used_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cordwood.open(tmp_path / "data") as store:
+        store.create_topic("other").append(b"x")
+        archive = (tmp_path / "archive").as_uri()
+        store.create_topic("events", config={"archive.url": archive}).append(b"x")
+
+    def fail(self: StoreArchives, url: str) -> ObjectStore:
+        raise ModuleNotFoundError("injected")
+
+    monkeypatch.setattr(StoreArchives, "objects", fail)
+    with cordwood.open(tmp_path / "data") as store:
+        assert [record.value for record in store.topic("other").partition(0).read()] == [b"x"]
+        with pytest.raises(StorageError, match="injected"):
+            store.topic("events").partition(0)
+
+
+@pytest.mark.parametrize("error", ANYTHING, ids=repr)
+def test_a_partition_whose_publication_cannot_be_undone_does_not_stop_the_others(
+    fs: SimulatedFileSystem, store: Store, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("events", "other"):
+        store.create_topic(name).append(b"x")
+    entry = store._catalog.topics["events"]
+    known = read_publications(fs, [DATA])
+    write_publications(fs, [DATA], known.with_cuts({Place.of(entry, 0): Offset(1)}))
+
+    def fail(self: PublicationHold) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PublicationHold, "drop", fail)
+        again = open_store(fs.kill())
+
+    assert values(again, "other") == [b"x"]
+    with pytest.raises(StorageError, match="injected"):
+        again.topic("events").partition(0)

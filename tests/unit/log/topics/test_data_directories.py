@@ -9,6 +9,7 @@ import pytest
 import cordwood
 from cordwood.errors import (
     DirectoryLockedError,
+    FormatError,
     LogClosedError,
     StorageError,
     UnknownPartitionError,
@@ -17,7 +18,7 @@ from cordwood.log.store.store import Store
 from fakes.client_batches import NOW
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import DATA, open_store
+from fakes.simulated_store import DATA, IdleFlusher, open_store
 
 
 @pytest.fixture
@@ -187,3 +188,46 @@ def test_a_directory_that_was_closed_in_order_is_clean(tmp_path: Path) -> None:
 
     assert [(s.was_clean, s.error, s.is_short_of_room) for s in status] == [(True, None, False)]
     assert status[0].free_bytes > 0
+
+
+# --- the end ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error", [FormatError("injected"), ValueError("injected"), AssertionError("injected")], ids=repr
+)
+def test_a_log_that_cannot_be_closed_does_not_stop_the_others(error: Exception) -> None:
+    fs = SimulatedFileSystem()
+    flusher = IdleFlusher()
+    store = open_store(fs, directories=("/a", "/b"), flusher=flusher)
+    topic = store.create_topic("events", partitions=4, config={"durability": "os"})
+    for partition in range(4):
+        topic.append(b"x", partition=partition)
+    first = topic.partition(0)
+    fs.fail_next("sync", error, path_ends=f"{first.directory}/{0:020}.log")
+
+    with pytest.raises(type(error), match="injected"):
+        store.close()
+
+    assert all(log.is_closed for log in topic.partitions)
+    assert [path for path in ("/a", "/b") if fs.exists(f"{path}/.kafka_cleanshutdown")] == ["/b"]
+    again = open_store(fs, directories=("/a", "/b"))
+    assert [values(again, "events", n) for n in range(4)] == [[b"x"]] * 4
+    assert again.damages() == []
+
+
+def test_a_part_of_the_store_that_cannot_be_ended_leaves_no_lock(
+    fs: SimulatedFileSystem, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create_topic("events").append(b"x")
+
+    def fail() -> None:
+        raise ValueError("injected")
+
+    monkeypatch.setattr(store.cleaner, "stop", fail)
+    with pytest.raises(ValueError, match="injected"):
+        store.close()
+
+    again = open_store(fs)
+    assert values(again) == [b"x"]
+    assert again.directories.status()[0].was_clean

@@ -95,8 +95,6 @@ def test_a_topic_that_is_put_is_doomed_no_more() -> None:
         {"begun": 1 << 9},
         {"name": ".."},
         {"name": "a/b"},
-        {"config": {"no.such.key": "1"}},
-        {"config": {"segment.bytes": "12"}},
     ],
 )
 def test_a_topic_that_cannot_be_is_refused(changes: dict[str, object]) -> None:

@@ -13,6 +13,7 @@ PLACE = LogPlace(
     directory="/d/a-0",
     log_start=0,
     allows_gaps=False,
+    was_compacted=False,
     archive_url="",
 )
 

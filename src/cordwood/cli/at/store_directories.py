@@ -1,0 +1,37 @@
+"""Whether directories belong to a store: a wrong ``--at`` is an error, not an empty store."""
+
+import os
+from collections.abc import Sequence
+
+from cordwood.errors import FormatError, LogError
+from cordwood.format.file_names import (
+    META_PROPERTIES,
+    parse_directory_name,
+    parse_segment_file_name,
+)
+
+
+def check_is_store(paths: Sequence[str]) -> None:
+    """Raise `LogError` if the directories have contents, but nothing of a store."""
+    if all(_is_foreign(path) for path in paths):
+        raise LogError(
+            f"{','.join(paths)} is not a store: there is no {META_PROPERTIES} and no partition in "
+            "it; pass a data directory with --at"
+        )
+
+
+def _is_foreign(path: str) -> bool:
+    if os.path.exists(os.path.join(path, META_PROPERTIES)):
+        return False
+    with os.scandir(path) as entries:
+        found = list(entries)
+    return bool(found) and not any(entry.is_dir() and _is_partition(entry) for entry in found)
+
+
+def _is_partition(entry: "os.DirEntry[str]") -> bool:
+    """Whether a directory has the name of a partition, and segments in it."""
+    try:
+        parse_directory_name(entry.name)
+        return any(parse_segment_file_name(name) is not None for name in os.listdir(entry.path))
+    except (FormatError, OSError):
+        return False
