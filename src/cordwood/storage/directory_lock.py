@@ -39,14 +39,13 @@ class DirectoryLock:
 
     def __init__(self, path: str, fd: int) -> None:
         self._path = path
-        self._fd = fd
+        self.fd = fd
         self._pid = os.getpid()
 
     def release(self) -> None:
         """Release the lock; safe to repeat."""
         with _guard:
-            fd, self._fd = self._fd, -1
-            if fd < 0:
+            if self.fd < 0:
                 return
             # A forked child inherits this object but not the lock: the file belongs to its parent.
             if self._pid == os.getpid():
@@ -54,6 +53,7 @@ class DirectoryLock:
                 # Removed while the lock is held, so that the file of a next owner is never removed.
                 with contextlib.suppress(OSError):
                     os.unlink(self._path)
+            fd, self.fd = self.fd, -1
             os.close(fd)
 
     def __del__(self) -> None:
@@ -67,13 +67,13 @@ def lock_directory(directory: str) -> DirectoryLock:
     with _guard:
         if _holders.get(path) == os.getpid():
             raise DirectoryLockedError(directory, f"this process (pid {os.getpid()})")
-        fd = _take(directory, path)
+        lock = DirectoryLock(path, _take(directory, path))
         _holders[path] = os.getpid()
     # The line is only for a message; a full disk must not prevent a start.
     with contextlib.suppress(OSError):
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, _describe_this_process(), 0)
-    return DirectoryLock(path, fd)
+        os.ftruncate(lock.fd, 0)
+        os.pwrite(lock.fd, _describe_this_process(), 0)
+    return lock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +135,9 @@ def _take(directory: str, path: str) -> int:
             os.close(fd)
             if error.errno in _REFUSALS:
                 raise DirectoryLockedError(directory, owner) from error
+            raise
+        except BaseException:
+            os.close(fd)
             raise
         # The last owner removed the file after we opened it and before we locked it. Our lock
         # excludes nobody, because the next process will create another file.

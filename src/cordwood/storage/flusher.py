@@ -30,21 +30,20 @@ class Flusher:
     def request(self, log: Syncable) -> None:
         """Request a sync of `log`. Returns at once."""
         with self._condition:
-            if id(log) in self._waiting:
-                return
             self._waiting[id(log)] = log
             if self._thread is None:
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._run, name=f"cordwood-flusher {self._name}", daemon=True
                 )
-                self._thread.start()
+                thread.start()
+                self._thread = thread  # after the start: an interrupt may lead to two, not to none
             self._condition.notify()
 
     def stop(self) -> None:
         """Serve the pending requests, then end the thread."""
         with self._condition:
             self._is_stopped = True
-            self._condition.notify()
+            self._condition.notify_all()
             thread = self._thread
         if thread is not None:
             thread.join()

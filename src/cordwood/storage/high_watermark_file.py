@@ -119,8 +119,9 @@ class HighWatermarkFile:
             for word in _DURABLE_WORDS:  # the log was opened or truncated: no slot may be higher
                 _store(words, word, durable)
         else:
-            self._durable_turn ^= 1
-            _store(words, _DURABLE_WORDS[self._durable_turn], durable)
+            turn = self._durable_turn ^ 1
+            _store(words, _DURABLE_WORDS[turn], durable)
+            self._durable_turn = turn  # at last: after an interrupt, the same slot is tried again
         self._durable = durable
 
     def read(self) -> LogMarks:

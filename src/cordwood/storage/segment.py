@@ -401,6 +401,15 @@ class Segment:
         if self._file.size() > self.size:
             self._file.truncate_to(self.size)
 
+    def restore_to(self, next_offset: Offset) -> None:
+        """After an append that was interrupted, end at `next_offset` again.
+
+        Bytes, index entries and facts past it are removed. The facts are empty then: walk it.
+        """
+        self.repair()
+        position = self.reader().locate(next_offset, self.hint(next_offset))
+        self.truncate_to(FilePosition(self.size) if position is None else position, next_offset)
+
     def _add_index_entry(self, last_offset: Offset, position: FilePosition) -> None:
         state = self._state
         if not self.is_index_full:
@@ -541,14 +550,15 @@ class Segment:
     def distrust_from(self, offset: Offset) -> None:
         """Treat the batches from `offset` on as not durable, even after a sync.
 
-        A sync that failed under the last owner may have left pages that read well and count as
-        clean. Only written again do they get there, so the next `sync_log` does that first.
+        A sync that failed, under the last owner or unnoticed, may have left pages that read well
+        and count as clean. The next `sync_log` writes them again first.
         """
-        self._distrusted_from = offset
+        known = self._distrusted_from
+        self._distrusted_from = offset if known is None else min(known, offset)
 
     def _rewrite_distrusted(self) -> None:
         assert self._file is not None, self.name
-        offset, self._distrusted_from = self._distrusted_from, None
+        offset = self._distrusted_from
         if offset is None:
             return
         position: int | None = 0
@@ -561,6 +571,7 @@ class Segment:
             piece = self._file.read_at(position, min(_REWRITE_BYTES, self.size - position))
             write_all(self._file, position, piece)
             position += len(piece)
+        self._distrusted_from = None
 
     def cut_tail(self, position: FilePosition) -> None:
         """Cut off bytes behind the last batch; indexes and facts do not change."""

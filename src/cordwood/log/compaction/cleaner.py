@@ -35,6 +35,7 @@ from cordwood.log.compaction.compaction_run import (
 from cordwood.log.compaction.compaction_walk import RunSettings
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.compaction_plan import CompactionPlan, filthiest_first
+from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.quantities import MIB, TimestampMs
 
 logger = logging.getLogger(__name__)
@@ -232,16 +233,17 @@ class Cleaner:
         self, log: PartitionLog, plan: CompactionPlan, now_ms: TimestampMs
     ) -> CompactionResult | None:
         record = self._record_of(log)
-        if self._stop.is_set() or not log.compaction.lock.acquire(blocking=False):
-            return None
-        started_s = self._clock.monotonic()
-        run = CompactionRun(log, plan, self._settings(), now_ms=now_ms)
-        record.run = run
+        hold = LockHold(log.compaction.lock)
         try:
+            if self._stop.is_set() or not hold.take(timeout_s=0):
+                return None
+            started_s = self._clock.monotonic()
+            record.run = run = CompactionRun(log, plan, self._settings(), now_ms=now_ms)
             result = self._attempt(run, record)
         finally:
-            record.run = None
-            log.compaction.lock.release()
+            if hold:
+                record.run = None
+                insist(hold.release)
         self._note(record, result, self._clock.monotonic() - started_s)
         return record.last_result
 

@@ -18,6 +18,7 @@ from cordwood.log.inbox.store_change import DONE, SKIPPED, ChangeAnswer, SwapSeg
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.partition.segment_replacement import CompactionSource
 from cordwood.log.reading.segment_list import SegmentList
+from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.quantities import INT32_MAX, MIB, FilePosition
 from cordwood.storage.files import FileSystem
 from cordwood.storage.segment import Segment
@@ -48,12 +49,13 @@ class StagedRewrite:
     def run(self) -> ChangeAnswer:
         """Replace the segments. If it raises, the log is unchanged."""
         self._check_request()
-        if not self._log.compaction.lock.acquire(timeout=_LOCK_WAIT_S):
-            raise LogError(f"{self._log.name} is being compacted; try again later")
+        hold = LockHold(self._log.compaction.lock)
         try:
+            if not hold.take(timeout_s=_LOCK_WAIT_S):
+                raise LogError(f"{self._log.name} is being compacted; try again later")
             return self._run()
         finally:
-            self._log.compaction.lock.release()
+            insist(hold.release)
 
     def _check_request(self) -> None:
         change = self._change

@@ -18,6 +18,7 @@ from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.batch_group import producer_facts
+from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.roll_policy import Incoming
 from cordwood.quantities import (
     NO_PRODUCER_ID,
@@ -26,6 +27,7 @@ from cordwood.quantities import (
     Offset,
     TimestampMs,
 )
+from cordwood.storage.recovery import walk_segment
 from cordwood.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -180,19 +182,25 @@ class BatchWriter:
         except OSError as error:
             # Derived, and tried again with the next append.
             logger.warning("%s: index entries could not be written: %s", self._name, error)
+        holder = self._holder
+        holder.half_done = "an append"
         try:
             segment.append(data, batches, base_offset=base)
+            states = self._producers.states
+            if is_numbered:
+                for batch in batches:
+                    if batch.producer_id != NO_PRODUCER_ID:
+                        states.update(producer_facts(batch, base))
+                    base = Offset(base + batch.record_count)
+            states.advance_to(end)
+            self._commit(end, is_visible=is_visible)
+            holder.half_done = None
         except OSError:
             self._take_back(segment)
             raise
-        states = self._producers.states
-        if is_numbered:
-            for batch in batches:
-                if batch.producer_id != NO_PRODUCER_ID:
-                    states.update(producer_facts(batch, base))
-                base = Offset(base + batch.record_count)
-        states.advance_to(end)
-        self._commit(end, is_visible=is_visible)
+        except BaseException:
+            self._restore(segment, is_numbered=is_numbered)
+            raise
 
     def _commit(self, end: Offset, *, is_visible: bool) -> None:
         holder = self._holder
@@ -211,6 +219,28 @@ class BatchWriter:
     def _take_back(self, segment: Segment) -> None:
         """A write failed: remove what reached the file, or stop the log for good."""
         try:
-            segment.repair()
+            insist(segment.repair)
+            self._holder.half_done = None
         except OSError as error:
             self._holder.fail_locked(f"a write failed and could not be undone: {error}")
+
+    def _restore(self, segment: Segment, *, is_numbered: bool) -> None:
+        """An interrupt came: files, indexes and producers follow the state again, or the log fails.
+
+        The state has the batches or does not have them: it was replaced in one assignment.
+        """
+
+        def restore() -> None:
+            end = self._holder.state.end
+            segment.restore_to(end)
+            walk_segment(segment, end, lambda _decoder, _first, _stop: None)
+            if is_numbered:
+                self._producers.reload()
+            else:
+                self._producers.states.retreat_to(end)
+            self._holder.half_done = None
+
+        try:
+            insist(restore)
+        except Exception as error:
+            self._holder.fail_locked(f"an append was interrupted and not undone: {error!r}")

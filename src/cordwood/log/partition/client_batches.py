@@ -144,15 +144,16 @@ class ClientBatches:
             states.check_marker(marker)
             batch = UnplacedBatch(len(data), 1, marker.timestamp)
             offset = self._writer.write(data, batch, now_ms, is_visible=False)
-            placed = MarkerFacts(
-                producer_id=marker.producer_id,
-                producer_epoch=marker.producer_epoch,
-                coordinator_epoch=marker.coordinator_epoch,
-                offset=offset,
-                timestamp=marker.timestamp,
-                is_abort=marker.is_abort,
-            )
-            finish_marker(states, self._holder.state.segments.active, placed)
-            self._writer.show()
+            with self._holder.changing("the end of a transaction"):
+                placed = MarkerFacts(
+                    producer_id=marker.producer_id,
+                    producer_epoch=marker.producer_epoch,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    offset=offset,
+                    timestamp=marker.timestamp,
+                    is_abort=marker.is_abort,
+                )
+                finish_marker(states, self._holder.state.segments.active, placed)
+                self._writer.show()
         self._promises.await_kept(Offset(offset + 1))
         return offset

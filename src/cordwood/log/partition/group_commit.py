@@ -8,20 +8,26 @@ The served threads are woken one after the other, each by the one before it, ins
 once: they would only queue up again for the interpreter's lock, and waking twice costs more than
 the append itself.
 
-If the leader is interrupted, the threads it did not serve queue up again. A batch that was
-written already then only waits for its sync.
+If a thread is interrupted, the threads of its group that were not served queue up again. A batch
+that was written already then only waits for its sync.
 """
 
 import threading
 from collections.abc import Callable
 from typing import Final
 
-from cordwood.errors import CordwoodError, DiskFullError, UnexpectedOffsetError
+from cordwood.errors import (
+    CordwoodError,
+    DiskFullError,
+    LogClosedError,
+    UnexpectedOffsetError,
+)
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.batch_writer import BatchWriter
 from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS
 from cordwood.log.partition.log_sync import LogSync
 from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.rules.interruption import insist
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
 
 _NOT_PLACED: Final = Offset(-1)
@@ -35,7 +41,16 @@ class PendingAppend:
     `commit` and its return.
     """
 
-    __slots__ = ("batch", "data", "error", "expected_offset", "is_served", "now_ms", "offset")
+    __slots__ = (
+        "batch",
+        "cut_count",
+        "data",
+        "error",
+        "expected_offset",
+        "is_served",
+        "now_ms",
+        "offset",
+    )
 
     def __init__(
         self,
@@ -49,6 +64,7 @@ class PendingAppend:
         self.now_ms = now_ms
         self.expected_offset = expected_offset
         self.offset = _NOT_PLACED
+        self.cut_count = 0
         self.error: Exception | None = None
         self.is_served = False
 
@@ -73,12 +89,23 @@ class _Group:
         self.gate = threading.Lock()
         self.gate.acquire()
 
+    def open(self) -> None:
+        """Let one thread through. A gate that is open stays open."""
+        try:  # noqa: SIM105 (suppress() would cost more than the rest)
+            self.gate.release()
+        except RuntimeError:
+            pass
+
 
 class CommitQueue:
     """Makes one of the threads that commit at the same time the leader of all.
 
-    Invariant: while `_gathering` has items, a thread leads or has been let through its gate to
-    lead. `_entry` guards both fields and is held only to look.
+    Invariant: while `_gathering` has items, a thread leads or its gate is open. `_entry` guards
+    both fields and is held only to look.
+
+    An interrupt may end any of the threads, wherever it is. Its group is then over, and the other
+    threads of the group queue up again with the same items. Two threads may lead at once after
+    that, even with the same item. `lead` must serve one group at a time, and each item once.
     """
 
     def __init__(self, lead: Callable[[list[PendingAppend]], None]) -> None:
@@ -94,34 +121,40 @@ class CommitQueue:
 
     def _join(self, item: PendingAppend) -> None:
         """Lead a group with `item` in it, or wait until another thread has led it."""
-        with self._entry:
-            group = self._gathering
-            group.items.append(item)
-            is_first = not self._is_led
-            if is_first:
-                self._is_led = True
-                self._gathering = _Group()
-        if not is_first:
-            group.gate.acquire()
-            if group.is_over:
-                group.gate.release()
-                return
-            with self._entry:
-                self._gathering = _Group()
+        group = self._gathering
         try:
+            with self._entry:
+                group = self._gathering
+                group.items.append(item)
+                is_first = not self._is_led
+                if is_first:
+                    self._is_led = True
+                    self._gathering = _Group()
+            if not is_first:
+                group.gate.acquire()
+                if group.is_over:
+                    group.gate.release()
+                    return
+                with self._entry:
+                    if self._gathering is group:
+                        self._gathering = _Group()
             self._lead(group.items)
-        finally:
-            group.is_over = True
-            self._pass_on()
-            group.gate.release()
+            self._end(group)
+        except BaseException:
+            insist(lambda: self._end(group))
+            raise
 
-    def _pass_on(self) -> None:
-        """The first thread that waits leads next; if none waits, the next one that comes."""
+    def _end(self, group: _Group) -> None:
+        """`group` is over. The first thread that waits leads next, or else the next that comes."""
         with self._entry:
+            group.is_over = True
+            if self._gathering is group:
+                self._gathering = _Group()
             following = self._gathering
             self._is_led = bool(following.items)
         if following.items:
-            following.gate.release()
+            following.open()
+        group.open()
 
 
 class GroupCommit:
@@ -144,10 +177,14 @@ class GroupCommit:
             with self._holder.lock:
                 self._place([item for item in group if item.is_unanswered])
             self._syncing.run()
-        failure = self._holder.state.failure
+            state = self._holder.state
         for item in group:
             if item.error is None and item.data is not None:
-                item.error = failure
+                # An interrupt of an earlier leader may have left time for a truncation or a close.
+                is_kept = item.offset < state.durable and item.cut_count == state.cut_count
+                item.error = state.failure
+                if item.error is None and not is_kept:
+                    item.error = LogClosedError(self._holder.name)
             item.is_served = True
 
     def _settle(self, group: list[PendingAppend]) -> bool:
@@ -200,7 +237,7 @@ class GroupCommit:
                 if isinstance(answer, Exception):
                     item.error = answer
                 else:
-                    item.offset = answer
+                    item.offset, item.cut_count = answer, self._holder.state.cut_count
 
     def _refusal(self, item: PendingAppend) -> Exception | None:
         end = self._holder.state.end

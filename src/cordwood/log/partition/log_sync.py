@@ -22,6 +22,7 @@ from cordwood.log.partition.log_state import NOTHING_UNSYNCED, LogState, Unsynce
 from cordwood.log.partition.producer_snapshots import sync_snapshot
 from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.quantities import Offset
 from cordwood.storage.recovery import rebuild_indexes
 from cordwood.storage.segment import Segment
@@ -52,6 +53,7 @@ class LogSync:
         self.is_new = parts.settle is not None  # not settled yet
         self._derived = DerivedFiles(parts.name, parts.owner.note_failure)
         self._last_sync_s = parts.clock.monotonic()
+        self._is_in_doubt = False  # whether the last sync ended, well or not
         self._is_time_index_unsynced = False
 
     # --- asking for a sync -------------------------------------------------------------------
@@ -92,9 +94,14 @@ class LogSync:
 
     def _run(self) -> None:
         with self._holder.lock:
-            state = self._holder.state
+            state = self._holder.settled()
         if not state.is_writable:
             return
+        if self._is_in_doubt:
+            # An interrupt may have hidden that the last sync failed, and the disk says so once.
+            for segment in (*state.unsynced.segments, state.segments.active):
+                segment.distrust_from(max(state.durable, segment.base_offset))
+        self._is_in_doubt = True
         started_s = self._parts.clock.monotonic()
         if self.is_new:
             self._settle_patiently()
@@ -105,6 +112,7 @@ class LogSync:
             if state.unsynced.names is not None:
                 state.unsynced.names.sync()
         state.segments.active.sync_log()
+        self._is_in_doubt = False
         if state.unsynced != NOTHING_UNSYNCED:
             unwritten = self._write_derived(state.unsynced)
         with self._holder.lock:
@@ -182,21 +190,22 @@ class LogSync:
         None when more than one file must be synced, or another sync is under way: then `request`
         is the way.
         """
-        if not self._holder.sync_lock.acquire(blocking=False):
-            return None
+        hold = LockHold(self._holder.sync_lock)
         try:
+            if not hold.take(timeout_s=0):
+                return None
             with self._holder.lock:
-                state = self._holder.state
+                state = self._holder.settled()
             is_plain = (
                 not self.is_new and state.unsynced == NOTHING_UNSYNCED and state.held_from is None
             )
-            sync = SyncUnderWay(self, state) if is_plain and state.is_writable else None
+            if is_plain and state.is_writable and not self._is_in_doubt:
+                return SyncUnderWay(self, state)
         except BaseException:
-            self._holder.sync_lock.release()
+            insist(hold.release)
             raise
-        if sync is None:
-            self._holder.sync_lock.release()
-        return sync
+        hold.release()
+        return None
 
     def finish(self, synced: LogState, took_s: float, error: OSError | None) -> None:
         """End what `begin` began. Called by `SyncUnderWay`; releases the sync lock."""
@@ -254,7 +263,7 @@ class LogSync:
 
     def complete_time_index(self) -> None:
         """Name the largest timestamp: Kafka trusts that after a clean start. Holds both locks."""
-        state = self._holder.state
+        state = self._holder.settled()
         active = state.segments.active
         if state.failure is None and active.complete_time_index():
             self._is_time_index_unsynced = not self._derived.write("indexes", active.sync_index)

@@ -21,6 +21,7 @@ from cordwood.log.partition.log_sync import LogSync
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.partition.truncation import Truncation
 from cordwood.log.rules.append_checks import CheckedBatch
+from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.quantities import Offset, TimestampMs
 
 
@@ -42,12 +43,13 @@ class PublicationHold:
         self._writer = writer
         self._syncing = syncing
         self._truncation = truncation
+        self._hold = LockHold(holder.sync_lock)
 
     def begin(self) -> Offset:
         """Hold the log; return where the batches will begin. If it raises, nothing is held."""
         holder = self._holder
-        holder.sync_lock.acquire()
         try:
+            self._hold.take()
             with holder.lock:
                 holder.check_appendable()
                 base = holder.state.end
@@ -56,8 +58,13 @@ class PublicationHold:
                 self.sync()
             return base
         except BaseException:
-            self.release()
+            insist(self.release)
             raise
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a publication holds the log. Asked by the publication itself."""
+        return bool(self._hold)
 
     def add(self, checked: CheckedBatch, now_ms: TimestampMs) -> None:
         """Write one batch behind the others. Called by one thread."""
@@ -71,13 +78,15 @@ class PublicationHold:
     def sync(self) -> None:
         """Make the batches durable."""
         self._syncing.run()
-        self._holder.check_writable()
+        with self._holder.lock:
+            self._holder.check_writable()
 
     def show(self) -> None:
-        """Let everyone see the batches, and release the log."""
-        with self._holder.lock:
-            self._show()
-        self.release()
+        """Let everyone see the batches, and release the log. Safe to repeat."""
+        if self._hold:
+            with self._holder.lock:
+                self._show()
+            self.release()
 
     def _show(self) -> None:
         """Holds the lock."""
@@ -88,25 +97,27 @@ class PublicationHold:
         self._holder.commit(state._replace(high_watermark=high_watermark))
 
     def undo(self) -> bool:
-        """Remove the batches again, durably; False if the log has failed."""
+        """Remove the batches again, durably; False if the log has failed. Safe to repeat."""
         with self._holder.lock:
-            state = self._holder.state
-            assert state.held_from is not None, self._name
-            if state.failure is None and state.end > state.held_from:
+            state = self._holder.settled()
+            held_from = state.held_from
+            if state.failure is None and held_from is not None and state.end > held_from:
                 with suppress(OSError):
-                    self._truncation.undo_to(state.held_from)
+                    self._truncation.undo_to(held_from)
         return self._holder.state.failure is None
 
     def release(self) -> None:
-        """Let everyone append again. Every batch was shown or undone before."""
-        with self._holder.lock:
-            self._holder.release_turn()
-        self._holder.sync_lock.release()
+        """Let everyone append again. Every batch was shown or undone before. Safe to repeat."""
+        if self._hold:
+            with self._holder.lock:
+                self._holder.release_turn()
+            self._hold.release()
 
     def give_up(self, reason: str) -> None:
-        """Take no more appends: the next start decides about the batches."""
-        self._holder.fail(reason)
-        self.release()
+        """Take no more appends: the next start decides about the batches. Safe to repeat."""
+        if self._hold:
+            self._holder.fail(reason)
+            self.release()
 
     def drop(self) -> None:
         """Remove what an unfinished publication left. Called by the store when it opens."""

@@ -6,6 +6,7 @@ from cordwood.errors import DiskFullError
 from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, LogParts, segment_limits
 from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.roll_policy import (
     Incoming,
     draw_jitter_ms,
@@ -53,7 +54,7 @@ class Rolling:
     def roll_if_due(self) -> bool:
         """Roll a segment that is old enough although nothing is appended. Takes the lock."""
         with self._holder.lock:
-            if not self._holder.state.is_writable:
+            if not self._holder.settled().is_writable:
                 return False
             now_ms = self._parts.clock.now_ms()
             if not due_for_timer_roll(
@@ -69,28 +70,49 @@ class Rolling:
     def roll(self, now_ms: TimestampMs) -> None:
         """Begin a new segment. Holds the lock.
 
-        The new files come first: if they cannot be created, nothing has changed.
+        An interrupt waits until the new segment is the active one: its empty file must not be
+        left behind, because the log would seem to end there.
         """
         state = self._holder.state
-        old, end = state.segments.active, state.end
-        if old.base_offset == end:
+        if state.segments.active.base_offset == state.end:
             return
         try:
-            names = self.opened_names()
-            new = self.new_segment(end, now_ms)
+            self._begin_segment(now_ms)
         except OSError as error:
             self._parts.owner.note_failure(error)
             error.add_note(f"while starting a segment of {self._parts.name}")
             if error.errno in FULL_DISK_ERRNOS:
                 raise DiskFullError(self._parts.name) from error
             raise
+        except BaseException:
+            self._holder.half_done = "a roll"
+            insist(lambda: self._begin_segment(now_ms))
+            raise
+        self._save_producers()
+
+    def _begin_segment(self, now_ms: TimestampMs) -> None:
+        """The new files come first: if they cannot be created, nothing has changed."""
+        state = self._holder.state
+        old, end = state.segments.active, state.end
+        if old.base_offset == end:
+            self._holder.half_done = None
+            return
+        names = self.opened_names()
+        new = self.new_segment(end, now_ms)
         old.freeze()
         self._jitter_ms = draw_jitter_ms(self._holder.config, self._parts.random)
         self.is_sync_wanted = True
-        # Before the snapshot: if that is interrupted, appends must not go to a frozen segment.
         unsynced = state.unsynced.plus(old)._replace(names=names)
-        state = state._replace(segments=state.segments.plus(new), unsynced=unsynced)
-        self._holder.commit(state)
+        self._holder.commit(state._replace(segments=state.segments.plus(new), unsynced=unsynced))
+        self._holder.half_done = None
+
+    def _save_producers(self) -> None:
+        """Write a snapshot of the producers where the active segment begins. Holds the lock.
+
+        Derived: without it a restart replays a little more.
+        """
+        state = self._holder.state
+        old, end = state.segments[len(state.segments) - 2], state.end
         self._producers.states.advance_to(end)
         try:
             # In this order: readers in other processes rely on it that the indexes hold every
@@ -98,10 +120,9 @@ class Rolling:
             old.transaction_index.flush()
             snapshot = self._producers.write_snapshot()
         except OSError as error:
-            # Derived: without it a restart replays a little more.
             logger.warning("%s: no producer snapshot at %d: %s", self._parts.name, end, error)
             return
-        unsynced = unsynced._replace(snapshots=(*unsynced.snapshots, snapshot))
+        unsynced = state.unsynced._replace(snapshots=(*state.unsynced.snapshots, snapshot))
         self._holder.commit(state._replace(unsynced=unsynced))
 
     def opened_names(self) -> DirectoryHandle:

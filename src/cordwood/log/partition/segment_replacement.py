@@ -23,6 +23,7 @@ from cordwood.log.partition.upkeep_outlook import summarize_log, summarize_segme
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.compaction_plan import CompactionPlan, SegmentSummary, plan_compaction
+from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.files import FileSystem
@@ -172,15 +173,16 @@ class SegmentReplacement:
             try:
                 segment_swap.announce(parts.fs, self.directory, new)
                 doomed = segment_swap.replace(parts.fs, self.directory, old, new)
-            except OSError as error:
-                holder.fail(f"replacing segments failed half-way: {error}")
+                with holder.lock:
+                    state = holder.state
+                    segments = list(state.segments)
+                    opened = self._open_rewritten(new, state.segments.end_of(at + len(old) - 1))
+                    replaced = SegmentList([*segments[:at], *opened, *segments[at + len(old) :]])
+                    holder.commit(state._replace(segments=replaced))
+            except BaseException as error:
+                reason = f"replacing segments failed half-way: {error!r}"
+                insist(lambda: holder.fail(reason))
                 raise
-            with holder.lock:
-                state = holder.state
-                segments = list(state.segments)
-                opened = self._open_rewritten(new, state.segments.end_of(at + len(old) - 1))
-                replaced = SegmentList([*segments[:at], *opened, *segments[at + len(old) :]])
-                holder.commit(state._replace(segments=replaced))
             bases = {rewrite.base_offset for rewrite in new}
             for segment in old:
                 if segment.base_offset not in bases:

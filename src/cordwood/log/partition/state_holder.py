@@ -8,16 +8,22 @@ Locks, in the order they are taken:
 
 Appending takes `lock` alone, so appends continue while the disk works. Readers take no lock: they
 read `state` once and work on that value.
+
+An interrupt may end a change anywhere. Whoever changes files and the state together says so in
+`half_done`, puts things right when an exception comes, and clears it at the end. If even that was
+interrupted, the next one who takes the lock finds it set, and the log fails: reopening recovers.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from cordwood.errors import DiskFullError, LogClosedError, LogFailedError, LogHeldError
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_state import LogState
+from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import INT64_MAX, Offset
 from cordwood.storage.segment_manifest_file import write_manifest
@@ -41,7 +47,9 @@ class StateHolder:
     ) -> None:
         self.name = parts.name
         self.config: TopicConfig = parts.config
-        self.lock = threading.Lock()
+        # Not a plain lock: an interrupted `_turn.wait` must not release what another thread holds.
+        self.lock = threading.RLock()
+        self.half_done: str | None = None
         self.sync_lock = threading.Lock()
         self._owner = parts.owner
         self._clock = parts.clock
@@ -55,11 +63,7 @@ class StateHolder:
         self.state = state
         self.manifest = manifest  # as it is on the disk; changed under `sync_lock`
         self.holes = holes
-        self._marks.publish(
-            high_watermark=state.high_watermark,
-            log_start=state.start,
-            durable=state.visible(state.durable),
-        )
+        self._announce()
 
     @property
     def allows_gaps(self) -> bool:
@@ -92,19 +96,36 @@ class StateHolder:
         assert start <= high_watermark <= end, new
         assert recovery_point <= durable <= end, new
         self.state = new
-        if (
-            high_watermark != old.high_watermark
-            or durable != old.durable
-            or start != old.start
-            or held_from != old.held_from
-        ):
-            self._marks.publish(
-                high_watermark=high_watermark,
-                log_start=None if start == old.start else start,
-                durable=durable if held_from is None else min(durable, held_from),
-            )
-        elif failure is old.failure and not new.is_closed and not ends_sync:
-            return
+        try:
+            if (
+                high_watermark != old.high_watermark
+                or durable != old.durable
+                or start != old.start
+                or held_from != old.held_from
+            ):
+                self._marks.publish(
+                    high_watermark=high_watermark,
+                    log_start=None if start == old.start else start,
+                    durable=durable if held_from is None else min(durable, held_from),
+                )
+            elif failure is old.failure and not new.is_closed and not ends_sync:
+                return
+            self._wake()
+        except BaseException:
+            insist(self._announce)
+            raise
+
+    def _announce(self) -> None:
+        """Publish the state and wake everyone, whatever changed. Holds `lock`."""
+        state = self.state
+        self._marks.publish(
+            high_watermark=state.high_watermark,
+            log_start=state.start,
+            durable=state.visible(state.durable),
+        )
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiters:
             with self._progress:
                 self._progress.notify_all()
@@ -122,9 +143,30 @@ class StateHolder:
     def fail_locked(self, reason: str) -> None:
         """As `fail`. Holds `lock`."""
         if self.state.failure is None:
-            logger.error("%s: %s", self.name, reason)
             failure = LogFailedError(self.name, reason)
             self.commit(self.state._replace(failure=failure))
+            logger.error("%s: %s", self.name, reason)
+
+    def settled(self) -> LogState:
+        """The state, once it is certain that no change was left half-done. Holds `lock`."""
+        if self.half_done is not None:
+            self.fail_locked(f"{self.half_done} was interrupted; open the log again to recover")
+        return self.state
+
+    @contextmanager
+    def changing(self, what: str) -> Iterator[None]:
+        """Files and the state change together, or the log fails. Holds `lock`.
+
+        `what` names the change, for the reason of the failure.
+        """
+        self.half_done = what
+        try:
+            yield
+            self.half_done = None
+        except BaseException as error:  # an interrupt too: appends must not continue on top
+            reason = f"{what} failed half-way: {error!r}"
+            insist(lambda: self.fail_locked(reason))
+            raise
 
     def announce_start(self, offset: Offset) -> None:
         """Make durable that the log will be empty and start at `offset`. Holds both locks.
@@ -166,7 +208,8 @@ class StateHolder:
             raise LogClosedError(self.name)
 
     def check_writable(self) -> None:
-        state = self.state
+        """Raise if the log is closed or has failed. Holds `lock`."""
+        state = self.settled()
         if state.is_closed:
             raise LogClosedError(self.name)
         if state.failure is not None:
@@ -188,7 +231,12 @@ class StateHolder:
     def check_appendable(self, *, wait: bool = True) -> None:
         """As `check_turn`, and the disk has room. The last bytes are reserved for deletion."""
         state = self.state
-        if state.is_closed or state.failure is not None or state.held_from is not None:
+        if (
+            state.is_closed
+            or state.failure is not None
+            or state.held_from is not None
+            or self.half_done is not None
+        ):
             self.check_turn(wait=wait)
         short_of = self._owner.free_bytes_short_of
         if short_of:

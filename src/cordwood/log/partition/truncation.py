@@ -5,8 +5,8 @@ watermark), then the bytes: a crash in between leaves a longer log, never one th
 lost.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
+from typing import Final
 
 from cordwood.errors import CorruptSegmentError, OffsetOutOfRangeError
 from cordwood.log.partition.log_archive import LogArchive
@@ -21,6 +21,8 @@ from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.file_copy import unshare
 from cordwood.storage.recovery import walk_segment
 from cordwood.storage.segment import Segment
+
+_TRUNCATION: Final = "a truncation"
 
 
 class Truncation:
@@ -66,7 +68,7 @@ class Truncation:
             if offset < state.start:
                 raise OffsetOutOfRangeError(offset, start=state.start, end=state.end)
             cut = self._boundary_at(offset)
-            with self._cutting():
+            with holder.changing(_TRUNCATION):
                 if cut < state.start:
                     self._empty(state.start)
                 else:
@@ -79,7 +81,7 @@ class Truncation:
         holder = self._holder
         with holder.sync_lock, holder.lock:
             holder.check_writable()
-            with self._cutting():
+            with holder.changing(_TRUNCATION):
                 self._empty(Offset(offset))
         self._parts.owner.save_log_starts()
         self._parts.owner.save_recovery_points()
@@ -92,31 +94,20 @@ class Truncation:
         Holds the lock alone, so a sync may be busy with a segment that was rolled meanwhile. Such
         a segment is cut but stays frozen, and a new one begins behind it.
         """
-        try:
+        with suppress(OSError), self._holder.changing("undoing an append"):
             segments = self._holder.state.segments
             if max(segments.floor(offset), 0) == len(segments) - 1:
                 self._cut(offset)
             else:
                 self._cut_frozen(offset)
             self._producers.states.retreat_to(offset)
-        except OSError as error:
-            self._holder.fail_locked(f"an append failed half-way and could not be undone: {error}")
 
     def undo_to(self, offset: Offset) -> None:
         """Remove the batches of a publication, durably. Holds both locks; raises `OSError`."""
-        with self._cutting():
+        with self._holder.changing(_TRUNCATION):
             self._truncate_at(offset)
 
     # --- how ---------------------------------------------------------------------------------
-
-    @contextmanager
-    def _cutting(self) -> Iterator[None]:
-        """Files and the state change together, or the log stops until it is reopened."""
-        try:
-            yield
-        except BaseException as error:  # an interrupt too: appends must not continue on top
-            self._holder.fail_locked(f"a truncation failed half-way: {error!r}")
-            raise
 
     def _truncate_at(self, cut: Offset) -> None:
         is_cut = cut < self._holder.state.end

@@ -40,6 +40,7 @@ from cordwood.log.publishing.publication_ledger import (
     write_publications,
 )
 from cordwood.log.rules.append_checks import BatchBytes, check_produced_batch
+from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.topics.topic import Topic
 from cordwood.quantities import INT64_MAX, Offset
@@ -126,6 +127,10 @@ class Publisher:
         self._clock = clock
         self._publications = publications
         self._threads = threads
+        # Of the publication that is under way: whether the ledger may have its cuts, and the
+        # ledger that says it is published, from the moment on when that may be on the disk.
+        self._has_cuts = False
+        self._in_doubt: Publications | None = None
         self._lifetime = lifetime
 
     @property
@@ -167,7 +172,8 @@ class Publisher:
     def publish(self, publication: PublicationId, parts: Sequence[Part]) -> Published:
         """Publish, unless this was published before. Durable and visible on return.
 
-        Other appends to these logs wait meanwhile. If it raises, nothing was published.
+        Other appends to these logs wait meanwhile. If it raises an `Exception`, nothing was
+        published. An interrupt may come when it is done already: publish it again to be sure.
         """
         self._lifetime.check_open()
         with self.still:
@@ -176,8 +182,12 @@ class Publisher:
             self._publications.check_room_for(publication.application)
             self._check_parts(parts)
             ordered = sorted(parts, key=lambda part: (part.place.topic, part.place.partition))
-            bases = self._hold(ordered)
-            return self._run(publication, ordered, bases)
+            try:
+                return self._run(publication, ordered)
+            except BaseException as error:
+                reason = error
+                insist(lambda: self._settle(publication, ordered, reason))
+                raise
 
     def _check_parts(self, parts: Sequence[Part]) -> None:
         places = [part.place for part in parts]
@@ -194,47 +204,55 @@ class Publisher:
             if self._fs.free_bytes(directory) < size:
                 raise DiskFullError(directory)
 
-    def _hold(self, parts: Sequence[Part]) -> dict[Place, Offset]:
-        held: list[Part] = []
-        try:
-            for part in parts:
-                part.log.publication.begin()
-                held.append(part)
-        except BaseException:
-            for part in held:
-                part.log.publication.release()
-            raise
-        return {part.place: part.log.end_offset for part in parts}
-
-    def _run(
-        self, publication: PublicationId, parts: Sequence[Part], bases: Mapping[Place, Offset]
-    ) -> Published:
-        try:
-            if parts:
-                self._save(self._publications.with_cuts(bases))
-            self._append(parts)
-        except BaseException as error:
-            self._take_back(parts)
-            error.add_note(f"while publishing {publication}: nothing of it was published")
-            raise
+    def _run(self, publication: PublicationId, parts: Sequence[Part]) -> Published:
+        """The steps. If it raises, `_settle` must follow."""
+        self._in_doubt, self._has_cuts = None, False
+        bases = {part.place: part.log.publication.begin() for part in parts}
+        if parts:
+            self._has_cuts = True
+            self._save(self._publications.with_cuts(bases))
+        self._append(parts)
         offsets = {part.place: (bases[part.place], part.log.end_offset) for part in parts}
         last = LastPublished(
             number=publication.number,
             at_ms=self._clock.now_ms(),
             is_transient=publication.is_transient,
         )
-        try:
-            self._save(self._publications.with_published(publication.application, last, offsets))
-        except BaseException as error:
-            reason = f"it is unknown whether {publication} was published: {error}"
-            for part in parts:
-                part.log.publication.give_up(reason)
-            raise
-        for part in parts:
-            part.log.publication.show()
+        published = self._publications.with_published(publication.application, last, offsets)
+        self._in_doubt = published
+        self._save(published)
+        self._show(parts)
         return Published(
             offsets={(place.topic, place.partition): found for place, found in offsets.items()}
         )
+
+    def _settle(
+        self, publication: PublicationId, parts: Sequence[Part], error: BaseException
+    ) -> None:
+        """Publish the whole of it or nothing, after a failure or an interrupt. Safe to repeat.
+
+        The ledger decides. If it is unknown which ledger is on the disk, an interrupt lets us
+        write it again; after a failure the logs fail, and the next start looks.
+        """
+        if self.has_published(publication):
+            self._show(parts)
+        elif self._in_doubt is None:
+            self._take_back(parts)
+            error.add_note(f"while publishing {publication}: nothing of it was published")
+        elif isinstance(error, Exception):
+            _give_up(parts, f"it is unknown whether {publication} was published: {error}")
+        else:
+            newer = replace(self._in_doubt, generation=self._publications.generation + 1)
+            try:
+                self._save(newer)
+            except Exception as failure:
+                _give_up(parts, f"it is unknown whether {publication} was published: {failure}")
+            else:
+                self._show(parts)
+
+    def _show(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            part.log.publication.show()
 
     def _append(self, parts: Sequence[Part]) -> None:
         """Steps 3 and 4, several logs at a time: most of the time is spent waiting for disks."""
@@ -243,9 +261,12 @@ class Publisher:
             for part in parts:
                 self._append_part(part)
             return
-        with ThreadPoolExecutor(threads, thread_name_prefix="cordwood-publish") as pool:
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="cordwood-publish")
+        try:
             for done in [pool.submit(self._append_part, part) for part in parts]:
                 done.result()
+        finally:
+            insist(lambda: pool.shutdown(cancel_futures=True))  # none may append afterwards
 
     def _append_part(self, part: Part) -> None:
         now_ms = self._clock.now_ms()
@@ -256,25 +277,27 @@ class Publisher:
 
     def _take_back(self, parts: Sequence[Part]) -> None:
         """Cut the logs back, remove the cuts of those that were cut, and only then release them."""
+        parts = [part for part in parts if part.log.publication.is_held]
         if not parts:
             return
         undone = [part.place for part in parts if part.log.publication.undo()]
         try:
-            self._save(self._publications.without_cuts(undone))
+            if self._has_cuts:
+                self._save(self._publications.without_cuts(undone))
         except OSError as error:
-            reason = f"a failed publication could not be undone: {error}"
-            for part in parts:
-                part.log.publication.give_up(reason)
+            _give_up(parts, f"a failed publication could not be undone: {error}")
             return
         for part in parts:
             part.log.publication.release()
 
     def _save(self, publications: Publications) -> None:
         """Durable on return. If it fails, the next start may find the old or the new ledger."""
-        try:
-            write_publications(self._fs, self._directories, publications)
-        except BaseException:
-            # The next ledger must be newer than the one that may be on disk now.
-            self._publications = replace(self._publications, generation=publications.generation)
-            raise
+        # First: if this fails, the next ledger must be newer than the one that may be on disk.
+        self._publications = replace(self._publications, generation=publications.generation)
+        write_publications(self._fs, self._directories, publications)
         self._publications = publications
+
+
+def _give_up(parts: Sequence[Part], reason: str) -> None:
+    for part in parts:
+        part.log.publication.give_up(reason)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cordwood.clock import Clock
+from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.quantities import TimestampMs
 
 logger = logging.getLogger(__name__)
@@ -74,12 +75,11 @@ class UpkeepTask:
 
     def run(self, *, wait: bool) -> Exception | None:
         """Run once; return the failure, if any. Without `wait`, do nothing if it is running."""
-        if not self._busy.acquire(blocking=wait):
-            return None
+        hold = LockHold(self._busy)
         try:
-            return self._run()
+            return self._run() if hold.take(timeout_s=None if wait else 0) else None
         finally:
-            self._busy.release()
+            insist(hold.release)
 
     def _run(self) -> Exception | None:
         started_s = self._clock.monotonic()

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ from cordwood.log.publishing.publication import (
 from cordwood.log.reading.archived_segments import ArchiveStatus
 from cordwood.log.rules.compaction_plan import CompactionPlan
 from cordwood.log.rules.duration_histogram import SharedHistogram
+from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.retention import RetentionPlan
 from cordwood.log.rules.topic_config import TopicConfig
@@ -96,23 +98,31 @@ class Store:
     """
 
     def __init__(self, directories: Sequence[str], setup: StoreSetup) -> None:
-        fs, clock = self._fs, self._clock = setup.fs, setup.clock
-        self.directories = DataDirectories(directories, fs=fs, clock=clock, flusher=setup.flusher)
+        self._fs, self._clock = setup.fs, setup.clock
+        self._ending = threading.RLock()
+        self._is_released = False
+        try:
+            self.directories = DataDirectories(
+                directories, fs=setup.fs, clock=setup.clock, flusher=setup.flusher
+            )
+            self._assemble(setup)
+        except BaseException:
+            insist(self._abandon_opening)
+            raise
+
+    def _assemble(self, setup: StoreSetup) -> None:
+        fs, clock = setup.fs, setup.clock
         self.data_dirs = self.directories.paths
         self.path = self.data_dirs[0]
         self.cluster_id = self.directories.cluster_id
         self.writer_id = self.directories.writer_id
         self.sync_times = setup.sync_times
         self._lifetime = Lifetime(f"the store in {self.path}")
-        try:
-            self._catalog = CatalogKeeper(fs, self.data_dirs)
-            opener = PartitionOpener(self.directories, self._catalog, _log_surroundings(setup))
-            opened = StoreOpening(
-                fs, self.directories, self._catalog, opener, threads=setup.opening_threads
-            ).run()
-        except BaseException:
-            self.directories.abandon()
-            raise
+        self._catalog = CatalogKeeper(fs, self.data_dirs)
+        opener = PartitionOpener(self.directories, self._catalog, _log_surroundings(setup))
+        opened = StoreOpening(
+            fs, self.directories, self._catalog, opener, threads=setup.opening_threads
+        ).run()
         self.registry = TopicRegistry(
             opened.topics,
             fs=fs,
@@ -150,6 +160,13 @@ class Store:
         register_catalog(self.registry, self.housekeeping)
         if setup.has_housekeeping:
             self.housekeeping.start()
+
+    def _abandon_opening(self) -> None:
+        """Release what was opened so far. Safe to repeat."""
+        if "housekeeping" in vars(self):
+            self.housekeeping.stop()
+        if "directories" in vars(self):
+            self.directories.abandon()
 
     # --- topics ------------------------------------------------------------------------------
 
@@ -360,17 +377,21 @@ class Store:
         self._end(self.directories.abandon)
 
     def _end(self, release: Callable[[], None]) -> None:
+        """Each step is safe to repeat: after an interrupt, the next call finishes the rest."""
         self._lifetime.begin_closing()
         with self.registry.changing:
-            if not self._lifetime.end():
+            self._lifetime.end()
+        with self._ending:
+            if self._is_released:
                 return
             self.registry.end()
-        with ExitStack() as ends:  # the last one first; a failure does not stop the others
-            ends.callback(release)
-            ends.callback(self.changes.close)
-            ends.callback(self.housekeeping.stop)
-            ends.callback(self.cleaner.stop)
-            ends.callback(self._archiving.close)
+            with ExitStack() as ends:  # the last one first; a failure does not stop the others
+                ends.callback(release)
+                ends.callback(self.changes.close)
+                ends.callback(self.housekeeping.stop)
+                ends.callback(self.cleaner.stop)
+                ends.callback(self._archiving.close)
+            self._is_released = True
 
     def __enter__(self) -> Self:
         return self

@@ -3,13 +3,14 @@
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from cordwood.clock import Clock
 from cordwood.errors import StorageError
 from cordwood.format.small_files.meta_properties import MetaProperties
 from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.rules.interruption import insist
 from cordwood.log.topics.log_directory import DirectoryStatus, LogDirectory, PartitionName
 from cordwood.quantities import NO_PRODUCER_ID
 from cordwood.storage.files import FileSystem
@@ -38,7 +39,7 @@ class DataDirectories:
                 directory = LogDirectory(fs, path, clock, flusher or self._new_flusher(path))
                 self._open(directory, is_only=len(absolute) == 1)
         except BaseException:
-            self._release()
+            insist(self._release)
             raise
         if not self._directories:
             raise StorageError(f"no data directory can be used: {self._unusable}")
@@ -50,15 +51,15 @@ class DataDirectories:
 
     def _open(self, directory: LogDirectory, *, is_only: bool) -> None:
         meta = self.meta if self._directories else None
+        self._directories.append(directory)  # first, to be released whatever happens
         try:
             directory.open(None if meta is None else meta.cluster_id)
         except OSError as error:
             if is_only:
                 raise
             logger.error("data directory %s is offline: %s", directory.path, error)
+            self._directories.remove(directory)
             self._unusable[directory.path] = error
-        else:
-            self._directories.append(directory)
 
     def __iter__(self) -> Iterator[LogDirectory]:
         return iter(self._directories)
@@ -156,20 +157,23 @@ class DataDirectories:
 
 
 def _close(directory: LogDirectory) -> None:
-    """Close all logs, then the directory. A log that cannot be closed does not stop the others."""
+    """Close all logs, then the directory. A log that cannot be closed does not stop the others.
+
+    An interrupt leaves the lock with us, because logs may still be open: close again then.
+    """
+    if not directory.is_held:
+        return
     failure: Exception | None = None
-    try:
-        logs = list(directory.logs.values())
-        is_clean = not directory.offline
-        for log in logs:
-            try:
-                is_clean = log.close() and is_clean
-            except Exception as error:
-                logger.error("%s could not be closed in order: %r", log.name, error)
-                error.add_note(f"while closing {log.name}")
-                failure = failure or error
-        directory.close(is_clean=is_clean and failure is None)
-    finally:
-        directory.release()
+    is_clean = not directory.offline
+    for log in list(directory.logs.values()):
+        try:
+            is_clean = log.close() and is_clean
+        except Exception as error:
+            logger.error("%s could not be closed in order: %r", log.name, error)
+            error.add_note(f"while closing {log.name}")
+            failure = failure or error
+            with suppress(Exception):  # it takes no more appends at least
+                log.close(is_orderly=False)
+    directory.close(is_clean=is_clean and failure is None)
     if failure is not None:
         raise failure

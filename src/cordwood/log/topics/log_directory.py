@@ -381,7 +381,13 @@ class LogDirectory:
         finally:
             self.release()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this process has the lock."""
+        return self._lock is not None
+
     def release(self) -> None:
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
+        """Release the lock. Safe to repeat."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

@@ -6,6 +6,7 @@ Each survey is compared with the offsets that the stream has reached:
     a partition is new             read from offset 0; data loss if that was deleted
     the topic has another id       it was recreated: data loss, then read from offset 0
     the log ends before them       data loss, then continue at its end
+    another batch is before them   the store was replaced by an older copy: data loss
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from cordwood.spark.source.group_progress import GroupProgress
 from cordwood.spark.source.log_extent import offset_behind, size_between
 from cordwood.spark.source.opened_source import OpenedSource, open_source
 from cordwood.spark.source.planning import OffsetRange, share
+from cordwood.spark.source.position_mark import position_mark
 from cordwood.spark.source.range_reader import LossPolicy
 from cordwood.spark.source.source_options import SourceOptions
 from cordwood.spark.source.source_plan import (
@@ -74,8 +76,12 @@ class StreamDriver:
             found = self._frozen or survey(self._source, self._options.isolation)
             check_named(self._source, self._options.topics, found)
             resolver = OffsetResolver(self._options, found, self._clock.now_ms())
+            starts = resolver.starts()
             self._initial = StreamOffset(
-                positions=resolver.starts(), topic_ids=found.topic_ids, is_initial=True
+                positions=starts,
+                topic_ids=found.topic_ids,
+                is_initial=True,
+                marks=_marks_at(starts, found),
             )
         return self._initial
 
@@ -99,6 +105,7 @@ class StreamDriver:
             positions=ends,
             topic_ids={t: i for t, i in found.topic_ids.items() if any(p[0] == t for p in ends)},
             first=begins if start.is_initial else None,
+            marks=_marks_at(ends, found),
         )
         if after.positions == start.positions and after.topic_ids == start.topic_ids:
             self._finish_if_frozen()
@@ -143,7 +150,19 @@ class StreamDriver:
                 f"the log ends at {end}, and the stream had already read up to {known}",
             )
             return end
+        self._check_mark(partition, start, found)
         return known
+
+    def _check_mark(self, partition: TopicPartition, at: StreamOffset, found: Surveyed) -> None:
+        """Report if other records are before the stream's offset than those that it has read."""
+        known, offset = at.marks.get(partition), at.positions[partition]
+        now = None if known is None else position_mark(found.log(partition), offset)
+        if now is not None and now != known:
+            self._loss.report(
+                *partition,
+                f"other records are now before offset {offset} than those that the stream has "
+                f"read (batch {now}, it was {known}): the store was replaced by an older copy",
+            )
 
     def _first_of_new(self, partition: TopicPartition, found: Surveyed) -> int:
         """New partitions are read from the beginning."""
@@ -248,6 +267,9 @@ class StreamDriver:
                 self._loss.report(
                     *partition, f"the log ends at {last}, and had records up to {stop}"
                 )
+            elif start.positions.get(partition) == begin and first <= begin:
+                self._check_mark(partition, start, found)
+                self._check_mark(partition, end, found)
             if max(begin, first) < min(stop, last):
                 yield partition, max(begin, first), min(stop, last)
 
@@ -264,6 +286,11 @@ class StreamDriver:
             self._progress.flush()
 
 
+def _marks_at(ends: Mapping[TopicPartition, int], found: Surveyed) -> dict[TopicPartition, str]:
+    marks = {p: position_mark(found.log(p), offset) for p, offset in ends.items()}
+    return {partition: mark for partition, mark in marks.items() if mark is not None}
+
+
 def _replayed(start: StreamOffset, end: StreamOffset) -> StreamOffset:
     """The start of the first batch when it was planned; see `stream_offsets`."""
     if not start.is_initial:
@@ -272,4 +299,4 @@ def _replayed(start: StreamOffset, end: StreamOffset) -> StreamOffset:
         return end
     if end.first is None:
         return start
-    return replace(start, positions=end.first, topic_ids=end.topic_ids)
+    return replace(start, positions=end.first, topic_ids=end.topic_ids, marks={})

@@ -1,6 +1,7 @@
 """The position of a stream, as Spark writes it into the checkpoint.
 
-    {"orders": {"0": 23, "1": 5}, "@ids": {"orders": "PZ9f…"}}
+    {"orders": {"0": 23, "1": 5}, "@ids": {"orders": "PZ9f…"},
+     "@marks": {"orders": {"0": "0:22:00c0ffee", "1": "0:0:1f2e3d4c"}}}
 
 The offsets are those of the next records, in the form of Spark's Kafka source. A topic name cannot
 contain "@", so our additions have such names:
@@ -8,6 +9,7 @@ contain "@", so our additions have such names:
     @ids       the id of each topic, to detect a recreated topic
     @initial   true if the stream has read nothing yet
     @from      in the end of the first batch: the offsets at which it starts
+    @marks     for each partition, which batch ends before the offset: see `position_mark`
 
 Why `@from`: if Spark must replay the first batch in a new process, it asks for the initial offset
 again and does not say where its checkpoint is. "latest" would then be a later offset, and records
@@ -29,6 +31,7 @@ SPECIAL_PREFIX: Final = "@"
 _IDS: Final = "@ids"
 _INITIAL: Final = "@initial"
 _FROM: Final = "@from"
+_MARKS: Final = "@marks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +42,19 @@ class StreamOffset:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     is_initial: bool = False
     first: Mapping[TopicPartition, int] | None = None
+    marks: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The form that Spark stores. Equal offsets give equal text."""
-        found: dict[str, Any] = _render_positions(self.positions)
+        found: dict[str, Any] = _render_places(self.positions)
         if self.first is not None:
-            found[_FROM] = _render_positions(self.first)
+            found[_FROM] = _render_places(self.first)
         if self.topic_ids:
             found[_IDS] = {topic: self.topic_ids[topic] for topic in sorted(self.topic_ids)}
         if self.is_initial:
             found[_INITIAL] = True
+        if self.marks:
+            found[_MARKS] = _render_places(self.marks)
         return found
 
     @classmethod
@@ -64,6 +70,7 @@ class StreamOffset:
                 topic_ids=ids,
                 is_initial=bool(found.get(_INITIAL, False)),
                 first=None if first is None else cls.parse_positions(first),
+                marks=_parse_marks(found.get(_MARKS, {})),
             )
         except ValueError as error:
             raise FormatError(
@@ -90,8 +97,18 @@ class StreamOffset:
         return positions
 
 
-def _render_positions(positions: Mapping[TopicPartition, int]) -> dict[str, Any]:
+def _render_places(values: Mapping[TopicPartition, int | str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for topic, number in sorted(positions):
-        found.setdefault(topic, {})[str(number)] = positions[topic, number]
+    for topic, number in sorted(values):
+        found.setdefault(topic, {})[str(number)] = values[topic, number]
     return found
+
+
+def _parse_marks(found: object) -> dict[TopicPartition, str]:
+    if not isinstance(found, dict) or not all(isinstance(v, dict) for v in found.values()):
+        raise ValueError(f"{_MARKS} must be an object of topics")
+    return {
+        (topic, int(number)): str(mark)
+        for topic, marks in found.items()
+        for number, mark in marks.items()
+    }

@@ -1,7 +1,9 @@
 """How far micro-batches go and what they read, without Spark: only its questions in its order."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -416,3 +418,58 @@ def test_a_group_cannot_be_told_of_an_archive(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="group = g"):
         StreamDriver.open(options, options.paths)
+
+
+def test_a_store_replaced_by_an_older_copy_that_has_grown_is_data_loss(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    path, copy = tmp_path / "data", tmp_path / "copy"
+    with cordwood.open(path) as store:
+        store.create_topic("a")
+        fill(store, 0, 3)
+        store.snapshot(copy)
+        fill(store, 0, 4)
+        stream = open_stream(path, clock)
+        first = stream.latest(stream.initial(), is_limited=False)
+        stream.close()
+    shutil.rmtree(path)
+    copy.rename(path)
+    with cordwood.open(path) as store:
+        store.topic("a").append_many([(None, b"other")] * 20, partition=0)
+
+        checkpoint = StreamOffset.from_json(json.loads(json.dumps(first.to_json())))
+        stream = open_stream(path, clock)
+        with pytest.raises(DataLossError, match="replaced by an older copy"):
+            stream.latest(checkpoint, is_limited=False)
+        with pytest.raises(DataLossError, match="replaced by an older copy"):
+            stream.tasks(checkpoint, replace(checkpoint, positions={("a", 0): 20}))
+        stream.close()
+        lenient = open_stream(path, clock, failOnDataLoss="false")
+        assert lenient.latest(checkpoint, is_limited=False).positions["a", 0] == 23
+        lenient.close()
+
+
+def test_a_position_keeps_its_mark_through_rolls_retention_and_restarts(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    with cordwood.open(tmp_path) as store:
+        store.create_topic("a", config={"segment.records": "3"})
+        fill(store, 0, 8)
+        stream = open_stream(tmp_path, clock)
+        first = stream.latest(stream.initial(), is_limited=False)
+        assert list(first.marks) == [("a", 0)]
+        fill(store, 0, 8)
+        second = stream.latest(first, is_limited=False)
+        store.topic("a").partition(0).delete_before(16)
+        stream.close()
+    with cordwood.open(tmp_path) as store:
+        stream = open_stream(tmp_path, clock)
+
+        assert stream.latest(second, is_limited=False) is second
+        stream.close()
+
+
+def open_stream(path: Path, clock: ManualClock, **given: str) -> StreamDriver:
+    choice = {"path": str(path), "subscribe": "a", "startingOffsets": "earliest"}
+    options = SourceOptions.for_stream({**choice, **given})
+    return StreamDriver(options, open_source(options.paths, options.topics.wants), clock, None)

@@ -55,7 +55,11 @@ class IcebergTable:
             self._table = None
             return None
         text = self._table.properties.get(_STATE)
-        return None if text is None else TableState.parse(text)
+        if text is None:  # a table of ours has it from its first commit on
+            raise ConfigError(
+                "table", self.identifier, "is a table of something else: name another one"
+            )
+        return TableState.parse(text)
 
     def staging(self, run_id: str) -> str:
         location = self._default_location() if self._table is None else self._table.location()
@@ -82,7 +86,12 @@ class IcebergTable:
         added: Sequence[WrittenFile],
         removed: Sequence[str] = (),
     ) -> None:
-        from pyiceberg.exceptions import CommitFailedException, ValidationException
+        from pyiceberg.exceptions import (
+            CommitFailedException,
+            NoSuchTableError,
+            TableAlreadyExistsError,
+            ValidationException,
+        )
 
         about = {"cordwood.state": state.render(), "cordwood.run": run_id}
         paths = [file.path for file in added]
@@ -96,7 +105,12 @@ class IcebergTable:
                     transaction.add_files(
                         paths, snapshot_properties=about, check_duplicate_files=False
                     )
-        except (CommitFailedException, ValidationException) as error:
+        except (
+            CommitFailedException,
+            NoSuchTableError,
+            TableAlreadyExistsError,
+            ValidationException,
+        ) as error:
             raise TableChangedError(self.identifier, str(error)) from error
         self.load()
 

@@ -7,18 +7,21 @@
         current -> run=…            only if each run replaces the one before
 
 A commit renames one directory that contains files and offsets. That is atomic, and of two
-concurrent commits one fails. It needs a file system that renames directories atomically: a local
-one, NFS, and the like. Object stores do not; use Delta or Iceberg tables there.
+concurrent commits one fails. The number of a removed run is free again, so a commit also checks,
+under a lock on the directory, that the run it builds on is still the last one. It needs a file
+system that renames directories atomically: a local one, NFS, and the like. Object stores do not;
+use Delta or Iceberg tables there.
 
 If runs replace each other, a new run shares unchanged files with the one before, which stays for
 its present readers; earlier runs are removed.
 """
 
 import contextlib
+import fcntl
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
@@ -47,6 +50,7 @@ class ParquetTable:
         self._replaces = replaces
         self._fs = RealFileSystem()
         self._loaded = 0
+        self._text: str | None = None  # the state of the loaded run, as it was stored
 
     @property
     def name(self) -> str:
@@ -55,10 +59,32 @@ class ParquetTable:
     def load(self) -> TableState | None:
         runs = self._runs()
         self._loaded = runs[-1] if runs else 0
-        if not runs:
-            return None
-        path = os.path.join(self._run_path(self._loaded), _STATE)
-        return TableState.parse(read_whole(self._fs, path, limit=_STATE_BYTES_MAX).decode())
+        self._text = self._stored(self._loaded) if runs else None
+        return None if self._text is None else TableState.parse(self._text)
+
+    def _stored(self, run: int) -> str:
+        path = os.path.join(self._run_path(run), _STATE)
+        return read_whole(self._fs, path, limit=_STATE_BYTES_MAX).decode()
+
+    def _check_loaded(self) -> None:
+        """Raise `TableChangedError` unless the loaded run is still the last one.
+
+        Runs are removed when others replace them, so the next number may be free again.
+        """
+        last = max(self._runs(), default=0)
+        if last != self._loaded or (last and self._stored(last) != self._text):
+            raise TableChangedError(self.path, "another run committed first")
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Within, no other process commits or removes runs. For one thread."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with contextlib.suppress(OSError):  # some network file systems lock no directory
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def staging(self, run_id: str) -> str:
         return os.path.join(self.path, _STAGING, run_id, "files")
@@ -84,6 +110,7 @@ class ParquetTable:
         assert self._replaces or not removed, "rows of an append-only table cannot be removed"
         made = os.path.join(self.path, _STAGING, run_id, "commit")
         os.makedirs(made)
+        self._check_loaded()
         # Only files that the results name: a repeated task has left others.
         for file in added:
             os.rename(file.path, os.path.join(made, file.name))
@@ -94,22 +121,27 @@ class ParquetTable:
         replace_file(self._fs, os.path.join(made, _STATE), state.render().encode())
         self._fs.sync_directory(made)
         target = self._run_path(self._loaded + 1)
-        try:
-            os.rename(made, target)
-        except OSError as error:
-            if os.path.exists(target):
-                raise TableChangedError(self.path, "another run committed first") from error
-            raise
+        with self._alone():
+            self._check_loaded()
+            try:
+                os.rename(made, target)
+            except OSError as error:
+                if os.path.exists(target):
+                    raise TableChangedError(self.path, "another run committed first") from error
+                raise
         self._fs.sync_directory(self.path)
         self._loaded += 1
+        self._text = state.render()
         self.discard(run_id)
         self.settle()
 
     def settle(self) -> None:
         """Point `current` to the last run, and remove runs that are no longer needed."""
         if self._replaces and self._loaded:
-            self._point_at(self._loaded)
-            self._remove_old()
+            with self._alone():
+                if self._runs()[-1] == self._loaded:  # else a later run does it
+                    self._point_at(self._loaded)
+                    self._remove_old()
 
     def discard(self, run_id: str) -> None:
         with contextlib.suppress(FileNotFoundError):
