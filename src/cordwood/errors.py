@@ -10,7 +10,7 @@
     ├── StorageError                                     the disk's fault; keep the evidence
     │   ├── CorruptSegmentError(name, position, reason, first_offset, next_offset)
     │   ├── DirectoryLockedError(path, owner)
-    │   ├── DiskFullError(name, free_bytes_min)          free space, then append again
+    │   ├── DiskFullError(name, free_bytes_min)          free space, then try again
     │   └── LogFailedError(name, reason)                 a sync failed; reopen to continue
     ├── BrokerError                                      a remote broker, as seen by a client
     │   ├── BrokerUnreachableError(address, reason)      no answer, or not a broker's answer
@@ -169,17 +169,19 @@ class DirectoryLockedError(StorageError):
 
 
 class DiskFullError(StorageError):
-    """No disk space for an append. Nothing was written; reading still works."""
+    """No disk space for an append or another change. Nothing was changed; reading still works."""
 
-    def __init__(self, name: str, *, free_bytes_min: int | None = None) -> None:
+    def __init__(
+        self, name: str, *, free_bytes_min: int | None = None, action: str = "appending to"
+    ) -> None:
         space = (
             "no disk space left"
             if free_bytes_min is None
             else f"less disk space left than log.dir.free.bytes.min = {free_bytes_min}"
         )
         super().__init__(
-            f"{space} while appending to {name}; nothing was written; "
-            "delete data or shorten retention, then append again"
+            f"{space} while {action} {name}; nothing was changed; "
+            "delete data or shorten retention, then try again"
         )
         self.name = name
         self.free_bytes_min = free_bytes_min

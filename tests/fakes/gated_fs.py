@@ -28,6 +28,8 @@ class Gate:
             self._condition.notify_all()
             assert self._condition.wait_for(lambda: self._is_open, 4 * _TIMEOUT_S)
             self._waiting -= 1
+        if self.error is not None:
+            raise self.error
 
     def await_someone(self) -> None:
         """Return once somebody waits at the gate."""
@@ -71,8 +73,6 @@ class GatedFile(RealFile):
 
     def sync(self) -> None:
         self._syncs.passed()
-        if self._syncs.error is not None:
-            raise self._syncs.error
         super().sync()
 
 

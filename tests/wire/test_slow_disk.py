@@ -25,8 +25,8 @@ class SlowBroker:
     def __init__(self, directory: Path) -> None:
         self.fs = GatedFileSystem("slow-0")
         setup = StoreSetup(fs=self.fs, defaults=TopicConfig(durability="disk"), free_bytes_min=0)
-        self.store = Store([str(directory)], setup)
-        for name in ("slow", "quick"):
+        self.store = Store([str(directory / "1"), str(directory / "2")], setup)
+        for name in ("slow", "quick"):  # each gets a directory of its own
             self.store.create_topic(name)
         config = BrokerConfig(port=0, group_min_session_timeout_ms=100)
         self.server = BrokerServer(self.store, config, owns_store=True)

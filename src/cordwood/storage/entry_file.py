@@ -15,18 +15,16 @@ file; they are skipped here.
 """
 
 import contextlib
-import errno
 from struct import Struct
 from typing import Final
 
 from cordwood.errors import TruncatedInputError
 from cordwood.quantities import MIB
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.files import FileSystem, read_whole, replace_file, write_all
 
 # Kafka's default maximum for an index is 10 MiB; this bounds the cost of a damaged one.
 _READ_BYTES_MAX: Final = 64 * MIB
-
-_FULL_DISK_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class EntryFile:
@@ -285,7 +283,7 @@ class EntryFile:
         try:
             replace_file(self._fs, self._path, content)
         except OSError as error:
-            if self._active is None or error.errno not in _FULL_DISK_ERRNOS:
+            if self._active is None or error.errno not in FULL_DISK_ERRNOS:
                 raise
             # No space for a second file. The entries are still in memory, and the next flush
             # that finds space writes them all.

@@ -185,7 +185,10 @@ class MetadataHandler:
     def _partitions(
         self, topic: Topic[PartitionLog], numbers: range
     ) -> list[messages.MetadataResponsePartitionsDict]:
-        """This broker leads all partitions, except those whose files cannot be read."""
+        """This broker leads all partitions, except those whose files cannot be read.
+
+        It also leads a partition whose disk failed: what can be read is served.
+        """
         node = self._identity.node_id
         partitions: list[messages.MetadataResponsePartitionsDict] = []
         for number in numbers:
@@ -193,6 +196,8 @@ class MetadataHandler:
                 log = topic.opened(number)
                 leader, epoch = node, 0 if log is None else int(log.epochs.current)
                 error, in_sync, offline = ErrorCode.none, [node], []
+                if log is not None and log.is_failed:
+                    error, in_sync, offline = ErrorCode.kafka_storage_error, [], [node]
             else:
                 leader = epoch = _NO_LEADER
                 error, in_sync, offline = ErrorCode.leader_not_available, [], [node]

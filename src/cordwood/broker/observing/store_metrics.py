@@ -86,7 +86,7 @@ def directory_metrics(directories: Iterable[DirectoryStatus]) -> Iterator[Metric
 
 def upkeep_metrics(tasks: Iterable[UpkeepStatus]) -> Iterator[Metric]:
     counters = _counters(
-        ("task",),
+        ("task", "directory"),
         {
             "cordwood_upkeep_runs": "Runs of a housekeeping task.",
             "cordwood_upkeep_failures": "Runs that failed.",
@@ -94,7 +94,7 @@ def upkeep_metrics(tasks: Iterable[UpkeepStatus]) -> Iterator[Metric]:
         },
     )
     running, last_run, last_duration = _gauges(
-        ("task",),
+        ("task", "directory"),
         {
             "cordwood_upkeep_running": "1 while a task runs.",
             "cordwood_upkeep_last_run_timestamp_seconds": "Start time of the last run.",
@@ -102,15 +102,16 @@ def upkeep_metrics(tasks: Iterable[UpkeepStatus]) -> Iterator[Metric]:
         },
     )
     for task in tasks:
+        labels = [task.name, task.directory or ""]
         for counter, count in zip(
             counters, (task.runs, task.failures, task.bytes_reclaimed), strict=True
         ):
-            counter.add_metric([task.name], count)
-        running.add_metric([task.name], int(task.is_running))
+            counter.add_metric(labels, count)
+        running.add_metric(labels, int(task.is_running))
         if task.last_run_ms is not None:
-            last_run.add_metric([task.name], task.last_run_ms / 1000)
+            last_run.add_metric(labels, task.last_run_ms / 1000)
         if task.last_duration_s is not None:
-            last_duration.add_metric([task.name], task.last_duration_s)
+            last_duration.add_metric(labels, task.last_duration_s)
     yield from (*counters, running, last_run, last_duration)
 
 

@@ -1,7 +1,8 @@
 """The cleaner: decides which log is compacted when, and limits the work.
 
 due          by `compaction_plan`: overdue logs first, then those with the most dirty bytes
-threads      log.cleaner.threads logs at a time, which share the memory for keys
+threads      log.cleaner.threads logs at a time in each data directory; all share the memory for
+             keys. So a directory that hangs does not delay the others
 share        after each run the cleaner rests, so that it works at most half the time
 bandwidth    log.cleaner.io.max.bytes.per.second, read and written, all threads together
 pause        a log is not compacted twice within log.cleaner.backoff.ms
@@ -11,11 +12,13 @@ failure      after an I/O error the log is tried again, after a pause that doubl
 """
 
 import logging
+import os
 import secrets
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cordwood.clock import Clock
@@ -148,6 +151,18 @@ class _Record:
     not_before_s: float = float("-inf")
 
 
+@dataclass(slots=True)
+class _Turn:
+    """The cleaner's work in one data directory."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    rests_until_s: float = float("-inf")
+
+
+def _directory_of(log: PartitionLog) -> str:
+    return os.path.dirname(log.directory)
+
+
 class Cleaner:
     """Compacts the logs of a store. Any thread may call it."""
 
@@ -157,8 +172,10 @@ class Cleaner:
         clock: Clock,
         config: CleanerConfig | None = None,
         *,
+        directory_count: int = 1,
         secret: Callable[[], bytes] = lambda: secrets.token_bytes(16),
     ) -> None:
+        """The logs lie in `directory_count` data directories, which are worked on side by side."""
         self.config = config or CleanerConfig()
         self._logs = logs
         self._clock = clock
@@ -167,50 +184,61 @@ class Cleaner:
         self._throttle = Throttle(self.config.io_max_bytes_per_second, clock, self._wait)
         self._records: dict[tuple[str, int], _Record] = {}
         self._lock = threading.Lock()
-        self._turn = threading.Lock()
-        self._rests_until_s = float("-inf")
+        self._directory_count = directory_count
+        self._turns: defaultdict[str, _Turn] = defaultdict(_Turn)  # by data directory
 
     # --- running -------------------------------------------------------------------------------
 
-    def run_due(self) -> list[CompactionResult]:
-        """Compact the logs that are due; return one result for each log that was tried.
+    def run_due(self, directory: str) -> list[CompactionResult]:
+        """Compact the logs of a data directory that are due; one result for each that was tried.
 
-        Does nothing while the cleaner rests from earlier work.
+        Does nothing while the cleaner rests from earlier work in this directory.
         """
-        if not self.config.enable or self._clock.monotonic() < self._rests_until_s:
+        turn = self._turns[directory]
+        if not self.config.enable or self._clock.monotonic() < turn.rests_until_s:
             return []
-        with self._turn:
+        with turn.lock:
             now_ms = self._clock.now_ms()
             plans = [
                 (log, log.compaction.plan(now_ms))
                 for log in self._logs()
-                if log.config.is_compacted and self._may_be_tried(log)
+                if log.config.is_compacted
+                and _directory_of(log) == directory
+                and self._may_be_tried(log)
             ]
-            return self._run_all(plans, now_ms)
+            return self._run_all(turn, plans, now_ms)
 
     def run_now(self, logs: Sequence[PartitionLog], *, force: bool) -> list[CompactionResult]:
         """Compact those of these logs that are due, even if they failed before.
 
         With `force`, compact each of them, and seal the active segments first to include them.
         """
-        with self._turn:
-            plans = []
-            for log in logs:
-                self._record_of(log).is_uncleanable = False
-                if force and log.config.is_compacted:
-                    log.roll()
-                log.syncing.sync_pending()  # only sealed, durable segments are compacted
-                plans.append((log, log.compaction.plan(self._clock.now_ms(), force=force)))
-            return self._run_all(plans, self._clock.now_ms())
+        results: list[CompactionResult] = []
+        for directory in dict.fromkeys(map(_directory_of, logs)):
+            turn = self._turns[directory]
+            with turn.lock:
+                plans = []
+                for log in [log for log in logs if _directory_of(log) == directory]:
+                    self._record_of(log).is_uncleanable = False
+                    if force and log.config.is_compacted:
+                        log.roll()
+                    log.syncing.sync_pending()  # only sealed, durable segments are compacted
+                    plans.append((log, log.compaction.plan(self._clock.now_ms(), force=force)))
+                results += self._run_all(turn, plans, self._clock.now_ms())
+        return results
 
     def stop(self) -> None:
         """Start nothing more, and make running compactions end early, leaving no files."""
         self._stop.set()
-        with self._turn:
-            pass
+        for turn in list(self._turns.values()):
+            with turn.lock:
+                pass
 
     def _run_all(
-        self, plans: Sequence[tuple[PartitionLog, CompactionPlan]], now_ms: TimestampMs
+        self,
+        turn: _Turn,
+        plans: Sequence[tuple[PartitionLog, CompactionPlan]],
+        now_ms: TimestampMs,
     ) -> list[CompactionResult]:
         by_name = {(plan.topic, plan.partition): log for log, plan in plans}
         due = filthiest_first(plan for _, plan in plans)
@@ -226,7 +254,7 @@ class Cleaner:
                 results = list(pool.map(lambda item: self._run_one(item[0], item[1], now_ms), work))
         ended_s = self._clock.monotonic()
         share = self.config.time_share_max
-        self._rests_until_s = ended_s + (ended_s - started_s) * (1 - share) / share
+        turn.rests_until_s = ended_s + (ended_s - started_s) * (1 - share) / share
         return [result for result in results if result is not None]
 
     def _run_one(
@@ -250,7 +278,10 @@ class Cleaner:
     def _settings(self) -> RunSettings:
         config = self.config
         return RunSettings(
-            map_bytes=config.dedupe_buffer_size // config.threads,
+            map_bytes=max(
+                config.dedupe_buffer_size // (config.threads * self._directory_count),
+                _MAP_BYTES_MIN,
+            ),
             load_factor=config.io_buffer_load_factor,
             secret=self._secret(),
             pace=self._pace,
@@ -322,7 +353,8 @@ class Cleaner:
     @property
     def rests_for_s(self) -> float:
         """How long the cleaner still rests, to keep to its share of time."""
-        return max(self._rests_until_s - self._clock.monotonic(), 0.0)
+        now_s = self._clock.monotonic()
+        return max([turn.rests_until_s - now_s for turn in self._turns.values()] + [0.0])
 
     def _record_of(self, log: PartitionLog) -> _Record:
         with self._lock:

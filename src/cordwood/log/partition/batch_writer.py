@@ -13,7 +13,7 @@ from cordwood.errors import CordwoodError, DiskFullError, RecordTooLargeError
 from cordwood.format.batch_header import stamp
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.log_epochs import LogEpochs
-from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, LogParts
+from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.state_holder import StateHolder
@@ -27,6 +27,7 @@ from cordwood.quantities import (
     Offset,
     TimestampMs,
 )
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.recovery import walk_segment
 from cordwood.storage.segment import Segment
 
@@ -49,7 +50,7 @@ class BatchWriter:
     ) -> None:
         self._name = parts.name
         self._role = parts.role
-        self._owner = parts.owner
+        self._health = parts.owner.health
         self._holder = holder
         self._rolling = rolling
         self._producers = producers
@@ -89,7 +90,7 @@ class BatchWriter:
                 is_visible=is_visible,
             )
         except OSError as error:
-            self._owner.note_failure(error)
+            self._health.note_failure(error)
             error.add_note(f"while appending to {self._name}")
             if error.errno in FULL_DISK_ERRNOS:
                 raise DiskFullError(self._name) from error

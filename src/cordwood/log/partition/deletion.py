@@ -6,10 +6,11 @@ The new start is durable before a file is removed: what was deleted does not com
 from cordwood.errors import OffsetOutOfRangeError
 from cordwood.log.partition.log_archive import LogArchive
 from cordwood.log.partition.log_epochs import LogEpochs
-from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, LogParts
+from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.quantities import Offset
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 
 
 class Deletion:

@@ -24,11 +24,11 @@ from cordwood.errors import (
 )
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.batch_writer import BatchWriter
-from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS
 from cordwood.log.partition.log_sync import LogSync
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.interruption import insist
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 
 _NOT_PLACED: Final = Offset(-1)
 _NO_BATCH: Final = UnplacedBatch(0, 0, NO_TIMESTAMP)

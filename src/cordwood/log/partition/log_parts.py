@@ -1,12 +1,12 @@
 """What a log is given when it is opened: its place, its configuration, and what it works with."""
 
-import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Protocol
+from typing import Protocol
 
 from cordwood.clock import Clock
+from cordwood.log.partition.disk_health import DiskHealth
 from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.rules.duration_histogram import SharedHistogram
 from cordwood.log.rules.topic_config import TopicConfig
@@ -16,8 +16,6 @@ from cordwood.storage.flusher import Syncable
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile
 from cordwood.storage.segment import SegmentLimits
-
-FULL_DISK_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class FlushQueue(Protocol):
@@ -30,12 +28,8 @@ class LogOwner(Protocol):
     """The log directory, which keeps the checkpoints of all its logs."""
 
     @property
-    def free_bytes_short_of(self) -> int:
-        """How many free bytes the disk should have and does not; 0 while there are enough."""
-        ...
-
-    def note_failure(self, error: OSError) -> None:
-        """A write or a sync failed: the directory decides whether its disk is failing."""
+    def health(self) -> DiskHealth:
+        """Whether appends are accepted. Told of every write and sync that fails."""
         ...
 
     def save_recovery_points(self) -> None: ...

@@ -16,7 +16,7 @@ from typing import Final
 
 from cordwood.log.partition.derived_files import DerivedFiles
 from cordwood.log.partition.log_epochs import LogEpochs
-from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, LogParts
+from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.log_state import NOTHING_UNSYNCED, LogState, UnsyncedFiles
 from cordwood.log.partition.producer_snapshots import sync_snapshot
@@ -24,6 +24,7 @@ from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.quantities import Offset
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.recovery import rebuild_indexes
 from cordwood.storage.segment import Segment
 
@@ -51,10 +52,11 @@ class LogSync:
         self._rolling = rolling
         self._epochs = epochs
         self.is_new = parts.settle is not None  # not settled yet
-        self._derived = DerivedFiles(parts.name, parts.owner.note_failure)
+        self._derived = DerivedFiles(parts.name, parts.owner.health.note_failure)
         self._last_sync_s = parts.clock.monotonic()
         self._is_in_doubt = False  # whether the last sync ended, well or not
         self._is_time_index_unsynced = False
+        self.began_s: float | None = None  # when the sync began that is under way
 
     # --- asking for a sync -------------------------------------------------------------------
 
@@ -89,7 +91,7 @@ class LogSync:
         try:
             self._run()
         except OSError as error:
-            self._parts.owner.note_failure(error)
+            self._parts.owner.health.note_failure(error)
             self._holder.fail(f"a sync failed: {error}")
 
     def _run(self) -> None:
@@ -97,15 +99,23 @@ class LogSync:
             state = self._holder.settled()
         if not state.is_writable:
             return
+        started_s = self.began_s = self._parts.clock.monotonic()
+        try:
+            unwritten = self._sync_files(state)
+        finally:
+            self.began_s = None
+        with self._holder.lock:
+            self._note_synced(state, self._parts.clock.monotonic() - started_s, unwritten)
+
+    def _sync_files(self, state: LogState) -> UnsyncedFiles:
+        """Bring the files to the disk; return the derived ones that could not be written."""
         if self._is_in_doubt:
             # An interrupt may have hidden that the last sync failed, and the disk says so once.
             for segment in (*state.unsynced.segments, state.segments.active):
                 segment.distrust_from(max(state.durable, segment.base_offset))
         self._is_in_doubt = True
-        started_s = self._parts.clock.monotonic()
         if self.is_new:
             self._settle_patiently()
-        unwritten = NOTHING_UNSYNCED
         if state.unsynced != NOTHING_UNSYNCED:
             for segment in state.unsynced.segments:
                 segment.sync_log()
@@ -113,10 +123,9 @@ class LogSync:
                 state.unsynced.names.sync()
         state.segments.active.sync_log()
         self._is_in_doubt = False
-        if state.unsynced != NOTHING_UNSYNCED:
-            unwritten = self._write_derived(state.unsynced)
-        with self._holder.lock:
-            self._note_synced(state, self._parts.clock.monotonic() - started_s, unwritten)
+        if state.unsynced == NOTHING_UNSYNCED:
+            return NOTHING_UNSYNCED
+        return self._write_derived(state.unsynced)
 
     def settle(self) -> None:
         """Make the small files and the directory of a new log durable. Holds the sync lock.
@@ -200,6 +209,7 @@ class LogSync:
                 not self.is_new and state.unsynced == NOTHING_UNSYNCED and state.held_from is None
             )
             if is_plain and state.is_writable and not self._is_in_doubt:
+                self.began_s = self._parts.clock.monotonic()
                 return SyncUnderWay(self, state)
         except BaseException:
             insist(hold.release)
@@ -209,8 +219,9 @@ class LogSync:
 
     def finish(self, synced: LogState, took_s: float, error: OSError | None) -> None:
         """End what `begin` began. Called by `SyncUnderWay`; releases the sync lock."""
+        self.began_s = None
         if error is not None:
-            self._parts.owner.note_failure(error)
+            self._parts.owner.health.note_failure(error)
         try:
             with self._holder.lock:
                 state = self._holder.state

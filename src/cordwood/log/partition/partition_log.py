@@ -143,6 +143,11 @@ class PartitionLog(LogReader):
     def config(self) -> TopicConfig:
         return self._holder.config
 
+    @property
+    def is_failed(self) -> bool:
+        """Whether it accepts no appends until a restart, because its disk failed."""
+        return self.state.failure is not None or self._holder.health.failure is not None
+
     # --- the whole log -----------------------------------------------------------------------
 
     def roll(self) -> Offset:

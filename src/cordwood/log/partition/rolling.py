@@ -3,7 +3,7 @@
 import logging
 
 from cordwood.errors import DiskFullError
-from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, LogParts, segment_limits
+from cordwood.log.partition.log_parts import LogParts, segment_limits
 from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.interruption import insist
@@ -14,6 +14,7 @@ from cordwood.log.rules.roll_policy import (
     roll_reason,
 )
 from cordwood.quantities import Offset, TimestampMs
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.files import DirectoryHandle
 from cordwood.storage.segment import Segment
 
@@ -79,7 +80,7 @@ class Rolling:
         try:
             self._begin_segment(now_ms)
         except OSError as error:
-            self._parts.owner.note_failure(error)
+            self._parts.owner.health.note_failure(error)
             error.add_note(f"while starting a segment of {self._parts.name}")
             if error.errno in FULL_DISK_ERRNOS:
                 raise DiskFullError(self._parts.name) from error

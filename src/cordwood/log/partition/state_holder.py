@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from cordwood.errors import DiskFullError, LogClosedError, LogFailedError, LogHeldError
+from cordwood.errors import LogClosedError, LogFailedError, LogHeldError
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_state import LogState
@@ -51,7 +51,7 @@ class StateHolder:
         self.lock = threading.RLock()
         self.half_done: str | None = None
         self.sync_lock = threading.Lock()
-        self._owner = parts.owner
+        self.health = parts.owner.health
         self._clock = parts.clock
         self._fs = parts.fs
         self._directory = parts.directory
@@ -229,7 +229,7 @@ class StateHolder:
             self.check_writable()
 
     def check_appendable(self, *, wait: bool = True) -> None:
-        """As `check_turn`, and the disk has room. The last bytes are reserved for deletion."""
+        """As `check_turn`, and the disk is healthy: see `disk_health`."""
         state = self.state
         if (
             state.is_closed
@@ -238,9 +238,9 @@ class StateHolder:
             or self.half_done is not None
         ):
             self.check_turn(wait=wait)
-        short_of = self._owner.free_bytes_short_of
-        if short_of:
-            raise DiskFullError(self.name, free_bytes_min=short_of)
+        refusal = self.health.refusal
+        if refusal is not None:
+            raise refusal.error_for(self.name)
 
     # --- waiting -----------------------------------------------------------------------------
 

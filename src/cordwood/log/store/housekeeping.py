@@ -1,10 +1,11 @@
 """The scheduler of a store's background work.
 
-A task has a name, an interval and a function. Quick tasks run one after the other on the
-scheduler's thread. A long task runs on a thread of its own, so that a large copy does not delay
-the rolling of a segment; it may have a quick check that tells whether there is work. A task
-never runs twice at the same time. A task that fails is tried again after a pause, which grows
-with each failure in a row.
+A task has a name, an interval and a function. Quick tasks run one after the other on a thread:
+one for the tasks of each data directory, so that a disk that hangs delays no other, and one for
+the rest. A long task runs on a thread of its own, so that a large copy does not delay the rolling
+of a segment; it may have a quick check that tells whether there is work. A task never runs twice
+at the same time. A task that fails is tried again after a pause, which grows with each failure in
+a row.
 
 `run_all` runs each task once in the calling thread, without the scheduler.
 """
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cordwood.clock import Clock
+from cordwood.errors import CordwoodError
 from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.quantities import TimestampMs
 
@@ -33,6 +35,7 @@ class UpkeepStatus:
     """The state of one task. Times are wall time; None: never."""
 
     name: str
+    directory: str | None  # the data directory it works on; None: the whole store
     interval_s: float
     is_running: bool
     runs: int
@@ -56,8 +59,10 @@ class UpkeepTask:
         clock: Clock,
         takes_long: bool,
         is_needed: Callable[[], bool] | None = None,
+        directory: str | None = None,
     ) -> None:
         self.is_needed = is_needed
+        self.directory = directory
         self.name = name
         self.interval_s = interval_s
         self.takes_long = takes_long
@@ -96,7 +101,14 @@ class UpkeepTask:
             self._failures_in_a_row += 1
             self._last_error = f"{type(error).__name__}: {error}"
             if self._failures_in_a_row == 1:
-                logger.exception("housekeeping task %s failed and will be tried again", self.name)
+                place = "" if self.directory is None else f" of {self.directory}"
+                logger.error(
+                    "housekeeping task %s%s failed and will be tried again: %s",
+                    self.name,
+                    place,
+                    self._last_error,
+                    exc_info=None if isinstance(error, (OSError, CordwoodError)) else error,
+                )
         now_s = self._clock.monotonic()
         self._runs += 1
         self._last_duration_s = now_s - started_s
@@ -113,6 +125,7 @@ class UpkeepTask:
         wait_ms = (self.due_s - self._clock.monotonic()) * 1000
         return UpkeepStatus(
             name=self.name,
+            directory=self.directory,
             interval_s=self.interval_s,
             is_running=self._busy.locked(),
             runs=self._runs,
@@ -128,14 +141,15 @@ class UpkeepTask:
 
 
 class Housekeeping:
-    """Runs tasks when they are due, on a thread of its own once started."""
+    """Runs tasks when they are due, on threads of its own once started."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
         self._clock = clock
         self._tasks: list[UpkeepTask] = []
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._threads: list[threading.Thread] = []
         self._long_runs: list[threading.Thread] = []
 
     def add(
@@ -146,10 +160,12 @@ class Housekeeping:
         *,
         takes_long: bool = False,
         is_needed: Callable[[], bool] | None = None,
+        directory: str | None = None,
     ) -> None:
         """Run `function` every `interval_s`, for the first time after the first interval.
 
-        A long task is started only if `is_needed`, which must be quick, returns True.
+        A long task is started only if `is_needed`, which must be quick, returns True. A task that
+        works on one data directory names it.
         """
         task = UpkeepTask(
             name,
@@ -158,11 +174,12 @@ class Housekeeping:
             clock=self._clock,
             takes_long=takes_long,
             is_needed=is_needed,
+            directory=directory,
         )
         self._tasks = [*self._tasks, task]
 
     def status(self) -> list[UpkeepStatus]:
-        is_scheduled = self._thread is not None and not self._stop.is_set()
+        is_scheduled = bool(self._threads) and not self._stop.is_set()
         return [task.status(is_scheduled=is_scheduled) for task in self._tasks]
 
     def run_all(self) -> None:
@@ -172,11 +189,13 @@ class Housekeeping:
             if failure is not None:
                 raise failure
 
-    def run_due(self) -> None:
-        """Run the quick tasks that are due, and start the long ones."""
+    def run_due(self, directory: str | None = None) -> None:
+        """Run the quick tasks of a directory that are due, and start the long ones.
+
+        None: the tasks that work on the whole store.
+        """
         now_s = self._clock.monotonic()
-        self._long_runs = [thread for thread in self._long_runs if thread.is_alive()]
-        for task in self._tasks:
+        for task in [task for task in self._tasks if task.directory == directory]:
             if task.due_s > now_s or self._stop.is_set():
                 continue
             if task.takes_long:
@@ -199,27 +218,39 @@ class Housekeeping:
             name=f"cordwood-{task.name} {self._name}",
             daemon=True,
         )
-        self._long_runs.append(thread)
-        thread.start()
+        with self._starting:
+            self._long_runs = [run for run in self._long_runs if run.is_alive()]
+            self._long_runs.append(thread)
+            thread.start()
 
     def start(self) -> None:
-        self._thread = threading.Thread(
-            target=self._run, name=f"cordwood-housekeeping {self._name}", daemon=True
-        )
-        self._thread.start()
+        """Start a thread for each directory that tasks were added for, and one for the rest."""
+        directories = {None: self._name} | {
+            task.directory: task.directory for task in self._tasks if task.directory is not None
+        }
+        for directory, name in directories.items():
+            thread = threading.Thread(
+                target=self._run,
+                args=(directory,),
+                name=f"cordwood-housekeeping {name}",
+                daemon=True,
+            )
+            self._threads.append(thread)
+            thread.start()
 
     def stop(self) -> None:
         """Start nothing more, and wait for running tasks."""
         self._stop.set()
-        for thread in (self._thread, *self._long_runs):
-            if thread is not None and thread.is_alive():
-                thread.join()
+        for thread in self._threads:
+            thread.join()
+        for thread in self._long_runs:
+            thread.join()
 
     @property
     def is_stopping(self) -> bool:
         """Whether long tasks must end early."""
         return self._stop.is_set()
 
-    def _run(self) -> None:
+    def _run(self, directory: str | None) -> None:
         while not self._stop.wait(TICK_S):
-            self.run_due()
+            self.run_due(directory)

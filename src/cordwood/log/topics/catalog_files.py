@@ -25,7 +25,6 @@ from cordwood.format.small_files.checked_lines import (
     encode_line,
     padded,
 )
-from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS
 from cordwood.log.topics.topic_catalog import (
     Catalog,
     CatalogChange,
@@ -36,6 +35,7 @@ from cordwood.log.topics.topic_catalog import (
     render_state,
 )
 from cordwood.quantities import KIB, MIB
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.files import FileSystem, read_whole, replace_file, sync_file, write_all
 
 logger = logging.getLogger(__name__)

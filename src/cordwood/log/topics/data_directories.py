@@ -164,10 +164,11 @@ def _close(directory: LogDirectory) -> None:
     if not directory.is_held:
         return
     failure: Exception | None = None
+    is_orderly = directory.health.failure is None  # otherwise the next start recovers
     is_clean = not directory.offline
     for log in list(directory.logs.values()):
         try:
-            is_clean = log.close() and is_clean
+            is_clean = log.close(is_orderly=is_orderly) and is_clean
         except Exception as error:
             logger.error("%s could not be closed in order: %r", log.name, error)
             error.add_note(f"while closing {log.name}")

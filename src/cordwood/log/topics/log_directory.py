@@ -15,6 +15,7 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from cordwood.clock import Clock
 from cordwood.errors import FormatError
@@ -35,10 +36,12 @@ from cordwood.format.small_files.meta_properties import (
     render_meta_properties,
 )
 from cordwood.format.small_files.partition_metadata import encode_topic_id, new_topic_id
-from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, FlushQueue
+from cordwood.log.partition.disk_health import DiskHealth
+from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.quantities import MIB, Offset
 from cordwood.storage.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.files import (
     FileSystem,
     LockHandle,
@@ -52,6 +55,8 @@ logger = logging.getLogger(__name__)
 PartitionName = tuple[str, int]
 
 _NO_BROKER_EPOCH = -1
+
+HANGS_AFTER_S: Final = 10.0  # a call to the disk that takes longer is reported
 
 
 @dataclass(slots=True)
@@ -127,6 +132,7 @@ class LogDirectory:
     def __init__(self, fs: FileSystem, path: str, clock: Clock, flusher: FlushQueue) -> None:
         self.path = path
         self.flusher = flusher
+        self.health = DiskHealth(path)
         self.checkpoints = Checkpoints()
         self.was_clean = False
         self.logs: dict[PartitionName, PartitionLog] = {}
@@ -137,7 +143,9 @@ class LogDirectory:
         self._clock = clock
         self._lock: LockHandle | None = None
         self._files = threading.Lock()
-        self._free_bytes_short_of = 0
+        self._free_bytes = self._total_bytes = 0  # when they were counted last
+        self._check_began_s: float | None = None  # a count that is under way
+        self._is_hanging = False  # at the last count
         self._doomed: list[tuple[float, str]] = []
         self._outdated: set[PartitionName] = set()  # deleted, and still in the checkpoint files
         self._saved_points: dict[PartitionName, Offset] | None = None  # None: not known
@@ -158,6 +166,7 @@ class LogDirectory:
             # Also after a kill: from here on the checkpoints are relied on, and the rename that
             # put one in place may never have been synced.
             self._fs.sync_directory(self.path)
+            self._count_free_bytes()
         except BaseException:
             self.release()
             raise
@@ -277,12 +286,9 @@ class LogDirectory:
             marks = {name: log.high_watermark for name, log in list(self.logs.items())}
             write_offset_checkpoint(self._fs, self.path, HIGH_WATERMARK_CHECKPOINT, marks)
 
-    def note_failure(self, error: OSError) -> None:
-        """See `LogOwner`."""
-
     def delete_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Unlink files or directories after `delay_ms`, so that readers can finish."""
-        if self._free_bytes_short_of:
+        if self.health.is_short_of_room:
             delay_ms = 0  # other processes look again; readers here hold their files open
         due = self._clock.monotonic() + delay_ms / 1000
         with self._files:
@@ -306,51 +312,65 @@ class LogDirectory:
         return len(due)
 
     def status(self) -> DirectoryStatus:
+        """Touches no disk: a directory that hangs must not delay who asks."""
         logs = list(self.logs.items())
+        failure = self.health.failure
+        silent_s = self._silent_s()
         error: str | None = None
-        free_bytes = total_bytes = 0
-        try:
-            free_bytes = self._fs.free_bytes(self.path)
-            total_bytes = self._fs.total_bytes(self.path)
-        except OSError as cause:
-            error = str(cause)
+        if failure is not None:
+            error = str(failure)
+        elif silent_s >= HANGS_AFTER_S:
+            error = f"it has not responded for {silent_s:.0f} s"
         return DirectoryStatus(
             path=self.path,
             error=error,
             was_clean=self.was_clean,
             partition_count=len(logs) + len(self.unopened),
             offline=tuple(self.offline),
-            failed=tuple(name for name, log in logs if log.state.failure is not None),
-            free_bytes=free_bytes,
-            total_bytes=total_bytes,
-            is_short_of_room=bool(self._free_bytes_short_of),
+            failed=tuple(name for name, log in logs if log.is_failed),
+            free_bytes=self._free_bytes,
+            total_bytes=self._total_bytes,
+            is_short_of_room=self.health.is_short_of_room,
         )
 
-    # --- room --------------------------------------------------------------------------------
-
     @property
-    def free_bytes_short_of(self) -> int:
-        """The bytes that should be free and were not at the last check; 0 if enough were free."""
-        return self._free_bytes_short_of
+    def is_usable(self) -> bool:
+        """Whether new partitions may be placed here."""
+        began_s = self._check_began_s
+        is_silent = began_s is not None and self._clock.monotonic() - began_s >= HANGS_AFTER_S
+        return self.health.failure is None and not self._is_hanging and not is_silent
+
+    def _silent_s(self) -> float:
+        """How long the longest call to the disk that is under way has taken."""
+        began = [log.syncing.began_s for log in list(self.logs.values())]
+        began.append(self._check_began_s)
+        first = min((at for at in began if at is not None), default=None)
+        return 0.0 if first is None else self._clock.monotonic() - first
+
+    # --- room --------------------------------------------------------------------------------
 
     def check_room(self, free_bytes_min: int) -> None:
         """Refuse appends while fewer than `free_bytes_min` bytes are free.
 
         If so, files that wait to be unlinked are unlinked at once.
         """
-        is_short = free_bytes_min > 0 and self._fs.free_bytes(self.path) < free_bytes_min
-        if is_short and self.delete_due(everything=True):
-            is_short = self._fs.free_bytes(self.path) < free_bytes_min
-        if is_short != bool(self._free_bytes_short_of):
-            logger.log(
-                logging.ERROR if is_short else logging.INFO,
-                "%s has %s than %d bytes free; appends are %s",
-                self.path,
-                "fewer" if is_short else "more",
-                free_bytes_min,
-                "refused" if is_short else "accepted again",
-            )
-        self._free_bytes_short_of = free_bytes_min if is_short else 0
+        self._is_hanging = self._silent_s() >= HANGS_AFTER_S
+        self._check_began_s = self._clock.monotonic()
+        try:
+            is_short = self._count_free_bytes() < free_bytes_min
+            if is_short and self.delete_due(everything=True):
+                is_short = self._count_free_bytes() < free_bytes_min
+        except OSError as error:
+            self.health.note_failure(error)
+            raise
+        finally:
+            self._check_began_s = None
+        self.health.note_room(is_short=is_short, free_bytes_min=free_bytes_min)
+
+    def _count_free_bytes(self) -> int:
+        self._total_bytes = self._fs.total_bytes(self.path)
+        self._free_bytes = self._fs.free_bytes(self.path)
+        return self._free_bytes
 
     def checkpoint(self) -> None:
         """Sync all logs with their indexes and write the checkpoints."""

@@ -18,7 +18,7 @@ from cordwood.format.file_names import (
 )
 from cordwood.format.small_files.partition_metadata import render_partition_metadata
 from cordwood.log.partition.log_loader import LoadedLog, LoadRequest, load_log, load_new_log
-from cordwood.log.partition.log_parts import FULL_DISK_ERRNOS, LogParts, segment_limits
+from cordwood.log.partition.log_parts import LogParts, segment_limits
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace
 from cordwood.log.rules.duration_histogram import SharedHistogram
@@ -28,6 +28,7 @@ from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.log_directory import Checkpoints, LogDirectory
 from cordwood.log.topics.topic_catalog import TopicEntry
 from cordwood.quantities import Offset
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.files import FileSystem, replace_file, sync_file, write_file
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile

@@ -16,7 +16,7 @@ from cordwood.quantities import TimestampMs
 from fakes.client_batches import NOW
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import log_of, open_store
+from fakes.simulated_store import DATA, log_of, open_store
 
 CONFIG: dict[str, object] = {"cleanup.policy": "compact", "file.delete.delay.ms": 0}
 
@@ -66,12 +66,12 @@ def test_what_is_due_is_compacted_the_filthiest_first() -> None:
     clock = ManualClock(NOW)
     store, _ = store_with(clock, some=3, more=3)
     cleaner = cleaner_of(store, clock)
-    cleaner.run_due()
+    cleaner.run_due(DATA)
     clock.advance(60_000)
     add_dirt(store, "some", 3)
     add_dirt(store, "more", 30)
 
-    results = cleaner.run_due()
+    results = cleaner.run_due(DATA)
 
     assert [result.topic for result in results] == ["more", "some"]
     assert {result.outcome for result in results} == {CompactionOutcome.DONE}
@@ -80,7 +80,7 @@ def test_what_is_due_is_compacted_the_filthiest_first() -> None:
 def test_a_compacted_segment_says_so_and_the_ones_behind_it_do_not() -> None:
     clock = ManualClock(NOW)
     store, _ = store_with(clock, accounts=3)
-    cleaner_of(store, clock).run_due()
+    cleaner_of(store, clock).run_due(DATA)
 
     add_dirt(store, "accounts", 3)
 
@@ -92,12 +92,12 @@ def test_a_log_is_not_compacted_twice_in_quick_succession() -> None:
     clock = ManualClock(NOW)
     store, _ = store_with(clock, orders=3)
     cleaner = cleaner_of(store, clock)
-    cleaner.run_due()
+    cleaner.run_due(DATA)
     add_dirt(store, "orders", 30)
 
-    assert cleaner.run_due() == []
+    assert cleaner.run_due(DATA) == []
     clock.advance(15_000)
-    assert len(cleaner.run_due()) == 1
+    assert len(cleaner.run_due(DATA)) == 1
 
 
 def test_the_cleaner_rests_as_long_as_it_has_worked() -> None:
@@ -110,21 +110,21 @@ def test_the_cleaner_rests_as_long_as_it_has_worked() -> None:
             clock.advance(700)
 
     fs.watch = take_time
-    cleaner.run_due()
+    cleaner.run_due(DATA)
     fs.watch = None
     add_dirt(store, "orders", 30)
 
     assert cleaner.rests_for_s == pytest.approx(0.7)
-    assert cleaner.run_due() == []
+    assert cleaner.run_due(DATA) == []
     clock.advance(700)
-    assert len(cleaner.run_due()) == 1
+    assert len(cleaner.run_due(DATA)) == 1
 
 
 def test_a_disabled_cleaner_does_nothing_by_itself() -> None:
     clock = ManualClock(NOW)
     store, _ = store_with(clock, orders=3)
 
-    assert cleaner_of(store, clock, CleanerConfig(enable=False)).run_due() == []
+    assert cleaner_of(store, clock, CleanerConfig(enable=False)).run_due(DATA) == []
 
 
 def test_what_the_disk_refused_is_tried_again_after_ever_longer_pauses() -> None:
@@ -134,7 +134,7 @@ def test_what_the_disk_refused_is_tried_again_after_ever_longer_pauses() -> None
     pauses_ms = []
     for _ in range(3):
         fs.fail_next("create", OSError(errno.EIO, "simulated"), path_ends=".log.cleaned")
-        (result,) = cleaner.run_due()
+        (result,) = cleaner.run_due(DATA)
         assert result.outcome is CompactionOutcome.FAILED
         (status,) = cleaner.status()
         assert status.last_error is not None
@@ -142,10 +142,10 @@ def test_what_the_disk_refused_is_tried_again_after_ever_longer_pauses() -> None
         assert not status.is_uncleanable
         assert status.not_before_ms is not None
         pauses_ms.append(status.not_before_ms - clock.now_ms())
-        assert cleaner.run_due() == []
+        assert cleaner.run_due(DATA) == []
         clock.advance(pauses_ms[-1])
 
-    (result,) = cleaner.run_due()
+    (result,) = cleaner.run_due(DATA)
 
     assert pauses_ms == [30_000, 60_000, 120_000]
     assert result.outcome is CompactionOutcome.DONE
@@ -159,14 +159,14 @@ def test_a_log_that_cannot_be_compacted_is_left_alone_until_someone_asks() -> No
     fs.open_write(path).write_at(70, b"\xff")
     cleaner = cleaner_of(store, clock)
 
-    results = {result.topic: result.outcome for result in cleaner.run_due()}
+    results = {result.topic: result.outcome for result in cleaner.run_due(DATA)}
 
     assert results == {
         "orders": CompactionOutcome.FAILED,
         "payments": CompactionOutcome.DONE,
     }
     clock.advance(10**9)
-    assert cleaner.run_due() == []
+    assert cleaner.run_due(DATA) == []
     assert [status.is_uncleanable for status in cleaner.status()] == [True, False]
     (asked,) = cleaner.run_now([log_of(store, "orders")], force=True)
     assert asked.outcome is CompactionOutcome.FAILED
@@ -178,7 +178,7 @@ def test_several_logs_are_compacted_at_once() -> None:
     store, _ = store_with(clock, **names)
     cleaner = cleaner_of(store, clock, CleanerConfig(threads=3))
 
-    results = cleaner.run_due()
+    results = cleaner.run_due(DATA)
 
     assert sorted(result.topic for result in results) == sorted(names)
     for name in names:
@@ -191,7 +191,7 @@ def test_figures_add_up_and_can_be_seen() -> None:
     before = log_of(store, "orders").size_bytes
     cleaner = cleaner_of(store, clock)
 
-    (result,) = cleaner.run_due()
+    (result,) = cleaner.run_due(DATA)
 
     (status,) = cleaner.status()
     after = log_of(store, "orders").size_bytes
@@ -213,7 +213,7 @@ def test_a_stopped_cleaner_leaves_no_files_and_does_no_more() -> None:
             cleaner._stop.set()
 
     fs.watch = stop
-    results = cleaner.run_due()
+    results = cleaner.run_due(DATA)
 
     fs.watch = None
     assert [result.outcome for result in results] == [CompactionOutcome.STOPPED]
@@ -221,7 +221,7 @@ def test_a_stopped_cleaner_leaves_no_files_and_does_no_more() -> None:
     assert not [name for name in names if name.endswith((".cleaned", ".swap"))]
     assert len(list(log_of(store, "orders").read())) == 20
     clock.advance(10**6)
-    assert cleaner.run_due() == []
+    assert cleaner.run_due(DATA) == []
 
 
 def test_closing_a_store_ends_its_compaction() -> None:

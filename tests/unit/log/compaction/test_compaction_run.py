@@ -777,6 +777,6 @@ def test_a_cleaner_may_be_made_for_one_log_alone() -> None:
     logs: list[PartitionLog] = [bench.log]
     cleaner = Cleaner(lambda: logs, bench.clock, CleanerConfig(dedupe_buffer_size=1 * MIB))
 
-    (result,) = cleaner.run_due()
+    (result,) = cleaner.run_due(DATA)
 
     assert result.records_kept == 1

@@ -487,7 +487,7 @@ def test_a_write_error_in_the_middle_is_undone(fs: SimulatedFileSystem) -> None:
     log = make(fs, durability="os")
     log.append(b"before")
     fs.fail_next("write_at", ShortWrite(10), path_ends=".log")
-    fs.fail_next("write_at", OSError(errno.EIO, "injected"), path_ends=".log")
+    fs.fail_next("write_at", OSError(errno.EFBIG, "injected"), path_ends=".log")
 
     with pytest.raises(OSError, match="injected"):
         log.append(b"half")
@@ -1096,7 +1096,7 @@ def test_a_duplicate_is_acknowledged_only_when_the_first_copy_is_durable(
 
 def test_a_batch_whose_write_failed_may_be_sent_again(fs: SimulatedFileSystem) -> None:
     log = make(fs)
-    fs.fail_next("write_at", OSError(errno.EIO, "injected"), path_ends=".log")
+    fs.fail_next("write_at", OSError(errno.EFBIG, "injected"), path_ends=".log")
     with pytest.raises(OSError, match="injected"):
         log.batches.append_batch(client_batch(b"a", producer_id=7, sequence=0))
 

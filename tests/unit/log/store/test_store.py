@@ -71,7 +71,7 @@ def test_maintenance_moves_the_recovery_point(fs: SimulatedFileSystem, store: St
 def test_one_failed_log_does_not_stop_the_others(fs: SimulatedFileSystem, store: Store) -> None:
     store.create_topic("events")
     store.create_topic("other")
-    fs.fail_next("sync", OSError(errno.EIO, "injected"), path_ends=f"events-0/{0:020}.log")
+    fs.fail_next("sync", OSError(errno.ENOSPC, "injected"), path_ends=f"events-0/{0:020}.log")
     with pytest.raises(StorageError):
         store.topic("events").append(b"x")
 

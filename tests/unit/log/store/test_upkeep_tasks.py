@@ -133,9 +133,9 @@ def test_marks_are_synced_once_a_second_at_most_as_the_budget_allows(
 ) -> None:
     store = open_store(fs, clock=clock)
     logs = store.create_topic(TOPIC, partitions=5).partitions
-    tasks = UpkeepTasks(
+    [tasks] = UpkeepTasks(
         store.directories, clock, CleanerConfig(), free_bytes_min=0, should_stop=lambda: False
-    )
+    ).of_directories
     tasks.sync_marks()
     for log in logs:
         log.append(b"v")

@@ -1,0 +1,123 @@
+"""The housekeeping of one data directory, on threads of its own: see `upkeep_tasks`."""
+
+from collections.abc import Callable
+from typing import Final
+
+from cordwood.clock import Clock
+from cordwood.errors import CordwoodError
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.rules.steady_clock import SteadyClock
+from cordwood.log.topics.log_directory import LogDirectory
+
+# Syncing a mark costs the disk about as much as syncing an append, and appends come first.
+_MARKS_BUDGET_S: Final = 0.020
+
+
+class DirectoryUpkeep:
+    """The tasks over the logs of one directory.
+
+    A log that fails does not stop the others; the first failure is raised at the end. A directory
+    that is offline is left alone.
+    """
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        clock: Clock,
+        steady_clock: SteadyClock,
+        *,
+        free_bytes_min: int,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self.directory = directory
+        self._clock = clock
+        self._steady_clock = steady_clock
+        self._free_bytes_min = free_bytes_min
+        self._should_stop = should_stop
+        self._marks_turn = 0
+
+    def logs(self) -> list[PartitionLog]:
+        """The logs that can be worked on."""
+        logs = list(self.directory.logs.values())
+        return [log for log in logs if not log.is_closed and not log.is_failed]
+
+    def run_timers(self) -> None:
+        self._steady_clock.now_ms()  # frequent readings let it notice a jump of the clock
+        self.directory.delete_due()
+
+        def run(log: PartitionLog) -> None:
+            log.rolling.roll_if_due()
+            log.syncing.flush_if_due()
+
+        self._for_each("rolling", run)
+
+    def sync_marks(self) -> None:
+        """Sync the marks of some logs, in turns, for as long as the time budget lasts."""
+        logs = self.logs()
+        started_s = self._clock.monotonic()
+        for step in range(len(logs)):
+            turn = (self._marks_turn + step) % len(logs)
+            log = logs[turn]
+            try:
+                did_sync = log.syncing.sync_marks()
+            except (OSError, AssertionError, ValueError) as error:
+                if not log.is_closed:
+                    self._note(error)
+                    self._marks_turn = turn + 1
+                    raise
+                did_sync = False  # closed meanwhile, which synced it
+            if did_sync and self._clock.monotonic() - started_s >= _MARKS_BUDGET_S:
+                self._marks_turn = turn + 1
+                return
+
+    def check_room(self) -> None:
+        if self.directory.health.failure is None:
+            self.directory.check_room(self._free_bytes_min)
+
+    def index_keys(self) -> None:
+        self._for_each("indexing the keys of", lambda log: log.upkeep.index_keys(self._should_stop))
+
+    def run_retention(self) -> int:
+        """Apply retention to every log; return the bytes that were freed."""
+        now_ms = self._steady_clock.now_ms()
+        reclaimed = 0
+
+        def run(log: PartitionLog) -> None:
+            nonlocal reclaimed
+            reclaimed += log.upkeep.apply_retention(now_ms).local_bytes_reclaimed
+
+        self._for_each("deleting from", run)
+        return reclaimed
+
+    def write_checkpoint(self) -> None:
+        if self.directory.health.failure is not None:
+            return
+        try:
+            self.directory.checkpoint()
+        except OSError as error:
+            self._note(error)
+            raise
+
+    def expire_producers(self) -> None:
+        now_ms = self._steady_clock.now_ms()
+        self._for_each("forgetting producers of", lambda log: log.producers.expire(now_ms))
+
+    def _for_each(self, action: str, run: Callable[[PartitionLog], object]) -> None:
+        failure: Exception | None = None
+        for log in self.logs():
+            if self._should_stop():
+                break
+            try:
+                run(log)
+            except Exception as error:  # whatever it is: the other logs are not concerned
+                if log.is_closed and isinstance(error, (OSError, CordwoodError)):
+                    continue
+                error.add_note(f"while {action} {log.name}")
+                self._note(error)
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _note(self, error: Exception) -> None:
+        if isinstance(error, OSError):
+            self.directory.health.note_failure(error)
