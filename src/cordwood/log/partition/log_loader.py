@@ -344,7 +344,7 @@ def _first_to_walk(segments: list[Segment], start: Offset, request: LoadRequest)
 def _walk(segments: list[Segment], request: LoadRequest, seen: _Seen) -> list[Walk]:
     walks: list[Walk] = []
     for segment in segments:
-        segment.activate(now_ms=request.now_ms)
+        segment.activate(now_ms=request.now_ms, is_synced=request.is_clean)
         if request.recovery_point is not None:
             trusted = request.recovery_point
         else:
@@ -394,6 +394,11 @@ def _apply(
         segment.freeze()
     if not plan.is_appendable:
         kept.append(_create(request, plan.end_offset))
+    is_kept_whole = plan.is_appendable and plan.cut_position is None and not (dropped or frozen)
+    if is_kept_whole and request.is_clean and durable >= plan.end_offset:
+        return kept, []  # nothing has changed since the last owner synced everything
+    for segment in kept[floor:]:
+        segment.flush_index(at_least=0)  # readers beside must not find entries behind the end
     if not request.is_durable_exact:
         return kept, frozen
     for segment in frozen:
