@@ -31,6 +31,7 @@ SUITES = (
     "recovery",
     "growth",
     "broker",
+    "hostile",
     "spark",
 )  # modules in this package, each with a function `row_makers`
 ALL = "all"

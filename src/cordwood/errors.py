@@ -384,6 +384,14 @@ class LogHeldError(LogError):
         self.name = name
 
 
+class LongCheckError(LogError):
+    """The check of a batch would take long, and the caller has no time for it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the check of the batch would take long: {reason}")
+        self.reason = reason
+
+
 class ChangeRefusedError(LogError):
     """The owner of a store refused a change. Nothing was changed."""
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 _F = TypeVar("_F")
 
 compiled = False
-longlong = ulonglong = uint = int = uchar = Py_ssize_t = size_t = p_char = void = object
+bint = longlong = ulonglong = uint = int = uchar = Py_ssize_t = size_t = p_char = void = object
 
 
 def cast(_type: object, value: Any) -> Any:

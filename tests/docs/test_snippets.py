@@ -118,7 +118,14 @@ def run_document(document: Path) -> None:
             run_block(document, block, block.code.replace(ADDRESS, address), namespace)
 
 
-def run_block(document: Path, block: Block, code: str, namespace: dict[str, object]) -> None:
+def run_block(
+    document: Path,
+    block: Block,
+    code: str,
+    namespace: dict[str, object],
+    *,
+    timeout_s: float = 120,
+) -> None:
     if block.language == "sh":
         commands = Path(sys.executable).parent
         environment = os.environ | {"PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
@@ -127,7 +134,7 @@ def run_block(document: Path, block: Block, code: str, namespace: dict[str, obje
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=timeout_s,
             check=False,
         )
         assert finished.returncode == 0, f"{name_of(document)}:{block.line}: {finished.stderr}"

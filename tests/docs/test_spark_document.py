@@ -56,7 +56,7 @@ def test_the_blocks_of_a_document_run(
     run_python_blocks(document, tmp_path)
     for block in code_blocks(document):
         if block.language == "sh":
-            run_block(document, block, block.code, {})
+            run_block(document, block, block.code, {}, timeout_s=600)
 
 
 def run_python_blocks(document: Path, tmp_path: Path) -> None:

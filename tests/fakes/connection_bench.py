@@ -62,6 +62,7 @@ class ConnectionBench:
             control=self.control,
             data=self.data,
             workers=InlineExecutor(),
+            long_work=InlineExecutor(),
             metrics=metrics,
             unsupported_version=unsupported_version_response,
         )

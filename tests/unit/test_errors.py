@@ -25,6 +25,7 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
     (errors.UnsupportedFormatError("magic", 9), ("magic", "9")),
     (errors.LimitExceededError("frame", size=11, limit=10), ("frame of 11", "limit of 10")),
     (errors.StorageError("disk"), ("disk",)),
+    (errors.LongCheckError("9 records"), ("would take long", "9 records")),
     (
         errors.CorruptSegmentError(
             "t-0/0.log", 64, "bad crc", first_offset=Offset(3), next_offset=Offset(9)

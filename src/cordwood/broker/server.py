@@ -3,6 +3,7 @@
     control loop   accepts clients, keeps groups, answers from memory; never touches the disk
     data loop      produce and fetch; their connections live here
     workers        requests that wait for the disk
+    long work      one thread: large requests are read, batches that inflate a lot are checked
 
 So a slow disk or a busy partition delays produce and fetch requests, but no heartbeat.
 """
@@ -61,6 +62,8 @@ class BrokerServer:
         self._archive_readers = ThreadPoolExecutor(
             _ARCHIVE_READERS, thread_name_prefix="cordwood-archive"
         )
+        # One thread: what takes long, such as a request with a million items, delays only its like.
+        self._long_work = ThreadPoolExecutor(1, thread_name_prefix="cordwood-long")
         self._clock = SystemClock()
         self._endpoint: HttpEndpoint | None = None
         self._is_started = False
@@ -69,6 +72,7 @@ class BrokerServer:
             control=self._control,
             data=self._data,
             workers=self._workers,
+            long_work=self._long_work,
             metrics=self.metrics,
             unsupported_version=unsupported_version_response,
         )
@@ -97,7 +101,15 @@ class BrokerServer:
             clock=self._clock,
         )
         self._router.add_frame_handler(
-            ApiKey.PRODUCE, ProduceHandler(table=table, syncs=syncs, pending=pending, lanes=lanes)
+            ApiKey.PRODUCE,
+            ProduceHandler(
+                table=table,
+                syncs=syncs,
+                pending=pending,
+                lanes=lanes,
+                loop=self._data,
+                long_work=self._long_work,
+            ),
         )
         self.fetches = FetchHandler(
             table=table,
@@ -184,6 +196,7 @@ class BrokerServer:
                 loop.stop()
         self._syncs.stop()
         self._workers.shutdown()
+        self._long_work.shutdown(cancel_futures=True)
         self._archive_readers.shutdown(cancel_futures=True)
         if self._owns_store:
             self.store.close()
@@ -217,6 +230,7 @@ class BrokerServer:
             self._endpoint.stop()
         self._syncs.stop()
         self._workers.shutdown(wait=False, cancel_futures=True)
+        self._long_work.shutdown(wait=False, cancel_futures=True)
         self._archive_readers.shutdown(wait=False, cancel_futures=True)
 
     # --- state -------------------------------------------------------------------------------

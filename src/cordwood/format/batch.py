@@ -221,9 +221,12 @@ class BatchDecoder:
             if run.start < run.end:
                 yield run
 
-    def parse(self, index: int) -> RecordRun:
-        """The records of one batch, decompressed if necessary; also of control batches."""
-        payload, start, end = self._payload(index)
+    def parse(self, index: int, inflated_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> RecordRun:
+        """The records of one batch, decompressed if necessary; also of control batches.
+
+        Raises `LimitExceededError` if more than `inflated_bytes_max` come out.
+        """
+        payload, start, end = self._payload(index, inflated_bytes_max)
         count = self.field(index, tables.B_RECORD_COUNT)
         table = self._table_for(count, end - start, index)
         code, _, position = record_scan.parse_records(
@@ -267,7 +270,7 @@ class BatchDecoder:
             at for at, found in enumerate(attributes) if found & LOG_APPEND_TIME != first
         )
 
-    def _payload(self, index: int) -> tuple[memoryview | bytes, int, int]:
+    def _payload(self, index: int, inflated_bytes_max: int) -> tuple[memoryview | bytes, int, int]:
         start = self.field(index, tables.B_POSITION) + HEADER_SIZE
         end = start - HEADER_SIZE + self.field(index, tables.B_SIZE)
         codec = self.field(index, tables.B_ATTRIBUTES) & CODEC_MASK
@@ -277,7 +280,7 @@ class BatchDecoder:
             raise UnsupportedFormatError("compression codec", codec, position=start)
         if start == end and self.field(index, tables.B_RECORD_COUNT) == 0:
             return b"", 0, 0  # emptied by compaction, which leaves the codec bits
-        payload = decompress(Codec(codec), self._data[start:end], limit=DECOMPRESSED_BYTES_MAX)
+        payload = decompress(Codec(codec), self._data[start:end], limit=inflated_bytes_max)
         return payload, 0, len(payload)
 
     def _table_for(self, count: int, payload_size: int, index: int) -> "array[int]":

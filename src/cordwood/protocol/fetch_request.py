@@ -28,12 +28,14 @@ from uuid import UUID
 
 from cordwood.errors import FormatError
 from cordwood.protocol.wire_values import (
+    check_part_count,
     read_count,
     read_exactly,
     read_fields,
     read_int32,
     read_name,
     read_string,
+    read_tag_count,
     read_uuid,
     read_varint,
     skip_tagged_fields,
@@ -139,7 +141,10 @@ def _read_topics(version: int, body: memoryview, at: int) -> tuple[list[FetchPar
     topic_count, at = read_count(body, at, is_flexible=is_flexible)
     for _ in range(topic_count):
         topic, at = _read_topic(version, body, at)
-        partition_count, at = read_count(body, at, is_flexible=is_flexible)
+        partition_count, at = read_count(
+            body, at, is_flexible=is_flexible, item_bytes_min=layout.size
+        )
+        check_part_count(max(topic_count, len(parts) + partition_count), at)
         for _ in range(partition_count):
             leader_epoch = last_fetched_epoch = -1
             fields, at = read_fields(layout, body, at)
@@ -171,7 +176,8 @@ def _read_forgotten(
     topic_count, at = read_count(body, at, is_flexible=is_flexible)
     for _ in range(topic_count):
         topic, at = _read_topic(version, body, at)
-        partition_count, at = read_count(body, at, is_flexible=is_flexible)
+        partition_count, at = read_count(body, at, is_flexible=is_flexible, item_bytes_min=4)
+        check_part_count(max(topic_count, len(forgotten) + partition_count), at)
         for _ in range(partition_count):
             partition, at = read_int32(body, at)
             forgotten.append((topic, partition))
@@ -183,7 +189,7 @@ def _read_forgotten(
 def _read_tags(body: memoryview, at: int) -> tuple[int | None, int]:
     """The replica id; None if the client is not a replica."""
     replica_id: int | None = None
-    count, at = read_varint(body, at)
+    count, at = read_tag_count(body, at)
     for _ in range(count):
         tag, at = read_varint(body, at)
         size, at = read_varint(body, at)

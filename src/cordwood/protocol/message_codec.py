@@ -16,6 +16,7 @@ from cordwood.protocol.wire_values import (
     INT16,
     INT32,
     INT64,
+    check_items_fit,
     encode_count,
     encode_string,
     encode_varint,
@@ -25,6 +26,7 @@ from cordwood.protocol.wire_values import (
     read_int64,
     read_size,
     read_string,
+    read_tag_count,
     read_uuid,
     read_varint,
 )
@@ -35,6 +37,8 @@ ITEMS_MAX: Final = 1_000_000
 
 _INT8: Final = struct.Struct(">b")
 _NO_TAGS: Final = 0
+_BYTES_MIN: Final = {"bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uuid": 16}
+_PREFIX_BYTES: Final = {"string": 2, "bytes": 4}  # of their size, in versions not flexible
 _NULL_STRUCT: Final = -1
 _PRESENT_STRUCT: Final = 1
 
@@ -69,19 +73,20 @@ class Fields(_Values):
 class _Input:
     """A message and how far it has been read. Owned by one call of `StructPlan.decode`."""
 
-    __slots__ = ("data", "items_left", "position")
+    __slots__ = ("_items_max", "data", "items_left", "position")
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: memoryview, items_max: int) -> None:
         self.data = data
         self.position = 0
-        self.items_left = ITEMS_MAX
+        self._items_max = items_max
+        self.items_left = items_max
 
     def take_items(self, count: int) -> None:
         self.items_left -= count
         if self.items_left < 0:
-            size = ITEMS_MAX - self.items_left
+            limit = self._items_max
             raise LimitExceededError(
-                "number of items", size=size, limit=ITEMS_MAX, position=self.position
+                "number of items", size=limit - self.items_left, limit=limit, position=self.position
             )
 
 
@@ -113,13 +118,13 @@ class StructPlan:
                 self._tag_writers.append((field.tag, field.name, field.default, write))
         self._tag_writers.sort(key=itemgetter(0))
 
-    def decode(self, data: bytes | memoryview) -> Fields:
+    def decode(self, data: bytes | memoryview, items_max: int = ITEMS_MAX) -> Fields:
         """The structure that `data` begins with; anything else is a `FormatError`.
 
         Bytes behind it are ignored, as Kafka does: librdkafka asks for the metadata of all topics
         with an array size of four bytes instead of one, and so sends three too many.
         """
-        return self.read(_Input(memoryview(data)))
+        return self.read(_Input(memoryview(data), items_max))
 
     def read(self, source: _Input) -> Fields:
         values = self._defaults.copy()
@@ -134,7 +139,7 @@ class StructPlan:
         if source.position < len(data) and data[source.position] == _NO_TAGS:
             source.position += 1
             return
-        count, source.position = read_varint(data, source.position)
+        count, source.position = read_tag_count(data, source.position)
         source.take_items(count)
         for _ in range(count):
             tag, position = read_varint(data, source.position)
@@ -207,7 +212,13 @@ def _field_plan(field: FieldSchema, version: int, *, is_flexible: bool) -> tuple
             if field.type
             else _struct(field, version, is_flexible=is_flexible, is_nullable=False)
         )
-        return _array(read, write, is_flexible=is_flexible, is_nullable=is_nullable)
+        return _array(
+            read,
+            write,
+            is_flexible=is_flexible,
+            is_nullable=is_nullable,
+            item_bytes_min=_item_bytes_min(field, version, is_flexible=is_flexible),
+        )
     if field.type:
         return _PRIMITIVES[field.type](is_flexible, is_nullable)
     return _struct(field, version, is_flexible=is_flexible, is_nullable=is_nullable)
@@ -235,7 +246,10 @@ def _struct(
 def _numbers(*, is_flexible: bool, is_nullable: bool) -> tuple[_Read, _Write]:
     """An array of int32, such as broker ids or partitions: packed in one call."""
     read, write_others = _array(
-        *_PRIMITIVES["int32"](is_flexible, False), is_flexible=is_flexible, is_nullable=is_nullable
+        *_PRIMITIVES["int32"](is_flexible, False),
+        is_flexible=is_flexible,
+        is_nullable=is_nullable,
+        item_bytes_min=INT32.size,
     )
 
     def write(out: bytearray, value: Sequence[int] | None) -> None:
@@ -248,8 +262,30 @@ def _numbers(*, is_flexible: bool, is_nullable: bool) -> tuple[_Read, _Write]:
     return read, write
 
 
+def _item_bytes_min(field: FieldSchema, version: int, *, is_flexible: bool) -> int:
+    """The fewest bytes of one value of the field, as an item of its array or by itself."""
+    if field.type:
+        return _BYTES_MIN.get(field.type) or (1 if is_flexible else _PREFIX_BYTES[field.type])
+    size = 1 if is_flexible else 0  # tagged fields
+    for inner in field.fields:
+        if version not in inner.versions or inner.tag is not None:
+            continue
+        if inner.is_array:
+            size += 1 if is_flexible else INT32.size
+        elif not inner.type and version in inner.nullable_versions:
+            size += 1
+        else:
+            size += _item_bytes_min(inner, version, is_flexible=is_flexible)
+    return max(size, 1)
+
+
 def _array(
-    read_item: _Read, write_item: _Write, *, is_flexible: bool, is_nullable: bool
+    read_item: _Read,
+    write_item: _Write,
+    *,
+    is_flexible: bool,
+    is_nullable: bool,
+    item_bytes_min: int,
 ) -> tuple[_Read, _Write]:
     def read(source: _Input) -> tuple[Any, ...] | None:
         start = source.position
@@ -258,9 +294,7 @@ def _array(
             if not is_nullable:
                 raise FormatError("null where an array is needed", position=start)
             return None
-        left = len(source.data) - source.position
-        if count > left:  # every item is at least a byte
-            raise FormatError(f"array of {count} items in {left} bytes", position=start)
+        check_items_fit(count, item_bytes_min, source.data, source.position)
         source.take_items(count)
         return tuple([read_item(source) for _ in range(count)])
 

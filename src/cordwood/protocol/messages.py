@@ -12,16 +12,21 @@ from typing import Any
 
 from cordwood.errors import UnsupportedFormatError
 from cordwood.protocol.api_catalog import API_CATALOG, Api, ApiKey
-from cordwood.protocol.message_codec import Fields, StructPlan
+from cordwood.protocol.message_codec import ITEMS_MAX, Fields, StructPlan
 from cordwood.protocol.message_schema import message_schema
 from cordwood.protocol.wire_values import INT32
 
 __all__ = ["Fields", "decode_request", "decode_response", "encode_request", "encode_response"]
 
 
-def decode_request(api_key: int, api_version: int, body: bytes | memoryview) -> Fields:
-    """The request in `body`. Raises `FormatError` if it cannot be read."""
-    return _request_plan(api_key, api_version).decode(body)
+def decode_request(
+    api_key: int, api_version: int, body: bytes | memoryview, *, items_max: int = ITEMS_MAX
+) -> Fields:
+    """The request in `body`. Raises `FormatError` if it cannot be read.
+
+    `items_max` limits the array items in the whole of it.
+    """
+    return _request_plan(api_key, api_version).decode(body, items_max)
 
 
 def encode_request(api_key: int, api_version: int, request: Mapping[str, Any]) -> bytes:

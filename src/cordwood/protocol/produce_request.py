@@ -18,6 +18,7 @@ from uuid import UUID
 
 from cordwood.errors import FormatError
 from cordwood.protocol.wire_values import (
+    check_part_count,
     read_count,
     read_exactly,
     read_int16,
@@ -62,7 +63,8 @@ def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
             topic, at = read_uuid(body, at)
         else:
             topic, at = read_name(body, at, is_flexible=is_flexible)
-        partition_count, at = read_count(body, at, is_flexible=is_flexible)
+        partition_count, at = read_count(body, at, is_flexible=is_flexible, item_bytes_min=5)
+        check_part_count(max(topic_count, len(parts) + partition_count), at)
         for _ in range(partition_count):
             partition, at = read_int32(body, at)
             size, at = read_size(body, at, is_flexible=is_flexible)

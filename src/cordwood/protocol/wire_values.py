@@ -8,13 +8,19 @@ import struct
 from typing import Final, Literal
 from uuid import UUID
 
-from cordwood.errors import FormatError, TruncatedInputError
+from cordwood.errors import FormatError, LimitExceededError, TruncatedInputError
 
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
 _UUID_SIZE: Final = 16
 _VARINT_BYTES_MAX: Final = 5
+# The most tagged fields of one structure. Kafka defines five at most. They cost a client two bytes
+# each and are passed over one by one.
+_TAGS_MAX: Final = 100
+# The most partitions in one produce or fetch. They are handled in the thread of all records, some
+# microseconds each.
+PARTS_MAX: Final = 10_000
 
 
 def read_int16(data: memoryview, position: int) -> tuple[int, int]:
@@ -85,12 +91,38 @@ def read_size(
     return size, position
 
 
-def read_count(data: memoryview, position: int, *, is_flexible: bool) -> tuple[int, int]:
-    """The size of an array; null counts as empty. It cannot exceed the rest of `data`."""
+def read_count(
+    data: memoryview, position: int, *, is_flexible: bool, item_bytes_min: int = 1
+) -> tuple[int, int]:
+    """The size of an array; null counts as empty. Its items must fit the rest of `data`."""
     count, position = read_size(data, position, is_flexible=is_flexible)
-    if count > len(data) - position:
-        raise FormatError(f"array of {count} items in {len(data) - position} bytes")
+    check_items_fit(count, item_bytes_min, data, position)
     return max(count, 0), position
+
+
+def check_items_fit(count: int, item_bytes_min: int, data: memoryview, position: int) -> None:
+    """Refuse an array whose items cannot all follow at `position`."""
+    left = len(data) - position
+    if count * item_bytes_min > left:
+        raise FormatError(f"array of {count} items in {left} bytes", position=position)
+
+
+def check_part_count(count: int, position: int) -> None:
+    """Refuse a produce or fetch with too many partitions."""
+    if count > PARTS_MAX:
+        raise LimitExceededError(
+            "number of partitions", size=count, limit=PARTS_MAX, position=position
+        )
+
+
+def read_tag_count(data: memoryview, position: int) -> tuple[int, int]:
+    """How many tagged fields follow."""
+    count, position = read_varint(data, position)
+    if count > _TAGS_MAX:
+        raise LimitExceededError(
+            "number of tagged fields", size=count, limit=_TAGS_MAX, position=position
+        )
+    return count, position
 
 
 def read_string(data: memoryview, position: int, *, is_flexible: bool) -> tuple[str | None, int]:
@@ -113,7 +145,7 @@ def read_name(data: memoryview, position: int, *, is_flexible: bool) -> tuple[st
 
 
 def skip_tagged_fields(data: memoryview, position: int) -> int:
-    count, position = read_varint(data, position)
+    count, position = read_tag_count(data, position)
     for _ in range(count):
         _, position = read_varint(data, position)
         size, position = read_varint(data, position)

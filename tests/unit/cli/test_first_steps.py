@@ -1,10 +1,13 @@
 """What someone meets who tries commands for the first time."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import cordwood
 from cordwood.cli.app import COMMANDS
 from fakes.command_line import CommandLine
 
@@ -95,3 +98,41 @@ def test_a_directory_that_is_no_store_is_an_error(cli: CommandLine, tmp_path: Pa
         assert "--at" in ran.err
     cli.ok("topics", "create", "orders", "--at", str(other))
     assert cli.ok("topics", "list", "--at", str(other)).lines[1].startswith("orders")
+
+
+WITHOUT_SPARK = """
+import sys
+sys.modules["pyspark"] = None
+from cordwood.cli.app import main
+for job in sys.argv[1:]:
+    try:
+        main(["spark", *job.split()])
+    except SystemExit as ended:
+        assert ended.code == 2, ended.code
+"""
+
+
+def test_without_spark_every_job_says_what_to_install(tmp_path: Path) -> None:
+    with cordwood.open(tmp_path / "data") as store:
+        store.create_topic("orders")
+    jobs = [
+        "compact",
+        "verify",
+        "stats orders --dry-run",
+        "export orders --table t",
+        "materialize orders --table t",
+        "ingest orders --from csv files",
+        "replay orders --to-topic again",
+    ]
+
+    finished = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK, *jobs],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr.count("pip install 'cordwood[spark]'") == len(jobs)

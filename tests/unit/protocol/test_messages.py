@@ -323,6 +323,42 @@ def test_a_message_of_too_many_items_is_refused() -> None:
         decode_request(ApiKey.DELETE_GROUPS, 2, body)
 
 
+@pytest.mark.parametrize(
+    ("key", "version", "item_bytes"),
+    [
+        (ApiKey.METADATA, 1, 2),  # a name
+        (ApiKey.METADATA, 9, 2),  # a name and tags
+        (ApiKey.METADATA, 12, 18),  # an id, a name and tags
+        (ApiKey.CREATE_TOPICS, 4, 16),  # a name, two numbers and two arrays
+    ],
+)
+def test_an_array_cannot_have_more_items_than_fit_the_bytes_left(
+    key: ApiKey, version: int, item_bytes: int
+) -> None:
+    left = 1000 * item_bytes + item_bytes - 1
+    is_flexible = API_CATALOG[key].is_flexible(version)
+    size = encode_varint(1001 + 1) if is_flexible else struct.pack(">i", 1001)
+
+    with pytest.raises(FormatError, match=f"array of 1001 items in {left} bytes"):
+        decode_request(key, version, size + bytes(left))
+
+
+def test_the_limit_on_items_can_be_lower() -> None:
+    body = encode_request(ApiKey.DELETE_GROUPS, 2, {"groups_names": ["g"] * 11})
+
+    assert len(decode_request(ApiKey.DELETE_GROUPS, 2, body, items_max=11).groups_names) == 11
+    with pytest.raises(LimitExceededError, match="number of items of 11 exceeds the limit of 10"):
+        decode_request(ApiKey.DELETE_GROUPS, 2, body, items_max=10)
+
+
+def test_a_structure_with_too_many_tagged_fields_is_refused() -> None:
+    body = encode_request(ApiKey.DELETE_GROUPS, 2, {"groups_names": ["g"]})[:-1]
+
+    decode_request(ApiKey.DELETE_GROUPS, 2, body + encode_varint(100) + b"\x63\x00" * 100)
+    with pytest.raises(LimitExceededError, match="number of tagged fields"):
+        decode_request(ApiKey.DELETE_GROUPS, 2, body + encode_varint(101) + b"\x63\x00" * 101)
+
+
 def test_a_version_outside_the_catalog_is_refused() -> None:
     with pytest.raises(FormatError, match="unsupported version of CreateTopics: 1"):
         decode_request(ApiKey.CREATE_TOPICS, 1, b"")

@@ -70,8 +70,9 @@ class BrokerConfig:
     )  # fmt: skip
     queued_max_request_bytes: int = config_field(
         "queued.max.request.bytes", _SIZE, "268435456",
-        "The memory that requests may hold together while they are received and handled. When it "
-        "is used up, no more is read from clients. Kafka's default is no limit.",
+        "The memory that requests of more than 128 KiB may hold together while they are received. "
+        "It grows with what has arrived. When it is used up, no more is read of such requests, and "
+        "one that arrives at less than 64 KiB/s is closed. Kafka's default is no limit.",
         minimum=1024,
     )  # fmt: skip
     max_connections: int = config_field(

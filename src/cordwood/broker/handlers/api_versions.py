@@ -42,7 +42,7 @@ class ApiVersionsHandler:
 
     def routes(self) -> list[Route]:
         return [
-            Route(api=ApiKey.API_VERSIONS, handler=self.api_versions, runs_on=RunsOn.CONTROL),
+            Route(api=ApiKey.API_VERSIONS, handler=self.api_versions, runs_on=RunsOn.ANYWHERE),
         ]
 
     def api_versions(

@@ -68,7 +68,7 @@ class ListOffsetsHandler:
             Route(
                 api=ApiKey.OFFSET_FOR_LEADER_EPOCH,
                 handler=self.offset_for_leader_epoch,
-                runs_on=RunsOn.CONTROL,
+                runs_on=RunsOn.ANYWHERE,
             ),
         ]
 

@@ -59,7 +59,7 @@ class MetadataHandler:
 
     def routes(self) -> list[Route]:
         return routes_on(
-            RunsOn.CONTROL,
+            RunsOn.ANYWHERE,
             {
                 ApiKey.METADATA: self.metadata,
                 ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,

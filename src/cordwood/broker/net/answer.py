@@ -1,7 +1,7 @@
 """The answer to one request, from the header of the request until the answer is sent."""
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -48,13 +48,22 @@ class Answer:
     `abandon` may be called from any thread, once.
     """
 
-    __slots__ = ("connection", "header", "is_ready", "pieces", "started_s", "when_left")
+    __slots__ = (
+        "connection",
+        "header",
+        "is_alone",
+        "is_ready",
+        "pieces",
+        "started_s",
+        "when_left",
+    )
 
     def __init__(self, connection: Connection, header: RequestHeader) -> None:
         self.connection = connection
         self.header = header
         self.started_s = perf_counter()
         self.is_ready = False
+        self.is_alone = False  # the connection starts no request before this one is answered
         self.pieces: Sequence[Piece] = ()
         # Called once, if the client leaves before the answer is ready: there is no use in waiting.
         self.when_left: Callable[[], None] | None = None
@@ -84,6 +93,12 @@ class Answer:
         """There will be no answer: close the connection."""
         connection = self.connection
         connection.loop.call_soon(lambda: connection.close(reason))
+
+
+def tell_that_client_left(answers: Iterable[Answer]) -> None:
+    """Do not wait for anything on behalf of a client that has left."""
+    for answer in list(answers):
+        answer.client_left()
 
 
 def take_ready(answers: deque[Answer], metrics: RequestMetrics) -> Sequence[Piece]:

@@ -9,7 +9,7 @@ produce requests that follow each other are appended while earlier ones still wa
 so a pipelining producer shares syncs with itself.
 
 How a connection ends: every request that has arrived whole is carried out, also when the client
-has closed its side (`_is_ended`) or is gone altogether (`_is_lost`). Then the connection closes.
+has closed its side (`_is_ended`) or is gone altogether (`_lose`). Then the connection closes.
 Requests that wait for something to happen, such as a fetch at the end of a log, wait no longer.
 
 A connection belongs to the thread of its loop. It changes loops once, at the first produce or
@@ -22,11 +22,12 @@ import struct
 from collections import deque
 from typing import Final
 
-from cordwood.broker.net.answer import Answer, take_ready
+from cordwood.broker.net.answer import Answer, take_ready, tell_that_client_left
 from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.event_loop import READABLE, WRITABLE, EventLoop
 from cordwood.broker.net.large_frame import LargeFrame
 from cordwood.broker.net.outbox import Outbox
+from cordwood.broker.net.registration import Registration
 from cordwood.errors import FormatError, LimitExceededError
 from cordwood.protocol.api_catalog import ApiKey
 
@@ -46,14 +47,13 @@ class ClientConnection:
 
     __slots__ = (
         "_backlog",
-        "_fd",
         "_frame",
+        "_handled",
         "_has_large_frames",
         "_host",
-        "_interest",
         "_is_ended",
-        "_is_lost",
         "_outbox",
+        "_registration",
         "_socket",
         "answers",
         "client_host",
@@ -70,22 +70,21 @@ class ClientConnection:
         self.last_active_s = loop.now_s()
         self._host = host
         self._socket = connected
-        self._fd = connected.fileno()
-        self._interest = READABLE
+        self._registration = Registration(connected.fileno(), self._on_ready, loop)
         self._outbox = Outbox(connected)
         self.answers: deque[Answer] = deque()
         self._backlog = bytearray()  # received, not yet handled; less than a receive buffer
-        self._frame: LargeFrame | None = None
+        self._frame: LargeFrame | None = None  # that is received
+        self._handled: LargeFrame | None = None  # that was started
         self._has_large_frames = False
         self._is_ended = False  # no more bytes will come
-        self._is_lost = False  # no more bytes can be sent; some may still be in the socket
         self.is_closed = False
 
     def attach(self) -> None:
         """Register with the loop, which reports from now on what the socket is ready for."""
         if self.is_closed:
             return
-        self._register()
+        self._registration.enter(self.loop)
         self._resume(self.loop)
 
     @property
@@ -104,6 +103,11 @@ class ClientConnection:
         frame = self._frame
         return frame is not None and frame.is_granted and not frame.is_whole
 
+    def is_too_slow(self, now_s: float) -> bool:
+        """A large frame hardly arrives, and others wait for its memory. Asked repeatedly."""
+        frame = self._frame
+        return frame is not None and self.is_receiving and frame.is_too_slow(now_s)
+
     # --- receiving ---------------------------------------------------------------------------
 
     def _on_ready(self, mask: int) -> None:
@@ -111,7 +115,7 @@ class ClientConnection:
             if mask & WRITABLE:
                 self._send_more()
             if mask & READABLE and not self.is_closed:
-                if not self._interest & READABLE:
+                if not self._registration.is_listening:
                     self._lose()  # only a broken connection is reported without being asked for
                 elif self._frame is None and not self._backlog:
                     self._receive()
@@ -121,6 +125,7 @@ class ClientConnection:
             return  # no longer ready; the loop reports when it is again
         except _GONE:
             self._is_ended = True  # the socket gave all bytes that it had before this
+            self._registration.stop_listening()
             self._lose()
         except (FormatError, OSError) as error:
             self.close(str(error))
@@ -150,7 +155,7 @@ class ClientConnection:
         scratch, kept = self.loop.scratch, len(self._backlog)
         if frame is not None or kept >= len(scratch) // 2:
             # Enough waits behind the request that is under way. The rest stays in the socket.
-            self._set_interest(self._interest & ~READABLE)
+            self._registration.stop_listening()
             return
         count = self._socket.recv_into(scratch[kept:])
         if not count:
@@ -158,56 +163,45 @@ class ClientConnection:
             return
         scratch[:kept] = self._backlog
         self._backlog = bytearray()
-        self._note_received(count)
+        self.last_active_s = self.loop.turn_s
+        self._host.metrics.received(count)
         self._consume(scratch, kept + count)
 
     def _receive_into(self, frame: LargeFrame) -> None:
         if not frame.is_granted:
             # Nothing is read before there is memory; only a client that has left is noticed.
             if self._socket.recv(1, socket.MSG_PEEK):
-                self._set_interest(self._interest & ~READABLE)
+                self._registration.stop_listening()
             else:
                 self._end()
             return
-        count = self._socket.recv_into(frame.view[frame.filled :])
+        count = self._socket.recv_into(frame.free_view)
         if not count:
             self._end()
             return
-        self._note_received(count)
+        self.last_active_s = self.loop.turn_s
+        self._host.metrics.received(count)
         frame.filled += count
         if frame.is_whole:
             self._go_on()
-
-    def _note_received(self, count: int) -> None:
-        self.last_active_s = self.loop.turn_s
-        self._host.metrics.received(count)
+        elif frame.needs_memory:
+            self._request_memory(frame)
 
     # --- clients that leave ------------------------------------------------------------------
 
     def _end(self) -> None:
         """The client sends no more. It may still read the answers to what it has sent."""
         self._is_ended = True
-        self._set_interest(self._interest & ~READABLE)
-        self._hurry()
+        self._registration.stop_listening()
+        tell_that_client_left(self.answers)
         self._go_on()
 
     def _lose(self) -> None:
         """The client is gone. What it has sent is carried out; answers are dropped."""
-        if not self._is_lost:
-            self._is_lost = True
-            self._outbox.pieces.clear()
-            self._hurry()
-        # The loop would report a broken socket in every turn.
-        self.loop.unregister(self._fd)
-        self._interest &= ~WRITABLE
-        if self._interest & READABLE:
-            self._register()
+        self._registration.lose()
+        self._outbox.pieces.clear()
+        tell_that_client_left(self.answers)
         self._resume_later()
-
-    def _hurry(self) -> None:
-        """Do not wait for anything on behalf of a client that has left."""
-        for answer in list(self.answers):
-            answer.client_left()
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -231,7 +225,10 @@ class ClientConnection:
                 self._has_large_frames = frame_end - at > len(self.loop.scratch) // 2
                 if not self._has_large_frames:
                     break
-                self._begin_large(size, data[begin:end])
+                loop = self.loop
+                frame = LargeFrame(size, data[begin:end], loop.frames, host.memory, loop.turn_s)
+                self._frame = frame
+                self._request_memory(frame)
                 return
             if not router.start(self, data, begin, frame_end):
                 self._backlog = bytearray(data[at:end])
@@ -254,6 +251,7 @@ class ClientConnection:
         return (
             len(answers) < _UNANSWERED_MAX
             and answers[-1].header.api_key == _PRODUCE
+            and not answers[-1].is_alone
             and _is_produce(frame)
         )
 
@@ -268,47 +266,42 @@ class ClientConnection:
             self._consume(memoryview(backlog), len(backlog))
         if self.is_closed or self.loop is not loop:
             return
-        if self._is_ended or self._is_lost:
-            self._hurry()
+        if self._is_ended or self._registration.is_lost:
+            tell_that_client_left(self.answers)
         if self._is_ended:
             if self.is_idle:
                 self.close("")  # what is left is not a whole request
         # The backlog may have ended with the beginning of a large frame, whose rest is to come.
         elif self._frame is None or self.is_receiving:
-            self._set_interest(self._interest | READABLE)
+            self._registration.listen()
 
-    def _begin_large(self, size: int, first: memoryview) -> None:
+    def _request_memory(self, frame: LargeFrame) -> None:
         loop = self.loop
-        frame = self._frame = LargeFrame(size, first, loop.frames, self._host.memory)
         frame.request_memory(lambda: loop.call_soon(lambda: self._granted(frame)))
 
     def _granted(self, frame: LargeFrame) -> None:
         if self.is_closed:
-            frame.release()
             return
-        frame.is_granted = True
         self.last_active_s = self.loop.now_s()  # the client did not cause the wait
-        self._set_interest(self._interest | READABLE)
+        frame.grant(self.last_active_s)
+        self._registration.listen()
 
     def _start_large(self, frame: LargeFrame) -> None:
         self._frame = None
-        is_started = True  # or it failed; either way the frame is done with
-        try:
-            is_started = self._host.router.start(self, frame.view, 0, frame.size)
-        finally:
-            if is_started:
-                frame.release()
-        if not is_started:
-            self._frame = frame
+        self._handled = frame  # it keeps its memory until it was answered, or the connection ends
+        if not self._host.router.start(self, frame.view, 0, frame.size):
+            self._frame, self._handled = frame, None
             self._move()  # after this the frame belongs to another thread
-        elif _is_produce(frame.view):
+        elif _is_produce(frame.view) and not (self.answers and self.answers[-1].is_alone):
             # Its records are in the log by now. Other handlers may still look at theirs.
+            self._handled = None
+            frame.release()
             frame.recycle(self.loop.frames)
 
     def _move(self) -> None:
         """Continue in the data loop, with what was received so far."""
         target = self._host.router.data_loop
-        self.loop.unregister(self._fd)
+        self._registration.leave()
         self._host.registry.move(self, target)
         self.loop = target
         target.call_soon(self.attach)
@@ -320,13 +313,16 @@ class ClientConnection:
         answers = self.answers
         if self.is_closed or not answers or not answers[0].is_ready:
             return
+        if self._handled is not None:
+            self._handled.release()
+            self._handled = None
         metrics = self._host.metrics
         pieces = take_ready(answers, metrics)
         outbox = self._outbox
         if outbox.pieces:
             outbox.pieces.extend(pieces)  # the loop reports when the socket takes more
             return
-        if not self._is_lost:
+        if not self._registration.is_lost:
             try:
                 metrics.sent(outbox.send(pieces))
             except _GONE:
@@ -337,7 +333,7 @@ class ClientConnection:
                 return
             self.last_active_s = self.loop.turn_s
             if outbox.pieces:
-                self._set_interest(self._interest | WRITABLE)
+                self._registration.await_room()
         if self._backlog or self._frame is not None or self._is_ended:
             self._resume_later()
 
@@ -352,7 +348,7 @@ class ClientConnection:
             self.last_active_s = self.loop.turn_s
             self._host.metrics.sent(sent)
         if not self._outbox.pieces:
-            self._set_interest(self._interest & ~WRITABLE)
+            self._registration.stop_awaiting_room()
             if self._backlog or self._frame is not None or self._is_ended:
                 self._resume_later()
 
@@ -372,22 +368,6 @@ class ClientConnection:
         except Exception:
             self._failed()
 
-    def _set_interest(self, interest: int) -> None:
-        if interest == self._interest:
-            return
-        self._interest = interest
-        if not self._is_lost:
-            self.loop.modify(self._fd, interest)
-        elif interest & READABLE:
-            self._register()
-        else:
-            self.loop.unregister(self._fd)
-
-    def _register(self) -> None:
-        """A lost connection is registered only while it is read: it is always reported."""
-        if self._interest & READABLE or not self._is_lost:
-            self.loop.register(self._fd, self._interest, self._on_ready)
-
     # --- closing -----------------------------------------------------------------------------
 
     def _failed(self) -> None:
@@ -402,17 +382,16 @@ class ClientConnection:
         self.is_closed = True
         if reason:
             logger.info("%s: connection closed: %s", self.client_host, reason)
-        self.loop.unregister(self._fd)
+        self._registration.leave()
         self._socket.close()
-        frame, self._frame = self._frame, None
-        if frame is not None and frame.is_granted:
-            frame.release()
-        answers = list(self.answers)
-        self.answers.clear()
+        for frame in (self._frame, self._handled):
+            if frame is not None:
+                frame.release()
+        self._frame = self._handled = None
+        answers, self.answers = self.answers, deque()
         self._backlog = bytearray()
         self._host.registry.remove(self)
-        for answer in answers:
-            answer.client_left()
+        tell_that_client_left(answers)
 
 
 def _is_produce(frame: memoryview) -> bool:

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from cordwood.broker.net.event_loop import EventLoop
 
 _DRAIN_CHECK_S: Final = 0.01
-_SWEEP_S_MAX: Final = 10.0
+_SWEEP_S_MAX: Final = 2.0
 _FRAME_STALL_S: Final = 30.0  # a frame that stops arriving holds memory that others wait for
 
 
@@ -24,6 +24,7 @@ class OpenConnection(Protocol):
     def is_owed(self) -> bool: ...
     @property
     def is_receiving(self) -> bool: ...
+    def is_too_slow(self, now_s: float) -> bool: ...
     def close(self, reason: str) -> None: ...
 
 
@@ -96,6 +97,8 @@ class ConnectionRegistry:
                 quiet_s = now_s - connection.last_active_s
                 if quiet_s >= _FRAME_STALL_S and connection.is_receiving:
                     connection.close(f"a request stopped arriving {quiet_s:.0f} s ago")
+                elif connection.is_too_slow(now_s):
+                    connection.close("a request arrives too slowly while others wait for memory")
                 elif quiet_s >= idle_s and not connection.is_owed:
                     connection.close("")
             loop.call_later(min(idle_s / 4, _SWEEP_S_MAX), look)

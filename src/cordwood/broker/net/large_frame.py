@@ -1,18 +1,27 @@
 """Frames that do not fit the receive buffer: received in parts, into buffers that are reused.
 
 Fresh memory of this size comes from the kernel, which hands it out page by page, zeroed, and takes
-it back each time. For a produce of 256 KiB that costs as much as checking and writing it.
+it back each time. For a produce of 256 KiB that costs as much as checking and writing it. So the
+buffers of ordinary sizes are kept. A fresh buffer is mapped: until bytes arrive, it costs nothing.
 """
 
+import contextlib
+import mmap
 from collections.abc import Callable
 from typing import Final
 
-from cordwood.broker.net.memory_budget import MemoryBudget
+from cordwood.broker.net.memory_budget import FrameMemory, MemoryBudget
 from cordwood.quantities import KIB, MIB
 
 _KEPT_BYTES_MAX: Final = 8 * MIB  # by one loop
 _SMALLEST: Final = 256 * KIB
 _LARGEST: Final = 2 * MIB  # larger buffers are rare, and are freed at once
+# Memory is lent in shares of at least so much. It holds what was received before the first one.
+_SHARE: Final = 256 * KIB
+# If others wait for memory, a frame that arrives more slowly is given up: at this rate, an
+# ordinary batch of 1 MiB takes 16 seconds.
+_RATE_MIN: Final = 64 * KIB
+_RATE_WINDOW_S: Final = 5.0
 
 
 class FramePool:
@@ -22,22 +31,23 @@ class FramePool:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, list[bytearray]] = {}
+        self._kept: dict[int, list[mmap.mmap]] = {}
         self._kept_bytes = 0
 
-    def take(self, size: int) -> bytearray:
+    def keeps(self, size: int) -> bool:
+        """Whether `take` would return a buffer that was used before."""
+        return bool(self._kept.get(_room(size)))
+
+    def take(self, size: int) -> mmap.mmap:
         """A buffer of at least `size` bytes, with arbitrary content."""
-        if size > _LARGEST:
-            # Untouched pages of a fresh buffer cost nothing: memory grows with what arrives.
-            return bytearray(size)
-        room = max(_SMALLEST, 1 << (size - 1).bit_length())
+        room = _room(size)
         kept = self._kept.get(room)
         if not kept:
-            return bytearray(room)
+            return _mapped(room)
         self._kept_bytes -= room
         return kept.pop()
 
-    def give_back(self, buffer: bytearray) -> None:
+    def give_back(self, buffer: mmap.mmap) -> None:
         """Nothing refers to the buffer's content any more."""
         room = len(buffer)
         if room > _LARGEST or self._kept_bytes + room > _KEPT_BYTES_MAX:
@@ -46,36 +56,111 @@ class FramePool:
         self._kept_bytes += room
 
 
+def _room(size: int) -> int:
+    return size if size > _LARGEST else max(_SMALLEST, 1 << (size - 1).bit_length())
+
+
+def _mapped(size: int) -> mmap.mmap:
+    buffer = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        # The first byte would cost 2 MiB otherwise. Kernels without huge pages refuse.
+        with contextlib.suppress(OSError):
+            buffer.madvise(mmap.MADV_NOHUGEPAGE)
+    return buffer
+
+
 class LargeFrame:
     """One frame while it is received. Belongs to its connection.
 
-    It holds `size` bytes of the memory budget from `is_granted` until `release`, and receives
-    nothing before it is granted.
+    Its memory grows with what arrives: it holds at most one share, or as much as has arrived,
+    ahead of its bytes. It receives nothing while it waits for memory (`is_granted`).
     """
 
-    __slots__ = ("_buffer", "_memory", "filled", "is_granted", "size", "view")
+    __slots__ = (
+        "_buffer",
+        "_checked_bytes",
+        "_checked_s",
+        "_first",
+        "_held",
+        "_memory",
+        "_pool",
+        "filled",
+        "is_granted",
+        "size",
+        "view",
+    )
 
-    def __init__(self, size: int, first: memoryview, pool: FramePool, memory: MemoryBudget) -> None:
+    def __init__(
+        self, size: int, first: memoryview, pool: FramePool, memory: MemoryBudget, now_s: float
+    ) -> None:
         self.size = size
-        self._memory = memory
-        self._buffer = pool.take(size)
-        self.view = memoryview(self._buffer)[:size]
-        self.view[: len(first)] = first
         self.filled = len(first)
         self.is_granted = False
+        self.view = memoryview(b"")  # until the first share is granted
+        self._first = first
+        self._pool = pool
+        self._memory = memory
+        self._held = FrameMemory(size)
+        self._buffer: mmap.mmap | None = None
+        self._checked_s = now_s
+        self._checked_bytes = 0
 
     @property
     def is_whole(self) -> bool:
         return self.filled == self.size
 
+    @property
+    def needs_memory(self) -> bool:
+        """Whether the memory that it has is full, and more bytes are to come."""
+        return self.filled == self._held.held < self.size
+
+    @property
+    def free_view(self) -> memoryview:
+        """Where the next bytes are received."""
+        return self.view[self.filled : self._held.held]
+
     def request_memory(self, when_granted: Callable[[], None]) -> None:
-        """Take the memory now, or have `when_granted` called, by any thread, when it is taken."""
-        self.is_granted = self._memory.take(self.size, when_granted)
+        """Take the next share now, or have `when_granted` called, by any thread, when it is lent.
+
+        Then `grant` must be called in the loop.
+        """
+        held = self._held
+        share = max(_SHARE, held.held)
+        if not held.held and self._pool.keeps(self.size):
+            share = self.size  # a buffer that was used before has all its pages
+        self.is_granted = False
+        if self._memory.take(held, min(share, held.rest), when_granted):
+            self._use_share()
+        elif self._buffer is None:
+            self._first = memoryview(bytes(self._first))  # the receive buffer is used again
+
+    def grant(self, now_s: float) -> None:
+        """The share is lent. The time that it took is not the client's fault."""
+        self._checked_s, self._checked_bytes = now_s, self.filled
+        self._use_share()
+
+    def _use_share(self) -> None:
+        self.is_granted = True
+        if self._buffer is None:
+            self._buffer = self._pool.take(self.size)
+            self.view = memoryview(self._buffer)[: self.size]
+            self.view[: self.filled] = self._first
+            self._first = memoryview(b"")
+
+    def is_too_slow(self, now_s: float) -> bool:
+        """Whether it holds memory that others wait for, and hardly arrives. Asked repeatedly."""
+        window_s = now_s - self._checked_s
+        if window_s < _RATE_WINDOW_S:
+            return False
+        arrived = self.filled - self._checked_bytes
+        self._checked_s, self._checked_bytes = now_s, self.filled
+        return self._memory.is_short and arrived < window_s * _RATE_MIN
 
     def release(self) -> None:
-        """Give the memory back to the budget."""
-        self._memory.give_back(self.size)
+        """Give the memory back to the budget. Safe to repeat."""
+        self._memory.give_back(self._held)
 
     def recycle(self, pool: FramePool) -> None:
-        """Give the buffer back. Nothing may refer to its content any more."""
-        pool.give_back(self._buffer)
+        """Give the buffer to a pool. Nothing may refer to its content any more."""
+        if self._buffer is not None:
+            pool.give_back(self._buffer)

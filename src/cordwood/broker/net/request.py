@@ -85,6 +85,7 @@ class RunsOn(Enum):
 
     CONTROL = "control"
     WORKER = "worker"
+    ANYWHERE = "anywhere"  # in the control loop, or in another thread if the request is large
 
 
 # Each handler declares the type of its own request, see `protocol/schemas/*.pyi`.

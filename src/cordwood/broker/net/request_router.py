@@ -4,6 +4,9 @@
     control handlers     on the control loop; they never touch the disk
     worker handlers      on a pool of threads; they may block
 
+A large request other than these two is read, and its response written, in a thread of its own, one
+after the other: a million items take seconds. If its handler may run anywhere, it runs there too.
+
 A request that cannot be read closes its own connection and affects no other.
 """
 
@@ -14,11 +17,12 @@ from concurrent.futures import Executor
 from typing import Final, Protocol
 
 from cordwood.broker.net.answer import Answer, Connection, begin_answer
-from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.event_loop import RECEIVE_BYTES, EventLoop
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.message_codec import ITEMS_MAX
 from cordwood.protocol.messages import Fields, decode_request, encode_response
 from cordwood.protocol.request_header import decode_request_header
 
@@ -27,6 +31,9 @@ logger = logging.getLogger(__name__)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 _HEADER_BYTES_MIN: Final = 10
+_LARGE_BODY: Final = 8 * 1024  # reading it takes some milliseconds, if it is made of tiny items
+# The most items of a request whose handler must run in the control loop.
+_CONTROL_ITEMS_MAX: Final = 50_000
 
 
 class FrameHandler(Protocol):
@@ -50,6 +57,7 @@ class RequestRouter:
         control: EventLoop,
         data: EventLoop,
         workers: Executor,
+        long_work: Executor,
         metrics: RequestMetrics,
         unsupported_version: UnsupportedVersionAnswer,
     ) -> None:
@@ -57,6 +65,7 @@ class RequestRouter:
         self.data_loop = data
         self._control = control
         self._workers = workers
+        self._long_work = long_work
         self._metrics = metrics
         self._unsupported_version = unsupported_version
         self._routes: dict[int, Route] = {}
@@ -104,19 +113,43 @@ class RequestRouter:
         answer.give([self._unsupported_version(header.correlation_id)])
 
     def _run_route(self, route: Route, answer: Answer, body: memoryview) -> None:
+        if len(body) > _LARGE_BODY:
+            # A copy, if it lies in the buffer that is used for the next receive.
+            kept = memoryview(bytes(body)) if len(body) <= RECEIVE_BYTES else body
+            self._long_work.submit(self._run_large, route, answer, kept)
+            return
         header = answer.header
         fields = decode_request(header.api_key, header.api_version, body)
-        context = RequestContext(header=header, client_host=answer.connection.client_host)
         if route.runs_on is RunsOn.WORKER:
-            self._workers.submit(self._run_handler, route, answer, context, fields)
+            self._workers.submit(self._run_handler, route, answer, fields)
         elif answer.connection.loop is self._control:
-            self._run_handler(route, answer, context, fields)
+            self._run_handler(route, answer, fields)
         else:
-            self._control.call_soon(lambda: self._run_handler(route, answer, context, fields))
+            self._control.call_soon(lambda: self._run_handler(route, answer, fields))
+
+    def _run_large(self, route: Route, answer: Answer, body: memoryview) -> None:
+        """In the thread for long work."""
+        header = answer.header
+        is_control = route.runs_on is RunsOn.CONTROL
+        items_max = _CONTROL_ITEMS_MAX if is_control else ITEMS_MAX
+        try:
+            fields = decode_request(header.api_key, header.api_version, body, items_max=items_max)
+        except FormatError as error:
+            answer.abandon(str(error))
+            return
+        except Exception:
+            self._failed(answer)
+            return
+        if is_control:
+            self._control.call_soon(lambda: self._run_handler(route, answer, fields, is_large=True))
+        else:
+            self._run_handler(route, answer, fields)
 
     def _run_handler(
-        self, route: Route, answer: Answer, context: RequestContext, fields: Fields
+        self, route: Route, answer: Answer, fields: Fields, *, is_large: bool = False
     ) -> None:
+        header = answer.header
+        context = RequestContext(header=header, client_host=answer.connection.client_host)
         try:
             result = route.handler(context, fields)
         except FormatError as error:
@@ -127,6 +160,8 @@ class RequestRouter:
             return
         if isinstance(result, Deferred):
             result.when_done(lambda response, error: self._respond(answer, response, error))
+        elif is_large:
+            self._long_work.submit(self._respond, answer, result, None)
         else:
             self._respond(answer, result, None)
 

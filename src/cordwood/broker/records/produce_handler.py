@@ -9,26 +9,35 @@ several partitions and everything unusual or wrong, and says what is wrong. Befo
 log, the group that waits in that log's lane is appended: the order of requests is kept.
 
 A batch is checked and written from the buffer it was received into. Nothing here waits: requests
-whose records are not durable yet become `PendingProduces`, which a sync answers.
+whose records are not durable yet become `PendingProduces`, which a sync answers. A batch whose
+check takes long, because it inflates to many times its size, is checked and appended by another
+thread; ordinary compressed batches are not.
 """
 
+import contextlib
 import logging
+from concurrent.futures import Executor
 from typing import Final
 from uuid import UUID
 
 from cordwood.broker.error_codes import error_code, error_message
 from cordwood.broker.net.answer import Answer, Connection, begin_answer
+from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_lanes import ProduceLanes
-from cordwood.errors import CordwoodError, InvalidRecordError
+from cordwood.errors import CordwoodError, InvalidRecordError, LongCheckError
 from cordwood.format.batch_header import CODEC_MASK, HEADER_SIZE
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.protocol.produce_request import ProducedRecords, decode_produce_request
+from cordwood.protocol.produce_request import (
+    ProducedRecords,
+    ProduceRequest,
+    decode_produce_request,
+)
 from cordwood.protocol.produce_response import ProducedPart, encode_produce_response
 from cordwood.quantities import Offset
 
@@ -81,7 +90,7 @@ class _RequestReply:
 
 
 class ProduceHandler:
-    """Runs in the data loop."""
+    """Runs in the data loop. Long checks run in `long_work`, one after the other."""
 
     def __init__(
         self,
@@ -90,7 +99,11 @@ class ProduceHandler:
         syncs: DiskSyncs,
         pending: PendingProduces,
         lanes: ProduceLanes,
+        loop: EventLoop,
+        long_work: Executor,
     ) -> None:
+        self._loop = loop
+        self._long_work = long_work
         self._table = table
         self._syncs = syncs
         self._pending = pending
@@ -112,8 +125,42 @@ class ProduceHandler:
                 reply.add(ProducedPart(produced.topic, produced.partition, code))
             reply.send()
             return
-        for produced in request.parts:
-            reply.add(self._append(produced, answer, reply))
+        for index, produced in enumerate(request.parts):
+            try:
+                reply.add(self._append(produced, answer, reply, is_brief=True))
+            except LongCheckError:
+                self._continue_elsewhere(request, index, answer, reply)
+                return
+        self._finish(request, answer, reply)
+
+    def _continue_elsewhere(
+        self, request: ProduceRequest, index: int, answer: Answer, reply: _RequestReply
+    ) -> None:
+        """Leave the rest of the request to another thread, and keep its place in the order."""
+        answer.is_alone = True
+        rest: list[ProducedRecords] = []
+        for topic, partition, records in request.parts[index:]:
+            with contextlib.suppress(CordwoodError):  # the append finds it again, and answers
+                log = self._table.log(topic, partition)
+                if log is not None:
+                    self._lanes.append_waiting(log)
+            # A copy: the buffer it lies in is used for the next receive.
+            rest.append(ProducedRecords(topic, partition, memoryview(bytearray(records))))
+
+        def append() -> None:
+            try:
+                for produced in rest:
+                    reply.add(self._append(produced, answer, reply, is_brief=False))
+            except Exception:  # a bug of ours: the client gets to know all the same
+                logger.exception("a produce request failed")
+                answer.abandon("the broker failed")
+                return
+            self._loop.call_soon(lambda: self._finish(request, answer, reply))
+
+        self._long_work.submit(append)
+
+    def _finish(self, request: ProduceRequest, answer: Answer, reply: _RequestReply) -> None:
+        """Answer when the records are as durable as requested."""
         unkept = [(log, end) for log, end in reply.ends.items() if not log.promises.is_kept(end)]
         for log, _ in unkept:
             self._syncs.request(log)  # with any acks: readers see the records after it
@@ -125,8 +172,9 @@ class ProduceHandler:
             reply.send()
 
     def _append(
-        self, produced: ProducedRecords, answer: Answer, reply: _RequestReply
+        self, produced: ProducedRecords, answer: Answer, reply: _RequestReply, *, is_brief: bool
     ) -> ProducedPart:
+        """Append one part. In the loop only if `is_brief`; then it may raise `LongCheckError`."""
         topic, partition, records = produced
         header = answer.header
         try:
@@ -137,8 +185,11 @@ class ProduceHandler:
                 return ProducedPart(topic, partition, ErrorCode.invalid_topic_exception)
             if header.api_version < _FIRST_WITH_ZSTD and _is_zstd(records):
                 return ProducedPart(topic, partition, ErrorCode.unsupported_compression_type)
-            self._lanes.append_waiting(log)
-            placed = log.batches.append_batch(records, wait=False)
+            if is_brief:
+                self._lanes.append_waiting(log)
+            placed = log.batches.append_batch(records, wait=False, is_brief=is_brief)
+        except LongCheckError:
+            raise
         except (CordwoodError, OSError) as error:
             return _refused(topic, partition, error)
         reply.note_appended(log, Offset(placed.last_offset + 1))

@@ -88,7 +88,8 @@ def job_command(prepare: Callable[..., SparkJob]) -> Callable[..., None]:
         as_json: bool,
         **named: object,
     ) -> None:
-        job = prepare(*given, dry_run=dry_run, **named)
+        with _spark_packages(prepare.__name__):
+            job = prepare(*given, dry_run=dry_run, **named)
         report = _run(job, prepare.__name__, master, parse_pairs("--conf", conf))
         show_report(report, as_json=as_json)
         for problem in report.problems:
@@ -125,7 +126,7 @@ def _run(job: SparkJob, name: str, master: str | None, settings: Mapping[str, st
 
 
 @contextmanager
-def spark_packages(name: str) -> Iterator[None]:
+def _spark_packages(name: str) -> Iterator[None]:
     """Say what to install if an import in the block fails."""
     try:
         yield
@@ -139,7 +140,7 @@ def _session(
     name: str, master: str | None, settings: Mapping[str, str]
 ) -> Iterator["SparkSession"]:
     """A Spark session, stopped at the end unless it already existed."""
-    with spark_packages(name):
+    with _spark_packages(name):
         from pyspark.sql import SparkSession
     from cordwood.spark.spark_session import session
 

@@ -13,7 +13,6 @@ from cordwood.cli.spark.job_run import (
     StoreAtOption,
     job_command,
     source_paths,
-    spark_packages,
     store_paths,
 )
 from cordwood.cli.spark.table_commands import export, materialize
@@ -66,8 +65,7 @@ def compact(
       cordwood spark compact accounts --at /srv/data
       cordwood spark compact --if-due --master spark://host:7077
     """
-    with spark_packages("compact"):  # it needs Arrow on this side too
-        from cordwood.spark.jobs.compact import CompactOptions, run_compact
+    from cordwood.spark.jobs.compact import CompactOptions, run_compact
     from cordwood.spark.jobs.compaction.group_plan import CompactionScope
 
     if if_due and force:

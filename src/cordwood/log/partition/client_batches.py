@@ -47,7 +47,12 @@ class ClientBatches:
         self._producers = producers
 
     def append_batch(
-        self, data: BatchBytes, *, leader_epoch: int | None = None, wait: bool = True
+        self,
+        data: BatchBytes,
+        *,
+        leader_epoch: int | None = None,
+        wait: bool = True,
+        is_brief: bool = False,
     ) -> AppendedBatch:
         """Append one encoded batch, after every check a broker makes.
 
@@ -55,10 +60,11 @@ class ClientBatches:
         producer sends again is not stored again: the answer is where the first one is.
 
         Without `wait` it returns at once: not durable, and with a `LogHeldError` while a
-        publication is under way.
+        publication is under way. With `is_brief` a batch whose check would take long is refused
+        with a `LongCheckError`: for a thread that others wait for.
         """
         now_ms = self._clock.now_ms()
-        checked = check_produced_batch(data, self._holder.config, now_ms=now_ms)
+        checked = check_produced_batch(data, self._holder.config, now_ms=now_ms, is_brief=is_brief)
         batch = checked.unplaced
         with self._holder.lock:
             self._holder.check_appendable(wait=wait)

@@ -15,6 +15,8 @@ from cordwood.errors import (
     FormatError,
     InvalidRecordError,
     InvalidTimestampError,
+    LimitExceededError,
+    LongCheckError,
     RecordTooLargeError,
     TruncatedInputError,
 )
@@ -35,10 +37,24 @@ from cordwood.format.batch_header import (
 from cordwood.format.compression import Codec
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.quantities import INT64_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, Offset, TimestampMs
+from cordwood.quantities import (
+    INT64_MAX,
+    KIB,
+    MIB,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Offset,
+    TimestampMs,
+)
 
 _FAULTS_LISTED: Final = 100  # enough to fix a producer; a batch may hold a million
 _NO_KEY: Final = 1
+# What counts as brief: a few milliseconds at most, and in proportion to the bytes that were sent.
+# Producers limit batches to 1 MiB before compression, and text shrinks to a tenth.
+_BRIEF_BYTES_MAX: Final = 1 * MIB
+_BRIEF_BYTES_MIN: Final = 4 * KIB
+_BRIEF_RATIO_MAX: Final = 64
+_BRIEF_RECORDS_MAX: Final = 1000
 _PLAIN: Final = (None, Codec.NONE)  # topics that leave an uncompressed batch as it is
 
 _NOTHING_WHOLE: Final = (tables.STOP_END, tables.STOP_SHORT_HEADER, tables.STOP_SHORT_BATCH)
@@ -115,12 +131,13 @@ class BatchGate:
 
 
 def check_produced_batch(
-    data: BatchBytes, config: TopicConfig, *, now_ms: TimestampMs
+    data: BatchBytes, config: TopicConfig, *, now_ms: TimestampMs, is_brief: bool = False
 ) -> CheckedBatch:
     """Check a client's batch against Kafka's rules; return what to append.
 
     Raises `RecordTooLargeError`, `ChecksumMismatchError`, `FormatError`, `InvalidRecordError` or
-    `InvalidTimestampError`.
+    `InvalidTimestampError`; and `LongCheckError` if `is_brief` and the check would take long,
+    for its size: the batch inflates a lot, or many records must be written anew.
     """
     view = memoryview(data)
     if BatchGate(config).survey(view, now_ms) is not None:
@@ -130,12 +147,22 @@ def check_produced_batch(
     decoder = BatchDecoder()
     header = _sole_batch(decoder, view, config)
     _check_header(header)
-    run = decoder.parse(0)
+    run = _parsed_briefly(decoder, len(view)) if is_brief else decoder.parse(0)
     largest, is_consecutive = _check_records(run, header, config, now_ms)
     codec = config.codec
     if not is_consecutive or (codec is not None and codec != header.codec):
+        if is_brief and len(run) > _BRIEF_RECORDS_MAX:
+            raise LongCheckError(f"{len(run)} records to write anew")
         return _rebuilt(run, header, config, now_ms)
     return _in_place(view, header, largest, config, now_ms)
+
+
+def _parsed_briefly(decoder: BatchDecoder, size: int) -> RecordRun:
+    limit = min(_BRIEF_BYTES_MAX, _BRIEF_BYTES_MIN + _BRIEF_RATIO_MAX * size)
+    try:
+        return decoder.parse(0, limit)
+    except LimitExceededError as error:
+        raise LongCheckError(str(error)) from error
 
 
 def check_timestamp(timestamp_ms: int, config: TopicConfig, *, now_ms: TimestampMs) -> None:

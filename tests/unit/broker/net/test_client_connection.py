@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from cordwood.broker.net.memory_budget import FrameMemory
 from cordwood.protocol.api_catalog import ApiKey
 from fakes.connection_bench import ConnectionBench, frame, ids
 
@@ -195,22 +196,83 @@ def test_what_a_client_sends_without_reading_stays_in_its_socket(bench: Connecti
     assert bench.is_open
 
 
+def taken_memory(bench: ConnectionBench) -> FrameMemory:
+    """All memory, held by the frame of another connection."""
+    other = FrameMemory(1 << 20)
+    assert bench.memory.take(other, other.size, lambda: None)
+    return other
+
+
 # --- large frames and their memory --------------------------------------------------------------
 
 
-def test_a_large_frame_holds_memory_from_its_first_bytes_until_it_was_handled(
+def test_a_large_frame_holds_memory_as_it_arrives_until_it_was_handled() -> None:
+    bench = ConnectionBench(memory=16 << 20, frame_bytes_max=16 << 20)
+    size = 12 << 20
+    large = frame(PRODUCE, 1, size)
+    held, sent = [], 0
+
+    with contextlib.closing(bench):
+        for arrived in (1000, 200 * KIB, 1 << 20, 8 << 20):
+            bench.send(large[sent:arrived])
+            sent = arrived
+            held.append(bench.memory.lent)
+        was_receiving = bench.connection.is_receiving
+        bench.send(large[8 << 20 :])
+
+        assert held == [256 * KIB, 256 * KIB, 1 << 20, 8 << 20]
+        assert was_receiving
+        assert ids(bench.produces.started) == [1]
+        assert bench.memory.lent == 0
+        assert not bench.connection.is_receiving
+
+
+def test_a_frame_that_hardly_arrives_is_too_slow_once_others_wait_for_memory(
     bench: ConnectionBench,
 ) -> None:
+    now_s = bench.control.now_s()
+    other = FrameMemory(1 << 20)
+    large = frame(PRODUCE, 1, LARGE)
+    bench.send(large[: 10 * KIB])
+    alone = bench.connection.is_too_slow(now_s + 10)
+    assert not bench.memory.take(other, 1 << 20, lambda: None)
+
+    crawling = bench.connection.is_too_slow(now_s + 20)
+    bench.memory.give_back(other)
+
+    assert (alone, crawling) == (False, True)
+    assert not bench.connection.is_too_slow(now_s + 30)
+
+
+def test_a_large_frame_of_an_ordinary_size_is_received(bench: ConnectionBench) -> None:
     large = frame(PRODUCE, 1, LARGE)
 
     bench.send(large[:1000])
-    held, was_receiving = bench.memory.lent, bench.connection.is_receiving
+    was_receiving = bench.connection.is_receiving
     bench.send(large[1000:])
 
-    assert (held, was_receiving) == (len(large) - 4, True)
+    assert was_receiving
     assert ids(bench.produces.started) == [1]
     assert bench.memory.lent == 0
     assert not bench.connection.is_receiving
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_large_request_holds_memory_until_it_was_answered(
+    bench: ConnectionBench, is_answered: bool
+) -> None:
+    request = frame(COORDINATOR, 1)[4:] + bytes(LARGE)  # bytes behind a body are passed over
+    bench.send(struct.pack(">i", len(request)) + request)
+    held = bench.memory.lent
+
+    if is_answered:
+        bench.deferred[0].resolve({})
+    else:
+        bench.connection.close("")
+    bench.turn()
+
+    assert held == len(request)
+    assert bench.memory.lent == 0
 
 
 def test_behind_a_request_that_waits_a_large_frame_holds_no_memory(
@@ -230,13 +292,13 @@ def test_behind_a_request_that_waits_a_large_frame_holds_no_memory(
 def test_while_there_is_no_memory_nothing_is_read_and_then_it_goes_on(
     bench: ConnectionBench,
 ) -> None:
-    assert bench.memory.take(1 << 20, lambda: None)
+    other = taken_memory(bench)
     large = frame(PRODUCE, 1, LARGE)
     bench.send(large[: 10 * KIB])
     assert not bench.connection.is_receiving  # it cannot be said to be slow
     bench.connection.last_active_s = waited_since_s = -1.0
 
-    bench.memory.give_back(1 << 20)
+    bench.memory.give_back(other)
     bench.turn()
     active_s = bench.connection.last_active_s
     bench.send(large[10 * KIB :])
@@ -250,13 +312,11 @@ def test_while_there_is_no_memory_nothing_is_read_and_then_it_goes_on(
 def test_a_connection_that_ends_half_way_gives_its_memory_back(
     bench: ConnectionBench, is_granted: bool
 ) -> None:
-    if not is_granted:
-        assert bench.memory.take(1 << 20, lambda: None)
+    other = FrameMemory(1) if is_granted else taken_memory(bench)
     bench.send(frame(PRODUCE, 1, LARGE)[:1000])
 
     bench.connection.close("")
-    if not is_granted:
-        bench.memory.give_back(1 << 20)
+    bench.memory.give_back(other)
     bench.turn()
 
     assert bench.memory.lent == 0
@@ -386,14 +446,14 @@ def test_a_large_request_behind_another_is_carried_out_when_the_client_leaves(
 def test_a_large_request_that_waits_for_memory_is_carried_out_when_the_client_leaves(
     bench: ConnectionBench, how: str
 ) -> None:
-    assert bench.memory.take(1 << 20, lambda: None)
+    other = taken_memory(bench)
     bench.client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * LARGE)
     bench.client.send(frame(PRODUCE, 1, LARGE))
     bench.turn()
 
     leave(bench, how)
     assert bench.is_open
-    bench.memory.give_back(1 << 20)
+    bench.memory.give_back(other)
     bench.turn()
 
     assert ids(bench.produces.started) == [1]
