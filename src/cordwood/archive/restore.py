@@ -39,16 +39,19 @@ from cordwood.errors import (
 from cordwood.format.file_names import FileKind, segment_file_name
 from cordwood.format.small_files.partition_metadata import decode_topic_id, new_topic_id
 from cordwood.log.beside.archived_log import ArchivedLog
+from cordwood.log.partition.producer_snapshots import load_newest, replay, write_snapshot
 from cordwood.log.reading.archived_segments import ArchivePlace
+from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.reading.time_lookup import find_time
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.log.store.archive_port import ArchivableStore, WantedTopic
 from cordwood.log.topics.incoming_topic import IncomingPartition, IncomingTopic
 from cordwood.log.topics.topic import Topic
-from cordwood.quantities import INT64_MAX, Offset
+from cordwood.quantities import INT64_MAX, Offset, TimestampMs
 from cordwood.storage.checkpoint_file import write_epoch_checkpoint
 from cordwood.storage.segment import Segment, SegmentLimits
+from cordwood.storage.segment_files import find_segments, find_snapshots
 
 logger = logging.getLogger(__name__)
 
@@ -203,6 +206,7 @@ class TopicRestore:
         write_epoch_checkpoint(self._fs, partition.path, epochs)
         if end < manifest.end:
             self._cut_last(partition.path, manifest, end)
+            self._save_producers(partition, manifest, end)
 
     def _fetch_segment(
         self, directory: str, source: PartitionArchive, copy: SegmentCopy, end: Offset
@@ -237,18 +241,8 @@ class TopicRestore:
         copy = next(s for s in manifest.segments if s.base_offset < end <= s.next_offset)
         if copy.next_offset == end:
             return
-        segment = Segment.open_sealed(
-            self._fs,
-            directory,
-            copy.base_offset,
-            size=copy.size,
-            next_offset=copy.next_offset,
-            handles=self._parts.handles,
-            limits=SegmentLimits(
-                index_bytes_max=INT64_MAX,
-                index_interval_bytes=0,
-                is_dense=not manifest.allows_gaps,
-            ),
+        segment = self._open_segment(
+            directory, manifest, copy, size=copy.size, end=copy.next_offset
         )
         position = segment.reader().locate(end, segment.hint(end))
         assert position is not None, (copy, end)
@@ -258,6 +252,48 @@ class TopicRestore:
         segment.sync_index()
         segment.close()
         self._fs.set_modified_ms(segment.path(FileKind.LOG), copy.modified_ms)
+
+    def _save_producers(
+        self, partition: IncomingPartition, manifest: Manifest, end: Offset
+    ) -> None:
+        """Write the producers' state at the cut: it tells which transactions are open there."""
+        found = find_segments(self._fs, partition.path)
+        copies = [copy for copy in manifest.segments if copy.base_offset < end]
+        segments = SegmentList(
+            [
+                self._open_segment(partition.path, manifest, copy, size=segment.size, end=end)
+                for copy, segment in zip(copies, found, strict=True)
+            ]
+        )
+        states = load_newest(
+            self._fs,
+            partition.path,
+            find_snapshots(self._fs, partition.path),
+            log_start=partition.start,
+            log_end=end,
+            now_ms=TimestampMs(0),  # none of them has expired
+        )
+        replay(states, segments, end)
+        write_snapshot(self._fs, partition.path, states, sync=True)
+        for segment in segments:
+            segment.close()
+
+    def _open_segment(
+        self, directory: str, manifest: Manifest, copy: SegmentCopy, *, size: int, end: Offset
+    ) -> Segment:
+        return Segment.open_sealed(
+            self._fs,
+            directory,
+            copy.base_offset,
+            size=size,
+            next_offset=min(copy.next_offset, end),
+            handles=self._parts.handles,
+            limits=SegmentLimits(
+                index_bytes_max=INT64_MAX,
+                index_interval_bytes=0,
+                is_dense=not manifest.allows_gaps,
+            ),
+        )
 
     # --- groups ------------------------------------------------------------------------------
 

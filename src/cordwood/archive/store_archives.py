@@ -120,8 +120,8 @@ class StoreArchives:
                 archive.sweep()
             except LogClosedError:
                 return
-            except (OSError, CordwoodError) as error:
-                logger.warning("archiving %s failed, will retry: %s", log.name, error)
+            except Exception as error:  # whatever it is: the other partitions are not concerned
+                logger.warning("archiving %s failed, will retry: %r", log.name, error)
                 archive.progress.last_error = _shown_error(error)
                 continue
             archive.progress.last_error = None

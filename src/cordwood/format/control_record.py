@@ -81,6 +81,14 @@ def decode_control_key(key: BytesLike) -> ControlKey:
     return ControlKey(version=version, type=_TYPES.get(type_id, ControlType.UNKNOWN))
 
 
+def control_type_of(key: BytesLike) -> ControlType:
+    """The type of a control record; UNKNOWN if its key cannot be read."""
+    try:
+        return decode_control_key(key).type
+    except FormatError:
+        return ControlType.UNKNOWN
+
+
 def encode_control_key(control_type: ControlType) -> bytes:
     """The key of a control record of this type, which must be a known one."""
     assert control_type is not ControlType.UNKNOWN, control_type

@@ -14,6 +14,7 @@ from cordwood.archive.object_store import LocalObjects
 from cordwood.archive.opened_archive import OpenedArchive
 from cordwood.errors import (
     ConfigError,
+    InvalidProducerEpochError,
     InvalidTopicNameError,
     LogClosedError,
     StorageError,
@@ -21,10 +22,13 @@ from cordwood.errors import (
     UnknownTopicError,
 )
 from cordwood.format.record import Record
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkProgress
-from cordwood.quantities import MIB
+from cordwood.quantities import MIB, Offset, ProducerId, TimestampMs
 from fakes.archived_store import ARCHIVE, SMALL_SEGMENTS, URL, ArchivedStore, expected, values
+from fakes.client_batches import client_batch, marker_batch
 from fakes.failing_objects import ProcessKilled
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC
@@ -534,3 +538,119 @@ def test_a_store_that_closes_gives_a_restore_up_and_has_nothing_of_it(
     reopened = ArchivedStore(fs, data=NEW).store
     assert reopened.topics() == []
     assert values(reopened.restore_topic(TOPIC, URL).partition(0)) == expected(0, 12)
+
+
+# --- transactions -------------------------------------------------------------------------------
+
+
+def transactional(producer_id: int, sequence: int, second: int, value: bytes) -> bytearray:
+    return client_batch(
+        value,
+        timestamps=[second * 1000],
+        producer_id=producer_id,
+        producer_epoch=0,
+        sequence=sequence,
+        transactional=True,
+    )
+
+
+def end_transaction(log: PartitionLog, producer_id: int, second: int, *, is_abort: bool) -> None:
+    marker = MarkerFacts(
+        producer_id=ProducerId(producer_id),
+        producer_epoch=0,
+        coordinator_epoch=3,
+        offset=Offset(0),
+        timestamp=TimestampMs(second * 1000),
+        is_abort=is_abort,
+    )
+    batch = marker_batch(
+        producer_id, coordinator_epoch=3, is_abort=is_abort, timestamp=second * 1000
+    )
+    log.batches.append_marker(batch, marker)
+
+
+@pytest.fixture
+def overlapping(fs: SimulatedFileSystem) -> ArchivedStore:
+    """Three transactions that overlap, each record a second after the one before.
+
+    offset   0  1  2  3  4  5  6  7  8  9  10
+    7        a     b  C
+    8           x        y     z  C
+    9                       p        q   A
+    """
+    bench = ArchivedStore(fs)
+    log = bench.create(segment_records=2)
+    log.batches.append_batch(transactional(7, 0, 1, b"a"))
+    log.batches.append_batch(transactional(8, 0, 2, b"x"))
+    log.batches.append_batch(transactional(7, 1, 3, b"b"))
+    end_transaction(log, 7, 4, is_abort=False)
+    log.batches.append_batch(transactional(8, 1, 5, b"y"))
+    log.batches.append_batch(transactional(9, 0, 6, b"p"))
+    log.batches.append_batch(transactional(8, 2, 7, b"z"))
+    end_transaction(log, 8, 8, is_abort=False)
+    log.batches.append_batch(transactional(9, 1, 9, b"q"))
+    end_transaction(log, 9, 10, is_abort=True)
+    bench.append(4, first_timestamp_ms=11_000)
+    bench.archive_and_drop()
+    bench.store.close()
+    return bench
+
+
+COMMITTED = {4: b"ab", 8: b"abxyz"}  # what was committed, by the second of the marker
+
+
+@pytest.mark.parametrize("second", range(1, 11))
+def test_a_transaction_that_is_open_at_the_point_in_time_is_aborted(
+    overlapping: ArchivedStore, fs: SimulatedFileSystem, second: int
+) -> None:
+    bench = ArchivedStore(fs, data=NEW)
+
+    topic = bench.store.restore_topic(TOPIC, URL, to_timestamp_ms=second * 1000)
+    log = topic.partition(0)
+
+    open_then = [
+        producer
+        for producer, first, last in ((7, 1, 4), (8, 2, 8), (9, 6, 10))
+        if first <= second < last
+    ]
+    assert log.end_offset == second + len(open_then), "a marker for each open transaction"
+    assert log.last_stable_offset == log.end_offset
+    committed = max((v for at, v in COMMITTED.items() if at <= second), key=len, default=b"")
+    seen = b"".join(r.value or b"" for r in log.read(isolation="read_committed"))
+    assert sorted(seen) == sorted(committed)
+    assert [r.value for r in log.read()] == [
+        v for at, v in enumerate([b"a", b"x", b"b", None, b"y", b"p", b"z", None, b"q"], start=1)
+        if at <= second and v is not None
+    ]  # fmt: skip
+    for producer in open_then:
+        with pytest.raises(InvalidProducerEpochError):
+            log.batches.append_batch(transactional(producer, 5, second, b"late"))
+    log.append(b"after", timestamp_ms=20_000)
+
+    for after in (fs.kill(), fs.crash(random.Random(second))):
+        again = ArchivedStore(after, data=NEW).log
+        assert again.last_stable_offset == again.end_offset == second + len(open_then) + 1
+        found = b"".join(r.value or b"" for r in again.read(isolation="read_committed"))
+        assert found == seen + b"after"
+    bench.store.close()
+    again = ArchivedStore(fs, data=NEW).log
+    assert again.last_stable_offset == again.end_offset == second + len(open_then) + 1
+
+
+def test_a_transaction_whose_marker_was_not_archived_is_aborted_by_a_whole_restore(
+    fs: SimulatedFileSystem,
+) -> None:
+    """The segment was archived after the marker was written, and the marker was lost."""
+    bench = ArchivedStore(fs)
+    log = bench.create(segment_records=2)
+    log.batches.append_batch(transactional(7, 0, 1, b"a"))
+    log.batches.append_batch(transactional(7, 1, 2, b"b"))
+    end_transaction(log, 7, 3, is_abort=False)
+    bench.archive_and_drop()
+    bench.store.close()
+
+    restored = ArchivedStore(fs, data=NEW).store.restore_topic(TOPIC, URL).partition(0)
+
+    assert restored.end_offset == 3
+    assert restored.last_stable_offset == 3
+    assert list(restored.read(isolation="read_committed")) == []

@@ -14,9 +14,8 @@ from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
 from cordwood.format.batch_header import CONTROL, TRANSACTIONAL
-from cordwood.format.control_record import ControlType, decode_control_key
 from cordwood.format.index_entry import AbortedTransaction
-from cordwood.log.partition.producer_snapshots import read_snapshot
+from cordwood.log.partition.producer_snapshots import marker_in, read_snapshot
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import NO_OFFSET, Offset, ProducerId
@@ -142,21 +141,15 @@ class _Walk:
                 self.open.setdefault(producer_id, offset)
 
     def _end(self, decoder: BatchDecoder, index: int, producer_id: int) -> None:
-        records = decoder.parse(index).records()
-        if not records or records[0].key is None:
+        marker = marker_in(decoder, index)
+        began = None if marker is None else self.open.pop(producer_id, None)
+        if marker is None or began is None or not marker.is_abort:
             return
-        kind = decode_control_key(records[0].key).type
-        if kind not in (ControlType.ABORT, ControlType.COMMIT):
-            return
-        began = self.open.pop(producer_id, None)
-        if began is None or kind is ControlType.COMMIT:
-            return
-        marker = Offset(records[0].offset)
         self.aborted.append(
             AbortedTransaction(
                 producer_id=ProducerId(producer_id),
                 first_offset=began,
-                last_offset=marker,
-                last_stable_offset=min([Offset(marker + 1), *self.open.values()]),
+                last_offset=marker.offset,
+                last_stable_offset=min([Offset(marker.offset + 1), *self.open.values()]),
             )
         )

@@ -24,7 +24,6 @@ from typing import Final
 from cordwood.clock import Clock
 from cordwood.errors import (
     ConfigError,
-    CordwoodError,
     DiskFullError,
     LogClosedError,
     LogFailedError,
@@ -199,14 +198,26 @@ class Cleaner:
             return []
         with turn.lock:
             now_ms = self._clock.now_ms()
-            plans = [
-                (log, log.compaction.plan(now_ms))
-                for log in self._logs()
-                if log.config.is_compacted
-                and _directory_of(log) == directory
-                and self._may_be_tried(log)
-            ]
+            plans: list[tuple[PartitionLog, CompactionPlan]] = []
+            for log in self._logs():
+                is_wanted = log.config.is_compacted and _directory_of(log) == directory
+                plan = self._plan(log, now_ms) if is_wanted and self._may_be_tried(log) else None
+                if plan is not None:
+                    plans.append((log, plan))
             return self._run_all(turn, plans, now_ms)
+
+    def _plan(self, log: PartitionLog, now_ms: TimestampMs) -> CompactionPlan | None:
+        """None if the log cannot be looked at: it is tried again, and the others go on."""
+        try:
+            return log.compaction.plan(now_ms)
+        except Exception as error:
+            record = self._record_of(log)
+            logger.warning("compaction of %s cannot be planned: %r", log.name, error)
+            record.failures_in_a_row += 1
+            with self._lock:
+                record.last_error = f"{type(error).__name__}: {error}"
+                record.not_before_s = self._clock.monotonic() + self._pause_s(record)
+            return None
 
     def run_now(self, logs: Sequence[PartitionLog], *, force: bool) -> list[CompactionResult]:
         """Compact those of these logs that are due, even if they failed before.
@@ -296,7 +307,7 @@ class Cleaner:
             record.failures_in_a_row += 1
             logger.warning("compacting %s failed and will be tried again: %s", run.log.name, error)
             return run.result(CompactionOutcome.FAILED, error=f"{type(error).__name__}: {error}")
-        except (CordwoodError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        except Exception as error:  # whatever it is: the other logs are not concerned
             record.failures_in_a_row += 1
             record.is_uncleanable = True
             logger.exception("%s cannot be compacted and stays as it is", run.log.name)
@@ -304,9 +315,12 @@ class Cleaner:
         record.failures_in_a_row = 0
         return result
 
-    def _note(self, record: _Record, result: CompactionResult, duration_s: float) -> None:
+    def _pause_s(self, record: _Record) -> float:
         doublings = min(record.failures_in_a_row, _BACKOFF_DOUBLINGS_MAX)
-        pause_s = self.config.backoff_ms / 1000 * 2**doublings
+        return self.config.backoff_ms / 1000 * 2.0**doublings
+
+    def _note(self, record: _Record, result: CompactionResult, duration_s: float) -> None:
+        pause_s = self._pause_s(record)
         # If the keys did not fit into the map, the rest is due at once.
         if result.outcome is CompactionOutcome.MAP_FULL:
             pause_s = 0.0

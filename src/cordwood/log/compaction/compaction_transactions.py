@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cordwood.format.batch import BatchInfo
 from cordwood.format.batch_header import TRANSACTIONAL
-from cordwood.format.control_record import ControlType, decode_control_key
+from cordwood.format.control_record import ControlType, control_type_of
 from cordwood.format.index_entry import AbortedTransaction
 
 
@@ -111,7 +111,7 @@ class TransactionWalk:
         self._begin_up_to(batch.next_offset)
         if key is None:
             return MarkerFate(is_spent=True)
-        kind = decode_control_key(key).type
+        kind = control_type_of(key)
         if kind is ControlType.ABORT:
             ended = self._ongoing.pop(batch.producer_id, None)
             if ended is not None and ended.has_batches:

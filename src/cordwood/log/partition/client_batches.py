@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cordwood.errors import CordwoodError
+from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
+from cordwood.format.batch_header import CONTROL, TRANSACTIONAL
+from cordwood.format.control_record import ControlType, EndTransactionMarker, encode_marker
+from cordwood.format.record import Record
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.batch_writer import BatchWriter
 from cordwood.log.partition.log_parts import LogParts
@@ -15,7 +19,7 @@ from cordwood.log.rules.append_checks import BatchBytes, check_produced_batch
 from cordwood.log.rules.batch_group import BatchGroup, producer_facts
 from cordwood.log.rules.producer_entry import Duplicate
 from cordwood.log.rules.producer_state import AppendOrigin, MarkerFacts
-from cordwood.quantities import NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
+from cordwood.quantities import INT32_MAX, NO_PRODUCER_ID, LeaderEpoch, Offset, TimestampMs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,3 +167,33 @@ class ClientBatches:
                 self._writer.show()
         self._promises.await_kept(Offset(offset + 1))
         return offset
+
+    def abort_open_transactions(self) -> int:
+        """End every open transaction with an abort marker; return how many. Durable on return.
+
+        For a log whose end was cut off: nobody else will end them.
+        """
+        with self._holder.lock:
+            markers = self._producers.states.abort_markers()
+        for marker in markers:
+            self.append_marker(_marker_batch(marker), marker)
+        if markers:
+            self._promises.await_durable(self._holder.state.end)
+        return len(markers)
+
+
+def _marker_batch(marker: MarkerFacts) -> memoryview:
+    kind = ControlType.ABORT if marker.is_abort else ControlType.COMMIT
+    key, value = encode_marker(
+        EndTransactionMarker(type=kind, coordinator_epoch=marker.coordinator_epoch)
+    )
+    return build_batch(
+        [Record(value, key=key, timestamp_ms=marker.timestamp)],
+        marker.timestamp,
+        BatchStyle(bytes_max=INT32_MAX),
+        ProducerStamp(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            attributes=TRANSACTIONAL | CONTROL,
+        ),
+    ).data

@@ -22,6 +22,7 @@ class LogEpochs:
         self._directory = parts.directory
         self.current = LeaderEpoch(0)
         epoch = parts.role.opening_epoch(known.latest)
+        self._is_leader = epoch is not None  # else the epochs are those of the batches
         if epoch is not None and parts.settle is None:
             self.enter(epoch, end)
         elif epoch is not None:
@@ -36,8 +37,13 @@ class LogEpochs:
             self._save()
 
     def truncate_from_end(self, end: Offset) -> None:
-        """The log now ends at `end`."""
+        """The log is about to end at `end`."""
         if self.known.truncate_from_end(end):
+            self._save()
+
+    def continue_at(self, end: Offset) -> None:
+        """The log was cut at `end`: from there on a leader writes in its epoch, as before."""
+        if self._is_leader and self.known.assign(self.current, end):
             self._save()
 
     def truncate_from_start(self, start: Offset) -> None:
@@ -48,8 +54,11 @@ class LogEpochs:
         self.known.truncate_from_start(start)
         self._save()
 
-    def clear(self) -> None:
+    def restart_at(self, offset: Offset) -> None:
+        """The log is now empty and continues at `offset`."""
         self.known.clear()
+        if self._is_leader:
+            self.known.assign(self.current, offset)
         self._save()
 
     def sync(self) -> None:

@@ -150,7 +150,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
     end = plan.end_offset
     is_synced = request.is_durable_exact
     start = Offset(min(max(start, segments[0].base_offset), end))
-    seen.epochs.truncate_from_end(end)
+    seen.epochs.truncate_from_end(Offset(end + 1))  # the current one may have no records yet
     if seen.epochs.truncate_from_start(start):
         # Only the mark had this start; the epochs confirm its checkpoint, see `known_start`.
         write_epoch_checkpoint(fs, directory, seen.epochs.entries)

@@ -53,9 +53,12 @@ class LogProducers:
         return [path + DELETED]
 
     def reload(self) -> None:
-        """Load the states again from snapshots and batches, after a truncation."""
+        """Load the states again from snapshots and batches, after a truncation.
+
+        They are replaced at the end: nobody sees states that are loaded half.
+        """
         state = self._holder.state
-        self.states = load_newest(
+        states = load_newest(
             self._fs,
             self._directory,
             find_snapshots(self._fs, self._directory),
@@ -63,7 +66,8 @@ class LogProducers:
             log_end=state.end,
             now_ms=self._clock.now_ms(),
         )
-        replay(self.states, state.segments, state.end)
+        replay(states, state.segments, state.end)
+        self.states = states
 
     @property
     def last_stable_offset(self) -> Offset:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from cordwood.errors import CorruptSegmentError, FormatError
 from cordwood.format import kernel_tables as tables
-from cordwood.format.batch import BatchInfo
+from cordwood.format.batch import BatchDecoder, BatchInfo
 from cordwood.format.batch_header import TRANSACTIONAL, advance_sequence
-from cordwood.format.control_record import ControlType, decode_control_key, decode_marker
+from cordwood.format.control_record import ControlType, control_type_of, decode_marker
 from cordwood.format.file_names import FileKind, segment_file_name
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.format.small_files.producer_snapshot import (
@@ -21,6 +21,7 @@ from cordwood.format.small_files.producer_snapshot import (
     encode_producer_snapshot,
 )
 from cordwood.log.reading.segment_list import SegmentList
+from cordwood.log.rules.producer_entry import NO_COORDINATOR_EPOCH
 from cordwood.log.rules.producer_state import (
     BatchFacts,
     MarkerFacts,
@@ -170,8 +171,7 @@ def _replay_chunk(
         if not batch.is_control:
             states.update(facts_of(batch))
             continue
-        record = decoder.parse(index).records()[0]
-        marker = marker_of(batch, record.key or b"", record.value or b"")
+        marker = marker_in(decoder, index)
         if marker is not None:
             finish_marker(states, segment, marker)
 
@@ -194,19 +194,32 @@ def facts_of(batch: BatchInfo) -> BatchFacts:
     )
 
 
-def marker_of(batch: BatchInfo, key: bytes, value: bytes) -> MarkerFacts | None:
-    """The transaction end in a control batch; None for other control records."""
-    control = decode_control_key(key)
-    if control.type not in (ControlType.ABORT, ControlType.COMMIT):
-        return None
-    marker = decode_marker(key, value) if value else None
+def marker_in(decoder: BatchDecoder, index: int) -> MarkerFacts | None:
+    """The transaction end in a control batch; None for other control records.
+
+    Compaction empties the batch of a marker when the records of its transaction are gone. Such a
+    batch still ends the transaction: a snapshot from before the compaction has it open. Whether
+    it was aborted no longer matters.
+    """
+    batch = decoder.batch(index)
+    records = decoder.parse(index).records() if batch.record_count else []
+    kind, coordinator_epoch = ControlType.COMMIT, NO_COORDINATOR_EPOCH
+    if records:
+        key, value = records[0].key or b"", records[0].value or b""
+        kind = control_type_of(key)
+        if kind not in (ControlType.ABORT, ControlType.COMMIT):
+            return None
+        try:
+            coordinator_epoch = decode_marker(key, value).coordinator_epoch
+        except FormatError as error:
+            logger.warning("the marker at offset %d is incomplete: %s", batch.base_offset, error)
     return MarkerFacts(
         producer_id=ProducerId(batch.producer_id),
         producer_epoch=batch.producer_epoch,
-        coordinator_epoch=-1 if marker is None else marker.coordinator_epoch,
+        coordinator_epoch=coordinator_epoch,
         offset=Offset(batch.next_offset - 1),
         timestamp=batch.max_timestamp,
-        is_abort=control.type is ControlType.ABORT,
+        is_abort=kind is ControlType.ABORT,
     )
 
 

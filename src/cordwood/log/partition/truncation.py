@@ -119,6 +119,7 @@ class Truncation:
         if is_cut:
             self._cut(cut)
             self._producers.reload()
+            self._epochs.continue_at(cut)
 
     def _commit_lowered(self, cut: Offset, lowered: LogState) -> None:
         """Stop vouching for what is about to be removed: everything from `cut` on."""
@@ -241,7 +242,7 @@ class Truncation:
         new = self._rolling.new_segment(offset, parts.clock.now_ms())
         parts.fs.sync_directory(parts.directory)
         self._producers.states.reset(offset)
-        self._epochs.clear()
+        self._epochs.restart_at(offset)
         holder.commit(
             holder.state._replace(
                 segments=SegmentList([new]),

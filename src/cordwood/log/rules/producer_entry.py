@@ -22,7 +22,7 @@ from cordwood.quantities import (
 # A client has at most five requests in flight, so a retry is never older than five batches.
 BATCHES_REMEMBERED: Final = 5
 
-_NO_COORDINATOR_EPOCH: Final = -1
+NO_COORDINATOR_EPOCH: Final = -1
 
 
 class BatchFacts(NamedTuple):
@@ -64,7 +64,7 @@ class ProducerEntry:
 
     def __init__(self) -> None:
         self.epoch = NO_PRODUCER_EPOCH
-        self.coordinator_epoch = _NO_COORDINATOR_EPOCH
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp = NO_TIMESTAMP
         self.transaction_start: Offset | None = None
         self.batches: deque[_StoredBatch] = deque(maxlen=BATCHES_REMEMBERED)

@@ -26,8 +26,20 @@ from cordwood.errors import (
     TransactionCoordinatorFencedError,
 )
 from cordwood.format.small_files.producer_snapshot import ProducerSnapshotEntry
-from cordwood.log.rules.producer_entry import BatchFacts, Duplicate, ProducerEntry
-from cordwood.quantities import NO_PRODUCER_ID, Offset, ProducerId, TimestampMs
+from cordwood.log.rules.producer_entry import (
+    NO_COORDINATOR_EPOCH,
+    BatchFacts,
+    Duplicate,
+    ProducerEntry,
+)
+from cordwood.quantities import (
+    INT16_MAX,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Offset,
+    ProducerId,
+    TimestampMs,
+)
 
 __all__ = [
     "PRODUCER_EXPIRATION_MS",
@@ -59,7 +71,10 @@ class AppendOrigin(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerFacts:
-    """The control record that ends a transaction, committed or aborted."""
+    """The control record that ends a transaction, committed or aborted.
+
+    `coordinator_epoch` is NO_COORDINATOR_EPOCH if compaction removed it.
+    """
 
     producer_id: ProducerId
     producer_epoch: int
@@ -203,8 +218,10 @@ class ProducerStates:
         producer = self._producer(marker.producer_id)
         first_offset = producer.transaction_start
         producer.enter_epoch(marker.producer_epoch)
-        producer.coordinator_epoch = marker.coordinator_epoch
-        producer.last_timestamp = marker.timestamp
+        if marker.coordinator_epoch != NO_COORDINATOR_EPOCH:
+            producer.coordinator_epoch = marker.coordinator_epoch
+        if marker.timestamp != NO_TIMESTAMP:
+            producer.last_timestamp = marker.timestamp
         producer.transaction_start = None
         self.map_end_offset = Offset(marker.offset + 1)
         if first_offset is None:
@@ -241,6 +258,27 @@ class ProducerStates:
             return first_open
         first_completed = min(self._completed)
         return first_completed if first_open is None else min(first_open, first_completed)
+
+    def abort_markers(self) -> list[MarkerFacts]:
+        """The markers that would abort all open transactions, in the order of their starts.
+
+        As at a timeout, a marker has a higher epoch than its producer: what the producer still
+        sends belongs to a transaction that lost its beginning, and is refused.
+        """
+        markers: list[MarkerFacts] = []
+        for offset, producer_id in self._ongoing.items():
+            producer = self._producers[producer_id]
+            markers.append(
+                MarkerFacts(
+                    producer_id=producer_id,
+                    producer_epoch=min(producer.epoch + 1, INT16_MAX),
+                    coordinator_epoch=max(producer.coordinator_epoch, 0),
+                    offset=offset,
+                    timestamp=producer.last_timestamp,
+                    is_abort=True,
+                )
+            )
+        return markers
 
     def has_open_transaction(self, producer_id: ProducerId) -> bool:
         producer = self._producers.get(producer_id)

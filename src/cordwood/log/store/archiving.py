@@ -8,7 +8,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.archived_segments import ArchiveStatus
 from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.log.store.archive_port import ArchivableStore, Archives, WantedTopic
-from cordwood.log.store.housekeeping import Housekeeping
+from cordwood.log.store.housekeeping import Housekeeping, PartialFailureError
 from cordwood.log.topics.topic import Topic
 
 ARCHIVE_S: Final = 30.0  # as Kafka's remote.log.manager.task.interval.ms
@@ -27,10 +27,11 @@ class Archiving:
             housekeeping.add("archive", ARCHIVE_S, self.run_due, takes_long=True)
 
     def run_due(self) -> None:
-        """One pass over all topics. Raises the first failure after all were tried."""
+        """One pass over all topics. Reports the first failure after all were tried."""
         for status in self.run_now(None):
             if status.last_error is not None:
-                raise StorageError(f"{status.topic}-{status.partition}: {status.last_error}")
+                place = f"{status.topic}-{status.partition}"
+                raise PartialFailureError(StorageError(f"{place}: {status.last_error}"))
 
     def run_now(self, topics: Sequence[str] | None) -> list[ArchiveStatus]:
         self._required().run(self._store, topics)

@@ -7,6 +7,7 @@ from cordwood.clock import Clock
 from cordwood.errors import CordwoodError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.steady_clock import SteadyClock
+from cordwood.log.store.housekeeping import PartialFailureError
 from cordwood.log.topics.log_directory import LogDirectory
 
 # Syncing a mark costs the disk about as much as syncing an append, and appends come first.
@@ -16,8 +17,8 @@ _MARKS_BUDGET_S: Final = 0.020
 class DirectoryUpkeep:
     """The tasks over the logs of one directory.
 
-    A log that fails does not stop the others; the first failure is raised at the end. A directory
-    that is offline is left alone.
+    A log that fails does not stop the others and does not slow the task down; the first failure
+    is reported at the end. A directory that is offline is left alone.
     """
 
     def __init__(
@@ -46,8 +47,10 @@ class DirectoryUpkeep:
         self.directory.delete_due()
 
         def run(log: PartitionLog) -> None:
-            log.rolling.roll_if_due()
-            log.syncing.flush_if_due()
+            try:
+                log.rolling.roll_if_due()
+            finally:
+                log.syncing.flush_if_due()
 
         self._for_each("rolling", run)
 
@@ -55,20 +58,23 @@ class DirectoryUpkeep:
         """Sync the marks of some logs, in turns, for as long as the time budget lasts."""
         logs = self.logs()
         started_s = self._clock.monotonic()
+        failure: Exception | None = None
         for step in range(len(logs)):
             turn = (self._marks_turn + step) % len(logs)
             log = logs[turn]
+            did_sync = False
             try:
                 did_sync = log.syncing.sync_marks()
-            except (OSError, AssertionError, ValueError) as error:
-                if not log.is_closed:
+            except Exception as error:
+                if not log.is_closed:  # else it was closed meanwhile, which synced it
+                    error.add_note(f"while syncing the marks of {log.name}")
                     self._note(error)
-                    self._marks_turn = turn + 1
-                    raise
-                did_sync = False  # closed meanwhile, which synced it
+                    failure = failure or error
             if did_sync and self._clock.monotonic() - started_s >= _MARKS_BUDGET_S:
                 self._marks_turn = turn + 1
-                return
+                break
+        if failure is not None:
+            raise PartialFailureError(failure)
 
     def check_room(self) -> None:
         if self.directory.health.failure is None:
@@ -80,35 +86,32 @@ class DirectoryUpkeep:
     def run_retention(self) -> int:
         """Apply retention to every log; return the bytes that were freed."""
         now_ms = self._steady_clock.now_ms()
-        reclaimed = 0
-
-        def run(log: PartitionLog) -> None:
-            nonlocal reclaimed
-            reclaimed += log.upkeep.apply_retention(now_ms).local_bytes_reclaimed
-
-        self._for_each("deleting from", run)
-        return reclaimed
+        return self._for_each(
+            "deleting from", lambda log: log.upkeep.apply_retention(now_ms).local_bytes_reclaimed
+        )
 
     def write_checkpoint(self) -> None:
         if self.directory.health.failure is not None:
             return
         try:
             self.directory.checkpoint()
-        except OSError as error:
+        except Exception as error:
             self._note(error)
-            raise
+            raise PartialFailureError(error) from error
 
     def expire_producers(self) -> None:
         now_ms = self._steady_clock.now_ms()
         self._for_each("forgetting producers of", lambda log: log.producers.expire(now_ms))
 
-    def _for_each(self, action: str, run: Callable[[PartitionLog], object]) -> None:
+    def _for_each(self, action: str, run: Callable[[PartitionLog], int | None]) -> int:
+        """Call `run` with every log; return the sum of what it returns."""
+        total = 0
         failure: Exception | None = None
         for log in self.logs():
             if self._should_stop():
                 break
             try:
-                run(log)
+                total += run(log) or 0
             except Exception as error:  # whatever it is: the other logs are not concerned
                 if log.is_closed and isinstance(error, (OSError, CordwoodError)):
                     continue
@@ -116,7 +119,8 @@ class DirectoryUpkeep:
                 self._note(error)
                 failure = failure or error
         if failure is not None:
-            raise failure
+            raise PartialFailureError(failure, bytes_reclaimed=total)
+        return total
 
     def _note(self, error: Exception) -> None:
         if isinstance(error, OSError):

@@ -5,7 +5,8 @@ one for the tasks of each data directory, so that a disk that hangs delays no ot
 the rest. A long task runs on a thread of its own, so that a large copy does not delay the rolling
 of a segment; it may have a quick check that tells whether there is work. A task never runs twice
 at the same time. A task that fails is tried again after a pause, which grows with each failure in
-a row.
+a row. A task over many logs that fails for some of them keeps its interval: the others must not
+wait (`PartialFailureError`).
 
 `run_all` runs each task once in the calling thread, without the scheduler.
 """
@@ -28,6 +29,15 @@ _BACKOFF_MAX_S: Final = 300.0
 
 # Does the work that is due; returns the bytes of disk it reclaimed, if it reclaims any.
 UpkeepFunction = Callable[[], int | None]
+
+
+class PartialFailureError(Exception):
+    """Raised by a task that failed in part and did the rest. `failure` is the first failure."""
+
+    def __init__(self, failure: Exception, *, bytes_reclaimed: int = 0) -> None:
+        super().__init__(failure)
+        self.failure = failure
+        self.bytes_reclaimed = bytes_reclaimed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +82,7 @@ class UpkeepTask:
         self._busy = threading.Lock()
         self._runs = 0
         self._failures = 0
-        self._failures_in_a_row = 0
+        self._pause_doublings = 0  # failures in a row, unless they were partial
         self._bytes_reclaimed = 0
         self._last_run_ms: TimestampMs | None = None
         self._last_duration_s: float | None = None
@@ -90,24 +100,28 @@ class UpkeepTask:
         started_s = self._clock.monotonic()
         self._last_run_ms = self._clock.now_ms()
         failure: Exception | None = None
+        is_first = self._last_error is None
+        self._pause_doublings, doublings = 0, self._pause_doublings
         try:
             self._bytes_reclaimed += self._function() or 0
-            self._failures_in_a_row = 0
-            self._last_error = None
+        except PartialFailureError as error:
+            failure = error.failure
+            self._bytes_reclaimed += error.bytes_reclaimed
         except Exception as error:
             # The next run may succeed, and no failure may end the thread.
             failure = error
+            self._pause_doublings = doublings + 1
+        self._last_error = None if failure is None else _in_words(failure)
+        if failure is not None:
             self._failures += 1
-            self._failures_in_a_row += 1
-            self._last_error = f"{type(error).__name__}: {error}"
-            if self._failures_in_a_row == 1:
+            if is_first:
                 place = "" if self.directory is None else f" of {self.directory}"
                 logger.error(
                     "housekeeping task %s%s failed and will be tried again: %s",
                     self.name,
                     place,
                     self._last_error,
-                    exc_info=None if isinstance(error, (OSError, CordwoodError)) else error,
+                    exc_info=None if isinstance(failure, (OSError, CordwoodError)) else failure,
                 )
         now_s = self._clock.monotonic()
         self._runs += 1
@@ -116,8 +130,8 @@ class UpkeepTask:
         return failure
 
     def _pause_s(self) -> float:
-        doubled = self.interval_s * 2.0 ** min(self._failures_in_a_row, 16)
-        if not self._failures_in_a_row:
+        doubled = self.interval_s * 2.0 ** min(self._pause_doublings, 16)
+        if not self._pause_doublings:
             return self.interval_s
         return min(doubled, max(self.interval_s, _BACKOFF_MAX_S))
 
@@ -138,6 +152,10 @@ class UpkeepTask:
                 TimestampMs(self._clock.now_ms() + max(int(wait_ms), 0)) if is_scheduled else None
             ),
         )
+
+
+def _in_words(error: Exception) -> str:
+    return "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
 
 
 class Housekeeping:
@@ -208,8 +226,8 @@ class Housekeeping:
     def _is_needed(self, task: UpkeepTask) -> bool:
         try:
             return task.is_needed is None or task.is_needed()
-        except OSError:
-            return True  # the task will meet the same error and report it
+        except Exception:  # the task will meet the same error and report it
+            return True
 
     def _begin(self, task: UpkeepTask) -> None:
         thread = threading.Thread(

@@ -373,12 +373,22 @@ class LogDirectory:
         return self._free_bytes
 
     def checkpoint(self) -> None:
-        """Sync all logs with their indexes and write the checkpoints."""
+        """Sync all logs with their indexes and write the checkpoints.
+
+        A failure of one log does not stop the others; the first one is raised at the end.
+        """
+        failure: Exception | None = None
         for log in list(self.logs.values()):
-            log.syncing.checkpoint()
+            try:
+                log.syncing.checkpoint()
+            except Exception as error:
+                error.add_note(f"while syncing {log.name}")
+                failure = failure or error
         if self._recovery_points() != self._saved_points:
             self.save_high_watermarks()
             self.save_recovery_points()  # last: unless it succeeds, both are tried again
+        if failure is not None:
+            raise failure
 
     # --- the end -----------------------------------------------------------------------------
 

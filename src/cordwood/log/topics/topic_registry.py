@@ -419,6 +419,8 @@ class TopicRegistry:
             logs[number] = self._opener.open(directory, entry, number)
             # The segments stay as they came; appends go into a new one.
             logs[number].roll()
+            # The markers of some transactions may lie behind the end of these files.
+            logs[number].batches.abort_open_transactions()
         for directory in self._directories:
             directory.checkpoint()
             directory.save_log_starts()

@@ -1317,6 +1317,34 @@ def test_the_last_stable_offset_is_not_below_the_start(log: PartitionLog) -> Non
 # --- leader epochs ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("cut", "expected"), [(0, [(5, 0)]), (1, [(0, 0), (5, 1)]), (2, [(0, 0), (5, 2)])]
+)
+def test_after_a_truncation_the_log_continues_in_its_epoch(
+    fs: SimulatedFileSystem, cut: int, expected: list[tuple[int, int]]
+) -> None:
+    _, log = new_log(fs)
+    append_all(log, 2)
+    log.batches.append_batch(client_batch(b"b"), leader_epoch=5)
+
+    log.truncation.truncate_to(cut)
+    log.append(b"x")
+
+    assert [(e.epoch, e.start_offset) for e in log.epochs.known.entries] == expected
+    assert log.epochs.known.epoch_of(Offset(cut)) == 5
+    again = log_of(open_store(fs.kill()))
+    assert [(e.epoch, e.start_offset) for e in again.epochs.known.entries] == expected
+
+
+def test_an_emptied_log_continues_in_its_epoch(fs: SimulatedFileSystem) -> None:
+    log = make(fs)
+    append_all(log, 2)
+
+    log.truncation.truncate_fully_and_start_at(7)
+
+    assert [(e.epoch, e.start_offset) for e in log.epochs.known.entries] == [(0, 7)]
+
+
 def test_epochs_are_noted_where_they_begin_and_survive(fs: SimulatedFileSystem) -> None:
     store, log = new_log(fs)
     log.append(b"a")
@@ -1367,8 +1395,8 @@ def test_epochs_follow_a_cut_and_a_deletion(fs: SimulatedFileSystem) -> None:
     log.deletion.delete_before(3)
     deleted = [(e.epoch, e.start_offset) for e in log.epochs.known.entries]
 
-    assert cut == [(0, 0), (1, 2), (2, 4)]
-    assert deleted == [(1, 3), (2, 4)]
+    assert cut == [(0, 0), (1, 2), (2, 4), (3, 6)], "it is still written in epoch 3"
+    assert deleted == [(1, 3), (2, 4), (3, 6)]
     store.close()
     again = log_of(open_store(fs))
     assert [(e.epoch, e.start_offset) for e in again.epochs.known.entries] == deleted

@@ -447,7 +447,7 @@ def test_a_disk_that_fails_once_leaves_all_or_nothing(fs: SimulatedFileSystem, n
     after = contents(open_store(fs.kill()))
     assert is_published or after == before or after["orders", 0] != before["orders", 0]
     for log in (log_of(store, "orders", 0), log_of(store, "audit")):
-        if log.state.failure is None:
+        if not log.is_failed:
             log.append(b"behind")
     for crashed in (fs.kill(), fs.crash(Random(number))):
         again = open_store(crashed)

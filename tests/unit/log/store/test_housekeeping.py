@@ -142,3 +142,21 @@ def test_the_next_run_is_known_only_while_a_thread_runs(clock: ManualClock) -> N
         housekeeping.stop()
 
     assert housekeeping.status()[0].next_run_ms is None
+
+
+def test_a_check_that_fails_does_not_end_the_scheduler(clock: ManualClock) -> None:
+    ran: list[int] = []
+    others: list[int] = []
+    housekeeping = Housekeeping("test", clock)
+
+    def fail() -> bool:
+        raise ValueError("injected")
+
+    housekeeping.add("long", 1.0, lambda: ran.append(1), takes_long=True, is_needed=fail)
+    housekeeping.add("go on", 1.0, lambda: others.append(1))
+
+    clock.advance(1000)
+    housekeeping.run_due()
+    housekeeping.stop()
+
+    assert (ran, others) == ([1], [1])

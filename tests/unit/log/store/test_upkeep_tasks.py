@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import random
+from typing import Any
 
 import pytest
 
 from cordwood.errors import DiskFullError, LogClosedError
+from cordwood.format.file_names import RECOVERY_POINT
 from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks
+from cordwood.storage.checkpoint_file import read_offset_checkpoint
 from cordwood.storage.flusher import InlineFlusher
 from cordwood.storage.high_watermark_file import HighWatermarkFile
 from fakes.manual_clock import ManualClock
@@ -220,3 +224,113 @@ def test_only_real_disks_have_a_floor_by_default(fs: SimulatedFileSystem) -> Non
     store.maintain()
 
     assert log.append(b"v").offset == 0
+
+
+# --- one log that fails ---------------------------------------------------------------------------
+
+
+def fail(*_arguments: object, **_options: object) -> None:
+    raise ValueError("injected")
+
+
+@pytest.mark.parametrize(
+    ("task", "part", "method"),
+    [
+        ("timers", "rolling", "roll_if_due"),
+        ("timers", "syncing", "flush_if_due"),
+        ("checkpoint", "syncing", "checkpoint"),
+        ("retention", "upkeep", "apply_retention"),
+        ("key index", "upkeep", "index_keys"),
+        ("marks", "syncing", "sync_marks"),
+        ("producers", "producers", "expire"),
+    ],
+)
+def test_a_log_that_fails_a_task_stops_no_other_log_and_does_not_slow_the_task(
+    fs: SimulatedFileSystem,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    task: str,
+    part: str,
+    method: str,
+) -> None:
+    store = open_store(fs, clock=clock)
+    topic = store.create_topic("events", partitions=3)
+    called: list[int] = []
+    for log in topic.partitions:
+        concern = getattr(log, part)
+        real = getattr(concern, method)
+
+        def note(*arguments: object, of: int = log.partition, real: Any = real) -> object:
+            called.append(of)
+            return real(*arguments)
+
+        monkeypatch.setattr(concern, method, fail if log.partition == 0 else note)
+
+    interval_s = next(s.interval_s for s in store.housekeeping.status() if s.name == task)
+    for _ in range(3):
+        clock.advance(int(interval_s * 1000) + 1)
+        store.housekeeping.run_due(DATA)
+        for thread in store.housekeeping._long_runs:
+            thread.join()
+
+    assert sorted(set(called)) == [1, 2]
+    status = next(s for s in store.housekeeping.status() if s.name == task)
+    assert status.failures == status.runs >= 3, "it keeps its interval"
+    assert status.last_error is not None
+    assert "injected" in status.last_error
+    assert "events-0" in status.last_error
+    with pytest.raises(ValueError, match="injected"):
+        store.maintain()
+
+
+def test_a_checkpoint_of_the_other_logs_is_written_although_one_fails(
+    fs: SimulatedFileSystem, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(fs, clock=clock)
+    topic = store.create_topic("events", partitions=2)
+    for number in range(2):
+        topic.append(b"x", partition=number)
+    monkeypatch.setattr(topic.partition(0).syncing, "checkpoint", fail)
+
+    with pytest.raises(ValueError, match="injected"):
+        store.maintain()
+
+    points = read_offset_checkpoint(fs, DATA, RECOVERY_POINT)
+    assert points["events", 1] == 1
+
+
+def test_a_directory_whose_room_cannot_be_read_stops_no_other(clock: ManualClock) -> None:
+    fs = SimulatedFileSystem(clock=clock)
+    store = Store(
+        ["/a", "/b"],
+        StoreSetup(fs=fs, clock=clock, has_housekeeping=False, free_bytes_min=1000),
+    )
+    fs.capacity_bytes = 0
+    fs.fail_next("free_bytes", OSError(errno.EIO, "injected"), path_ends="/a")
+
+    with pytest.raises(OSError, match="injected"):
+        store.maintain()
+
+    first, second = store.directories
+    assert not first.health.is_short_of_room
+    assert second.health.is_short_of_room
+    store.abandon()
+
+
+def test_a_log_whose_compaction_cannot_be_planned_stops_no_other(
+    fs: SimulatedFileSystem, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(fs, clock=clock)
+    config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0}
+    topic = store.create_topic("events", partitions=2, config=config)
+    for number in range(2):
+        for value in (b"old", b"new"):
+            topic.append(value, key=b"k", partition=number)
+            topic.partition(number).roll()
+    monkeypatch.setattr(topic.partition(0).compaction, "plan", fail)
+
+    store.maintain()
+
+    assert [record.value for record in topic.partition(1).read()] == [b"new"]
+    assert [record.value for record in topic.partition(0).read()] == [b"old", b"new"]
+    assert [log.last_error for log in store.cleaner.status()] == ["ValueError: injected", None]
