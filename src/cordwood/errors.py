@@ -336,6 +336,18 @@ class UnknownTopicError(LogError, KeyError):
     __str__ = Exception.__str__  # KeyError would print the repr of the message
 
 
+class TopicDeletedError(UnknownTopicError):
+    """The topic was deleted, and maybe created again, since the handle was opened."""
+
+    def __init__(self, topic: str) -> None:
+        Exception.__init__(
+            self,
+            f"topic {topic!r} was deleted, and perhaps created again, since it was opened here; "
+            f"call store.topic({topic!r}) again",
+        )
+        self.topic = topic
+
+
 class UnknownPartitionError(LogError):
     """The topic has fewer partitions."""
 

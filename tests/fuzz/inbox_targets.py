@@ -86,7 +86,9 @@ _CHANGES: Final[tuple[StoreChange, ...]] = (
 
 @target(
     *(
-        render_request(ChangeRequest(change=change, deadline_ms=TimestampMs(5)))
+        render_request(
+            ChangeRequest(change=change, submitted_ms=TimestampMs(0), deadline_ms=TimestampMs(5))
+        )
         for change in _CHANGES
     )
 )

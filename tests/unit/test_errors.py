@@ -74,6 +74,7 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
     ),
     (errors.TopicExistsError("orders"), ("'orders' already exists",)),
     (errors.UnknownTopicError("orders"), ("no topic named 'orders'",)),
+    (errors.TopicDeletedError("orders"), ("topic 'orders' was deleted", "store.topic('orders')")),
     (
         errors.UnknownPartitionError("orders", 3, count=3),
         ("'orders'", "partitions 0 to 2", "not 3"),

@@ -87,6 +87,16 @@ def test_a_large_request_to_the_coordinator_is_answered(client: RawClient, key: 
     assert len(answer.groups) == 2000
 
 
+def test_a_request_to_the_coordinator_with_too_many_items_closes_its_connection(
+    client: RawClient,
+) -> None:
+    request = {"groups": [str(number) for number in range(20_001)]}
+
+    client.send(ApiKey.DESCRIBE_GROUPS, 5, encode_request(ApiKey.DESCRIBE_GROUPS, 5, request))
+
+    assert client.is_closed_by_broker()
+
+
 @pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.FETCH])
 def test_a_request_for_too_many_partitions_closes_its_connection(
     client: RawClient, key: ApiKey

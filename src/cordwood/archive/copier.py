@@ -152,7 +152,10 @@ class SegmentCopier:
             start = log.view().start
             if segment not in list(log.state.segments) or log.end_offset < end:
                 raise FileNotFoundError(segment.name)
-            archive.finish_copy(copy, lambda manifest: _recorded(manifest, copy, epochs, start))
+            gaps = log.source.allows_gaps
+            archive.finish_copy(
+                copy, lambda manifest: _recorded(manifest, copy, epochs, start, gaps)
+            )
         except BaseException:
             archive.abandon_copy(copy_id)
             raise
@@ -237,12 +240,20 @@ class SegmentCopier:
 
 
 def _recorded(
-    manifest: Manifest, copy: SegmentCopy, epochs: Sequence[EpochEntry], start: Offset
+    manifest: Manifest,
+    copy: SegmentCopy,
+    epochs: Sequence[EpochEntry],
+    start: Offset,
+    allows_gaps: bool,
 ) -> Manifest:
-    """`manifest` with `copy` added at its end."""
+    """`manifest` with `copy` added at its end.
+
+    `allows_gaps`: the log was compacted, maybe since the manifest was begun.
+    """
     if manifest.segments and manifest.end != copy.base_offset:
         raise StorageError(
             f"{manifest.prefix} ends at offset {manifest.end}, but the next copy begins at "
             f"{copy.base_offset}: the manifest was changed meanwhile"
         )
+    manifest = replace(manifest, allows_gaps=manifest.allows_gaps or allows_gaps)
     return manifest.plus(copy, tuple(epochs), start)

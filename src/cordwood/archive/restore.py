@@ -135,7 +135,7 @@ class TopicRestore:
             raise _cannot_continue(wanted, "only the whole topic, with its name, can take it over")
         staged = self._store.registry.stage(
             wanted.new_name or archived.topic,
-            archived.topic_id if is_same else new_topic_id(),
+            archived.topic_id if is_same else wanted.new_id or new_topic_id(),
             archived.partitions,
         )
         try:

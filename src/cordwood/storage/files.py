@@ -330,7 +330,8 @@ class RealFileSystem:
     """The file system of the operating system. Stateless; any number of instances may exist."""
 
     def open_read(self, path: str) -> RealFile:
-        return RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+        # Without O_NONBLOCK, opening a pipe would wait for somebody who writes to it.
+        return RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), path)
 
     def open_write(self, path: str) -> RealFile:
         return RealFile(os.open(path, os.O_RDWR | os.O_CLOEXEC), path)

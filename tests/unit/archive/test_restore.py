@@ -340,6 +340,42 @@ def test_gaps_that_compaction_left_are_no_damage_in_a_restored_topic(
     assert [record.offset for record in ArchivedStore(fs, data=NEW).log.read()] == kept
 
 
+def test_gaps_that_a_compaction_made_between_two_archive_passes_are_no_damage(
+    fs: SimulatedFileSystem,
+) -> None:
+    bench = ArchivedStore(fs)
+    bench.store.create_topic(TOPIC, config=SMALL_SEGMENTS)
+    for number in range(12):
+        bench.log.append(b"v%d" % number, key=b"k%d" % (number % 2))
+    bench.store.archive_now()
+    assert bench.log.archive.archived_up_to == 12 - 12 % 3 or bench.log.archive.archived_up_to
+    compacted: dict[str, object | None] = {
+        "archive.url": None,
+        "archive.after.ms": None,
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": 0,
+    }
+    bench.store.alter_topic(TOPIC, config=compacted)
+    for number in range(12, 24):
+        bench.log.append(b"v%d" % number, key=b"k%d" % (number % 2))
+    bench.log.roll()
+    bench.clock.advance(100_000)
+    bench.store.maintain()
+    changed: dict[str, object | None] = {**SMALL_SEGMENTS, "cleanup.policy": "delete"}
+    bench.store.alter_topic(TOPIC, config=changed)
+    kept = [record.offset for record in bench.log.read()]
+    assert kept != list(range(24))
+
+    bench.store.archive_now()
+
+    assert all(status.last_error is None for status in bench.store.archive_status())
+    other = ArchivedStore(fs, data=NEW)
+    restored = other.store.restore_topic(TOPIC, URL)
+    found = [record.offset for record in restored.partition(0).read()]
+    assert set(kept) <= set(found)
+    assert not restored.partition(0).damages
+
+
 def test_a_topic_that_is_there_is_not_replaced(
     lost: ArchivedStore, fs: SimulatedFileSystem
 ) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from cordwood.errors import LogClosedError
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.log.beside.polling import Polling
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivedState
@@ -46,6 +47,11 @@ class _ArchiveSource:
         self._seen: tuple[ArchivedState, LogView] | None = None
 
     def view(self) -> LogView:
+        if self.is_closed:
+            raise LogClosedError(self.name)
+        return self._view()
+
+    def _view(self) -> LogView:
         """Raises `OSError` if the manifest was never read and cannot be read now."""
         state = self._archived.state()
         seen = self._seen

@@ -5,10 +5,13 @@ Nothing is ever written. The writer publishes how far reading may go in the mapp
 with its last sound batch.
 """
 
+import os
+import time
 from collections.abc import Sequence
 from typing import Final
 
-from cordwood.errors import CorruptSegmentError
+from cordwood.errors import CorruptSegmentError, FormatError, LogClosedError, TopicDeletedError
+from cordwood.format.file_names import PARTITION_METADATA
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.log.beside.polling import Polling
@@ -18,8 +21,8 @@ from cordwood.log.reading.archived_segments import ArchiveJoin
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.log_start import known_start
 from cordwood.log.reading.segment_list import SegmentList
-from cordwood.quantities import INT32_MAX, INT64_MAX, Offset, TimestampMs
-from cordwood.storage.files import FileSystem
+from cordwood.quantities import INT32_MAX, INT64_MAX, KIB, Offset, TimestampMs
+from cordwood.storage.files import FileSystem, read_whole
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile, LogMarks
 from cordwood.storage.readable_segment import ReadableSegment
@@ -31,6 +34,9 @@ from cordwood.storage.segment_files import (
     walk_to_end,
 )
 from cordwood.storage.segment_manifest_file import read_manifest
+
+# How long a reader may believe that its topic still exists.
+_CURRENT_S: Final = 1.0
 
 # How often a question is asked again because the owner deleted or replaced files meanwhile.
 LOOKS_MAX: Final = 20
@@ -70,6 +76,8 @@ class FollowedFiles:
         )
         self._is_new = is_new
         self._handles = handles
+        self._identity = self._read_identity()
+        self._current_until_s = time.monotonic() + _CURRENT_S
         self._marks = HighWatermarkFile(fs, directory, writable=False)
         # Kafka shortens the indexes of its active segment in place; a map would then be fatal.
         self._is_ours = _published(self._marks.read()) is not None
@@ -96,6 +104,10 @@ class FollowedFiles:
 
     def local_view(self) -> LogView[Segment]:
         """The part of the log that lies in its own directory."""
+        if self.is_closed:
+            raise LogClosedError(self.name)
+        if time.monotonic() >= self._current_until_s:
+            self.check_current()
         marks = self._marks.read()
         high_watermark = _published(marks)
         if high_watermark is None and self._is_new:
@@ -134,7 +146,32 @@ class FollowedFiles:
         return self.local_view().high_watermark
 
     def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
-        return _POLLING.wait_beyond(self, offset, timeout_s)
+        if _POLLING.wait_beyond(self, offset, timeout_s):
+            return True
+        if not self.is_closed:
+            self.check_current()  # nothing new may mean that the topic is gone
+        return False
+
+    # --- the topic ---------------------------------------------------------------------------
+
+    def check_current(self) -> None:
+        """Raise `TopicDeletedError` if the directory is gone or belongs to another topic by now.
+
+        The marks and files that are open stay readable, so nothing else would show it.
+        """
+        now = self._read_identity()
+        is_other = now != self._identity and now is not None and self._identity is not None
+        if is_other or (now is None and not self.fs.exists(self.directory)):
+            raise TopicDeletedError(self.name.rpartition("-")[0])
+        self._current_until_s = time.monotonic() + _CURRENT_S
+
+    def _read_identity(self) -> bytes | None:
+        """The file that holds the id of the topic; None if there is none."""
+        try:
+            path = os.path.join(self.directory, PARTITION_METADATA)
+            return read_whole(self.fs, path, limit=KIB)
+        except (FileNotFoundError, FormatError):
+            return None
 
     # --- segments ----------------------------------------------------------------------------
 
@@ -216,6 +253,7 @@ class FollowedFiles:
     # --- the files ---------------------------------------------------------------------------
 
     def refresh(self) -> None:
+        self.check_current()
         self._segments = self._list()
         if self.archive is not None:
             self.archive.source.refresh()

@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 
+from cordwood.errors import LogClosedError
 from cordwood.log.reading.log_source import LogSource
 from cordwood.quantities import Offset
 
@@ -24,8 +25,11 @@ class Polling:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         pause_s = self.pause_s_min
         while not source.is_closed:
-            if source.high_watermark > offset:
-                return True
+            try:
+                if source.high_watermark > offset:
+                    return True
+            except LogClosedError:
+                break  # closed by another thread
             left_s = pause_s if deadline is None else min(pause_s, deadline - time.monotonic())
             if left_s <= 0:
                 return False

@@ -49,5 +49,9 @@ class ReadOnlyLog(LogReader):
         """Every record below has a copy in the archive; None if there is no archive."""
         return self._files.archived_up_to
 
+    def check_current(self) -> None:
+        """Raise `TopicDeletedError` if the topic was deleted, or deleted and created again."""
+        self._files.check_current()
+
     def close(self) -> None:
         self._files.close()

@@ -45,6 +45,10 @@ class BackgroundChanges:
     def is_busy(self) -> bool:
         return bool(self._held)
 
+    @property
+    def is_full(self) -> bool:
+        return len(self._held) >= CHANGES_MAX
+
     def begin(
         self,
         request_id: str,
@@ -57,7 +61,7 @@ class BackgroundChanges:
         """
         held = _Held()
         with self._changed:
-            if len(self._held) >= CHANGES_MAX:
+            if self.is_full:
                 raise LogError(f"{CHANGES_MAX} long changes are under way; try again later")
             self._held[request_id] = held
 

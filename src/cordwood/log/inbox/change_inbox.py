@@ -12,19 +12,25 @@ It is in the first data directory, below a name that Kafka ignores:
 
 An id is 32 hex digits. Every file gets its name by an atomic rename, so it is whole or absent.
 The owner renames `.request` to `.claimed`, or the requester removes it; only one of both can
-succeed, so a withdrawn request is never made. Nothing here is synced: the logs and the ledger
-hold what must survive a power cut, and a lost request is repeated.
+succeed, so a withdrawn request is never made. A request that is `.claimed` before it is claimed
+was claimed by an earlier owner, who may have made the change or not; see `earlier_try.py`. Nothing
+here is synced: the logs and the ledger hold what must survive a power cut, and a lost request is
+repeated.
+
+Anyone who may write to the directory can leave anything here. Only regular files of a bounded
+size are read.
 """
 
 import contextlib
 import json
+import logging
 import os
 import re
 import uuid
 from types import NoneType
 from typing import Final, NamedTuple
 
-from cordwood.errors import FormatError
+from cordwood.errors import CordwoodError, FormatError
 from cordwood.log.inbox.store_change import (
     ChangeAnswer,
     ChangeRequest,
@@ -36,7 +42,15 @@ from cordwood.log.inbox.store_change import (
 )
 from cordwood.log.rules.work_progress import WorkDone
 from cordwood.quantities import MIB, TimestampMs
-from cordwood.storage.files import TEMPORARY_SUFFIX, FileSystem, read_whole, write_all
+from cordwood.storage.files import (
+    TEMPORARY_SUFFIX,
+    DirectoryEntry,
+    FileSystem,
+    read_whole,
+    write_all,
+)
+
+logger = logging.getLogger(__name__)
 
 _INBOX: Final = os.path.join("remote-log-index-cache", "cordwood-inbox")
 _REQUEST: Final = ".request"
@@ -44,7 +58,7 @@ _CLAIMED: Final = ".claimed"
 _ANSWER: Final = ".answer"
 _PROGRESS: Final = ".progress"
 _NAME: Final = re.compile(r"([0-9a-f]{32})(\.(?:request|claimed|answer|progress)(?:\.tmp)?)?")
-_REQUEST_BYTES_MAX: Final = 64 * MIB
+_REQUEST_BYTES_MAX: Final = 16 * MIB
 _REQUESTS_AT_ONCE: Final = 1000
 _PROGRESS_BYTES_MAX: Final = 4096
 
@@ -56,6 +70,16 @@ class Beat(NamedTuple):
 
     number: int
     work: WorkDone
+
+
+class Claimed(NamedTuple):
+    """A claimed request: its content, or why it cannot be read.
+
+    `is_repeated`: an earlier owner claimed it and did not answer.
+    """
+
+    content: bytes | CordwoodError | OSError
+    is_repeated: bool
 
 
 def new_request_id() -> str:
@@ -127,22 +151,28 @@ class ChangeInbox:
 
     def waiting(self) -> list[str]:
         """The ids of unanswered requests, including those that an earlier owner claimed."""
-        found = []
+        found = set()
         for entry in self._entries():
-            name = _NAME.fullmatch(entry)
-            if name is not None and name[2] in (_REQUEST, _CLAIMED):
-                found.append(name[1])
-        return sorted(set(found))[:_REQUESTS_AT_ONCE]
+            name = _NAME.fullmatch(entry.name)
+            if name is not None and name[2] in (_REQUEST, _CLAIMED) and not entry.is_directory:
+                found.add(name[1])
+        return sorted(found)[:_REQUESTS_AT_ONCE]
 
-    def claim(self, request_id: str) -> bytes | None:
-        """Claim a request. Return its content, or None if it was withdrawn."""
+    def claim(self, request_id: str) -> Claimed | None:
+        """Claim a request; None if it was withdrawn."""
         claimed = self._path(request_id, _CLAIMED)
-        with contextlib.suppress(FileNotFoundError):
-            self._fs.rename(self._path(request_id, _REQUEST), claimed)
+        is_repeated = False
         try:
-            return read_whole(self._fs, claimed, limit=_REQUEST_BYTES_MAX)
+            self._fs.rename(self._path(request_id, _REQUEST), claimed)
+        except FileNotFoundError:
+            is_repeated = True
+        try:
+            content = read_whole(self._fs, claimed, limit=_REQUEST_BYTES_MAX)
         except FileNotFoundError:
             return None
+        except (CordwoodError, OSError) as error:
+            return Claimed(error, is_repeated)
+        return Claimed(content, is_repeated)
 
     def note_progress(self, request_id: str, beat: int, work: WorkDone) -> None:
         """Report progress to the requester. A failure does not matter."""
@@ -150,11 +180,12 @@ class ChangeInbox:
             content = json.dumps([beat, work.done, work.total]).encode()
             self._put(self._path(request_id, _PROGRESS), content)
 
-    def put_back(self, request_id: str) -> None:
-        """Leave a claimed request to the next owner."""
-        self._remove(self._path(request_id, _PROGRESS))
-        with contextlib.suppress(FileNotFoundError):
-            self._fs.rename(self._path(request_id, _CLAIMED), self._path(request_id, _REQUEST))
+    def last_beat_ms(self, request_id: str) -> TimestampMs | None:
+        """When an owner last reported progress; None if there was no report."""
+        try:
+            return TimestampMs(self._fs.modified_ms(self._path(request_id, _PROGRESS)))
+        except OSError:
+            return None
 
     def file_path(self, request_id: str, name: str) -> str:
         """The path of a file of a request."""
@@ -185,20 +216,24 @@ class ChangeInbox:
         """Remove leftovers that did not change for `older_than_ms`; return how many."""
         removed = 0
         for entry in self._entries():
-            name = _NAME.fullmatch(entry)
-            path = os.path.join(self.directory, entry)
-            if name is None or name[2] in (_REQUEST, _CLAIMED):
+            name = _NAME.fullmatch(entry.name)
+            path = os.path.join(self.directory, entry.name)
+            is_request = name is not None and name[2] in (_REQUEST, _CLAIMED)
+            if name is None or (is_request and not entry.is_directory):
                 continue
             try:
-                if now_ms - self._changed_ms(path, is_directory=name[2] is None) < older_than_ms:
+                if now_ms - self._changed_ms(path, entry.is_directory) < older_than_ms:
                     continue
-                self._fs.remove_tree(path) if name[2] is None else self._fs.remove(path)
+                if entry.is_directory:
+                    self._fs.remove_tree(path)
+                else:
+                    self._fs.remove(path)
                 removed += 1
-            except (FileNotFoundError, NotADirectoryError):
-                continue
+            except OSError as error:
+                logger.debug("cannot remove %s: %s", path, error)
         return removed
 
-    def _changed_ms(self, path: str, *, is_directory: bool) -> int:
+    def _changed_ms(self, path: str, is_directory: bool) -> int:
         if not is_directory:
             return self._fs.modified_ms(path)
         files = [
@@ -212,9 +247,9 @@ class ChangeInbox:
 
     # --- files -------------------------------------------------------------------------------
 
-    def _entries(self) -> list[str]:
+    def _entries(self) -> list[DirectoryEntry]:
         try:
-            return [entry.name for entry in self._fs.list(self.directory)]
+            return self._fs.list(self.directory)
         except FileNotFoundError:
             return []
 

@@ -13,6 +13,7 @@ from cordwood.clock import Clock
 from cordwood.errors import ChangeRefusedError, ChangeTimeoutError, DirectoryLockedError
 from cordwood.log.inbox.change_inbox import ChangeInbox
 from cordwood.log.inbox.store_change import (
+    CLAIMED_FACTOR,
     REFUSED,
     ChangeAnswer,
     ChangeRequest,
@@ -27,7 +28,6 @@ CHANGE_TIMEOUT_S: Final = 60.0
 
 _NO_BEAT: Final = -1
 
-_CLAIMED_FACTOR: Final = 10
 _ANSWER_PAUSE_S: Final = 0.02
 _LOCK_PAUSE_S: Final = 0.25  # how often to check whether the owner released the lock
 
@@ -75,12 +75,17 @@ class ChangeRequester:
         `timeout_s` the request is withdrawn. If the owner has claimed it by then, we wait ten
         times as long. Each progress report of a long change restarts the time.
         """
-        deadline_ms = TimestampMs(self._clock.now_ms() + int(timeout_s * 1000))
-        self._inbox.submit(request_id, ChangeRequest(change=change, deadline_ms=deadline_ms))
+        now_ms = self._clock.now_ms()
+        request = ChangeRequest(
+            change=change,
+            submitted_ms=now_ms,
+            deadline_ms=TimestampMs(now_ms + int(timeout_s * 1000)),
+        )
+        self._inbox.submit(request_id, request)
         try:
             answer, owner = self._wait(request_id, timeout_s)
             if answer is None and not self._inbox.withdraw(request_id):
-                patience_s = _CLAIMED_FACTOR * timeout_s
+                patience_s = CLAIMED_FACTOR * timeout_s
                 answer, owner = self._wait(request_id, patience_s)
                 if answer is None:
                     raise ChangeTimeoutError(

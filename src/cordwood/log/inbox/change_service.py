@@ -1,14 +1,20 @@
 """The owner's side of the inbox: makes the changes that other processes request, and answers.
 
 Requests are served one after the other, in the calling thread. Changes that take long run
-beside them, each on a thread of its own. A request is data from outside: whatever is wrong with
-it is reported in its answer and does not disturb the store.
+beside them, each on a thread of its own; so do changes of topics that must wait for another
+change. A request is data from outside: whatever is wrong with it is reported in its answer and
+does not disturb the store.
+
+An answer says what was done. If an earlier owner claimed the request, the store is searched for
+its effect first; see `earlier_try.py`. A request is refused for its deadline only if nothing of
+it was done.
 """
 
+import errno
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from itertools import chain
 from typing import Final, Protocol
@@ -16,17 +22,19 @@ from typing import Final, Protocol
 from cordwood.clock import Clock
 from cordwood.errors import (
     CordwoodError,
-    FormatError,
     LogClosedError,
     LogError,
     TopicExistsError,
 )
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.format.staged_batches import PlaceName
 from cordwood.log.inbox.background_changes import BackgroundChanges
-from cordwood.log.inbox.change_inbox import ChangeInbox
+from cordwood.log.inbox.change_inbox import ChangeInbox, Claimed
+from cordwood.log.inbox.earlier_try import EarlierTry, made_id
 from cordwood.log.inbox.group_changes import GroupChanges
 from cordwood.log.inbox.staged_rewrite import StagedRewrite
 from cordwood.log.inbox.store_change import (
+    CLAIMED_FACTOR,
     DONE,
     REFUSED,
     SKIPPED,
@@ -52,6 +60,7 @@ from cordwood.log.inbox.upkeep_change_service import MaintainedStore, UpkeepChan
 from cordwood.log.publishing.publication import Part, Publisher
 from cordwood.log.publishing.publication_ledger import Place
 from cordwood.log.rules.work_progress import WorkProgress
+from cordwood.log.topics.committed_offsets import CommittedOffsets, OffsetsTopicSource
 from cordwood.storage.files import FileSystem
 from cordwood.storage.staged_file import StagedFile
 
@@ -60,12 +69,22 @@ logger = logging.getLogger(__name__)
 _LOOK_S: Final = 0.1  # how often to look for other requests while waiting for a long change
 
 
+# Made again without harm if an earlier owner may have made them.
+_REPEATABLE: Final = (RollTopic, CompactTopic, ArchiveTopics, SwapSegments)
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+
 class Served(Enum):
     """The state of a request after it was claimed."""
 
     ANSWERED = "answered"
     BEGUN = "begun"
-    PUT_BACK = "put back"
+    LEFT = "left for later"
+    CLOSING = "left to the next owner"
+
+
+class TopicsBusyError(Exception):
+    """Another change of topics is under way, and the caller does not wait."""
 
 
 class ServedStore(ChangeableTopics, MaintainedStore, Protocol):
@@ -75,6 +94,10 @@ class ServedStore(ChangeableTopics, MaintainedStore, Protocol):
     def path(self) -> str: ...
     @property
     def publisher(self) -> Publisher: ...
+    @property
+    def offsets_topic(self) -> OffsetsTopicSource: ...
+    @property
+    def committed_offsets(self) -> CommittedOffsets: ...
 
 
 class ChangeService:
@@ -91,6 +114,7 @@ class ChangeService:
         self._own_groups = self._groups = groups
         self._topics = TopicChangeService(store)
         self._upkeep = UpkeepChangeService(store)
+        self._earlier = EarlierTry(store, fs)
         self._serving = threading.Lock()
         self._counting = threading.Lock()
         self._answered = 0  # on threads of their own, and not yet counted by `serve`
@@ -123,6 +147,10 @@ class ChangeService:
         """Answer every waiting request without waiting for long changes."""
         self.serve(wait=False)
 
+    def is_under_way(self, request_id: str) -> bool:
+        """Whether a thread of its own makes this change now."""
+        return self._long.holds(request_id)
+
     def close(self) -> None:
         """Wait for long changes. The store is closing, so they end early."""
         self._long.join()
@@ -134,37 +162,58 @@ class ChangeService:
             for request_id in self.inbox.waiting():
                 if self._long.holds(request_id):
                     continue
-                content = self.inbox.claim(request_id)
-                if content is None:
+                claimed = self.inbox.claim(request_id)
+                if claimed is None:
                     continue
-                outcome = self._serve_one(request_id, content)
-                if outcome is Served.PUT_BACK:
+                outcome = self._serve_one(request_id, claimed)
+                if outcome is Served.CLOSING:
                     break
                 answered += 1 if outcome is Served.ANSWERED else 0
         return answered
 
-    def _serve_one(self, request_id: str, content: bytes) -> Served:
+    def _serve_one(self, request_id: str, claimed: Claimed) -> Served:
+        content = claimed.content
+        if isinstance(content, OSError) and content.errno in _NO_DESCRIPTOR:
+            return Served.LEFT
         try:
+            if not isinstance(content, bytes):
+                raise content
             request = parse_request(content)
-        except FormatError as error:
+        except (CordwoodError, OSError) as error:
             return self._finish(request_id, None, _refusal(error))
         change = request.change
+        if claimed.is_repeated or isinstance(change, PublishBatches):
+            with suppress(CordwoodError, OSError):  # not known: the change is made
+                answer = self._earlier.answer(request_id, request)
+                if answer is not None:
+                    return self._finish(request_id, change, answer)
         try:
-            self._check_deadline(request)
+            self._check_deadline(request_id, request, is_repeated=claimed.is_repeated)
             if isinstance(change, LongChange):
-                self._long.begin(
-                    request_id,
-                    lambda progress: self._attempt(lambda: self._upkeep.make(change, progress)),
-                    lambda answer: self._finish_long(request_id, change, answer),
-                )
-                return Served.BEGUN
+                return self._begin(request_id, change)
         except LogError as error:
             return self._finish(request_id, change, _refusal(error))
-        answer = self._attempt(lambda: self._make(request_id, change))
+        try:
+            if claimed.is_repeated and isinstance(change, CommitGroup | ForgetGroup):
+                change = self._earlier.remaining(request)
+            answer = self._attempt(lambda: self._make(request_id, change, wait=False))
+        except TopicsBusyError:
+            return Served.LEFT if self._long.is_full else self._begin(request_id, change)
         return self._finish(request_id, change, answer)
 
+    def _begin(self, request_id: str, change: StoreChange) -> Served:
+        """Make the change on a thread of its own. Raises `LogError` if there are too many."""
+        self._long.begin(
+            request_id,
+            lambda progress: self._attempt(
+                lambda: self._make(request_id, change, wait=True, progress=progress)
+            ),
+            lambda answer: self._finish_long(request_id, change, answer),
+        )
+        return Served.BEGUN
+
     def _finish_long(
-        self, request_id: str, change: LongChange, answer: ChangeAnswer | None
+        self, request_id: str, change: StoreChange, answer: ChangeAnswer | None
     ) -> None:
         """Answer a long change, on its own thread."""
         try:
@@ -188,8 +237,7 @@ class ChangeService:
     ) -> Served:
         """Write the answer. Without one, leave the request to the next owner."""
         if answer is None:
-            self.inbox.put_back(request_id)
-            return Served.PUT_BACK
+            return Served.CLOSING
         if isinstance(change, PublishBatches):
             for staging_id in {file.staging_id for file in change.files}:
                 self.inbox.discard_files(staging_id)
@@ -204,6 +252,8 @@ class ChangeService:
         """The answer; None if the store is closing and the next owner must make the change."""
         try:
             return make()
+        except TopicsBusyError:
+            raise
         except (CordwoodError, OSError) as error:
             if isinstance(error, LogClosedError) and self._store.is_closed:
                 return None
@@ -213,34 +263,71 @@ class ChangeService:
             logger.exception("a requested change failed")
             return ChangeAnswer(outcome=REFUSED, reason=f"{type(error).__name__}: {error}")
 
-    def _check_deadline(self, request: ChangeRequest) -> None:
-        late_ms = self._clock.now_ms() - request.deadline_ms
+    def _check_deadline(
+        self, request_id: str, request: ChangeRequest, *, is_repeated: bool
+    ) -> None:
+        """Raise if nobody waits for the answer any more. Nothing of the change was made."""
+        limit_ms: int = request.deadline_ms
+        if is_repeated:
+            if isinstance(request.change, _REPEATABLE):
+                return
+            beat_ms = self.inbox.last_beat_ms(request_id)
+            if beat_ms is not None:
+                limit_ms = max(limit_ms, beat_ms + request.timeout_ms)
+            limit_ms += CLAIMED_FACTOR * request.timeout_ms
+        late_ms = self._clock.now_ms() - limit_ms
         if late_ms > 0:
             raise LogError(f"the request came {late_ms} ms after its deadline")
 
-    def _make(self, request_id: str, change: StoreChange) -> ChangeAnswer:
+    def _make(
+        self,
+        request_id: str,
+        change: StoreChange,
+        *,
+        wait: bool,
+        progress: WorkProgress | None = None,
+    ) -> ChangeAnswer:
+        """Make the change. Unless `wait`, raise `TopicsBusyError` rather than wait for others."""
         match change:
             case PublishBatches():
-                return self._publish(change)
+                return self._publish(change, wait=wait)
             case SwapSegments():
                 topic = self._store.topic(change.topic)
                 log = topic.partition(change.partition)
                 paths = [self.inbox.file_path(request_id, file.name) for file in change.files]
                 return StagedRewrite(self._fs, log, topic.topic_id, change, paths).run()
             case CommitGroup():
+                self._ensure_offsets_topic(wait=wait)
                 self._groups.commit(change)
                 return ChangeAnswer(outcome=DONE)
             case ForgetGroup():
                 self._groups.forget(change)
                 return ChangeAnswer(outcome=DONE)
             case RollTopic() | CompactTopic() | ArchiveTopics() | SnapshotStore() | RestoreTopic():
-                return self._upkeep.make(change, WorkProgress())
+                return self._upkeep.make(change, progress or WorkProgress(), made_id(request_id))
             case _:
-                return self._topics.make(change)
+                with self._changing_topics(wait=wait):
+                    return self._topics.make(change, made_id(request_id))
+
+    def _ensure_offsets_topic(self, *, wait: bool) -> None:
+        """Otherwise the first commit would create it, and wait."""
+        if self._store.registry.find(CONSUMER_OFFSETS_TOPIC) is None:
+            with self._changing_topics(wait=wait):
+                self._store.offsets_topic.ensure()
+
+    @contextmanager
+    def _changing_topics(self, *, wait: bool) -> Iterator[None]:
+        lock = self._store.registry.changing
+        if not lock.acquire(blocking=wait):
+            raise TopicsBusyError
+        try:
+            yield
+        finally:
+            lock.release()
 
     # --- publishing --------------------------------------------------------------------------
 
-    def _publish(self, change: PublishBatches) -> ChangeAnswer:
+    def _publish(self, change: PublishBatches, *, wait: bool) -> ChangeAnswer:
         publisher = self._store.publisher
         if publisher.has_published(change.publication):
             return ChangeAnswer(outcome=SKIPPED)
@@ -257,7 +344,7 @@ class ChangeService:
             ]
             sizes = _sizes(files)
             for topic, partitions in change.topics.items():
-                self._ensure_topic(topic, partitions)
+                self._ensure_topic(topic, partitions, wait=wait)
             parts = [self._part(place, size, files) for place, size in sizes.items()]
             published = publisher.publish(change.publication, parts)
         return ChangeAnswer(
@@ -265,9 +352,12 @@ class ChangeService:
             facts={"offsets": [[*place, *offsets] for place, offsets in published.offsets.items()]},
         )
 
-    def _ensure_topic(self, name: str, partitions: int) -> None:
-        with suppress(TopicExistsError):
-            self._store.create_topic(name, partitions=partitions)
+    def _ensure_topic(self, name: str, partitions: int, *, wait: bool) -> None:
+        registry = self._store.registry
+        if registry.find(name) is not None:
+            return
+        with self._changing_topics(wait=wait), suppress(TopicExistsError):
+            registry.create(name, partitions=partitions)
 
     def _part(self, place: PlaceName, size: int, files: Sequence[StagedFile]) -> Part:
         topic = self._store.topic(place[0])

@@ -49,6 +49,8 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _METADATA_CHARS_MAX: Final = 4096  # as Kafka's offset.metadata.max.bytes
 
+CLAIMED_FACTOR: Final = 10
+
 DONE: Final = "done"
 SKIPPED: Final = "skipped"
 REFUSED: Final = "refused"
@@ -155,10 +157,19 @@ def kind_of(change: StoreChange) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRequest:
-    """A requested change. After `deadline_ms` (wall time) its requester no longer waits."""
+    """A requested change, with the wall times of its submission and its deadline.
+
+    A request that nobody has claimed by its deadline is withdrawn by its requester. For one that
+    was claimed, the requester waits `CLAIMED_FACTOR` times as long again.
+    """
 
     change: StoreChange
+    submitted_ms: TimestampMs
     deadline_ms: TimestampMs
+
+    @property
+    def timeout_ms(self) -> int:
+        return max(self.deadline_ms - self.submitted_ms, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +217,12 @@ def render_request(request: ChangeRequest) -> bytes:
             body = render_upkeep_change(change)
         case _:
             body = render_topic_change(change)
-    head = {"version": _VERSION, "kind": kind_of(change), "deadline_ms": request.deadline_ms}
+    head = {
+        "version": _VERSION,
+        "kind": kind_of(change),
+        "submitted_ms": request.submitted_ms,
+        "deadline_ms": request.deadline_ms,
+    }
     return json.dumps(head | body).encode()
 
 
@@ -223,6 +239,7 @@ def parse_request(content: bytes) -> ChangeRequest:
             raise ValueError(f"unknown kind {kind!r}; known: {', '.join(_PARSERS)}")
         return ChangeRequest(
             change=_PARSERS[kind](found),
+            submitted_ms=TimestampMs(number_field(found["submitted_ms"])),
             deadline_ms=TimestampMs(number_field(found["deadline_ms"])),
         )
     except KeyError as error:

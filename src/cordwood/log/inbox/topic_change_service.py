@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from cordwood.errors import LogError, OffsetOutOfRangeError
@@ -12,6 +12,7 @@ from cordwood.log.inbox.store_change import DONE, ChangeAnswer
 from cordwood.log.inbox.topic_change import AlterTopic, CreateTopic, DeleteTopic, TrimTopic
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.topic import Topic
+from cordwood.log.topics.topic_registry import TopicRegistry
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +24,8 @@ class ReadableTopics(Protocol):
 class ChangeableTopics(ReadableTopics, Protocol):
     """A store whose topics can be changed; see `Store`."""
 
-    def create_topic(
-        self, name: str, *, partitions: int = 1, config: Mapping[str, object] | None = None
-    ) -> Topic[PartitionLog]: ...
+    @property
+    def registry(self) -> TopicRegistry: ...
 
     def alter_topic(
         self,
@@ -52,10 +52,13 @@ class TopicChangeService:
     def __init__(self, store: ChangeableTopics) -> None:
         self._store = store
 
-    def make(self, change: CreateTopic | AlterTopic | DeleteTopic | TrimTopic) -> ChangeAnswer:
+    def make(
+        self, change: CreateTopic | AlterTopic | DeleteTopic | TrimTopic, made_id: UUID
+    ) -> ChangeAnswer:
+        """Make the change. A new topic gets `made_id`, so that it tells who made it."""
         match change:
             case CreateTopic():
-                return self._create(change)
+                return self._create(change, made_id)
             case AlterTopic():
                 return self._alter(change)
             case DeleteTopic():
@@ -63,20 +66,20 @@ class TopicChangeService:
             case TrimTopic():
                 return self._trim(change)
 
-    def _create(self, change: CreateTopic) -> ChangeAnswer:
+    def _create(self, change: CreateTopic, topic_id: UUID) -> ChangeAnswer:
         _check_not_internal(change.topic, "created")
-        topic = self._store.create_topic(
-            change.topic, partitions=change.partitions, config=change.config
+        topic = self._store.registry.create(
+            change.topic, partitions=change.partitions, config=change.config, topic_id=topic_id
         )
         logger.info("created topic %s, partitions: %d", topic.name, topic.partition_count)
-        return _answer(topic)
+        return ChangeAnswer(outcome=DONE, facts=topic_facts(topic))
 
     def _alter(self, change: AlterTopic) -> ChangeAnswer:
         topic = self._store.alter_topic(
             change.topic, config=change.config, partitions=change.partitions
         )
         logger.info("altered topic %s: %s", topic.name, ", ".join(sorted(change.config)) or "grown")
-        return _answer(topic)
+        return ChangeAnswer(outcome=DONE, facts=topic_facts(topic))
 
     def _delete(self, change: DeleteTopic) -> ChangeAnswer:
         _check_not_internal(change.topic, "deleted")
@@ -109,8 +112,5 @@ def _check_not_internal(name: str, what: str) -> None:
         raise LogError(f"{name} is an internal topic and cannot be {what}")
 
 
-def _answer(topic: Topic[PartitionLog]) -> ChangeAnswer:
-    return ChangeAnswer(
-        outcome=DONE,
-        facts={"topic_id": encode_topic_id(topic.topic_id), "partitions": topic.partition_count},
-    )
+def topic_facts(topic: Topic[PartitionLog]) -> dict[str, Any]:
+    return {"topic_id": encode_topic_id(topic.topic_id), "partitions": topic.partition_count}

@@ -63,7 +63,11 @@ class MaintainedStore(ReadableTopics, Protocol):
     def archive_now(self, topics: Sequence[str] | None = None) -> list[ArchiveStatus]: ...
     def archive_status(self) -> list[ArchiveStatus]: ...
     def snapshot(
-        self, path: str | os.PathLike[str], *, progress: WorkProgress | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: WorkProgress | None = None,
+        directory_id: UUID | None = None,
     ) -> FinishedCopy: ...
     def restore_topic(
         self,
@@ -74,6 +78,7 @@ class MaintainedStore(ReadableTopics, Protocol):
         topic_id: UUID | None = None,
         new_name: str | None = None,
         config: Mapping[str, object] | None = None,
+        new_id: UUID | None = None,
         take_over: bool = False,
         progress: WorkProgress | None = None,
     ) -> Topic[PartitionLog]: ...
@@ -89,7 +94,8 @@ class UpkeepChangeService:
     def __init__(self, store: MaintainedStore) -> None:
         self._store = store
 
-    def make(self, change: UpkeepChange, progress: WorkProgress) -> ChangeAnswer:
+    def make(self, change: UpkeepChange, progress: WorkProgress, made_id: UUID) -> ChangeAnswer:
+        """Make the change. A copy or a renamed topic gets `made_id`: it tells who made it."""
         match change:
             case RollTopic():
                 facts = self._roll(change)
@@ -98,9 +104,9 @@ class UpkeepChangeService:
             case ArchiveTopics():
                 facts = self._archive(change, progress)
             case SnapshotStore():
-                facts = self._snapshot(change, progress)
+                facts = self._snapshot(change, progress, made_id)
             case RestoreTopic():
-                facts = self._restore(change, progress)
+                facts = self._restore(change, progress, made_id)
         return ChangeAnswer(outcome=DONE, facts=facts)
 
     def _check_running(self) -> None:
@@ -208,8 +214,10 @@ class UpkeepChangeService:
             return None
         return found.partition(partition) if found.has_partition(partition) else None
 
-    def _snapshot(self, change: SnapshotStore, progress: WorkProgress) -> dict[str, Any]:
-        made = self._store.snapshot(change.path, progress=progress)
+    def _snapshot(
+        self, change: SnapshotStore, progress: WorkProgress, made_id: UUID
+    ) -> dict[str, Any]:
+        made = self._store.snapshot(change.path, progress=progress, directory_id=made_id)
         logger.info("copied the store to %s as requested", made.path)
         return {
             "path": made.path,
@@ -218,34 +226,41 @@ class UpkeepChangeService:
             "copied_bytes": made.copied_bytes,
         }
 
-    def _restore(self, change: RestoreTopic, progress: WorkProgress) -> dict[str, Any]:
+    def _restore(
+        self, change: RestoreTopic, progress: WorkProgress, made_id: UUID
+    ) -> dict[str, Any]:
         topic = self._store.restore_topic(
             change.topic,
             change.url,
             to_timestamp_ms=change.to_timestamp_ms,
             topic_id=change.archived_id,
             new_name=change.new_name,
+            new_id=made_id,
             config=change.config,
             take_over=change.take_over,
             progress=progress,
         )
-        rows = []
-        for log in topic.partitions:
-            view = log.archive.local_view
-            rows.append(
-                {
-                    "partition": log.partition,
-                    "start_offset": int(view.start),
-                    "end_offset": int(view.high_watermark),
-                    "segments": sum(1 for segment in view.segments if segment.size),
-                    "bytes": view.segments.size,
-                }
-            )
-        return {
-            "topic": topic.name,
-            "is_archived": topic.config.archive_url is not None,
-            "partitions": rows,
-        }
+        return restored_facts(topic)
+
+
+def restored_facts(topic: Topic[PartitionLog]) -> dict[str, Any]:
+    rows = []
+    for log in topic.partitions:
+        view = log.archive.local_view
+        rows.append(
+            {
+                "partition": log.partition,
+                "start_offset": int(view.start),
+                "end_offset": int(view.high_watermark),
+                "segments": sum(1 for segment in view.segments if segment.size),
+                "bytes": view.segments.size,
+            }
+        )
+    return {
+        "topic": topic.name,
+        "is_archived": topic.config.archive_url is not None,
+        "partitions": rows,
+    }
 
 
 def _chosen(topic: Topic[PartitionLog], numbers: Sequence[int] | None) -> list[PartitionLog]:

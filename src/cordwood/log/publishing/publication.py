@@ -20,7 +20,7 @@ takes no more appends and keeps its cut in the ledger; the next start cuts it.
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -162,12 +162,11 @@ class Publisher:
             self._save(self._publications.without_application(application))
             return True
 
-    def forget_cuts(self, topic_ids: Collection[UUID]) -> None:
-        """Remove the cuts of deleted topics: a topic restored under its id must not be cut."""
+    def forget_topic(self, topic_id: UUID) -> None:
+        """Remove a deleted topic from the ledger: one restored under its id must not be cut."""
         with self.still:
-            places = [place for place in self._publications.cuts if place.topic_id in topic_ids]
-            if places:
-                self._save(self._publications.without_cuts(places))
+            if self._publications.has_topic(topic_id):
+                self._save(self._publications.without_topic(topic_id))
 
     def publish(self, publication: PublicationId, parts: Sequence[Part]) -> Published:
         """Publish, unless this was published before. Durable and visible on return.

@@ -40,6 +40,9 @@ APPLICATIONS_MAX: Final = 10_000
 APPLICATION_CHARS_MAX: Final = 1000
 # Longer than an unanswered request is kept, so that no request can be repeated after this.
 _TRANSIENT_MS: Final = 7 * 24 * 3600 * 1000
+# Of transient applications the newest are kept. One is needed until its request is answered,
+# and the owner answers before it serves the next request.
+TRANSIENT_MAX: Final = 1000
 
 
 class IdentifiedTopic(Protocol):
@@ -94,6 +97,18 @@ class Publications:
     def with_cuts(self, cuts: Mapping[Place, Offset]) -> "Publications":
         return replace(self, generation=self.generation + 1, cuts={**self.cuts, **cuts})
 
+    def without_topic(self, topic_id: UUID) -> "Publications":
+        """Forget the logs of a topic: one that is restored with the same id may end earlier."""
+        return replace(
+            self,
+            generation=self.generation + 1,
+            cuts={place: cut for place, cut in self.cuts.items() if place.topic_id != topic_id},
+            latest={p: found for p, found in self.latest.items() if p.topic_id != topic_id},
+        )
+
+    def has_topic(self, topic_id: UUID) -> bool:
+        return any(place.topic_id == topic_id for place in (*self.cuts, *self.latest))
+
     def without_cuts(self, places: Sequence[Place]) -> "Publications":
         kept = {place: offset for place, offset in self.cuts.items() if place not in places}
         return replace(self, generation=self.generation + 1, cuts=kept)
@@ -106,10 +121,16 @@ class Publications:
     ) -> "Publications":
         """Record the publication and remove the cuts of its logs."""
         published = self.without_cuts(list(latest))
+        transient = [
+            (known.at_ms, name)
+            for name, known in self.applications.items()
+            if known.is_transient and last.at_ms - known.at_ms < _TRANSIENT_MS
+        ]
+        kept = {name for _, name in sorted(transient)[-TRANSIENT_MAX:]}
         applications = {
             name: known
             for name, known in self.applications.items()
-            if not known.is_transient or last.at_ms - known.at_ms < _TRANSIENT_MS
+            if not known.is_transient or name in kept
         }
         applications[application] = last
         return replace(published, applications=applications, latest=dict(latest))

@@ -77,6 +77,7 @@ class LogReader:
 
     def segments(self) -> list[SegmentInfo]:
         """Every segment, oldest first."""
+        self._check_open()
         return describe_segments(self.source)
 
     # --- records -----------------------------------------------------------------------------
@@ -150,6 +151,7 @@ class LogReader:
 
         -1, -2 and -3 stand for the end, the start, and the record with the largest timestamp.
         """
+        self._check_open()
         return offset_for_time(self.source, timestamp_ms)
 
     def find(self, key: bytes) -> Record | None:
@@ -158,14 +160,19 @@ class LogReader:
         Searches segments from the newest to the oldest. Uses their key indexes if the topic has
         `key.index=true`, and reads the segments otherwise.
         """
-        return self.keys.newest(_checked_key(key))
+        checked = _checked_key(key)
+        self._check_open()
+        return self.keys.newest(checked)
 
     def history(self, key: bytes) -> Iterator[Record]:
         """Every record with that key, oldest first. It searches as `find` does."""
         checked = _checked_key(key)
+        self._check_open()
+        return self.keys.history(checked)
+
+    def _check_open(self) -> None:
         if self.source.is_closed:
             raise LogClosedError(self.name)
-        return self.keys.history(checked)
 
 
 def _first_records(runs: Iterator[RecordRun], left: int) -> Iterator[Record]:

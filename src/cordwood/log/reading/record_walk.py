@@ -8,7 +8,12 @@ new view and goes on at the offset it had reached.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cordwood.errors import CorruptSegmentError, FormatError, OffsetOutOfRangeError
+from cordwood.errors import (
+    CorruptSegmentError,
+    FormatError,
+    LogClosedError,
+    OffsetOutOfRangeError,
+)
 from cordwood.format.batch import RecordRun
 from cordwood.format.record import Record
 from cordwood.format.small_files.segment_manifest import missing_between
@@ -74,8 +79,11 @@ def follow_records(
 ) -> Iterator[Record]:
     """Records from `offset` on; waits for new ones until the timeout or until the log closes."""
     while not source.is_closed:
-        high_watermark = source.high_watermark
-        end = source.last_stable_offset if only_committed else high_watermark
+        try:
+            high_watermark = source.high_watermark
+            end = source.last_stable_offset if only_committed else high_watermark
+        except LogClosedError:
+            return  # closed since the loop began
         if end > offset:
             hidden = _hidden(source, offset, end) if only_committed else None
             for run in walk_runs(source, offset, end, hidden):

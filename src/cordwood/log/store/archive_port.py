@@ -23,6 +23,7 @@ class WantedTopic:
     to_timestamp_ms: int | None = None
     topic_id: UUID | None = None
     new_name: str | None = None
+    new_id: UUID | None = None
     config: Mapping[str, object] = field(default_factory=dict)
     take_over: bool = False
 

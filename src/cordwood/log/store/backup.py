@@ -1,6 +1,7 @@
 """A consistent copy of a live store, made beside its appends.
 
-    offsets topic     copied first, so that no committed offset is past the copied records
+    offsets topic     copied up to an end that is taken before the other logs are synced, so that
+                      no committed offset is past the copied records
     sealed segments   hard links if the file system can, else copies
     last segment      copied up to the readable and durable end; the copy appends to it
     small files       written new: checkpoints, epochs, marks, catalog, `meta.properties`, ledger
@@ -14,9 +15,10 @@ and begin with their first local segment.
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+from uuid import UUID
 
 from cordwood.clock import Clock
 from cordwood.errors import ConfigError, LogClosedError
@@ -88,14 +90,20 @@ class Backup:
         clock: Clock,
         should_stop: Callable[[], bool],
         progress: WorkProgress,
+        *,
+        directory_id: UUID | None = None,
     ) -> None:
-        """`should_stop` is called between segments; if it returns True, the copy is abandoned."""
+        """`should_stop` is called between segments; if it returns True, the copy is abandoned.
+
+        `directory_id` becomes the id of the copy's directory; None: a new one.
+        """
         self._fs = fs
         self._clock = clock
         self._path = path
         self._incomplete = path + INCOMPLETE
         self._should_stop = should_stop
         self._progress = progress
+        self._directory_id = directory_id or new_topic_id()
 
     def run(
         self,
@@ -130,11 +138,14 @@ class Backup:
         logs = directories.logs()
         self._progress.expect(sum(log.state.segments.size for log in logs))
         make_durable_directory(self._fs, self._incomplete)
-        ordered = sorted(logs, key=lambda log: log.topic != CONSUMER_OFFSETS_TOPIC)
-        for log in ordered:
+        offsets = [log for log in logs if log.topic == CONSUMER_OFFSETS_TOPIC]
+        others = [log for log in logs if log.topic != CONSUMER_OFFSETS_TOPIC]
+        # Offsets end before the records are synced: the copy has the records of every commit.
+        bounds = _synced_ends(offsets)
+        for log in others:
             log.sync()
         with publisher.still:  # the copy has a publication in all of its logs, or in none
-            bounds = [(log, min(log.high_watermark, log.state.durable)) for log in ordered]
+            bounds += [(log, min(log.high_watermark, log.state.durable)) for log in others]
             publications = replace(publisher.publications, cuts={}, latest={})
         copied = {(log.topic, log.partition): self._copy_log(log, end) for log, end in bounds}
         self._write_small_files(copied, catalog, directories.meta)
@@ -265,6 +276,12 @@ class Backup:
             if offsets:
                 write_offset_checkpoint(self._fs, path, name, offsets)
         if meta is not None:
-            own = replace(meta, directory_id=new_topic_id())
+            own = replace(meta, directory_id=self._directory_id)
             text = render_meta_properties(own, written_ms=self._clock.now_ms())
             replace_file(self._fs, os.path.join(path, META_PROPERTIES), text.encode())
+
+
+def _synced_ends(logs: Sequence[PartitionLog]) -> list[tuple[PartitionLog, Offset]]:
+    for log in logs:
+        log.sync()
+    return [(log, min(log.high_watermark, log.state.durable)) for log in logs]

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
-from cordwood.errors import ConfigError, StorageError, UnknownTopicError
+from cordwood.errors import ConfigError, StorageError, TopicDeletedError, UnknownTopicError
 from cordwood.format.file_names import partition_directory_name
 from cordwood.format.small_files.partition_metadata import ZERO_TOPIC_ID
 from cordwood.log.beside.read_only_log import ReadOnlyLog
@@ -71,8 +71,9 @@ class ObservedTopics:
         }
 
     def find(self, name: str) -> Topic[ReadOnlyLog] | None:
-        """The topic of that name, or None. Looks again if it is not known."""
-        if name not in self._topics:
+        """The topic of that name, or None. Looks again if it is not known or was deleted."""
+        known = self._topics.get(name)
+        if known is None or not _is_current(known):
             self.look()
         return self._topics.get(name)
 
@@ -196,3 +197,13 @@ class ObservedTopics:
             )
             log.attach_archive(self._find_archive(archive_place))
         return log
+
+
+def _is_current(topic: Topic[ReadOnlyLog]) -> bool:
+    """Whether the topic was not deleted since it was opened. Asks the first partition alone."""
+    try:
+        for log in topic.partitions[:1]:
+            log.check_current()
+    except TopicDeletedError:
+        return False
+    return True

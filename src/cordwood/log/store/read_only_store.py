@@ -137,7 +137,7 @@ class ReadOnlyStore:
     def group(self, name: str) -> Group:
         """A consumer group's committed offsets, as far as its writer has committed them."""
         self._lifetime.check_open()
-        return Group(name, self._offsets)
+        return Group(name, self._offsets, self._lifetime)
 
     def groups(self) -> list[str]:
         """The names of all groups that have committed offsets."""
@@ -149,6 +149,7 @@ class ReadOnlyStore:
     def create_topic(
         self, name: str, *, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> Topic[ReadOnlyLog]:
+        self._lifetime.check_open()
         raise ReadOnlyError(f"create topic {name!r}")
 
     def alter_topic(
@@ -158,12 +159,15 @@ class ReadOnlyStore:
         config: Mapping[str, object | None] | None = None,
         partitions: int | None = None,
     ) -> Topic[ReadOnlyLog]:
+        self._lifetime.check_open()
         raise ReadOnlyError(f"alter topic {name!r}")
 
     def delete_topic(self, name: str) -> None:
+        self._lifetime.check_open()
         raise ReadOnlyError(f"delete topic {name!r}")
 
     def maintain(self) -> None:
+        self._lifetime.check_open()
         raise ReadOnlyError("maintain the store")
 
     # --- closing -----------------------------------------------------------------------------

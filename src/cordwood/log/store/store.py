@@ -208,9 +208,10 @@ class Store:
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics, all of them or, if one does not exist, none."""
         with self.registry.changing:
-            ids = {self.registry.get(name).topic_id for name in names}
+            ids = [self.registry.get(name).topic_id for name in names]
             self.registry.delete(names)
-            self.publisher.forget_cuts(ids)
+            for topic_id in ids:
+                self.publisher.forget_topic(topic_id)
         self.committed_offsets.remove_topics(names)
 
     def publish(
@@ -237,7 +238,7 @@ class Store:
         self._lifetime.check_open()
         if not name:
             raise ConfigError("group", name, "must not be empty")
-        return Group(name, self.committed_offsets)
+        return Group(name, self.committed_offsets, self._lifetime)
 
     def groups(self) -> list[str]:
         """The names of all groups that have committed offsets."""
@@ -256,6 +257,7 @@ class Store:
 
     def damages(self) -> list[Damage]:
         """Acknowledged bytes that could not be read when the store was opened."""
+        self._lifetime.check_open()
         return self.directories.damages()
 
     def explain_retention(self, topic: str) -> list[RetentionPlan]:
@@ -281,13 +283,18 @@ class Store:
         return self.cleaner.run_now(logs, force=force)
 
     def snapshot(
-        self, path: str | os.PathLike[str], *, progress: WorkProgress | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: WorkProgress | None = None,
+        directory_id: uuid.UUID | None = None,
     ) -> StoreSnapshot:
         """Copy the store, as it is now, to a new directory that `cordwood.open` opens at once.
 
         Appends and reads continue meanwhile; topics cannot be created or deleted. Sealed
         segments are shared with the copy if the file system allows it. Durable on return; an
-        interrupted copy is called ``<path>.incomplete``. `progress` counts bytes.
+        interrupted copy is called ``<path>.incomplete``. `progress` counts bytes. The copy's
+        `meta.properties` gets `directory_id`; None: a new one.
         """
         with self.registry.changing:
             self._lifetime.check_open()
@@ -297,6 +304,7 @@ class Store:
                 self._clock,
                 lambda: self._lifetime.is_closing,
                 progress or WorkProgress(),
+                directory_id=directory_id,
             )
             return backup.run(self.directories, self._catalog.catalog, self.publisher)
 
@@ -312,6 +320,7 @@ class Store:
 
     def archive_status(self) -> list[ArchiveStatus]:
         """How far the archive of each partition has come, and its last failure."""
+        self._lifetime.check_open()
         return self._archiving.status()
 
     def restore_topic(
@@ -323,6 +332,7 @@ class Store:
         topic_id: uuid.UUID | None = None,
         new_name: str | None = None,
         config: Mapping[str, object] | None = None,
+        new_id: uuid.UUID | None = None,
         take_over: bool = False,
         progress: WorkProgress | None = None,
     ) -> Topic[PartitionLog]:
@@ -337,7 +347,8 @@ class Store:
         the store that owned it ends with an error. A store that restores its own topic continues
         without it.
 
-        With `new_name` it becomes another topic with an id of its own; groups are not restored.
+        With `new_name` it becomes another topic with an id of its own, `new_id` or a random one;
+        groups are not restored.
         """
         self._lifetime.check_open()
         wanted = WantedTopic(
@@ -346,6 +357,7 @@ class Store:
             to_timestamp_ms=to_timestamp_ms,
             topic_id=topic_id,
             new_name=new_name,
+            new_id=new_id,
             config=config or {},
             take_over=take_over,
         )

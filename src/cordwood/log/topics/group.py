@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import overload
 
+from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.topics.committed_offsets import (
     CommittedOffset,
     CommittedOffsets,
@@ -14,18 +15,27 @@ from cordwood.quantities import Offset
 class Group:
     """One consumer group's committed offsets."""
 
-    def __init__(self, name: str, offsets: CommittedOffsets) -> None:
+    def __init__(
+        self, name: str, offsets: CommittedOffsets, lifetime: Lifetime | None = None
+    ) -> None:
+        """`lifetime` is that of the store; None for the store's own use."""
         self.name = name
         self._offsets = offsets
+        self._lifetime = lifetime
 
     def __repr__(self) -> str:
         return f"Group({self.name!r})"
+
+    def _check_open(self) -> None:
+        if self._lifetime is not None:
+            self._lifetime.check_open()
 
     def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> None:
         """Commit the next offset to read of each partition: {("orders", 0): 7}.
 
         A value may be (offset, metadata). Durable on return.
         """
+        self._check_open()
         places: list[object] = list(offsets)
         for place in places:
             if not isinstance(place, tuple) or len(place) != 2:
@@ -55,6 +65,7 @@ class Group:
         the group never committed it. Without a partition, the result has all partitions of the
         topic; without a topic, those of every topic.
         """
+        self._check_open()
         found = {place: c.offset for place, c in self._offsets.of_group(self.name).items()}
         if isinstance(topic, tuple):
             return found.get(topic)
@@ -66,9 +77,11 @@ class Group:
 
     def details(self) -> dict[TopicPartition, CommittedOffset]:
         """The committed offsets with their metadata and times."""
+        self._check_open()
         return self._offsets.of_group(self.name)
 
     def forget(self, *partitions: TopicPartition) -> None:
         """Remove the committed offsets of these partitions; of all partitions if none is given."""
+        self._check_open()
         known = list(self._offsets.of_group(self.name))
         self._offsets.remove(self.name, list(partitions) if partitions else known)

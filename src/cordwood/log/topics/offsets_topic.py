@@ -28,7 +28,13 @@ class OffsetsTopic:
     def ensure(
         self, *, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> Topic[PartitionLog]:
-        """The topic. If it does not exist, it is created with these settings."""
+        """The topic. If it does not exist, it is created with these settings.
+
+        Otherwise no lock is taken: a commit need not wait for a long change of topics.
+        """
+        found = self.find()
+        if found is not None:
+            return found
         with self._registry.changing:
             return self.find() or self._registry.create(
                 CONSUMER_OFFSETS_TOPIC,

@@ -7,12 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 from uuid import UUID
 
-from cordwood.errors import (
-    LogClosedError,
-    ReadOnlyError,
-    StorageError,
-    UnknownPartitionError,
-)
+from cordwood.errors import LogClosedError, ReadOnlyError, StorageError, UnknownPartitionError
 from cordwood.format import record_encoding
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.record import Header, Record
@@ -214,5 +209,7 @@ class Topic(Generic[LogT]):
     def _writable(self, number: int) -> PartitionLog:
         log: LogReader = self.partition(number)
         if not isinstance(log, PartitionLog):
+            if log.is_closed:
+                raise LogClosedError(log.name)
             raise ReadOnlyError(f"append to topic {self.name!r}")
         return log

@@ -59,6 +59,7 @@ class NewTopic:
     name: str
     partitions: int = 1
     config: Mapping[str, object] = field(default_factory=dict)
+    topic_id: uuid.UUID | None = None  # None: a new one
 
 
 class TopicRegistry:
@@ -163,9 +164,10 @@ class TopicRegistry:
         *,
         partitions: int = 1,
         config: Mapping[str, object] | None = None,
+        topic_id: uuid.UUID | None = None,
     ) -> Topic[PartitionLog]:
-        """Create one topic. See `create_all`."""
-        wanted = NewTopic(name=name, partitions=partitions, config=config or {})
+        """Create one topic, with that id if one is given. See `create_all`."""
+        wanted = NewTopic(name=name, partitions=partitions, config=config or {}, topic_id=topic_id)
         [created] = self.create_all([wanted])
         if isinstance(created, Exception):
             raise created
@@ -214,7 +216,7 @@ class TopicRegistry:
                 raise InvalidTopicNameError(topic.name, reason)
         entry = TopicEntry(
             name=topic.name,
-            topic_id=new_topic_id(),
+            topic_id=topic.topic_id or new_topic_id(),
             partitions=topic.partitions,
             config=canonical_texts(topic.config),
         )

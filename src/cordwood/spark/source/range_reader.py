@@ -14,7 +14,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from cordwood.errors import CorruptSegmentError, DataLossError, OffsetOutOfRangeError
+from cordwood.errors import (
+    CorruptSegmentError,
+    DataLossError,
+    OffsetOutOfRangeError,
+    TopicDeletedError,
+)
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import RecordRun
 from cordwood.log.reading.log_reader import LogReader
@@ -108,7 +113,7 @@ class RangeReader:
                     return
                 except OffsetOutOfRangeError:
                     start, stop = self._readable(log, task, start)
-                except FileNotFoundError as error:
+                except (FileNotFoundError, TopicDeletedError) as error:
                     self._report(task.place, "was deleted while it was read", error)
                     return
                 except CorruptSegmentError as error:

@@ -1,10 +1,12 @@
 """Long changes run beside other requests, report their progress, and survive their owner."""
 
 import errno
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -15,6 +17,7 @@ from cordwood.log.inbox.store_change import (
     ChangeRequest,
     CommitGroup,
 )
+from cordwood.log.inbox.topic_change import CreateTopic
 from cordwood.log.inbox.upkeep_change import (
     SnapshotStore,
 )
@@ -68,12 +71,14 @@ def slow_snapshot(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[thr
     began, may_end = threading.Event(), threading.Event()
     snapshot = Store.snapshot
 
-    def slowly(self: Store, path: str, *, progress: WorkProgress) -> object:
+    def slowly(
+        self: Store, path: str, *, progress: WorkProgress, directory_id: UUID | None = None
+    ) -> object:
         progress.expect(100)
         progress.add(40)
         began.set()
         assert may_end.wait(TIMEOUT_S)
-        return snapshot(self, path, progress=progress)
+        return snapshot(self, path, progress=progress, directory_id=directory_id)
 
     monkeypatch.setattr(Store, "snapshot", slowly)
     try:
@@ -126,7 +131,10 @@ def test_a_long_change_that_was_begun_is_left_to_the_next_owner_by_one_that_clos
     change = SnapshotStore(path=str(tmp_path / "copy"))
     closer = threading.Thread(target=store.close)
     with slow_snapshot(store, monkeypatch) as began:
-        inbox.submit(request_id, ChangeRequest(change=change, deadline_ms=deadline_ms))
+        inbox.submit(
+            request_id,
+            ChangeRequest(change=change, submitted_ms=TimestampMs(0), deadline_ms=deadline_ms),
+        )
         assert began.wait(TIMEOUT_S)
         closer.start()
         while not store.is_closed:
@@ -144,13 +152,65 @@ def test_a_long_change_that_was_begun_is_left_to_the_next_owner_by_one_that_clos
     assert values(tmp_path / "copy", "orders") == [b"x" * 10] * 30
 
 
+def test_a_creation_that_waits_for_a_copy_holds_up_no_other_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "data"
+    commit = CommitGroup(group="billing", offsets={("orders", 0): (7, "")})
+    created: list[str] = []
+
+    def create() -> None:
+        created.append(request_change(path, CreateTopic(topic="new")).outcome)
+
+    with filled(path, archive=(tmp_path / "archive").as_uri()) as store:
+        creator = threading.Thread(target=create)
+        store.group("billing").commit({("orders", 0): 1})
+        with store.registry.changing:  # as a copy does
+            creator.start()
+            inbox = ChangeInbox(RealFileSystem(), str(path))
+            while not any(map(store.changes.is_under_way, inbox.waiting())):
+                creator.join(0.01)
+
+            assert request_change(path, commit).outcome == "done"
+
+            assert not created
+        creator.join(TIMEOUT_S)
+
+        assert created == ["done"]
+        assert store.topics() == ["accounts", "new", "orders"]
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "huge"])
+def test_a_strange_file_in_the_inbox_stops_nobody(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "data"
+    commit = CommitGroup(group="billing", offsets={("orders", 0): (7, "")})
+    with filled(path, archive=(tmp_path / "archive").as_uri()) as store:
+        strange = Path(store.changes.inbox.directory) / f"{'0' * 32}.request"
+        strange.parent.mkdir(parents=True, exist_ok=True)
+        if kind == "directory":
+            strange.mkdir()
+        elif kind == "pipe":
+            os.mkfifo(strange)
+        else:
+            with strange.open("wb") as file:
+                file.truncate(2**40)
+
+        assert request_change(path, commit).outcome == "done"
+
+        store.changes.serve()
+    assert not strange.exists() or kind == "directory"
+
+
 def test_an_owner_killed_in_mid_change_leaves_it_to_who_asks(tmp_path: Path) -> None:
     path = tmp_path / "data"
     filled(path, archive=(tmp_path / "archive").as_uri()).abandon()
     inbox = ChangeInbox(RealFileSystem(), str(path))
     request_id = new_request_id()
     change = SnapshotStore(path=str(tmp_path / "copy"))
-    inbox.submit(request_id, ChangeRequest(change=change, deadline_ms=TimestampMs(2**60)))
+    inbox.submit(
+        request_id,
+        ChangeRequest(change=change, submitted_ms=TimestampMs(0), deadline_ms=TimestampMs(2**60)),
+    )
     inbox.claim(request_id)
     (tmp_path / "copy.incomplete").mkdir()
 
@@ -176,7 +236,12 @@ def test_a_change_whose_answer_cannot_be_written_is_not_made_again(
 
     with filled(path, archive=(tmp_path / "archive").as_uri()) as store:
         monkeypatch.setattr(store.changes.inbox, "answer", no_room)
-        inbox.submit(request_id, ChangeRequest(change=change, deadline_ms=TimestampMs(2**60)))
+        inbox.submit(
+            request_id,
+            ChangeRequest(
+                change=change, submitted_ms=TimestampMs(0), deadline_ms=TimestampMs(2**60)
+            ),
+        )
 
         store.changes.serve()
 
@@ -196,7 +261,10 @@ def test_more_long_changes_than_can_be_under_way_are_refused(
             for number, request_id in enumerate(ids):
                 change = SnapshotStore(path=str(tmp_path / f"copy{number}"))
                 inbox.submit(
-                    request_id, ChangeRequest(change=change, deadline_ms=TimestampMs(2**60))
+                    request_id,
+                    ChangeRequest(
+                        change=change, submitted_ms=TimestampMs(0), deadline_ms=TimestampMs(2**60)
+                    ),
                 )
             store.changes.serve(wait=False)
             refused = [a for a in map(inbox.take_answer, ids) if a is not None]

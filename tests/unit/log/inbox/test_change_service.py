@@ -63,7 +63,10 @@ def stage(fs: SimulatedFileSystem, *batches: tuple[str, int, bytes]) -> StagedBa
 def submit(fs: SimulatedFileSystem, change: StoreChange, *, in_ms: int = HOUR_MS) -> str:
     request_id = new_request_id()
     deadline_ms = TimestampMs(fs.clock.now_ms() + in_ms)
-    ChangeInbox(fs, DATA).submit(request_id, ChangeRequest(change=change, deadline_ms=deadline_ms))
+    ChangeInbox(fs, DATA).submit(
+        request_id,
+        ChangeRequest(change=change, submitted_ms=fs.clock.now_ms(), deadline_ms=deadline_ms),
+    )
     return request_id
 
 
@@ -279,7 +282,9 @@ def test_names_that_are_not_of_the_inbox_are_left_alone(
     fs: SimulatedFileSystem, store: Store
 ) -> None:
     change = CommitGroup(group="g", offsets={})
-    content = render_request(ChangeRequest(change=change, deadline_ms=TimestampMs(2**62)))
+    content = render_request(
+        ChangeRequest(change=change, submitted_ms=TimestampMs(0), deadline_ms=TimestampMs(2**62))
+    )
     put(fs, "..request", content)
     put(fs, "x.request", content)
     put(fs, f"{'A' * 32}.request", content)

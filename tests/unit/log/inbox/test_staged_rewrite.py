@@ -106,6 +106,7 @@ def leave(
         files.append(StagedSegment(name=f"{base}.log", base_offset=Offset(base), size=len(content)))
     request = ChangeRequest(
         change=replace(change, files=change.files or tuple(files)),
+        submitted_ms=TimestampMs(0),
         deadline_ms=TimestampMs(2**60),
     )
     ChangeInbox(fs, DATA).submit(request_id, request)

@@ -58,7 +58,7 @@ COMMIT = CommitGroup(group="billing", offsets={("orders", 0): (7, "so far")})
 
 @pytest.mark.parametrize("change", [PUBLISH, SWAP, COMMIT])
 def test_a_request_is_parsed_as_it_was_rendered(change: StoreChange) -> None:
-    request = ChangeRequest(change=change, deadline_ms=TimestampMs(99))
+    request = ChangeRequest(change=change, submitted_ms=TimestampMs(0), deadline_ms=TimestampMs(99))
 
     assert parse_request(render_request(request)) == request
 
@@ -69,7 +69,11 @@ def test_an_answer_is_parsed_as_it_was_rendered(answer: ChangeAnswer) -> None:
 
 
 def rendered(change: StoreChange) -> dict[str, Any]:
-    found = json.loads(render_request(ChangeRequest(change=change, deadline_ms=TimestampMs(99))))
+    found = json.loads(
+        render_request(
+            ChangeRequest(change=change, submitted_ms=TimestampMs(0), deadline_ms=TimestampMs(99))
+        )
+    )
     assert isinstance(found, dict)
     return found
 

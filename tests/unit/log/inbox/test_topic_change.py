@@ -42,7 +42,7 @@ CHANGES: list[StoreChange] = [
 
 @pytest.mark.parametrize("change", CHANGES, ids=kind_of)
 def test_a_change_survives_the_way_through_the_inbox(change: StoreChange) -> None:
-    request = ChangeRequest(change=change, deadline_ms=TimestampMs(5))
+    request = ChangeRequest(change=change, submitted_ms=TimestampMs(0), deadline_ms=TimestampMs(5))
 
     assert parse_request(render_request(request)) == request
 
@@ -70,7 +70,9 @@ def test_a_change_survives_the_way_through_the_inbox(change: StoreChange) -> Non
 def test_what_is_no_request_is_refused_with_the_reason(
     kind: str, body: dict[str, object], message: str
 ) -> None:
-    content = json.dumps({"version": 1, "kind": kind, "deadline_ms": 5, **body}).encode()
+    content = json.dumps(
+        {"version": 1, "kind": kind, "submitted_ms": 0, "deadline_ms": 5, **body}
+    ).encode()
 
     with pytest.raises(FormatError, match=message):
         parse_request(content)

@@ -60,3 +60,18 @@ def test_ends_leave_out_a_publication_that_is_not_visible_everywhere_yet(
 
     assert shown == [(4, 1), (2, 1)]
     assert list(whole_ends(store, ["orders"], fs=fs).values()) == [4, 2]
+
+
+def test_a_topic_that_came_back_with_its_id_and_fewer_records_holds_no_ends_back(
+    fs: SimulatedFileSystem,
+) -> None:
+    store = store_with_topics(fs)
+    store.publish("etl", 0, FIRST)
+    topic_id = store.topic("orders").topic_id
+    store.delete_topic("orders")
+    store.registry.create("orders", partitions=2, topic_id=topic_id)  # as a restore does
+    store.topic("orders").append(b"1", partition=0)
+
+    assert list(whole_ends(store, ["orders"], fs=fs).values()) == [1, 0]
+    with reader(fs) as beside:
+        assert list(whole_ends(beside, ["orders"], fs=fs).values()) == [1, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
@@ -447,7 +448,7 @@ def test_a_disk_that_fails_once_leaves_all_or_nothing(fs: SimulatedFileSystem, n
     after = contents(open_store(fs.kill()))
     assert is_published or after == before or after["orders", 0] != before["orders", 0]
     for log in (log_of(store, "orders", 0), log_of(store, "audit")):
-        if not log.is_failed:
+        with contextlib.suppress(LogFailedError):  # the disk of the whole directory may be failing
             log.append(b"behind")
     for crashed in (fs.kill(), fs.crash(Random(number))):
         again = open_store(crashed)
@@ -465,7 +466,7 @@ def test_a_log_that_cannot_be_taken_back_is_cut_when_it_is_reopened(
     fs: SimulatedFileSystem,
 ) -> None:
     store = store_with_topics(fs)
-    fs.fail_next("sync", OSError(errno.EIO, "gone"), path_ends="audit-0/00000000000000000000.log")
+    fs.fail_next("sync", OSError(errno.EPERM, "gone"), path_ends="audit-0/00000000000000000000.log")
 
     with pytest.raises(LogFailedError):
         store.publish("etl", 0, {("audit", 0): [(b"a", b"1")], ("orders", 0): [(b"b", b"2")]})
@@ -509,7 +510,7 @@ def test_the_durable_mark_of_an_undecided_publication_stays_below_its_batches(
 
 def test_a_topic_made_anew_is_not_cut_for_one_that_was_deleted(fs: SimulatedFileSystem) -> None:
     store = store_with_topics(fs)
-    fs.fail_next("sync", OSError(errno.EIO, "gone"), path_ends="audit-0/00000000000000000000.log")
+    fs.fail_next("sync", OSError(errno.EPERM, "gone"), path_ends="audit-0/00000000000000000000.log")
     with pytest.raises(LogFailedError):
         store.publish("etl", 0, {("audit", 0): [(b"a", b"1")]})
 

@@ -10,6 +10,7 @@ import pytest
 from cordwood.errors import FormatError, StorageError
 from cordwood.log.publishing.publication_ledger import (
     NOTHING_PUBLISHED,
+    TRANSIENT_MAX,
     LastPublished,
     Place,
     Publications,
@@ -112,3 +113,17 @@ def test_where_there_is_no_ledger_nothing_was_published() -> None:
     fs.make_directory("/a")
 
     assert read_publications(fs, ["/a"]) == NOTHING_PUBLISHED
+
+
+def test_of_transient_applications_only_the_newest_are_kept() -> None:
+    publications = NOTHING_PUBLISHED
+    lasting = LastPublished(number=0, at_ms=TimestampMs(0), is_transient=False)
+    publications = publications.with_published("etl", lasting, {})
+    for number in range(TRANSIENT_MAX + 5):
+        last = LastPublished(number=0, at_ms=TimestampMs(number), is_transient=True)
+        publications = publications.with_published(f"batch {number}", last, {})
+
+    assert publications.last_of("etl") == 0
+    assert publications.last_of("batch 0") is None
+    assert publications.last_of(f"batch {TRANSIENT_MAX + 4}") == 0
+    assert len(publications.applications) == 1 + TRANSIENT_MAX + 1

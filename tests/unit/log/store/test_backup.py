@@ -282,3 +282,28 @@ def test_sealed_segments_are_shared_on_a_real_file_system(tmp_path: Path) -> Non
 
     name = f"t-0/{0:020d}.log"
     assert os.path.samefile(tmp_path / "data" / name, tmp_path / "copy" / name)
+
+
+def test_no_committed_offset_of_a_copy_is_past_its_records(
+    fs: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, log = filled(fs, durability="os")
+    group = store.group("billing")
+    group.commit({(TOPIC, 0): log.end_offset})
+    sync = PartitionLog.sync
+
+    def sync_and_go_on(self: PartitionLog) -> None:
+        """Right after each sync a reader takes one more record and commits behind it."""
+        sync(self)
+        end = log.append(b"late").offset + 1
+        group.commit({(TOPIC, 0): end})
+        sync(log_of(store, "__consumer_offsets", 0))
+
+    monkeypatch.setattr(PartitionLog, "sync", sync_and_go_on)
+    store.snapshot(COPY)
+    monkeypatch.undo()
+
+    copy = open_store(fs, directories=(COPY,))
+    committed = copy.group("billing").committed(TOPIC, 0)
+    assert committed is not None
+    assert committed <= log_of(copy).end_offset

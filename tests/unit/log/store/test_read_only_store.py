@@ -1,11 +1,19 @@
 """A store that only reads: it changes nothing, and sees what its writer does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from cordwood.errors import LogClosedError, ReadOnlyError, StorageError, UnknownTopicError
+import cordwood
+from cordwood.errors import (
+    LogClosedError,
+    ReadOnlyError,
+    StorageError,
+    TopicDeletedError,
+    UnknownTopicError,
+)
+from cordwood.log.beside import followed_files
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store
@@ -179,3 +187,72 @@ def test_a_closed_store_answers_nothing(fs: SimulatedFileSystem, store: Store) -
     for call in (found.topics, lambda: found.topic("events"), lambda: found.group("g")):
         with pytest.raises(LogClosedError):
             call()
+
+
+class TestATopicThatIsDeletedAndCreatedAgain:
+    """The reader stays open meanwhile."""
+
+    @pytest.fixture
+    def writer(self, tmp_path: Path) -> Iterator[Store]:
+        with cordwood.open(tmp_path) as store:
+            store.create_topic("orders").append(b"old")
+            yield store
+
+    def recreate(self, writer: Store) -> None:
+        writer.delete_topic("orders")
+        writer.create_topic("orders").append_many([(None, b"new"), (None, b"newer")])
+
+    def test_the_store_serves_the_new_topic(self, writer: Store) -> None:
+        with cordwood.open(writer.path, read_only=True) as reader:
+            assert [r.value for r in reader.topic("orders").partition(0).read()] == [b"old"]
+            self.recreate(writer)
+
+            topic = reader.topic("orders")
+
+            assert topic.topic_id == writer.topic("orders").topic_id
+            assert [r.value for r in topic.partition(0).read()] == [b"new", b"newer"]
+
+    def test_a_deleted_topic_is_unknown(self, writer: Store) -> None:
+        with cordwood.open(writer.path, read_only=True) as reader:
+            reader.topic("orders")
+            writer.delete_topic("orders")
+
+            with pytest.raises(UnknownTopicError):
+                reader.topic("orders")
+
+    @pytest.mark.parametrize("is_recreated", [True, False])
+    def test_an_old_handle_says_that_its_topic_is_gone(
+        self, writer: Store, is_recreated: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(followed_files, "_CURRENT_S", 0)
+        with cordwood.open(writer.path, read_only=True) as reader:
+            log = reader.topic("orders").partition(0)
+            if is_recreated:
+                self.recreate(writer)
+            else:
+                writer.delete_topic("orders")
+
+            uses: list[Callable[[], object]] = [
+                lambda: list(log.read()),
+                lambda: list(log.scan()),
+                log.segments,
+                lambda: log.offset_for_time(0),
+            ]
+            for use in uses:
+                with pytest.raises(TopicDeletedError, match="'orders' was deleted"):
+                    use()
+
+    @pytest.mark.parametrize("is_recreated", [True, False])
+    def test_following_raises_instead_of_ending_in_silence(
+        self, writer: Store, is_recreated: bool
+    ) -> None:
+        with cordwood.open(writer.path, read_only=True) as reader:
+            following = reader.topic("orders").partition(0).follow(0, idle_timeout_ms=50)
+            assert next(following).value == b"old"
+            if is_recreated:
+                self.recreate(writer)
+            else:
+                writer.delete_topic("orders")
+
+            with pytest.raises(TopicDeletedError):
+                next(following)
