@@ -210,6 +210,45 @@ def test_rolls_syncs_and_checkpoints_without_a_free_byte_fail_no_log(
         assert values_in(log) == [*values, b"later"]
 
 
+def test_a_topic_that_a_full_disk_refused_does_not_exist_after_a_restart(disk: SmallDisk) -> None:
+    with disk.open() as store:
+        store.create_topic("orders", config=CONFIG)
+        disk.reserve()
+        values = append_until_full(log_of(store, "orders"))
+        disk.fill()
+
+        with pytest.raises(DiskFullError, match="creating topic 'payments'"):
+            store.create_topic("payments", partitions=50)
+        assert store.topics() == ["orders"]
+
+    with disk.open() as store:
+        assert store.topics() == ["orders"]
+        assert values_in(log_of(store, "orders")) == values
+        disk.make_room()
+        store.create_topic("payments").append(b"now there is room")
+        log_of(store, "orders").append(b"here too")
+
+    with disk.open() as store:
+        assert store.topics() == ["orders", "payments"]
+        assert store.damages() == []
+
+
+def test_a_commit_without_a_free_byte_is_refused_and_succeeds_later(disk: SmallDisk) -> None:
+    with disk.open() as store:
+        store.create_topic("orders", config=CONFIG)
+        disk.reserve()
+        append_until_full(log_of(store, "orders"))
+        disk.fill()
+
+        for _ in range(2):
+            with pytest.raises(DiskFullError):
+                store.group("g").commit({("orders", 0): 7})
+        disk.make_room()
+        store.group("g").commit({("orders", 0): 8})
+
+        assert store.group("g").committed("orders", 0) == 8
+
+
 def test_a_floor_refuses_appends_before_the_disk_is_full(disk: SmallDisk) -> None:
     with disk.open(free_bytes_min=MIB) as store:
         store.create_topic("orders", config={**CONFIG, "file.delete.delay.ms": 60_000})

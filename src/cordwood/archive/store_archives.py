@@ -108,7 +108,7 @@ class StoreArchives:
     def _run_topic(self, store: ArchivableStore, topic: Topic) -> None:
         assert topic.config.archive_url is not None
         objects = self.objects(topic.config.archive_url)
-        for log in topic.partitions:
+        for log in topic.opened_partitions:
             archive = self.archive_of(log, topic.topic_id)
             if archive is None or log.is_closed:
                 continue
@@ -132,7 +132,7 @@ class StoreArchives:
         unreachable: dict[str, str] = {}  # an object store that fails is not asked again
         for name in store.topics():
             topic: Topic | Topic[ReadOnlyLog] = store.topic(name)
-            for log in topic.partitions if topic.config.archive_url is not None else ():
+            for log in topic.opened_partitions:
                 archive = self.archive_of(log, topic.topic_id)
                 if archive is None or topic.config.archive_url is None:
                     continue

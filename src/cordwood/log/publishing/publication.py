@@ -168,6 +168,11 @@ class Publisher:
             if self._publications.has_topic(topic_id):
                 self._save(self._publications.without_topic(topic_id))
 
+    def forget_cut(self, place: Place) -> None:
+        """Remove the cut of a log that was cut."""
+        with self.still:
+            self._save(self._publications.without_cuts([place]))
+
     def publish(self, publication: PublicationId, parts: Sequence[Part]) -> Published:
         """Publish, unless this was published before. Durable and visible on return.
 

@@ -95,7 +95,7 @@ class ObservedTopics:
 
     def close(self) -> None:
         for topic in self._topics.values():
-            for log in topic.partitions:
+            for log in topic.opened_partitions:
                 log.close()
 
     # --- looking -----------------------------------------------------------------------------

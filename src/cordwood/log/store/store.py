@@ -38,12 +38,14 @@ from cordwood.log.store.archive_port import Archives, WantedTopic
 from cordwood.log.store.archiving import Archiving
 from cordwood.log.store.backup import Backup, StoreSnapshot
 from cordwood.log.store.housekeeping import Housekeeping
+from cordwood.log.store.offline_partitions import OfflinePartitions
 from cordwood.log.store.store_opening import StoreOpening
 from cordwood.log.store.upkeep_tasks import (
     FREE_BYTES_MIN,
     UpkeepTasks,
     register_catalog,
     register_inbox,
+    register_offline,
 )
 from cordwood.log.topics.catalog_files import CatalogKeeper
 from cordwood.log.topics.committed_offsets import CommittedOffsets
@@ -54,6 +56,7 @@ from cordwood.log.topics.partition_opener import LogSurroundings, PartitionOpene
 from cordwood.log.topics.producer_ids import ProducerIds
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
+from cordwood.storage.disk_errors import refused_when_full
 from cordwood.storage.files import FileSystem, RealFileSystem
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.recovery import Damage
@@ -158,6 +161,15 @@ class Store:
         self._archiving.register(self.housekeeping)
         register_inbox(self.changes, self.housekeeping)
         register_catalog(self.registry, self.housekeeping)
+        offline = OfflinePartitions(
+            self.directories,
+            self.registry,
+            opener,
+            self.publisher,
+            clock,
+            lambda name: self._catalog.topics.get(name),  # noqa: PLW0108 (it is replaced)
+        )
+        register_offline(offline, self.housekeeping)
         if setup.has_housekeeping:
             self.housekeeping.start()
 
@@ -186,7 +198,8 @@ class Store:
         config: Mapping[str, object] | None = None,
     ) -> Topic[PartitionLog]:
         """Create a topic. `config` maps Kafka's keys to values; sizes and times may have units."""
-        return self.registry.create(name, partitions=partitions, config=config)
+        with refused_when_full(f"topic {name!r}", "creating"):
+            return self.registry.create(name, partitions=partitions, config=config)
 
     def alter_topic(
         self,
@@ -196,7 +209,8 @@ class Store:
         partitions: int | None = None,
     ) -> Topic[PartitionLog]:
         """Set configuration keys (None: back to the default), or add partitions."""
-        return self.registry.alter(name, config=config, partitions=partitions)
+        with refused_when_full(f"topic {name!r}", "changing"):
+            return self.registry.alter(name, config=config, partitions=partitions)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and the offsets that groups committed for it.

@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -118,7 +119,10 @@ class StoreOpening:
         for path in sorted(changed):
             self._fs.sync_directory(path)
         if self._catalog.catalog.doomed:
-            self._catalog.apply(CatalogChange(forget=tuple(self._catalog.catalog.doomed)))
+            try:
+                self._catalog.apply(CatalogChange(forget=tuple(self._catalog.catalog.doomed)))
+            except OSError as error:
+                logger.warning("deleted topics are forgotten at the next start: %s", error)
 
     def _is_leftover(self, found: FoundPartition) -> bool:
         doomed = self._catalog.catalog.doomed
@@ -154,7 +158,8 @@ class StoreOpening:
             self._catalog.apply(CatalogChange(put=tuple(adopted)))
         for (topic, number), (directory, found) in self._homes.items():
             if found.topic_id is None:
-                self._opener.write_metadata(directory, self._catalog.topics[topic], number)
+                with suppress(OSError):  # the next start does it
+                    self._opener.write_metadata(directory, self._catalog.topics[topic], number)
 
     def _set_aside_new(self) -> None:
         """Leave partitions closed that never had records, and make those that are missing."""
@@ -166,7 +171,7 @@ class StoreOpening:
                 home = self._homes.get(name)
                 if home is None:
                     if self._directories.are_all_usable:
-                        self._opener.make(entry, number)
+                        self._opener.reserve(entry, number)
                 elif home.directory.was_clean or self._is_pristine(name):
                     home.directory.unopened.add(name)
                     del self._homes[name]

@@ -12,6 +12,7 @@
     compaction       15 s     compact the logs that are due
     archive          30 s     copy segments that are due; see `archiving.py`
     inbox            0.25 s   make the changes that other processes requested
+    offline          1 s      open partitions that were offline, if they can be opened now
     inbox leftovers  10 min   remove files of requests whose process died
 
 Retention looks every 30 s, not every 5 minutes as Kafka does. With nothing to delete a look
@@ -28,6 +29,7 @@ from cordwood.log.inbox.change_service import ChangeService
 from cordwood.log.rules.steady_clock import SteadyClock
 from cordwood.log.store.directory_upkeep import DirectoryUpkeep
 from cordwood.log.store.housekeeping import Housekeeping
+from cordwood.log.store.offline_partitions import OfflinePartitions
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.quantities import MIB
@@ -42,6 +44,7 @@ PRODUCERS_S: Final = 600.0
 CLEANER_S: Final = 15.0  # as Kafka's log.cleaner.backoff.ms
 INBOX_S: Final = 0.25  # the longest time until a request is seen
 LEFTOVERS_S: Final = 600.0
+OFFLINE_S: Final = 1.0  # the task itself pauses longer while nothing helps
 
 FREE_BYTES_MIN: Final = 16 * MIB
 
@@ -93,6 +96,12 @@ class UpkeepTasks:
 
 def register_catalog(registry: TopicRegistry, housekeeping: Housekeeping) -> None:
     housekeeping.add("catalog", CHECKPOINT_S, registry.sync, takes_long=True)
+
+
+def register_offline(offline: OfflinePartitions, housekeeping: Housekeeping) -> None:
+    housekeeping.add(
+        "offline", OFFLINE_S, offline.run, takes_long=True, is_needed=offline.is_needed
+    )
 
 
 def register_inbox(changes: ChangeService, housekeeping: Housekeeping) -> None:

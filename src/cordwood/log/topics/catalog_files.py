@@ -13,7 +13,8 @@ read, the store refuses to open.
 import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -35,7 +36,7 @@ from cordwood.log.topics.topic_catalog import (
     render_state,
 )
 from cordwood.quantities import KIB, MIB
-from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
+from cordwood.storage.disk_errors import FAILING_DISK_ERRNOS, FULL_DISK_ERRNOS
 from cordwood.storage.files import FileSystem, read_whole, replace_file, sync_file, write_all
 
 logger = logging.getLogger(__name__)
@@ -78,20 +79,42 @@ def _paths(directories: Sequence[str], name: str) -> list[str]:
 
 
 def write_catalog(fs: FileSystem, directories: Sequence[str], catalog: Catalog) -> int:
-    """Write all copies anew; return their size without blanks. Durable on return.
+    """Write all copies anew; return their size without blanks.
 
-    A crash in between leaves the old or the new.
+    Durable on return, in every directory whose disk works, at least in one. A crash in between
+    leaves the old or the new.
     """
     content = render_catalog(catalog)
+    failures = _Failures(directories)
     for directory in directories:
-        for path in _paths([directory], CATALOG_FILE) + _paths([directory], _COPY_FILE):
-            try:
-                replace_file(fs, path, content)
-            except OSError as error:
-                if error.errno not in FULL_DISK_ERRNOS:
-                    raise
-                _overwrite(fs, path, content, error)
+        with failures.tolerated():
+            for path in _paths([directory], CATALOG_FILE) + _paths([directory], _COPY_FILE):
+                try:
+                    replace_file(fs, path, content)
+                except OSError as error:
+                    if error.errno not in FULL_DISK_ERRNOS:
+                        raise
+                    _overwrite(fs, path, content, error)
     return len(content.rstrip(b" "))
+
+
+class _Failures:
+    """Failing disks: a change needs only one that works."""
+
+    def __init__(self, directories: Sequence[str]) -> None:
+        self._left = len(directories)
+        self.are_any = False
+
+    @contextmanager
+    def tolerated(self) -> Iterator[None]:
+        """Let one directory fail unless it is the last one."""
+        try:
+            yield
+        except OSError as error:
+            self._left -= 1
+            self.are_any = True
+            if error.errno not in FAILING_DISK_ERRNOS or not self._left:
+                raise
 
 
 def _overwrite(fs: FileSystem, path: str, content: bytes, full: OSError) -> None:
@@ -238,17 +261,20 @@ class CatalogKeeper:
     def _append(self, line: bytes, new: Catalog) -> None:
         assert self._end is not None
         position, self._end = self._end, None
+        failures = _Failures(self._directories)
         try:
-            for path in _paths(self._directories, CATALOG_FILE):
-                self._write_line(path, position, line, sync=True)
-            for path in _paths(self._directories, _COPY_FILE):
-                self._write_line(path, position, line, sync=False)
+            for directory in self._directories:
+                with failures.tolerated():
+                    for path in _paths([directory], CATALOG_FILE):
+                        self._write_line(path, position, line, sync=True)
+                    for path in _paths([directory], _COPY_FILE):
+                        self._write_line(path, position, line, sync=False)
         except OSError as error:
             if error.errno not in FULL_DISK_ERRNOS:
                 raise
             self._write_anew(new)  # it is shorter, and may fit into the blocks of the files
             return
-        self._end = position + len(line)
+        self._end = None if failures.are_any else position + len(line)
         self._are_copies_unsynced = True
 
     def _write_line(self, path: str, position: int, line: bytes, *, sync: bool) -> None:

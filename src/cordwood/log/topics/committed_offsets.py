@@ -224,7 +224,7 @@ class CommittedOffsets:
         if topic is None:
             return True
         if group is None:
-            return all(self._is_read(topic, log) for log in topic.partitions)
+            return all(self._is_read(topic, log) for log in topic.opened_partitions)
         number = group_partition(group, topic.partition_count)
         return not topic.has_partition(number) or self._is_read(topic, topic.partition(number))
 
@@ -237,7 +237,7 @@ class CommittedOffsets:
         if topic is None:
             return []
         others: list[tuple[bytes, bytes]] = []
-        for log in topic.partitions:
+        for log in topic.opened_partitions:
             newest = self._catch_up(topic, log.partition, from_start=True)
             others += (
                 (key, value)
@@ -269,7 +269,7 @@ class CommittedOffsets:
     def _catch_up_all(self) -> None:
         topic = self._topic()
         if topic is not None:
-            for log in topic.partitions:
+            for log in topic.opened_partitions:
                 self._catch_up(topic, log.partition)
 
     def _catch_up(

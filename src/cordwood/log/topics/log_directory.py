@@ -209,6 +209,7 @@ class LogDirectory:
         name begins: see `forget`.
         """
         self.unopened.discard(name)
+        self.offline.pop(name, None)
         self._outdated.add(name)
         path = os.path.join(self.path, partition_directory_name(*name))
         gone = os.path.join(self.path, deleted_directory_name(*name, uuid.uuid4().hex))

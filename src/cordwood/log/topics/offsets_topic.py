@@ -8,6 +8,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.quantities import MIB
+from cordwood.storage.disk_errors import refused_when_full
 
 OFFSETS_CONFIG: Final = {
     "cleanup.policy": "compact",
@@ -35,7 +36,7 @@ class OffsetsTopic:
         found = self.find()
         if found is not None:
             return found
-        with self._registry.changing:
+        with self._registry.changing, refused_when_full(CONSUMER_OFFSETS_TOPIC, "creating"):
             return self.find() or self._registry.create(
                 CONSUMER_OFFSETS_TOPIC,
                 partitions=partitions,

@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 
 from cordwood.clock import Clock
-from cordwood.errors import DiskFullError, LogClosedError
+from cordwood.errors import LogClosedError
 from cordwood.format.file_names import (
     PARTITION_METADATA,
     FileKind,
@@ -28,7 +28,7 @@ from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.log_directory import Checkpoints, LogDirectory
 from cordwood.log.topics.topic_catalog import TopicEntry
 from cordwood.quantities import Offset
-from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
+from cordwood.storage.disk_errors import refused_when_full
 from cordwood.storage.files import FileSystem, replace_file, sync_file, write_file
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile
@@ -86,17 +86,38 @@ class PartitionOpener:
     # --- making ------------------------------------------------------------------------------
 
     def make(self, entry: TopicEntry, number: int) -> None:
-        """Make a partition, in the data directory that has the fewest. Not durable."""
-        directory = min(self._directories, key=lambda d: len(d.logs) + len(d.unopened))
+        """Make a partition, in the data directory that has the fewest. Not durable.
+
+        Data directories that are offline or hang get none.
+        """
+        directory = self._next_directory()
         path = os.path.join(directory.path, partition_directory_name(entry.name, number))
         if self._fs.exists(path):
             # Left behind by a topic that was deleted, or by a creation that failed.
             self._fs.remove_tree(path)
-        self._fs.make_directory(path)
         directory.unopened.add((entry.name, number))
+        self._make_files(path, entry)
+
+    def _next_directory(self) -> LogDirectory:
+        usable = [d for d in self._directories if d.is_usable] or list(self._directories)
+        return min(usable, key=lambda d: len(d.logs) + len(d.unopened))
+
+    def _make_files(self, path: str, entry: TopicEntry) -> None:
+        self._fs.make_directory(path)
         content = render_partition_metadata(entry.topic_id).encode()
         write_file(self._fs, os.path.join(path, PARTITION_METADATA), content)
-        self._fs.create(os.path.join(path, segment_file_name(Offset(0), FileKind.LOG))).close()
+        log = segment_file_name(Offset(0), FileKind.LOG)
+        self._fs.create(os.path.join(path, log), exclusive=False).close()
+
+    def reserve(self, entry: TopicEntry, number: int) -> None:
+        """Make a missing partition now, or when it is opened: the disk may be full."""
+        try:
+            self.make(entry, number)
+        except OSError as error:
+            name = (entry.name, number)
+            logger.warning("%s-%d is made when it is used: %s", *name, error)
+            if not any(name in directory.unopened for directory in self._directories):
+                self._next_directory().unopened.add(name)
 
     def unmake(self, name: str, numbers: Iterable[int]) -> None:
         """Remove partitions that were made for a change that failed."""
@@ -122,14 +143,13 @@ class PartitionOpener:
         directory = next((d for d in self._directories if place in d.unopened), None)
         if entry is None or directory is None:
             raise LogClosedError(f"{topic}-{number}")
-        try:
+        path = os.path.join(directory.path, partition_directory_name(topic, number))
+        with refused_when_full(f"{topic}-{number}", "opening"):
+            if not self._fs.exists(os.path.join(path, PARTITION_METADATA)):
+                self._make_files(path, entry)
             marks = self._marks(directory, entry, number)
             loaded = load_new_log(self._request(directory, entry, number, marks))
-        except OSError as error:
-            if error.errno in FULL_DISK_ERRNOS:
-                raise DiskFullError(f"{topic}-{number}") from error
-            raise
-        log = self._build(directory, entry, number, marks, loaded)
+            log = self._build(directory, entry, number, marks, loaded)
         directory.unopened.discard(place)
         return log
 

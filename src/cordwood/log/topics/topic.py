@@ -78,14 +78,20 @@ class Topic(Generic[LogT]):
 
     @property
     def partitions(self) -> list[LogT]:
-        """The logs of all partitions, in order. Opens those that are not open yet."""
-        for number in sorted(self._unopened):
-            self.partition(number)
+        """The logs of all partitions, in order. Raises `StorageError` if one is offline.
+
+        Opens those that are not open yet.
+        """
+        if self._why_offline is not None and len(self._logs) < self.partition_count:
+            return [self.partition(number) for number in range(self.partition_count)]
         return self.opened_partitions
 
     @property
     def opened_partitions(self) -> list[LogT]:
-        """The logs of the partitions that were opened so far: the others have no records."""
+        """The logs of the partitions that are open, in order.
+
+        The others are offline, or were not used yet and have no records.
+        """
         return [self._logs[number] for number in sorted(self._logs)]
 
     def partition(self, number: int) -> LogT:

@@ -45,6 +45,7 @@ from cordwood.log.topics.incoming_topic import IncomingTopic
 from cordwood.log.topics.partition_opener import PartitionOpener
 from cordwood.log.topics.topic import Topic, visible_names
 from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
+from cordwood.storage.disk_errors import refused_when_full
 from cordwood.storage.files import FileSystem
 
 logger = logging.getLogger(__name__)
@@ -185,13 +186,15 @@ class TopicRegistry:
             refused: dict[int, CordwoodError | OSError] = {}
             for index, topic in enumerate(wanted):
                 try:
-                    made[topic.name] = self._make(topic, made)
+                    with refused_when_full(f"topic {topic.name!r}", "creating"):
+                        made[topic.name] = self._make(topic, made)
                 except (CordwoodError, OSError) as error:
                     refused[index] = error
             try:
                 if made:
-                    self._catalog.apply(CatalogChange(put=tuple(e for e, _ in made.values())))
-            except OSError as error:
+                    with refused_when_full(f"topics {', '.join(made)}", "creating"):
+                        self._catalog.apply(CatalogChange(put=tuple(e for e, _ in made.values())))
+            except (CordwoodError, OSError) as error:
                 for entry, _ in made.values():
                     self._opener.unmake(entry.name, range(entry.partitions))
                 error.add_note(f"while creating {', '.join(made)}, which was undone")
@@ -331,7 +334,7 @@ class TopicRegistry:
         """
         is_removed = True
         for directory in self._directories:
-            names = [*directory.logs, *directory.unopened]
+            names = [*directory.logs, *directory.unopened, *directory.offline]
             for name in [name for name in names if name[0] == topic.name]:
                 log = directory.logs.pop(name, None)
                 try:

@@ -81,6 +81,18 @@ def test_a_failing_disk_takes_its_directory_offline(
     assert line.levelno == logging.ERROR
 
 
+def test_new_topics_are_placed_on_the_disks_that_work(disks: TwoDisks) -> None:
+    disks.break_disk(errno.EIO, {"create", "write_at", "sync", "rename"})
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        disks.bad[0].append(b"lost")
+
+    topic = disks.store.create_topic("later", partitions=3)
+
+    assert all(log.directory.startswith("/good") for log in topic.partitions)
+    topic.append(b"goes on")
+    disks.fs.watch = None
+
+
 @pytest.mark.parametrize("operation", ["sync", "write_at", "create"])
 def test_a_disk_that_fails_in_the_background_is_noticed(disks: TwoDisks, operation: str) -> None:
     disks.bad[0].append(b"v")
