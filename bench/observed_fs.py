@@ -53,6 +53,7 @@ class CountingFileSystem(RealFileSystem):
     """The real file system, which also records reads of the `.log` files of one log."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.reads = LogReads()
 
     def open_read(self, path: str) -> RealFile:

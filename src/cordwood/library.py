@@ -19,6 +19,7 @@ from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import OPENING_THREADS, Store, StoreSetup
 from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN
 from cordwood.quantities import parse_size
+from cordwood.storage.file_access import FileAccess
 from cordwood.storage.files import RealFileSystem
 
 # Kafka ignores a directory of the first name, and so do we.
@@ -37,6 +38,7 @@ def open_store(
     config: Mapping[str, object] | None = None,
     archive_cache_bytes: int | str = CACHE_BYTES,
     free_bytes_min: int | str = FREE_BYTES_MIN,
+    access: str = FileAccess.OWNER,
 ) -> Store: ...
 @overload
 def open_store(
@@ -47,6 +49,7 @@ def open_store(
     config: Mapping[str, object] | None = None,
     archive_cache_bytes: int | str = CACHE_BYTES,
     free_bytes_min: int | str = FREE_BYTES_MIN,
+    access: str = FileAccess.OWNER,
 ) -> ReadOnlyStore: ...
 def open_store(
     path: PathLike,
@@ -56,6 +59,7 @@ def open_store(
     config: Mapping[str, object] | None = None,
     archive_cache_bytes: int | str = CACHE_BYTES,
     free_bytes_min: int | str = FREE_BYTES_MIN,
+    access: str = FileAccess.OWNER,
 ) -> Store | ReadOnlyStore:
     """Open the store in `path`, creating the directory, and take its writer lock.
 
@@ -69,6 +73,9 @@ def open_store(
 
     Appends are refused while fewer than `free_bytes_min` bytes (`log.dir.free.bytes.min`) are
     free on the disk, so that deletion and recovery have room; 0: never.
+
+    Files and directories are created for their `owner` alone; with `access` "group" or "all", for
+    the others whom the umask of the process allows.
     """
     directories = [os.fspath(path), *(os.fspath(extra) for extra in data_dirs)]
     defaults = TopicConfig.parse(config or {})
@@ -84,6 +91,7 @@ def open_store(
         defaults=defaults,
         archive_cache_bytes=cache_bytes,
         free_bytes_min=_size("log.dir.free.bytes.min", free_bytes_min),
+        access=_access(access),
     )
 
 
@@ -95,10 +103,11 @@ def open_writer(
     free_bytes_min: int = FREE_BYTES_MIN,
     cleaner: CleanerConfig | None = None,
     opening_threads: int = OPENING_THREADS,
+    access: FileAccess = FileAccess.OWNER,
     has_housekeeping: bool = True,
 ) -> Store:
     """Open a store for writing, with all options."""
-    fs, clock = RealFileSystem(), SystemClock()
+    fs, clock = RealFileSystem(access), SystemClock()
     cache_directory = os.path.join(os.path.abspath(directories[0]), _CACHE_DIRECTORY)
     cache = SegmentCache(fs, cache_directory, bytes_max=archive_cache_bytes)
     return Store(
@@ -140,11 +149,15 @@ def request_change(
     if not os.path.isdir(directories[0]):
         raise StorageError(f"there is no data directory {directories[0]}")
 
+    access = FileAccess.of_store(directories[0])
+
     def open_briefly() -> Store:
-        return open_writer(directories, defaults=defaults or TopicConfig(), has_housekeeping=False)
+        return open_writer(
+            directories, defaults=defaults or TopicConfig(), access=access, has_housekeeping=False
+        )
 
     requester = ChangeRequester(
-        RealFileSystem(), directories[0], open_briefly, SystemClock(), on_progress=on_progress
+        RealFileSystem(access), directories[0], open_briefly, SystemClock(), on_progress=on_progress
     )
     return requester.ask(change, request_id or new_request_id(), timeout_s=timeout_s)
 
@@ -154,3 +167,11 @@ def _size(key: str, value: int | str) -> int:
         return parse_size(value) if isinstance(value, str) else value
     except ValueError as error:
         raise ConfigError(key, value, str(error)) from error
+
+
+def _access(value: str) -> FileAccess:
+    try:
+        return FileAccess(value)
+    except ValueError as error:
+        allowed = ", ".join(FileAccess)
+        raise ConfigError("access", value, f"must be one of {allowed}") from error

@@ -29,6 +29,7 @@ class GroupHouse:
 
     def __init__(self, topics: ListedTopics, config: ConsumerGroupConfig | None = None) -> None:
         self.topics = topics
+        self.settings: dict[str, str] = {}  # of the group
         self.scheduler = ManualScheduler(ManualClock())
         self.log = MemoryGroupLog(self.scheduler)
         self.groups = ConsumerGroupFactory(
@@ -37,6 +38,7 @@ class GroupHouse:
                 topics=topics,
                 scheduler=self.scheduler,
                 clock=self.scheduler.clock or ManualClock(),
+                settings_of=lambda group_id: self.settings,
             ),
             self.log,
         )

@@ -80,6 +80,7 @@ class GatedFileSystem(RealFileSystem):
     """Log files whose path contains `slow_part` wait at the gates; others are as quick as ever."""
 
     def __init__(self, slow_part: str) -> None:
+        super().__init__()
         self.writes = Gate()
         self.syncs = Gate()
         self._slow_part = slow_part

@@ -8,7 +8,11 @@ from typing import Any, Protocol
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
-from cordwood.broker.net.request import Deferred, RequestContext, Route
+from cordwood.broker.dynamic_configs import DynamicConfigs
+from cordwood.broker.net.request import Deferred, RequestContext, Response, Route
+from cordwood.broker.records.early_answers import FindAnswer
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.messages import (
     Fields,
@@ -23,6 +27,13 @@ IDENTITY = ClusterIdentity(node_id=7, cluster_id="cluster", host="broker.example
 CONFIG = BrokerConfig(node_id=7, num_partitions=2)
 
 
+def dynamic(store: Store) -> DynamicConfigs:
+    """The settings of a broker over `store`."""
+    configs = DynamicConfigs(store, CONFIG)
+    configs.restore()
+    return configs
+
+
 class HasRoutes(Protocol):
     def routes(self) -> list[Route]: ...
 
@@ -34,6 +45,11 @@ class InlineExecutor(Executor):
         future: Future[Any] = Future()
         future.set_result(fn(*args, **kwargs))
         return future
+
+
+def at_once(logs: Iterable[PartitionLog], find_answer: FindAnswer) -> Response:
+    """Nothing was acknowledged early: no lookup waits."""
+    return find_answer(())
 
 
 class HandlerCalls:

@@ -1,5 +1,6 @@
 """Administration with confluent-kafka."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Producer,
     TopicCollection,
     TopicPartition,
 )
@@ -29,6 +31,7 @@ import cordwood
 from wire.members import ConfluentMember, Crew
 
 S = 60
+SET = AlterConfigOpType.SET
 
 
 @pytest.fixture
@@ -300,3 +303,44 @@ def test_the_cluster_is_one_broker_at_the_address_one_connected_to(
     assert described.controller.id == 1
     assert metadata.controller_id == 1
     assert [part.leader for part in metadata.topics[topic].partitions.values()] == [1]
+
+
+def test_a_transactional_producer_is_told_at_once_and_for_good(
+    broker: cordwood.Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "billing"}
+    )
+    began_s = time.monotonic()
+
+    with pytest.raises(KafkaException) as refused:
+        producer.init_transactions(30)
+
+    error = refused.value.args[0]
+    assert error.fatal()
+    assert not error.retriable()
+    assert "does not support transactions" in error.str()
+    assert time.monotonic() - began_s < 15
+    assert "transactional producer billing" in caplog.text
+
+
+def test_settings_of_the_broker_are_made_while_it_runs(
+    broker: cordwood.Broker, admin: AdminClient
+) -> None:
+    topic = broker.create_topic("dynamic")
+    limit = ConfigEntry("message.max.bytes", "500000", incremental_operation=SET)
+    threads = ConfigEntry("num.io.threads", "3", incremental_operation=SET)
+    connections = ConfigEntry("max.connections.per.ip", "77", incremental_operation=SET)
+    resource = ConfigResource(
+        ResourceType.BROKER, "1", incremental_configs=[limit, threads, connections]
+    )
+
+    admin.incremental_alter_configs([resource])[resource].result(S)
+
+    shown = config_of(admin, ResourceType.BROKER, "1")
+    assert shown["message.max.bytes"].value == "500000"
+    assert ConfigSource(shown["num.io.threads"].source) is ConfigSource.DYNAMIC_BROKER_CONFIG
+    assert topic.config.max_message_bytes == 500_000
+    broker.restart()
+    assert config_of(admin, ResourceType.BROKER, "1")["max.connections.per.ip"].value == "77"
+    assert broker.store.topic("dynamic").config.max_message_bytes == 500_000

@@ -1,5 +1,6 @@
 """A disk that hangs: who waits for it waits, and nobody else does."""
 
+import select
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +12,19 @@ from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.messages import decode_response, encode_request
 from fakes.client_batches import client_batch
 from fakes.gated_fs import GatedFileSystem
 from wire.raw_client import RawClient
-from wire.record_requests import Wanted, fetch, produce, produce_body, receive_produced
+from wire.record_requests import (
+    Wanted,
+    fetch,
+    fetch_body,
+    produce,
+    produce_body,
+    receive_fetched,
+    receive_produced,
+)
 
 BATCH = bytes(client_batch(b"one", b"two"))
 
@@ -157,6 +167,118 @@ def test_acks_of_one_are_given_when_the_kernel_has_the_records(
         assert produce(client, "slow", BATCH, acks=1).base_offset > 0
 
     assert error_of(other) == 0
+
+
+LOOKUPS = {"latest": (-1, 2), "by time": (0, 0), "largest time": (-3, 0)}
+
+
+def send_lookup(client: RawClient, time: int) -> None:
+    wanted = {"partition_index": 0, "timestamp": time}
+    request = {"replica_id": -1, "topics": [{"name": "slow", "partitions": [wanted]}]}
+    client.send(ApiKey.LIST_OFFSETS, 7, encode_request(ApiKey.LIST_OFFSETS, 7, request))
+
+
+def is_kept_waiting(client: RawClient) -> bool:
+    """Whether no answer comes for some time."""
+    return not select.select([client.socket], [], [], 0.1)[0]
+
+
+def found_offset(client: RawClient) -> tuple[int, int]:
+    _, body = client.receive(ApiKey.LIST_OFFSETS, 7)
+    (topic,) = decode_response(ApiKey.LIST_OFFSETS, 7, body).topics
+    return topic.partitions[0].error_code, topic.partitions[0].offset
+
+
+@pytest.mark.parametrize(("time", "offset"), LOOKUPS.values(), ids=LOOKUPS)
+@pytest.mark.parametrize("parts", [1, 2], ids=["alone", "with others"])
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_lookup_counts_records_that_were_acknowledged_before_it(
+    slow: SlowBroker, client: RawClient, acks: int, parts: int, time: int, offset: int
+) -> None:
+    body = produce_body(9, [("slow", 0, BATCH), ("quick", 0, BATCH)][:parts], acks=acks)
+    with slow.fs.syncs.closed() as gate:
+        client.send(ApiKey.PRODUCE, 9, body)
+        if acks:
+            assert len(receive_produced(client, 9).responses) == parts
+        gate.await_someone()
+        send_lookup(client, time)
+        assert is_kept_waiting(client)
+
+    assert found_offset(client) == (ErrorCode.none, offset)
+
+
+def test_a_lookup_does_not_wait_for_records_that_nobody_acknowledged(
+    slow: SlowBroker, client: RawClient, other: RawClient
+) -> None:
+    with slow.fs.syncs.closed() as gate:
+        send_produce(client, "slow")
+        gate.await_someone()
+        send_lookup(other, -1)
+
+        assert found_offset(other) == (ErrorCode.none, 0)
+
+    assert error_of(client) == 0
+
+
+def test_a_lookup_that_waits_holds_up_no_other(
+    slow: SlowBroker, client: RawClient, other: RawClient
+) -> None:
+    new = {"name": "new", "num_partitions": 1, "replication_factor": 1}
+    waiting = [RawClient(slow.address) for _ in range(BrokerConfig(port=0).num_io_threads + 1)]
+    try:
+        with slow.fs.syncs.closed():
+            assert produce(client, "slow", BATCH, acks=1).error_code == 0
+            for each in waiting:
+                send_lookup(each, -1)
+
+            assert other.call(ApiKey.CREATE_TOPICS, 5, {"topics": [new]}).topics[0].error_code == 0
+
+        assert [found_offset(each) for each in waiting] == [(ErrorCode.none, 2)] * len(waiting)
+    finally:
+        for each in waiting:
+            each.socket.close()
+
+
+def test_a_lookup_ends_with_an_error_if_acknowledged_records_cannot_be_synced(
+    slow: SlowBroker, client: RawClient
+) -> None:
+    slow.fs.syncs.error = OSError(5, "Input/output error")
+    with slow.fs.syncs.closed() as gate:
+        assert produce(client, "slow", BATCH, acks=1).error_code == 0
+        send_lookup(client, -1)
+        gate.await_someone()
+
+    assert found_offset(client)[0] == ErrorCode.kafka_storage_error
+    slow.fs.syncs.error = None
+
+
+def test_a_fetch_that_does_not_wait_finds_records_that_were_acknowledged_before_it(
+    slow: SlowBroker, client: RawClient
+) -> None:
+    with slow.fs.syncs.closed() as gate:
+        assert produce(client, "slow", BATCH, acks=1).error_code == 0
+        client.send(ApiKey.FETCH, 12, fetch_body(12, [Wanted(topic="slow")], max_wait_ms=0))
+        gate.await_someone()
+        assert is_kept_waiting(client)
+
+    (answer,) = receive_fetched(client, 12).responses
+    assert answer.partitions[0].high_watermark == 2
+    assert answer.partitions[0].records
+
+
+def test_records_that_were_acknowledged_can_be_deleted(slow: SlowBroker, client: RawClient) -> None:
+    wanted = [{"name": "slow", "partitions": [{"partition_index": 0, "offset": -1}]}]
+    request = {"topics": wanted, "timeout": 1000}
+    with slow.fs.syncs.closed() as gate:
+        assert produce(client, "slow", BATCH, acks=1).error_code == 0
+        body = encode_request(ApiKey.DELETE_RECORDS, 2, request)
+        client.send(ApiKey.DELETE_RECORDS, 2, body)
+        gate.await_someone()
+        assert is_kept_waiting(client)
+
+    _, answer = client.receive(ApiKey.DELETE_RECORDS, 2)
+    (topic,) = decode_response(ApiKey.DELETE_RECORDS, 2, answer).topics
+    assert topic.partitions[0].low_watermark == 2
 
 
 @pytest.mark.parametrize("parts", [1, 2], ids=["alone", "with others"])

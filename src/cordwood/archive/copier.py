@@ -153,9 +153,12 @@ class SegmentCopier:
             if segment not in list(log.state.segments) or log.end_offset < end:
                 raise FileNotFoundError(segment.name)
             gaps = log.source.allows_gaps
-            archive.finish_copy(
-                copy, lambda manifest: _recorded(manifest, copy, epochs, start, gaps)
-            )
+
+            def recorded(manifest: Manifest) -> Manifest:
+                self._check_running(segment.name)  # a closed store may belong to another process
+                return _recorded(manifest, copy, epochs, start, gaps)
+
+            archive.finish_copy(copy, recorded)
         except BaseException:
             archive.abandon_copy(copy_id)
             raise

@@ -13,10 +13,13 @@ Each store promises this, and the archive relies on nothing else:
     listing    contains every object that was put before the call
 
 Keys are relative to the URL, with parts separated by "/". Errors are `OSError`; a missing key is
-`FileNotFoundError`.
+`FileNotFoundError`. A call to S3 that gets no answer ends after about half a minute, and calls
+after it fail at once until one of them was answered.
 """
 
 import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -38,6 +41,11 @@ if TYPE_CHECKING:
 
 PIECE_BYTES: Final = 4 * MIB
 _LOCAL_SCHEME: Final = "file"
+_CONNECT_S: Final = 5.0
+_ANSWER_S: Final = 10.0  # without any byte from the server
+_ATTEMPTS: Final = 2
+_SLOW_S: Final = 4.0  # a call that fails after so long got no answer, rather than a bad one
+_PAUSE_S: Final = 10.0  # before a store that does not answer is asked again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,20 +110,22 @@ def shown_url(url: str) -> str:
     return urlunsplit((parts.scheme, host, path, "", ""))
 
 
-def check_url(url: str) -> None:
+def check_url(url: str, *, key: str = "archive.url") -> None:
     """Raise `ConfigError` if no archive can have this URL."""
     parts = urlsplit(url)
     if not parts.scheme or ("://" not in url and parts.scheme != _LOCAL_SCHEME):
-        raise ConfigError(
-            "archive.url", url, "must be a URL, such as file:///dir or s3://bucket/dir"
-        )
+        raise ConfigError(key, url, "must be a URL, such as file:///dir or s3://bucket/dir")
     if parts.scheme == _LOCAL_SCHEME:
         if parts.netloc not in {"", "localhost"} or not parts.path.startswith("/"):
-            raise ConfigError("archive.url", url, "must name an absolute path, as file:///dir does")
+            raise ConfigError(key, url, "must name an absolute path, as file:///dir does")
     elif not parts.netloc:
-        raise ConfigError(
-            "archive.url", shown_url(url), f"must name a bucket: {parts.scheme}://b/p"
-        )
+        raise ConfigError(key, shown_url(url), f"must name a bucket: {parts.scheme}://b/p")
+
+
+def endpoint(url: str) -> str:
+    """Where the requests for a URL go: the same text for the same server and options."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc, "", parts.query, ""))
 
 
 def open_object_store(url: str, fs: FileSystem) -> ObjectStore:
@@ -225,12 +235,60 @@ class LocalObjects:
         return os.path.join(self._root, _checked(key)) if key else self._root
 
 
+class _Silence:
+    """Keeps calls away from a store that does not answer. Any thread may use it.
+
+    After a call that failed slowly, one call after each pause tries again; all others fail at
+    once. So a silent store costs its callers the time of one call, not one call each.
+    """
+
+    def __init__(self, shown_url: str) -> None:
+        self._shown = shown_url
+        self._lock = threading.Lock()
+        self._next_try_s: float | None = None  # None: it answers
+        self._is_trying = False
+
+    @contextmanager
+    def observe(self) -> Iterator[None]:
+        began_s = time.monotonic()
+        is_trial = self._begin(began_s)
+        try:
+            yield
+        except FileNotFoundError:
+            self._answered()
+            raise
+        except OSError:
+            if is_trial or time.monotonic() - began_s >= _SLOW_S:
+                with self._lock:
+                    self._next_try_s = time.monotonic() + _PAUSE_S
+            raise
+        else:
+            self._answered()
+        finally:
+            if is_trial:
+                self._is_trying = False
+
+    def _begin(self, now_s: float) -> bool:
+        with self._lock:
+            if self._next_try_s is None:
+                return False
+            if self._is_trying or now_s < self._next_try_s:
+                raise TimeoutError(f"{self._shown} does not answer; it will be tried again soon")
+            self._is_trying = True
+            return True
+
+    def _answered(self) -> None:
+        with self._lock:
+            self._next_try_s = None
+
+
 class ArrowObjects:
     """Objects in any file system of pyarrow. Connects when first used."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._shown = shown_url(url)
+        self._silence = _Silence(self._shown)
         self._connected: tuple[pafs.FileSystem, str] | None = None
 
     @property
@@ -249,14 +307,15 @@ class ArrowObjects:
                     fs, root = arrow_fs.FileSystem.from_uri(self._url)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise ConfigError("archive.url", self._shown, str(error)) from error
-            self._connected = (fs, root.rstrip("/"))
+            self._connected = (_with_time_limits(fs), root.rstrip("/"))
         return self._connected
 
     @contextmanager
     def _at(self, key: str, action: str) -> "Iterator[tuple[pafs.FileSystem, str]]":
         try:
-            fs, root = self._connect()
-            yield fs, f"{root}/{_checked(key)}" if key else root
+            with self._silence.observe():
+                fs, root = self._connect()
+                yield fs, f"{root}/{_checked(key)}" if key else root
         except OSError as error:
             error.add_note(f"while {action} {self._shown}/{key}")
             raise
@@ -366,6 +425,20 @@ def _with_single_puts(url: str) -> str:
         return url
     query = "&".join(filter(None, [parts.query, "allow_delayed_open=true"]))
     return urlunsplit(parts._replace(query=query))
+
+
+def _with_time_limits(fs: "pafs.FileSystem") -> "pafs.FileSystem":
+    """The same file system; S3 with limits on waiting. Without them a call can take minutes."""
+    import pyarrow.fs as arrow_fs
+
+    s3 = getattr(arrow_fs, "S3FileSystem", None)  # not in every build
+    if s3 is None or not isinstance(fs, s3):
+        return fs
+    _, (options,) = fs.__reduce__()  # the limits cannot be part of a URL
+    retries = arrow_fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
+    limits = {"connect_timeout": _CONNECT_S, "request_timeout": _ANSWER_S}
+    limited: pafs.FileSystem = s3(**{**options, **limits, "retry_strategy": retries})
+    return limited
 
 
 def _checked(key: str) -> str:

@@ -96,6 +96,20 @@ class PartitionArchive:
         """The manifest as it was last read; see `refresh`."""
         return self._known().manifest
 
+    @property
+    def is_known(self) -> bool:
+        if self._loaded is not None:
+            return True
+        if not self._lock.acquire(blocking=False):
+            return False  # the object store is being asked
+        try:
+            copy = self._read_copy()
+            if copy is not None:
+                self._take(copy)
+            return copy is not None
+        finally:
+            self._lock.release()
+
     def refresh(self) -> None:
         """Read the manifest again: the owner from the object store, a reader from the copy."""
         with self._lock:

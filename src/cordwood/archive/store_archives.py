@@ -5,11 +5,13 @@ This implements the store's port to archives: see `log/store/archive_port.py`.
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from uuid import UUID
 
+from cordwood.archive.archive_turns import ArchiveTurns
 from cordwood.archive.copier import SegmentCopier
-from cordwood.archive.object_store import ObjectStore, open_object_store, shown_url
+from cordwood.archive.object_store import ObjectStore, endpoint, open_object_store, shown_url
 from cordwood.archive.partition_archive import ArchiveParts, PartitionArchive
 from cordwood.archive.restore import TopicRestore, find_topic
 from cordwood.archive.segment_cache import SegmentCache
@@ -21,7 +23,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace, ArchiveStatus
 from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.log.store.archive_port import ArchivableStore, ListedTopics, WantedTopic
-from cordwood.log.topics.topic import Topic
+from cordwood.log.topics.topic import LogT, Topic
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache
@@ -29,10 +31,11 @@ from cordwood.storage.handle_cache import HandleCache
 logger = logging.getLogger(__name__)
 
 _OPEN_SEGMENTS_MAX = 64
+_CLOSE_S = 30.0  # longer than a call to S3 can take
 
 
 class StoreArchives:
-    """Implements `Archives`. One pass runs at a time; reading goes on beside it."""
+    """Implements `Archives`. One pass runs at a time for each server; reading goes on beside it."""
 
     def __init__(
         self,
@@ -47,8 +50,8 @@ class StoreArchives:
         self._clock = clock
         self._parts = ArchiveParts(fs=fs, cache=cache, handles=HandleCache(_OPEN_SEGMENTS_MAX))
         self._lock = threading.Lock()
-        self._pass = threading.Lock()
         self._stopping = threading.Event()
+        self._turns = ArchiveTurns()
         self._stores: dict[str, ObjectStore] = {}
         self._archives: dict[tuple[UUID, int], PartitionArchive] = {}
         self._copier = SegmentCopier(fs, clock, self._stopping.is_set)
@@ -89,15 +92,34 @@ class StoreArchives:
 
     # --- a pass ------------------------------------------------------------------------------
 
-    def run(self, store: ArchivableStore, topics: Collection[str] | None = None) -> None:
-        with self._pass:
-            self._forget_deleted(store)
-            for name in store.topics() if topics is None else topics:
-                if self._stopping.is_set():
-                    return
-                topic = store.topic(name)
-                if topic.config.archive_url is not None:
-                    self._run_topic(store, topic)
+    def run(
+        self,
+        store: ArchivableStore,
+        topics: Collection[str] | None = None,
+        *,
+        patience_s: float | None = None,
+    ) -> None:
+        self._forget_deleted(store)
+        archived: dict[str, list[Topic]] = {}
+        for name in store.topics() if topics is None else topics:
+            topic = store.topic(name)
+            if topic.config.archive_url is not None:
+                archived.setdefault(endpoint(topic.config.archive_url), []).append(topic)
+        passes = [
+            self._turns.begin(
+                place,
+                partial(self._run_topics, store, topics_there),
+                skips_if_busy=patience_s is not None,
+            )
+            for place, topics_there in archived.items()
+        ]
+        self._turns.wait(passes, patience_s)
+
+    def _run_topics(self, store: ArchivableStore, topics: Iterable[Topic]) -> None:
+        for topic in topics:
+            if self._stopping.is_set():
+                return
+            self._run_topic(store, topic)
 
     def _forget_deleted(self, store: ArchivableStore) -> None:
         ids = {store.topic(name).topic_id for name in store.topics(include_internal=True)}
@@ -108,10 +130,12 @@ class StoreArchives:
     def _run_topic(self, store: ArchivableStore, topic: Topic) -> None:
         assert topic.config.archive_url is not None
         objects = self.objects(topic.config.archive_url)
-        for log in topic.opened_partitions:
+        for log in _online(topic):
             archive = self.archive_of(log, topic.topic_id)
             if archive is None or log.is_closed:
                 continue
+            if self._stopping.is_set():
+                return
             try:
                 archive.look_again()
                 # The topic's own object first: without it, segments cannot be restored.
@@ -132,7 +156,7 @@ class StoreArchives:
         unreachable: dict[str, str] = {}  # an object store that fails is not asked again
         for name in store.topics():
             topic: Topic | Topic[ReadOnlyLog] = store.topic(name)
-            for log in topic.opened_partitions:
+            for log in _online(topic):
                 archive = self.archive_of(log, topic.topic_id)
                 if archive is None or topic.config.archive_url is None:
                     continue
@@ -153,14 +177,28 @@ class StoreArchives:
         objects = self.objects(wanted.url)
         restore = TopicRestore(objects, self._parts, store, self._stopping.is_set, progress)
         archived = find_topic(objects, wanted.name, wanted.topic_id)
-        with self._pass:
+        with self._turns.turn(endpoint(wanted.url)):
             return restore.run(archived, wanted)
 
-    def close(self) -> None:
-        """Stop a pass that is running, and remove the cache."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """Stop the passes that are running, and remove the cache.
+
+        Waits for at most `timeout_s` for archives that do not answer.
+        """
         self._stopping.set()
-        with self._pass:
-            self.cache.close()
+        for place in self._turns.stop(_CLOSE_S if timeout_s is None else timeout_s):
+            logger.warning(
+                "stopped without waiting for the archive %s any longer", shown_url(place)
+            )
+        self.cache.close()
+
+
+def _online(topic: Topic[LogT]) -> Iterator[LogT]:
+    """The logs of an archived topic, without those that are offline."""
+    if topic.config.archive_url is not None:
+        for number in range(topic.partition_count):
+            if topic.has_partition(number):
+                yield topic.partition(number)
 
 
 def _shown_error(error: Exception) -> str:
@@ -172,9 +210,11 @@ def _status(archive: PartitionArchive, url: str, error: str | None) -> ArchiveSt
     start, end, count, size = Offset(0), Offset(0), 0, 0
     error = error or progress.last_error
     try:
-        manifest = archive.manifest
-        start, end = manifest.start, manifest.end
-        count, size = len(manifest.segments), manifest.size_bytes
+        # The owner does not wait for an object store here: it is asked by each pass.
+        if archive.is_known or archive.place.owner is None:
+            manifest = archive.manifest
+            start, end = manifest.start, manifest.end
+            count, size = len(manifest.segments), manifest.size_bytes
     except (OSError, CordwoodError) as unknown:
         error = error or _shown_error(unknown)
     return ArchiveStatus(

@@ -10,11 +10,13 @@ So a slow disk or a busy partition delays produce and fetch requests, but no hea
 
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.handlers.api_versions import unsupported_version_response
 from cordwood.broker.net.acceptor import Acceptor
 from cordwood.broker.net.connection_host import ConnectionHost
@@ -23,8 +25,11 @@ from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
+from cordwood.broker.net.workers import Workers
 from cordwood.broker.observing.observed_broker import ObservedBroker
+from cordwood.broker.records.archive_reads import ArchiveReaders
 from cordwood.broker.records.disk_syncs import DiskSyncs
+from cordwood.broker.records.early_answers import EarlyAnswers
 from cordwood.broker.records.fetch_handler import FetchHandler
 from cordwood.broker.records.fetch_sessions import FetchSessions
 from cordwood.broker.records.log_watch import LogWatch
@@ -38,11 +43,11 @@ from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.broker.observing.http_endpoint import HttpEndpoint
+    from cordwood.broker.observing.http_server import HttpServer
 
 logger = logging.getLogger(__name__)
 
-_ARCHIVE_READERS: Final = 4  # segments that are read from archives at the same time
+_STOP_S_MIN: Final = 0.5  # for each part that is stopped, however late it is
 
 
 class BrokerServer:
@@ -55,17 +60,14 @@ class BrokerServer:
         self._owns_store = owns_store
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
-        self._workers = ThreadPoolExecutor(
-            config.num_io_threads, thread_name_prefix="cordwood-worker"
-        )
-        # Not the workers: a slow archive would delay the creation of topics and lookups by time.
-        self._archive_readers = ThreadPoolExecutor(
-            _ARCHIVE_READERS, thread_name_prefix="cordwood-archive"
-        )
+        self._dynamic = DynamicConfigs(store, config)
+        self._dynamic.restore()
+        self._workers = Workers(self._dynamic.broker.num_io_threads)
+        self._archive_readers = ArchiveReaders()
         # One thread: what takes long, such as a request with a million items, delays only its like.
         self._long_work = ThreadPoolExecutor(1, thread_name_prefix="cordwood-long")
         self._clock = SystemClock()
-        self._endpoint: HttpEndpoint | None = None
+        self._endpoint: HttpServer | None = None
         self._is_started = False
         self._is_stopped = False
         self._router = RequestRouter(
@@ -84,10 +86,17 @@ class BrokerServer:
             metrics=self.metrics,
             frame_bytes_max=config.socket_request_max_bytes,
         )
-        self._acceptor = Acceptor(config, self._control, self._host)
+        self._acceptor = Acceptor(self._dynamic.broker, self._control, self._host)
+        self._dynamic.when_changed(self._reconfigure)
         self._table = PartitionTable(store)
         self._syncs = DiskSyncs(self._data)
-        self._route_records(LogWatch(self._data))
+        watch = LogWatch(self._data)
+        self._early = EarlyAnswers(self._data, watch, self._workers)
+        self._route_records(watch)
+
+    def _reconfigure(self, config: BrokerConfig) -> None:
+        self._workers.resize(config.num_io_threads)
+        self._control.call_soon(lambda: self._acceptor.reconfigure(config))
 
     def _route_records(self, watch: LogWatch) -> None:
         table, syncs, config = self._table, self._syncs, self.config
@@ -115,7 +124,7 @@ class BrokerServer:
             table=table,
             watch=watch,
             loop=self._data,
-            workers=self._archive_readers,
+            readers=self._archive_readers,
             sessions=FetchSessions(
                 config.max_incremental_fetch_session_cache_slots, self._data.now_s
             ),
@@ -133,11 +142,12 @@ class BrokerServer:
         self.services = Services(
             store=self.store,
             table=self._table,
-            config=self.config,
+            dynamic=self._dynamic,
             identity=identity,
             scheduler=self._control,
             workers=self._workers,
             clock=self._clock,
+            when_visible=self._early.when_visible,
         )
         self._router.add_routes(self.services.routes())
         missing = set(API_CATALOG) - self._router.served_apis
@@ -152,7 +162,7 @@ class BrokerServer:
             self._endpoint = self._open_endpoint(identity)
         logger.info("listening on %s:%d", host, port)
 
-    def _open_endpoint(self, identity: ClusterIdentity) -> "HttpEndpoint":
+    def _open_endpoint(self, identity: ClusterIdentity) -> "HttpServer":
         # Not at the top: its imports would delay the start of every broker, and few have one.
         from cordwood.broker.observing.http_endpoint import open_endpoint
 
@@ -184,22 +194,37 @@ class BrokerServer:
         if self._is_stopped:
             return
         self._is_stopped = True
+        if timeout_s is None:
+            timeout_s = self.config.shutdown_timeout_ms / 1000
+        deadline_s = time.monotonic() + timeout_s
         if self._endpoint is not None:
             self._endpoint.stop()
         if self._is_started:
-            self._stop_serving(
-                self.config.shutdown_timeout_ms / 1000 if timeout_s is None else timeout_s
-            )
+            self._stop_serving(timeout_s)
         else:
             self._acceptor.stop()
             for loop in (self._control, self._data):
                 loop.stop()
         self._syncs.stop()
-        self._workers.shutdown()
+        self._archive_readers.stop()
+        self._stop_workers(max(deadline_s - time.monotonic(), _STOP_S_MIN))
         self._long_work.shutdown(cancel_futures=True)
-        self._archive_readers.shutdown(cancel_futures=True)
         if self._owns_store:
-            self.store.close()
+            left_s = max(deadline_s - time.monotonic(), _STOP_S_MIN)
+            self.store.close(archive_timeout_s=left_s)
+
+    def _stop_workers(self, timeout_s: float) -> None:
+        """Wait for the workers, but not for one that waits for an archive that does not answer."""
+        stopping = threading.Thread(
+            target=self._workers.shutdown, name="cordwood-stop", daemon=True
+        )
+        stopping.start()
+        stopping.join(timeout_s)
+        if stopping.is_alive():
+            self._workers.shutdown(wait=False, cancel_futures=True)
+            logger.warning(
+                "a request is still under way after %.1f s; stopping without it", timeout_s
+            )
 
     def _stop_serving(self, timeout_s: float) -> None:
         self._control.call_soon(self._acceptor.stop)
@@ -230,8 +255,8 @@ class BrokerServer:
             self._endpoint.stop()
         self._syncs.stop()
         self._workers.shutdown(wait=False, cancel_futures=True)
+        self._archive_readers.stop()
         self._long_work.shutdown(wait=False, cancel_futures=True)
-        self._archive_readers.shutdown(wait=False, cancel_futures=True)
 
     # --- state -------------------------------------------------------------------------------
 

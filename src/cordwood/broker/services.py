@@ -4,7 +4,8 @@ import uuid
 from concurrent.futures import Executor
 
 from cordwood.broker.cluster_identity import ClusterIdentity
-from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.config_owners import ConfigOwners
+from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.broker.groups.consumer.consumer_group import GroupSurroundings
 from cordwood.broker.groups.consumer.consumer_group_config import ConsumerGroupConfig
@@ -30,6 +31,7 @@ from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
 from cordwood.broker.net.request import Route
 from cordwood.broker.net.scheduler import Scheduler
+from cordwood.broker.records.early_answers import WhenVisible
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.clock import Clock
 from cordwood.log.store.store import Store
@@ -43,12 +45,14 @@ class Services:
         *,
         store: Store,
         table: PartitionTable,
-        config: BrokerConfig,
+        dynamic: DynamicConfigs,
         identity: ClusterIdentity,
         scheduler: Scheduler,
         workers: Executor,
         clock: Clock,
+        when_visible: WhenVisible,
     ) -> None:
+        config = dynamic.static.broker
         group_config = GroupConfig.of_broker(config)
         self._group_log = GroupLogWriter(
             store.committed_offsets,
@@ -61,6 +65,7 @@ class Services:
                 topics=StoreTopics(store),
                 scheduler=scheduler,
                 clock=clock,
+                settings_of=dynamic.of_group,
             ),
             self._group_log,
         )
@@ -82,10 +87,10 @@ class Services:
             MetadataHandler(
                 store=store, table=table, identity=identity, config=config, workers=workers
             ),
-            TopicCreationHandler(store=store, identity=identity, config=config),
+            TopicCreationHandler(store=store, identity=identity, dynamic=dynamic),
             TopicDeletionHandler(store=store, table=table, config=config),
-            TopicConfigsHandler(store=store, identity=identity, config=config),
-            ListOffsetsHandler(table),
+            TopicConfigsHandler(ConfigOwners(store, identity, dynamic)),
+            ListOffsetsHandler(table, when_visible),
             LogDirsHandler(store),
             ProducerIdsHandler(store.producer_ids),
             GroupMembershipHandler(coordinator=coordinator, identity=identity),

@@ -30,7 +30,6 @@ _COMMIT_VERSION_MAX: Final = 9
 _FETCH_VERSION_MAX: Final = 9
 _FIRST_FETCH_OF_MANY: Final = 8
 _NO_GENERATION: Final = -1
-_NOT_COMMITTED: Final = -1
 _VERSION: Final = struct.Struct(">h")
 
 
@@ -147,7 +146,7 @@ class RemoteGroups:
             (topic.name, part.partition_index): (part.committed_offset, part.metadata or "")
             for topic in found.topics
             for part in topic.partitions
-            if part.committed_offset != _NOT_COMMITTED
+            if part.committed_offset >= 0
         }
 
     # --- changing ----------------------------------------------------------------------------

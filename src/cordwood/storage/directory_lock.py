@@ -25,8 +25,8 @@ from typing import Final
 from cordwood.clock import SystemClock
 from cordwood.errors import DirectoryLockedError
 from cordwood.format.file_names import LOCK
+from cordwood.storage.file_access import FileAccess
 
-_LOCK_FILE_MODE: Final = 0o644
 _OWNER_BYTES_MAX: Final = 512  # another program may have written the file
 _REFUSALS: Final = (errno.EACCES, errno.EAGAIN)  # POSIX allows either for "locked"
 
@@ -61,13 +61,13 @@ class DirectoryLock:
             self.release()
 
 
-def lock_directory(directory: str) -> DirectoryLock:
+def lock_directory(directory: str, access: FileAccess = FileAccess.OWNER) -> DirectoryLock:
     """Become the only writer of `directory`; `DirectoryLockedError` names the present one."""
     path = os.path.join(os.path.realpath(directory), LOCK)
     with _guard:
         if _holders.get(path) == os.getpid():
             raise DirectoryLockedError(directory, f"this process (pid {os.getpid()})")
-        lock = DirectoryLock(path, _take(directory, path))
+        lock = DirectoryLock(path, _take(directory, path, access))
         _holders[path] = os.getpid()
     # The line is only for a message; a full disk must not prevent a start.
     with contextlib.suppress(OSError):
@@ -122,10 +122,10 @@ def _parse_lock(answer: bytes) -> tuple[int, int]:
     return (fields[0], fields[4]) if _IS_LINUX else (fields[3], fields[2])
 
 
-def _take(directory: str, path: str) -> int:
+def _take(directory: str, path: str, access: FileAccess) -> int:
     """The descriptor of the locked file at `path`."""
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _LOCK_FILE_MODE)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, access.file_mode)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_still_named(fd, path):

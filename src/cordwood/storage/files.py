@@ -26,13 +26,13 @@ from typing import Final, Protocol, TypeAlias
 
 from cordwood.errors import LimitExceededError, TruncatedInputError
 from cordwood.storage.directory_lock import DirectoryLock, lock_directory
+from cordwood.storage.file_access import FileAccess
 from cordwood.storage.real_file import RealDirectory, RealFile, RealWordMap, map_file, noting
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 WORD_SIZE: Final = 8
 TEMPORARY_SUFFIX: Final = ".tmp"
-_CREATED_FILE_MODE: Final = 0o644
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,7 +327,13 @@ def read_whole(fs: FileSystem, path: str, *, limit: int) -> bytes:
 
 
 class RealFileSystem:
-    """The file system of the operating system. Stateless; any number of instances may exist."""
+    """The file system of the operating system. Any number of instances may exist.
+
+    `access` says who may use the files and directories that it creates.
+    """
+
+    def __init__(self, access: FileAccess = FileAccess.OWNER) -> None:
+        self._access = access
 
     def open_read(self, path: str) -> RealFile:
         # Without O_NONBLOCK, opening a pipe would wait for somebody who writes to it.
@@ -339,11 +345,11 @@ class RealFileSystem:
     def create(self, path: str, *, exclusive: bool = True) -> RealFile:
         how = os.O_EXCL if exclusive else os.O_TRUNC
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | how
-        return RealFile(os.open(path, flags, _CREATED_FILE_MODE), path)
+        return RealFile(os.open(path, flags, self._access.file_mode), path)
 
     def map_words(self, path: str, count: int, *, writable: bool) -> RealWordMap:
         flags = os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY
-        file = RealFile(os.open(path, flags | os.O_CLOEXEC, _CREATED_FILE_MODE), path)
+        file = RealFile(os.open(path, flags | os.O_CLOEXEC, self._access.file_mode), path)
         try:
             wanted, size = count * WORD_SIZE, file.size()
             if size < wanted:
@@ -390,7 +396,14 @@ class RealFileSystem:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        above = os.path.dirname(path)
+        if above and not os.path.isdir(above):
+            self.make_directory(above)  # `makedirs` would give parents another mode
+        try:
+            os.mkdir(path, self._access.directory_mode)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
 
     def remove(self, path: str) -> None:
         os.unlink(path)
@@ -426,4 +439,4 @@ class RealFileSystem:
         return found.f_blocks * found.f_frsize
 
     def lock(self, path: str) -> DirectoryLock:
-        return lock_directory(path)
+        return lock_directory(path, self._access)

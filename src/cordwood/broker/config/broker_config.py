@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from cordwood.archive.object_store import check_url
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue, config_field
 from cordwood.quantities import INT32_MAX
@@ -122,6 +123,11 @@ class BrokerConfig:
         "auto.create.topics.enable", _BOOLEAN, "true",
         "Whether a missing topic is created when a client asks for its metadata.",
     )  # fmt: skip
+    auto_create_topics_max: int = config_field(
+        "auto.create.topics.max", _INTEGER, "10000",
+        "No topic is created in this way while there are so many topics or more.",
+        maximum=INT32_MAX, since_cordwood=True,
+    )  # fmt: skip
     delete_topic_enable: bool = config_field(
         "delete.topic.enable", _BOOLEAN, "true", "Whether clients may delete topics.",
     )  # fmt: skip
@@ -175,6 +181,26 @@ class BrokerConfig:
         "A member of a consumer group without a heartbeat for this long is removed.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
+    group_consumer_min_heartbeat_interval_ms: int = config_field(
+        "group.consumer.min.heartbeat.interval.ms", _DURATION, "5000",
+        "The smallest heartbeat interval that can be set for a single consumer group.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
+    group_consumer_max_heartbeat_interval_ms: int = config_field(
+        "group.consumer.max.heartbeat.interval.ms", _DURATION, "15000",
+        "The largest heartbeat interval that can be set for a single consumer group.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
+    group_consumer_min_session_timeout_ms: int = config_field(
+        "group.consumer.min.session.timeout.ms", _DURATION, "45000",
+        "The shortest session timeout that can be set for a single consumer group.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
+    group_consumer_max_session_timeout_ms: int = config_field(
+        "group.consumer.max.session.timeout.ms", _DURATION, "60000",
+        "The longest session timeout that can be set for a single consumer group.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
     group_consumer_max_size: int = config_field(
         "group.consumer.max.size", _INTEGER, str(INT32_MAX),
         "The maximum number of members of a consumer group.",
@@ -213,6 +239,14 @@ class BrokerConfig:
         maximum=INT32_MAX,
     )  # fmt: skip
 
+    archive_url_prefixes: tuple[str, ...] = config_field(
+        "archive.url.prefixes", _LIST, "",
+        "The places below which clients may set archive.url of a topic, such as "
+        "s3://bucket/archives; options in the query must be the same. Empty: clients cannot set "
+        "it. The operator can always set it, with log.archive.url or in the data directory.",
+        since_cordwood=True,
+    )  # fmt: skip
+
     # --- operation ---------------------------------------------------------------------------
     metrics_host: str = config_field(
         "metrics.host", _TEXT, "127.0.0.1",
@@ -227,7 +261,7 @@ class BrokerConfig:
     )  # fmt: skip
     shutdown_timeout_ms: int = config_field(
         "shutdown.timeout.ms", _DURATION, "30000",
-        "How long a stopping broker waits for the requests under way.",
+        "How long a stopping broker waits for the requests under way and for archives.",
         maximum=INT32_MAX, since_cordwood=True,
     )  # fmt: skip
 
@@ -243,6 +277,8 @@ class BrokerConfig:
                 )
         if not self.group_consumer_assignors:
             raise ConfigError("group.consumer.assignors", "", "must not be empty")
+        for prefix in self.archive_url_prefixes:
+            check_url(prefix, key="archive.url.prefixes")
 
     @classmethod
     def parse(
@@ -275,6 +311,8 @@ _ORDERED: Final = (
     ("socket_request_max_bytes", "queued_max_request_bytes"),
     ("group_min_session_timeout_ms", "group_max_session_timeout_ms"),
     ("group_consumer_heartbeat_interval_ms", "group_consumer_session_timeout_ms"),
+    ("group_consumer_min_heartbeat_interval_ms", "group_consumer_max_heartbeat_interval_ms"),
+    ("group_consumer_min_session_timeout_ms", "group_consumer_max_session_timeout_ms"),
 )
 
 BROKER_KEYS: Final[tuple[ConfigKey, ...]] = tuple(

@@ -1,15 +1,25 @@
 """Configuration entries: each key with its value and the source of the value.
 
-The source is the first of these that sets the key: the topic, the broker's configuration, the
-default. All of them together are the synonyms of the key.
+The source is the first of these that sets the key: the topic or group, the settings of this broker
+that were made while it ran, those of all brokers, the broker's configuration, the default. All of
+them together are the synonyms of the key.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig
+from cordwood.broker.config.dynamic_keys import (
+    CLEANER_KEYS,
+    DYNAMIC_KEYS,
+    GROUP_KEYS,
+    NO_LAYERS,
+    ConfigLayers,
+    RunningConfig,
+)
+from cordwood.broker.config.kafka_facts import KAFKA_FACTS, fact_key
 from cordwood.broker.config.store_config import STORE_KEYS
 from cordwood.broker.config.topic_defaults import BROKER_NAMES, TOPIC_DEFAULTS
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind
@@ -21,8 +31,11 @@ class ConfigSource(IntEnum):
     """The source of a value, with the protocol's numbers."""
 
     TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
     BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class ConfigType(IntEnum):
@@ -43,9 +56,7 @@ _TYPES: Final = {
     ConfigKind.LIST: ConfigType.LIST,
 }
 _LOG_DIRS: Final = "log.dirs"
-# Keys of consumer groups are set for all groups at once, with this prefix.
-_OF_ALL_GROUPS: Final = "group."
-_GROUP_KEYS: Final = ("consumer.heartbeat.interval.ms", "consumer.session.timeout.ms")
+_OF_ALL_GROUPS: Final = "group."  # the prefix of keys that are set for all groups at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +64,7 @@ class Synonym:
     """A value that applies unless an earlier synonym has one."""
 
     name: str
-    value: str
+    value: str | None
     source: ConfigSource
 
 
@@ -66,7 +77,7 @@ class ConfigEntry:
     is_read_only: bool
 
     @property
-    def value(self) -> str:
+    def value(self) -> str | None:
         return self.synonyms[0].value
 
     @property
@@ -80,15 +91,22 @@ def config_type(key: ConfigKey) -> ConfigType:
 
 
 def topic_entries(
-    config: TopicConfig, overrides: Mapping[str, str], *, defaults: TopicConfig
+    config: TopicConfig,
+    overrides: Mapping[str, str],
+    *,
+    defaults: TopicConfig,
+    layers: ConfigLayers = NO_LAYERS,
 ) -> list[ConfigEntry]:
-    """Every key of a topic. `overrides` are its own settings, `defaults` the broker's."""
+    """Every key of a topic. `overrides` are its own settings, `defaults` the broker's static ones,
+    `layers` those made while the broker runs."""
     values, broker_values = config.effective(), defaults.effective()
     entries = []
     for key in CONFIG_KEYS:
         if key.name not in values:
             continue  # an internal key that is not set
-        synonyms = _broker_synonyms(key, broker_values.get(key.name, key.default_text))
+        name = BROKER_NAMES.get(key.name, key.name)
+        static = broker_values.get(key.name, key.default_text)
+        synonyms = _broker_synonyms(key, name, static, layers)
         if key.name in overrides:
             own = Synonym(name=key.name, value=values[key.name], source=ConfigSource.TOPIC)
             synonyms = (own, *synonyms)
@@ -100,47 +118,106 @@ def topic_entries(
     return entries
 
 
-def _broker_synonyms(key: ConfigKey, value: str) -> tuple[Synonym, ...]:
-    name = BROKER_NAMES.get(key.name, key.name)
+def _broker_synonyms(
+    key: ConfigKey, name: str, static: str | None, layers: ConfigLayers
+) -> tuple[Synonym, ...]:
+    """The layers of a broker key called `name`; `static` is its value in the configuration."""
     standard = key.render(key.default)
-    default = Synonym(name=name, value=standard, source=ConfigSource.DEFAULT)
-    if value == standard:
-        return (default,)
-    return Synonym(name=name, value=value, source=ConfigSource.BROKER), default
+    found = [
+        (layers.own.get(name), ConfigSource.DYNAMIC_BROKER),
+        (layers.shared.get(name), ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (None if static == standard else static, ConfigSource.BROKER),
+        (standard, ConfigSource.DEFAULT),
+    ]
+    return tuple(
+        Synonym(name=name, value=value, source=source)
+        for value, source in found
+        if value is not None
+    )
 
 
 def broker_entries(
-    config: BrokerConfig, defaults: TopicConfig, data_dirs: list[str]
+    static: RunningConfig, layers: ConfigLayers, data_dirs: list[str], port: int
 ) -> list[ConfigEntry]:
-    """Every key of the broker, including the defaults of topics. All are read-only."""
-    values = [(key, getattr(config, key.field_name)) for key in BROKER_KEYS]
-    values += [
-        (default.key, getattr(defaults, default.topic_key.field_name))
-        for default in TOPIC_DEFAULTS
-        if not default.key.is_internal
+    """Every key of the broker, including the defaults of topics and what tools look for.
+
+    `port` is the one that is listened on.
+    """
+    texts = {**static.texts(), _LOG_DIRS: ",".join(data_dirs)}
+    keys = [
+        *BROKER_KEYS,
+        *(default.key for default in TOPIC_DEFAULTS if not default.key.is_internal),
+        *CLEANER_KEYS.values(),
+        *(key for key in STORE_KEYS if key.name == _LOG_DIRS),
     ]
-    values += [(key, tuple(data_dirs)) for key in STORE_KEYS if key.name == _LOG_DIRS]
-    return [_broker_entry(key, key.render(value)) for key, value in values]
+    entries = [
+        ConfigEntry(
+            key=key,
+            synonyms=_broker_synonyms(key, key.name, texts[key.name], layers),
+            is_read_only=key.name not in DYNAMIC_KEYS,
+        )
+        for key in keys
+    ]
+    return entries + _fact_entries(static.broker, layers, port)
 
 
-def group_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Every key of a group, with the broker's values. All are read-only."""
-    values = config.effective()
+def _fact_entries(config: BrokerConfig, layers: ConfigLayers, port: int) -> list[ConfigEntry]:
+    """Keys that only Kafka has, as far as tools look for them."""
+    advertised = None
+    if config.advertised_host or config.advertised_port:
+        host = config.advertised_host or config.host
+        advertised = f"PLAINTEXT://{host}:{config.advertised_port or port}"
+    described = {
+        "broker.id": str(config.node_id),
+        "listeners": f"PLAINTEXT://{config.host}:{port}",
+        "advertised.listeners": advertised,
+        "log.dir": None,
+    }
+    found = [(fact_key(name), value, ConfigSource.BROKER) for name, value in described.items()]
+    found += [(key, value, ConfigSource.DEFAULT) for key, value in KAFKA_FACTS]
     entries = []
-    for key in BROKER_KEYS:
-        name = key.name.removeprefix(_OF_ALL_GROUPS)
-        if name in _GROUP_KEYS:
-            of_broker = _broker_entry(key, values[key.name])
-            entries.append(replace(of_broker, key=replace(key, name=name)))
+    for key, value, source in found:
+        synonyms = [
+            Synonym(name=key.name, value=layer[key.name], source=dynamic_source)
+            for layer, dynamic_source in (
+                (layers.own, ConfigSource.DYNAMIC_BROKER),
+                (layers.shared, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            )
+            if key.name in layer
+        ]
+        own_source = ConfigSource.DEFAULT if value is None else source
+        synonyms.append(Synonym(name=key.name, value=value, source=own_source))
+        entries.append(
+            ConfigEntry(
+                key=key, synonyms=tuple(synonyms), is_read_only=key.name not in DYNAMIC_KEYS
+            )
+        )
     return entries
 
 
-def _broker_entry(key: ConfigKey, value: str) -> ConfigEntry:
-    standard = key.render(key.default)
-    synonyms: tuple[Synonym, ...] = (
-        Synonym(name=key.name, value=standard, source=ConfigSource.DEFAULT),
-    )
-    if value != standard:
-        set_value = Synonym(name=key.name, value=value, source=ConfigSource.BROKER)
-        synonyms = (set_value, *synonyms)
-    return ConfigEntry(key=key, synonyms=synonyms, is_read_only=True)
+def shared_entries(texts: Mapping[str, str]) -> list[ConfigEntry]:
+    """The settings of all brokers at once: only those that were made."""
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    return [
+        ConfigEntry(
+            key=DYNAMIC_KEYS[name],
+            synonyms=(Synonym(name=name, value=text, source=source),),
+            is_read_only=False,
+        )
+        for name, text in sorted(texts.items())
+        if name in DYNAMIC_KEYS
+    ]
+
+
+def group_entries(config: BrokerConfig, texts: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every key of a group; `texts` are its own settings, `config` has those of all groups."""
+    values = config.effective()
+    entries = []
+    for name, key in GROUP_KEYS.items():
+        broker_name = _OF_ALL_GROUPS + name
+        synonyms = _broker_synonyms(key, broker_name, values[broker_name], NO_LAYERS)
+        if name in texts:
+            own = Synonym(name=name, value=texts[name], source=ConfigSource.GROUP)
+            synonyms = (own, *synonyms)
+        entries.append(ConfigEntry(key=key, synonyms=synonyms, is_read_only=False))
+    return entries

@@ -54,12 +54,8 @@ WITHOUT_EFFECT: Final = frozenset(
         "transaction.state.log.replication.factor",
         "transaction.state.log.segment.bytes",
         "transactional.id.expiration.ms",
-        # settings of single groups, and migration between the kinds of groups
-        "group.consumer.max.heartbeat.interval.ms",
-        "group.consumer.max.session.timeout.ms",
+        # migration between the kinds of groups
         "group.consumer.migration.policy",
-        "group.consumer.min.heartbeat.interval.ms",
-        "group.consumer.min.session.timeout.ms",
         "group.consumer.regex.refresh.interval.ms",
         "group.coordinator.rebalance.protocols",
         "offsets.topic.segment.bytes",

@@ -13,6 +13,7 @@ from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue, config_field
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN
+from cordwood.storage.file_access import FileAccess
 
 if TYPE_CHECKING:
     from cordwood.log.store.store import Store
@@ -33,6 +34,12 @@ class StoreConfig:
         "log.dir.free.bytes.min", _SIZE, str(FREE_BYTES_MIN),
         "Appends are refused while less space is free on the disk; 0: never.",
         since_cordwood=True,
+    )  # fmt: skip
+    log_dir_access: str = config_field(
+        "log.dir.access", ConfigKind.TEXT, "owner",
+        "Who may use the files and directories that the broker creates: the owner (modes 0600 and "
+        "0700), also its group (0660, 0770), or all (0666, 0777), within the umask of the process.",
+        choices=tuple(FileAccess), since_cordwood=True,
     )  # fmt: skip
     num_recovery_threads_per_data_dir: int = config_field(
         "num.recovery.threads.per.data.dir", _INTEGER, "4",
@@ -128,6 +135,7 @@ class StoreConfig:
             cleaner=self.cleaner,
             archive_cache_bytes=self.log_archive_cache_bytes,
             free_bytes_min=self.log_dir_free_bytes_min,
+            access=FileAccess(self.log_dir_access),
             opening_threads=self.num_recovery_threads_per_data_dir,
         )
 

@@ -54,5 +54,7 @@ class GroupCensus:
             kind="classic" if group is None else group.group_type,
             state="Empty" if group is None else group.state_name,
             member_count=0 if group is None else group.member_count,
-            committed={place: offset.offset for place, offset in committed.items()},
+            committed={
+                place: offset.offset for place, offset in committed.items() if offset.is_position
+            },
         )

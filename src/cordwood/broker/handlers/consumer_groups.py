@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from cordwood.broker.error_codes import RefusedError, error_message
 from cordwood.broker.groups.consumer.assignors import Assignment
@@ -18,16 +18,12 @@ from cordwood.broker.groups.consumer.consumer_heartbeat import (
 )
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.protocol.acl_operations import GROUP_OPERATIONS, NOT_ASKED
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import consumer_group_messages as messages
-
-# There is no authorisation, so all operations are allowed: read, delete, describe, and describe and
-# alter the configuration. Bits are numbered as Kafka's operations.
-_ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-_NOT_ASKED: Final = -(2**31)
 
 
 class ConsumerGroupHandlers:
@@ -142,7 +138,7 @@ class ConsumerGroupHandlers:
     def describe(
         self, context: RequestContext, request: messages.ConsumerGroupDescribeRequest
     ) -> Response:
-        operations = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
+        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
         return {
             "groups": [
                 {**self._described(group_id), "authorized_operations": operations}

@@ -9,6 +9,7 @@ from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.group_transitions import ClassicState
 from cordwood.broker.groups.coordinator import AnyGroup, GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.protocol.acl_operations import GROUP_OPERATIONS, NOT_ASKED
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from cordwood.protocol.schemas import group_messages as messages
 
 _FIRST_DESCRIBE_WITH_GROUP_ID_NOT_FOUND: Final = 6
-# There is no authorisation, so all operations are allowed: read, delete, describe, and describe and
-# alter the configuration. Bits are numbered as Kafka's operations.
-_ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-_NOT_ASKED: Final = -(2**31)
 
 
 class GroupAdminHandler:
@@ -65,7 +62,7 @@ class GroupAdminHandler:
     def describe_groups(
         self, context: RequestContext, request: messages.DescribeGroupsRequest
     ) -> Response | Deferred:
-        operations = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
+        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
         group_ids = list(dict.fromkeys(request.groups))
         return self._coordinator.with_offsets(
             group_ids,

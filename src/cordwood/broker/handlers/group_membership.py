@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster_identity import ClusterIdentity
@@ -16,6 +17,8 @@ from cordwood.quantities import MIB
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages, group_messages
+
+logger = logging.getLogger(__name__)
 
 _GROUP_KEY_TYPE: Final = 0
 _TRANSACTION_KEY_TYPE: Final = 1
@@ -82,11 +85,16 @@ class GroupMembershipHandler:
                 "host": identity.host,
                 "port": identity.port,
             }
-        # A final answer: clients would repeat other ones until they time out.
-        what = "transactions" if key_type == _TRANSACTION_KEY_TYPE else f"key type {key_type}"
+        code, what = ErrorCode.invalid_request, f"key type {key_type}"
+        if key_type == _TRANSACTION_KEY_TYPE:
+            # The one error that every client treats as final; others are repeated for ever.
+            code, what = ErrorCode.transactional_id_authorization_failed, "transactions"
+            logger.warning(
+                "refused the transactional producer %s: transactions are not supported", key
+            )
         return {
             "key": key,
-            "error_code": ErrorCode.invalid_request,
+            "error_code": code,
             "error_message": f"this broker does not support {what}",
             "node_id": -1,
             "host": "",

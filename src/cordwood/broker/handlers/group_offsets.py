@@ -147,8 +147,6 @@ class GroupOffsetsHandler:
                     code = self._check_epoch(request, topic, partition.partition_index)
                 if code is ErrorCode.none and self._is_too_long(metadata):
                     code = ErrorCode.offset_metadata_too_large
-                if code is ErrorCode.none and partition.committed_offset < 0:
-                    code = ErrorCode.invalid_request
                 if code is not ErrorCode.none:
                     codes[place] = code
                     continue

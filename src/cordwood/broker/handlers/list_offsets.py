@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
-from cordwood.broker.net.request import RequestContext, Route, RunsOn, split_repeated
+from cordwood.broker.net.request import (
+    Deferred,
+    RequestContext,
+    Response,
+    Route,
+    RunsOn,
+    split_repeated,
+)
+from cordwood.broker.records.early_answers import WhenVisible
 from cordwood.broker.records.partition_table import PartitionTable
-from cordwood.errors import UnknownPartitionError, UnknownTopicError
+from cordwood.errors import CordwoodError, UnknownPartitionError, UnknownTopicError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP, find_time
 from cordwood.protocol.api_catalog import ApiKey
@@ -59,8 +68,9 @@ _NOWHERE: Final = _Place(offset=NO_OFFSET, epoch=NO_LEADER_EPOCH)
 class ListOffsetsHandler:
     """Finds offsets. Called by workers, because looking up a time reads files."""
 
-    def __init__(self, table: PartitionTable) -> None:
+    def __init__(self, table: PartitionTable, when_visible: WhenVisible) -> None:
         self._table = table
+        self._when_visible = when_visible
 
     def routes(self) -> list[Route]:
         return [
@@ -76,6 +86,26 @@ class ListOffsetsHandler:
 
     def list_offsets(
         self, context: RequestContext, request: messages.ListOffsetsRequest
+    ) -> Response | Deferred:
+        return self._when_visible(
+            self._read_to_the_end(request), lambda unseen: self._list(context, request, unseen)
+        )
+
+    def _read_to_the_end(self, request: messages.ListOffsetsRequest) -> Iterator[PartitionLog]:
+        """The logs that are asked for something that their last records decide."""
+        for topic in request.topics:
+            for wanted in topic.partitions:
+                if wanted.timestamp >= 0 or wanted.timestamp in {LATEST, MAX_TIMESTAMP}:
+                    with contextlib.suppress(CordwoodError):  # `_list` says what is wrong
+                        log = self._table.log(topic.name, wanted.partition_index)
+                        if log is not None:
+                            yield log
+
+    def _list(
+        self,
+        context: RequestContext,
+        request: messages.ListOffsetsRequest,
+        unseen: Collection[PartitionLog],
     ) -> messages.ListOffsetsResponseDict:
         places = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
         _, repeated = split_repeated(places, lambda place: place)
@@ -93,6 +123,10 @@ class ListOffsetsHandler:
                 since = _SPECIAL_SINCE.get(wanted.timestamp, 0 if wanted.timestamp >= 0 else None)
                 if since is None or context.api_version < since:
                     raise RefusedError(ErrorCode.unsupported_version, f"time {wanted.timestamp}")
+                if log in unseen:
+                    raise log.state.failure or RefusedError(
+                        ErrorCode.request_timed_out, "the disk takes too long"
+                    )
                 place = _find(log, wanted.timestamp, only_committed=only_committed)
             except Exception as error:  # the API has no room for a text
                 return {"partition_index": number, "error_code": refusal(error).code}

@@ -6,8 +6,9 @@ Only the automatic creation of topics is left to the workers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from cordwood.format.file_names import INTERNAL_TOPICS, check_topic_name
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic import Topic
+from cordwood.protocol.acl_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from cordwood.protocol.api_catalog import ApiKey
 
 if TYPE_CHECKING:
@@ -75,21 +77,22 @@ class MetadataHandler:
     ) -> Response | Deferred:
         version = context.api_version
         wanted = request.topics
+        answer = partial(self._answer, request)
         if wanted is None or (not wanted and version < _FIRST_WITH_NULL_TOPICS):
             names = self._store.topics(include_internal=True)
-            return self._answer([self._by_name(name) for name in names])
+            return answer([self._by_name(name) for name in names])
         if version < _FIRST_BY_TOPIC_ID and any(
             item.name is None or item.topic_id != _NIL for item in wanted
         ):
-            return self._refuse_ids(wanted)
+            return answer(_refused_ids(wanted))
         items: list[tuple[str | None, UUID]] = list(
             dict.fromkeys((item.name, item.topic_id) for item in wanted)
         )
         missing = self._to_create(items) if request.allow_auto_topic_creation else []
         if not missing:
-            return self._describe(items, {})
+            return answer(self._describe(items, {}))
         deferred = Deferred()
-        self._workers.submit(self._create_and_answer, deferred, items, missing)
+        self._workers.submit(self._create_and_answer, deferred, answer, items, missing)
         return deferred
 
     def _to_create(self, items: list[tuple[str | None, UUID]]) -> list[str]:
@@ -106,14 +109,28 @@ class MetadataHandler:
         ]
 
     def _create_and_answer(
-        self, deferred: Deferred, items: list[tuple[str | None, UUID]], missing: list[str]
+        self,
+        deferred: Deferred,
+        answer: Callable[[list[messages.MetadataResponseTopicsDict]], Response],
+        items: list[tuple[str | None, UUID]],
+        missing: list[str],
     ) -> None:
         """In a worker. Topics that cannot be created are answered with the reason."""
         errors: dict[str, ErrorCode] = dict.fromkeys(
             missing[_CREATED_MAX:], ErrorCode.leader_not_available
         )
+        room = max(self._config.auto_create_topics_max - len(self._store.topics()), 0)
+        if len(missing) > room:
+            logger.warning(
+                "not creating %d topics that clients asked for: there are %d already, and "
+                "auto.create.topics.max is %d",
+                len(missing) - room,
+                len(self._store.topics()),
+                self._config.auto_create_topics_max,
+            )
+        errors |= dict.fromkeys(missing[room:], ErrorCode.unknown_topic_or_partition)
         try:
-            for name in missing[:_CREATED_MAX]:
+            for name in missing[: min(room, _CREATED_MAX)]:
                 try:
                     self._store.create_topic(name, partitions=self._config.num_partitions)
                 except TopicExistsError:
@@ -123,13 +140,13 @@ class MetadataHandler:
                     errors[name] = error_code(error)
                 else:
                     logger.info("created topic %s on request of a client", name)
-            deferred.resolve(self._describe(items, errors))
+            deferred.resolve(answer(self._describe(items, errors)))
         except BaseException as error:
             deferred.fail(error)
 
     def _describe(
         self, items: list[tuple[str | None, UUID]], errors: dict[str, ErrorCode]
-    ) -> messages.MetadataResponseDict:
+    ) -> list[messages.MetadataResponseTopicsDict]:
         topics: list[messages.MetadataResponseTopicsDict] = []
         for name, topic_id in items:
             if topic_id != _NIL:
@@ -138,22 +155,7 @@ class MetadataHandler:
                 topics.append({"name": "", "error_code": ErrorCode.invalid_topic_exception})
             else:
                 topics.append(self._by_name(name, errors.get(name)))
-        return self._answer(topics)
-
-    def _refuse_ids(
-        self, wanted: Sequence[messages.MetadataRequestTopics]
-    ) -> messages.MetadataResponseDict:
-        """Requests have ids from version 10 on, but may use them only from version 12 on."""
-        return self._answer(
-            [
-                {
-                    "name": item.name or "",
-                    "topic_id": item.topic_id,
-                    "error_code": ErrorCode.invalid_request,
-                }
-                for item in wanted
-            ]
-        )
+        return topics
 
     def _by_name(
         self, name: str, error: ErrorCode | None = None
@@ -215,13 +217,22 @@ class MetadataHandler:
         return partitions
 
     def _answer(
-        self, topics: Sequence[messages.MetadataResponseTopicsDict]
+        self,
+        request: messages.MetadataRequest,
+        topics: Sequence[messages.MetadataResponseTopicsDict],
     ) -> messages.MetadataResponseDict:
         me = self._identity
+        if request.include_topic_authorized_operations:
+            for topic in topics:
+                if topic["name"] is not None:
+                    topic["topic_authorized_operations"] = TOPIC_OPERATIONS
         return {
             "brokers": [{"node_id": me.node_id, "host": me.host, "port": me.port, "rack": me.rack}],
             "cluster_id": me.cluster_id,
             "controller_id": me.node_id,
+            "cluster_authorized_operations": CLUSTER_OPERATIONS
+            if request.include_cluster_authorized_operations
+            else NOT_ASKED,
             "topics": topics,
             "error_code": ErrorCode.none,
         }
@@ -246,6 +257,9 @@ class MetadataHandler:
             "endpoint_type": _BROKERS,
             "cluster_id": me.cluster_id,
             "controller_id": me.node_id,
+            "cluster_authorized_operations": CLUSTER_OPERATIONS
+            if request.include_cluster_authorized_operations
+            else NOT_ASKED,
             "brokers": [
                 {"broker_id": me.node_id, "host": me.host, "port": me.port, "rack": me.rack}
             ],
@@ -302,6 +316,7 @@ class MetadataHandler:
             "name": topic.name,
             "topic_id": topic.topic_id,
             "is_internal": topic.name in INTERNAL_TOPICS,
+            "topic_authorized_operations": TOPIC_OPERATIONS,  # also if not asked, as in Kafka
             "partitions": [
                 {
                     "error_code": partition["error_code"],
@@ -325,6 +340,20 @@ class MetadataHandler:
     ) -> messages.ListPartitionReassignmentsResponseDict:
         """Always empty: there is one broker."""
         return {"error_code": ErrorCode.none, "topics": []}
+
+
+def _refused_ids(
+    wanted: Sequence[messages.MetadataRequestTopics],
+) -> list[messages.MetadataResponseTopicsDict]:
+    """Requests have ids from version 10 on, but may use them only from version 12 on."""
+    return [
+        {
+            "name": item.name or "",
+            "topic_id": item.topic_id,
+            "error_code": ErrorCode.invalid_request,
+        }
+        for item in wanted
+    ]
 
 
 def _cursor(name: str, partition: int) -> messages.DescribeTopicPartitionsResponseNextCursorDict:

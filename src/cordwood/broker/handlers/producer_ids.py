@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode, refusal
@@ -12,6 +13,8 @@ from cordwood.quantities import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import offset_messages as messages
+
+logger = logging.getLogger(__name__)
 
 _FIRST_EPOCH: Final = 0
 
@@ -54,14 +57,17 @@ class ProducerIdsHandler:
     def _refuse_transactions(
         self, request: messages.InitProducerIdRequest
     ) -> messages.InitProducerIdResponseDict:
-        """UNSUPPORTED_VERSION: clients treat it as final, and its text names the reason.
+        """With the one error that every client treats as final; others are repeated for ever.
 
-        After an authorization failure people would look for permissions; a coordinator that is
-        not available would be asked again for ever. An empty id is always an error.
+        FindCoordinator, which comes first, says the reason. An empty id is always an error.
         """
         if not request.transactional_id:
             return _refused(ErrorCode.invalid_request)
-        return _refused(ErrorCode.unsupported_version)
+        logger.warning(
+            "refused the transactional producer %s: transactions are not supported",
+            request.transactional_id,
+        )
+        return _refused(ErrorCode.transactional_id_authorization_failed)
 
 
 def _refused(code: ErrorCode) -> messages.InitProducerIdResponseDict:

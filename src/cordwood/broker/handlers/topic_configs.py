@@ -1,25 +1,13 @@
-"""Configurations of topics, of groups and of the broker: describing, changing and listing them.
-
-Only configurations of topics can be changed. The broker has the one it was started with, and
-groups have the broker's.
-"""
+"""Configurations of topics, groups and the broker: describing, changing and listing them."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from cordwood.broker.cluster_identity import ClusterIdentity
-from cordwood.broker.config.broker_config import BrokerConfig
-from cordwood.broker.config.config_entries import (
-    ConfigEntry,
-    broker_entries,
-    config_type,
-    group_entries,
-    topic_entries,
-)
+from cordwood.broker.config.config_entries import ConfigEntry, config_type
+from cordwood.broker.config_owners import ConfigOwner, ConfigOwners, ResourceType
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
 from cordwood.broker.net.request import (
     RequestContext,
@@ -29,10 +17,7 @@ from cordwood.broker.net.request import (
     split_repeated,
 )
 from cordwood.errors import ConfigError
-from cordwood.format.file_names import check_topic_name
 from cordwood.log.rules.config_key import ConfigKind
-from cordwood.log.rules.topic_config import known_key
-from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 
 if TYPE_CHECKING:
@@ -44,20 +29,7 @@ if TYPE_CHECKING:
         messages.IncrementalAlterConfigsRequestResources,
     )
 
-logger = logging.getLogger(__name__)
-
 _FIRST_WITH_TYPES: Final = 1  # version 0 of ListConfigResources lists client metrics only
-_EVERY_BROKER: Final = ""  # Kafka's name for settings of all brokers at once
-
-
-class ResourceType(IntEnum):
-    """The owner of a configuration, with the protocol's numbers."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class Operation(IntEnum):
@@ -72,10 +44,8 @@ class Operation(IntEnum):
 class TopicConfigsHandler:
     """Describes and changes configurations. Called by workers: changes wait for the disk."""
 
-    def __init__(self, *, store: Store, identity: ClusterIdentity, config: BrokerConfig) -> None:
-        self._store = store
-        self._node_id = identity.node_id
-        self._config = config
+    def __init__(self, owners: ConfigOwners) -> None:
+        self._owners = owners
 
     def routes(self) -> list[Route]:
         return routes_on(
@@ -107,7 +77,7 @@ class TopicConfigsHandler:
         kind, name = resource.resource_type, resource.resource_name
         wanted = resource.configuration_keys  # None or empty: every key
         try:
-            entries = self._entries(kind, name)
+            entries = self._owners.find(kind, name).entries()
         except Exception as error:
             code, message = refusal(error)
             return {
@@ -131,53 +101,24 @@ class TopicConfigsHandler:
             ],
         }
 
-    def _entries(self, resource_type: int, name: str) -> list[ConfigEntry]:
-        match resource_type:
-            case ResourceType.TOPIC:
-                check_topic_name(name)
-                return topic_entries(
-                    self._store.topic(name).config,
-                    self._store.registry.overrides(name),
-                    defaults=self._store.registry.defaults,
-                )
-            case ResourceType.BROKER if name == _EVERY_BROKER:
-                return []
-            case ResourceType.BROKER:
-                self._check_broker(name)
-                return broker_entries(
-                    self._config, self._store.registry.defaults, self._store.data_dirs
-                )
-            case ResourceType.GROUP:
-                return group_entries(self._config)
-            case _:
-                raise _unsupported(resource_type)
-
-    def _check_broker(self, name: str) -> None:
-        if name != str(self._node_id):
-            raise RefusedError(
-                ErrorCode.invalid_request, f"this is broker {self._node_id}, not {name!r}"
-            )
-
     # --- AlterConfigs, IncrementalAlterConfigs -----------------------------------------------
 
     def alter_configs(
         self, context: RequestContext, request: messages.AlterConfigsRequest
     ) -> messages.AlterConfigsResponseDict:
         """Set the given keys, and take all others back to their defaults."""
-        return self._alter(
-            request.resources, self._replacement, validate_only=request.validate_only
-        )
+        return self._alter(request.resources, _replacement, validate_only=request.validate_only)
 
     def incremental_alter_configs(
         self, context: RequestContext, request: messages.IncrementalAlterConfigsRequest
     ) -> messages.AlterConfigsResponseDict:
         """Change each given key in its own way; the others stay as they are."""
-        return self._alter(request.resources, self._increments, validate_only=request.validate_only)
+        return self._alter(request.resources, _increments, validate_only=request.validate_only)
 
     def _alter(
         self,
         wanted: Sequence[Resource],
-        changes_of: Callable[[Resource], Mapping[str, str | None]],
+        changes_of: Callable[[ConfigOwner, Resource], dict[str, str | None]],
         *,
         validate_only: bool,
     ) -> messages.AlterConfigsResponseDict:
@@ -189,76 +130,14 @@ class TopicConfigsHandler:
         for resource in resources:
             kind, name = resource.resource_type, resource.resource_name
             try:
-                self._check_changeable(resource)
-                self._change(name, changes_of(resource), validate_only=validate_only)
+                owner = self._owners.find(kind, name)
+                _check_repeated(resource)
+                owner.change(changes_of(owner, resource), validate_only=validate_only)
             except Exception as error:
                 responses.append(_altered(kind, name, error))
             else:
                 responses.append(_altered(kind, name, None))
         return {"responses": responses}
-
-    def _check_changeable(self, resource: Resource) -> None:
-        if resource.resource_type == ResourceType.BROKER:
-            if resource.resource_name != _EVERY_BROKER:
-                self._check_broker(resource.resource_name)
-            keys = ", ".join(config.name for config in resource.configs)
-            raise RefusedError(
-                ErrorCode.invalid_request,
-                f"cannot be changed while the broker runs: {keys}; set them and restart the broker",
-            )
-        if resource.resource_type == ResourceType.GROUP:
-            raise RefusedError(
-                ErrorCode.invalid_request,
-                "single groups cannot be configured; set the broker's group.consumer keys",
-            )
-        if resource.resource_type != ResourceType.TOPIC:
-            raise _unsupported(resource.resource_type)
-        check_topic_name(resource.resource_name)
-        self._store.topic(resource.resource_name)
-        _, repeated = split_repeated(resource.configs, lambda config: config.name)
-        if repeated:
-            raise RefusedError(
-                ErrorCode.invalid_request, f"changed twice in one request: {', '.join(repeated)}"
-            )
-
-    def _change(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
-        if validate_only:
-            self._store.registry.check_config(name, changes)
-        elif changes:
-            self._store.alter_topic(name, config=changes)
-            logger.info("topic %s: changed %s", name, ", ".join(sorted(changes)))
-
-    def _replacement(
-        self, resource: messages.AlterConfigsRequestResources
-    ) -> dict[str, str | None]:
-        back: dict[str, str | None] = dict.fromkeys(
-            self._store.registry.overrides(resource.resource_name)
-        )
-        return back | {config.name: _given(config) for config in resource.configs}
-
-    def _increments(
-        self, resource: messages.IncrementalAlterConfigsRequestResources
-    ) -> dict[str, str | None]:
-        now = self._store.topic(resource.resource_name).config.effective()
-        changes: dict[str, str | None] = {}
-        for config in resource.configs:
-            match config.config_operation:
-                case Operation.SET:
-                    changes[config.name] = _given(config)
-                case Operation.DELETE:
-                    changes[config.name] = None
-                case Operation.APPEND:
-                    have, given = _items(config, now)
-                    added = [item for item in given if item not in have]
-                    changes[config.name] = ",".join([*have, *added])
-                case Operation.SUBTRACT:
-                    have, given = _items(config, now)
-                    changes[config.name] = ",".join(item for item in have if item not in given)
-                case unknown:
-                    raise RefusedError(
-                        ErrorCode.invalid_request, f"{config.name}: unknown operation {unknown}"
-                    )
-        return changes
 
     # --- ListConfigResources -----------------------------------------------------------------
 
@@ -270,10 +149,7 @@ class TopicConfigsHandler:
         types: Iterable[int] = request.resource_types or list(ResourceType)
         if not set(types) <= set(ResourceType):
             return {"error_code": ErrorCode.unsupported_version}
-        names = {
-            ResourceType.TOPIC: self._store.topics(include_internal=True),
-            ResourceType.BROKER: [str(self._node_id)],
-        }
+        names = self._owners.names()
         return {
             "error_code": ErrorCode.none,
             "config_resources": [
@@ -317,12 +193,43 @@ def _described_entry(
     }
 
 
-def _unsupported(resource_type: int) -> RefusedError:
-    return RefusedError(
-        ErrorCode.invalid_request,
-        f"resource type {resource_type} has no configuration; topics (2), brokers (4) and groups "
-        "(32) have one",
-    )
+def _check_repeated(resource: Resource) -> None:
+    _, repeated = split_repeated(resource.configs, lambda config: config.name)
+    if repeated:
+        raise RefusedError(
+            ErrorCode.invalid_request, f"changed twice in one request: {', '.join(repeated)}"
+        )
+
+
+def _replacement(
+    owner: ConfigOwner, resource: messages.AlterConfigsRequestResources
+) -> dict[str, str | None]:
+    back: dict[str, str | None] = dict.fromkeys(owner.overrides())
+    return back | {config.name: _given(config) for config in resource.configs}
+
+
+def _increments(
+    owner: ConfigOwner, resource: messages.IncrementalAlterConfigsRequestResources
+) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {}
+    for config in resource.configs:
+        match config.config_operation:
+            case Operation.SET:
+                changes[config.name] = _given(config)
+            case Operation.DELETE:
+                changes[config.name] = None
+            case Operation.APPEND:
+                have, given = _items(owner, config)
+                added = [item for item in given if item not in have]
+                changes[config.name] = ",".join([*have, *added])
+            case Operation.SUBTRACT:
+                have, given = _items(owner, config)
+                changes[config.name] = ",".join(item for item in have if item not in given)
+            case unknown:
+                raise RefusedError(
+                    ErrorCode.invalid_request, f"{config.name}: unknown operation {unknown}"
+                )
+    return changes
 
 
 def _given(
@@ -334,17 +241,16 @@ def _given(
 
 
 def _items(
-    config: messages.IncrementalAlterConfigsRequestConfigs, now: Mapping[str, str]
+    owner: ConfigOwner, config: messages.IncrementalAlterConfigsRequestConfigs
 ) -> tuple[list[str], list[str]]:
     """The present items of a list, and the items to append or subtract."""
-    key = known_key(config.name, config.value)
-    if key.kind is not ConfigKind.LIST:
+    if owner.key(config.name, config.value).kind is not ConfigKind.LIST:
         raise ConfigError(
             config.name,
             config.value,
             "is not a list: it can be set, but not appended to or subtracted from",
         )
-    return _split(now.get(config.name, "")), _split(_given(config))
+    return _split(owner.effective().get(config.name, "")), _split(_given(config))
 
 
 def _split(text: str) -> list[str]:

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from cordwood.broker.client_policy import check_client_config
 from cordwood.broker.cluster_identity import ClusterIdentity
-from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.config_entries import topic_entries
+from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
 from cordwood.broker.net.request import (
     RequestContext,
@@ -36,10 +37,10 @@ _REPLICAS: Final = 1
 class TopicCreationHandler:
     """Creates topics and adds partitions. Called by workers: it waits for the disk."""
 
-    def __init__(self, *, store: Store, identity: ClusterIdentity, config: BrokerConfig) -> None:
+    def __init__(self, *, store: Store, identity: ClusterIdentity, dynamic: DynamicConfigs) -> None:
         self._store = store
         self._node_id = identity.node_id
-        self._config = config
+        self._dynamic = dynamic
 
     def routes(self) -> list[Route]:
         return routes_on(
@@ -87,6 +88,12 @@ class TopicCreationHandler:
             )
         partitions = self._partition_count(wanted)
         overrides = _overrides(wanted.configs)
+        check_client_config(
+            name,
+            overrides,
+            now=self._store.registry.defaults.effective(),
+            archive_prefixes=self._dynamic.broker.archive_url_prefixes,
+        )
         try:
             config = self._store.registry.check_new(name, partitions=partitions, config=overrides)
         except ConfigError as error:
@@ -108,7 +115,7 @@ class TopicCreationHandler:
                 f"replication factor is {replicas}, but must be 1 or -1: there is one broker",
             )
         if count == _DEFAULT:
-            return self._config.num_partitions
+            return self._dynamic.broker.num_partitions
         if count < 1:
             raise RefusedError(
                 ErrorCode.invalid_partitions,
@@ -142,7 +149,10 @@ class TopicCreationHandler:
         self, topic: NewTopic, config: TopicConfig
     ) -> messages.CreateTopicsResponseTopicsDict:
         entries = topic_entries(
-            config, canonical_texts(topic.config), defaults=self._store.registry.defaults
+            config,
+            canonical_texts(topic.config),
+            defaults=self._dynamic.static.topic_defaults,
+            layers=self._dynamic.layers,
         )
         return {
             "name": topic.name,

@@ -183,6 +183,9 @@ class TopicDeletionHandler:
             raise RefusedError(
                 ErrorCode.policy_violation, "records of a compacted topic cannot be deleted"
             )
+        promises = log.promises
+        if promises.are_ahead_of_readers:
+            promises.await_durable(promises.acknowledged_end)  # a client deletes what it knows of
         view = log.view()
         if offset == _HIGH_WATERMARK:
             offset = view.high_watermark

@@ -59,6 +59,10 @@ class Acceptor:
         self._address = (config.host, listening.getsockname()[1])
         return self._address
 
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Use other limits for the next connections."""
+        self._config = config
+
     def start(self) -> None:
         if self._socket is not None:
             self._loop.register(self._socket.fileno(), READABLE, self._on_ready)

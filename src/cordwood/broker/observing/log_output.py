@@ -10,6 +10,7 @@ Facts that are passed with ``extra={"facts": {...}}`` become fields in JSON.
 
 import json
 import logging
+import re
 import sys
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -48,16 +49,35 @@ def _time_of(record: logging.LogRecord) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
+# Control characters, separators of lines, and characters that turn the direction of text.
+_UNSAFE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def _escaped(text: str) -> str:
+    """`text` with escapes, as in Python, in place of characters that a terminal acts on."""
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 class TextFormatter(logging.Formatter):
     """For people: time, level, logger, message; a traceback below it."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_time_of(record)} {record.levelname:<7} {record.name}: {record.getMessage()}"
-        # One event, one line: text that a client sent must not look like a line of ours.
-        line = line.replace("\r", "\\r").replace("\n", "\\n")
+        # One event, one line: text that a client sent must not look like a line of ours, and must
+        # not control the terminal that shows it.
+        line = _escaped(line)
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            lines = self.formatException(record.exc_info).split("\n")
+            # Indented, because the text of an error may have lines that look like ours.
+            line = "\n    ".join([line, *map(_escaped, lines)])
         return line
+
+
+def _escaped_json(text: str) -> str:
+    """As `_escaped`; JSON escapes only control characters below 0x20 by itself."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class JsonFormatter(logging.Formatter):
@@ -76,7 +96,7 @@ class JsonFormatter(logging.Formatter):
             event |= {name: value for name, value in facts.items() if name not in event}
         if record.exc_info:
             event["exception"] = self.formatException(record.exc_info)
-        return json.dumps(event, default=str, ensure_ascii=False)
+        return _escaped_json(json.dumps(event, default=str, ensure_ascii=False))
 
 
 def configure_logging(config: LogOutputConfig, stream: TextIO | None = None) -> None:

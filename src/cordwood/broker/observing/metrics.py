@@ -213,7 +213,7 @@ def _partition_values(log: PartitionLog | None, node_id: int) -> dict[str, int]:
     segments = log.state.segments
     return values | {
         "kafka_topic_partition_current_offset": log.high_watermark,
-        "kafka_topic_partition_oldest_offset": log.start_offset,
+        "kafka_topic_partition_oldest_offset": log.archive.known_start_offset,
         "cordwood_log_end_offset": log.end_offset,
         "cordwood_log_durable_offset": log.state.durable,
         "cordwood_log_segments": len(segments),

@@ -1,16 +1,21 @@
-"""Reading archived records for fetches, in worker threads."""
+"""Reading archived records for fetches, in threads."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import NamedTuple
+from queue import SimpleQueue
+from threading import Thread
+from typing import Final, NamedTuple, Protocol
 
+from cordwood.archive.object_store import endpoint
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.errors import CordwoodError, StorageError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.file_range import FileRange, read_range
 
 logger = logging.getLogger(__name__)
+
+_READERS_MAX: Final = 4  # segments that are read from one archive at the same time
 
 ArchivedRange = FileRange | Exception | None
 
@@ -26,12 +31,18 @@ class ArchivedPlace(NamedTuple):
 WhenRead = Callable[[ArchivedPlace, ArchivedRange], None]
 
 
+class ReaderThreads(Protocol):
+    """Where archives are read. `archive` says which one: one may not hold up another."""
+
+    def submit(self, archive: str, read: Callable[[], None]) -> None: ...
+
+
 class ArchiveReads:
     """Reads that are under way. Fetches for the same place share one. Belongs to the data loop."""
 
-    def __init__(self, loop: EventLoop, workers: Executor) -> None:
+    def __init__(self, loop: EventLoop, threads: ReaderThreads) -> None:
         self._loop = loop
-        self._workers = workers
+        self._threads = threads
         self._waiting: dict[ArchivedPlace, list[WhenRead]] = {}
 
     def read(self, place: ArchivedPlace, when_read: WhenRead) -> None:
@@ -41,10 +52,11 @@ class ArchiveReads:
             waiting.append(when_read)
             return
         self._waiting[place] = [when_read]
-        self._workers.submit(self._read, place)
+        archive = endpoint(place.log.config.archive_url or "")
+        self._threads.submit(archive, lambda: self._read(place))
 
     def _read(self, place: ArchivedPlace) -> None:
-        """In a worker."""
+        """In a reader's thread."""
         found: ArchivedRange
         try:
             found = read_range(place.log.source, place.offset, max_bytes=place.bytes_max)
@@ -59,3 +71,34 @@ class ArchiveReads:
     def _arrived(self, place: ArchivedPlace, found: ArchivedRange) -> None:
         for when_read in self._waiting.pop(place):
             when_read(place, found)
+
+
+class ArchiveReaders:
+    """A few threads for each archive. They do not keep the process alive: a read may hang."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, SimpleQueue[Callable[[], None] | None]] = {}
+        self._threads: Counter[str] = Counter()
+        self._is_stopped = False
+
+    def submit(self, archive: str, read: Callable[[], None]) -> None:
+        """In the data loop."""
+        self._queues.setdefault(archive, SimpleQueue()).put(read)
+        if self._threads[archive] < _READERS_MAX:
+            self._threads[archive] += 1
+            Thread(
+                target=self._run, args=(archive,), name="cordwood-archive-reader", daemon=True
+            ).start()
+
+    def stop(self) -> None:
+        """Begin no more reads, and do not wait for those under way."""
+        self._is_stopped = True
+        for archive, count in self._threads.items():
+            for _ in range(count):
+                self._queues[archive].put(None)
+
+    def _run(self, archive: str) -> None:
+        queue = self._queues[archive]
+        while (read := queue.get()) is not None:
+            if not self._is_stopped:
+                read()

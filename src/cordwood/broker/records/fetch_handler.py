@@ -5,12 +5,17 @@ the connection sends with `sendfile`. A fetch that finds too little waits for th
 is planned again each time one of them moves, until it has `min_bytes` or its time is over.
 """
 
-from concurrent.futures import Executor
+from collections.abc import Iterable
 from typing import Final
 
 from cordwood.broker.net.answer import Answer, Connection, begin_answer
 from cordwood.broker.net.event_loop import EventLoop, Timer
-from cordwood.broker.records.archive_reads import ArchivedPlace, ArchivedRange, ArchiveReads
+from cordwood.broker.records.archive_reads import (
+    ArchivedPlace,
+    ArchivedRange,
+    ArchiveReads,
+    ReaderThreads,
+)
 from cordwood.broker.records.fetch_plan import FetchPlan
 from cordwood.broker.records.fetch_sessions import FetchSessions, SessionUse
 from cordwood.broker.records.log_watch import LogWatch
@@ -25,8 +30,9 @@ from cordwood.protocol.fetch_response import FetchedPart, encode_fetch_response
 from cordwood.quantities import Offset
 
 _READ_COMMITTED: Final = 1
-# A fetch of archived records waits this long for them, even if it asked not to wait at all.
-_ARCHIVE_WAIT_MS: Final = 500
+# A fetch waits so long for archived records, and for records that were acknowledged and are being
+# synced, even if it asked not to wait at all.
+_RECORDS_WAIT_MS: Final = 500
 
 
 class _PendingFetch:
@@ -79,7 +85,7 @@ class FetchHandler:
         table: PartitionTable,
         watch: LogWatch,
         loop: EventLoop,
-        workers: Executor,
+        readers: ReaderThreads,
         sessions: FetchSessions,
         bytes_max: int,
     ) -> None:
@@ -87,7 +93,7 @@ class FetchHandler:
         self._table = table
         self._watch = watch
         self._loop = loop
-        self._archive = ArchiveReads(loop, workers)
+        self._archive = ArchiveReads(loop, readers)
         self._bytes_max = bytes_max
         self._waiting: dict[_PendingFetch, None] = {}
 
@@ -134,8 +140,8 @@ class FetchHandler:
         self._waiting[pending] = None
         pending.answer.when_left = lambda: self._time_over(pending)
         wait_ms = pending.request.max_wait_ms
-        if pending.reading:
-            wait_ms = max(wait_ms, _ARCHIVE_WAIT_MS)
+        if pending.reading or _are_awaited(pending.logs):
+            wait_ms = max(wait_ms, _RECORDS_WAIT_MS)
         pending.timer = self._loop.call_later(wait_ms / 1000, lambda: self._time_over(pending))
         self._await_logs(pending)
 
@@ -184,6 +190,9 @@ class FetchHandler:
             if pending.reading and not plan.is_urgent:
                 return False  # else partitions that always have records would be all it ever gets
         is_last = pending.is_late or request.max_wait_ms <= 0 or not parts
+        is_empty = not (plan.size or plan.is_urgent)
+        if is_last and is_empty and not pending.is_late and _are_awaited(plan.logs):
+            return False  # there are records that the client may know of
         if not (is_last or plan.is_urgent or plan.size >= request.min_bytes):
             return False
         self._respond(pending, plan.parts)
@@ -200,3 +209,8 @@ class FetchHandler:
             session_id=use.session_id,
         )
         pending.answer.give(pieces)
+
+
+def _are_awaited(logs: Iterable[PartitionLog]) -> bool:
+    """Whether a log has records that were acknowledged and become visible with its next sync."""
+    return any(log.promises.are_ahead_of_readers for log in logs)

@@ -86,6 +86,9 @@ class FetchPlan:
             return
         self.logs.append(log)
         try:
+            if not log.archive.is_settled:
+                self._ask_archive(log, part)
+                return
             view = log.view()  # includes the archive, and may fail
             self.marks.append(view.high_watermark)
             refused = self._refusal(log, part)
@@ -175,6 +178,21 @@ class FetchPlan:
             self.size += found.length
             self._bytes_left -= found.length
         return found
+
+    def _ask_archive(self, log: PartitionLog, part: FetchPartition) -> None:
+        """Only the object store knows where the log begins: a reader's thread asks it."""
+        mark = log.high_watermark
+        self.marks.append(mark)
+        self._archived_range(log, part)
+        self.parts.append(
+            FetchedPart(
+                topic=part.topic,
+                partition=part.partition,
+                high_watermark=mark,
+                last_stable_offset=mark,
+                log_start_offset=log.archive.known_start_offset,
+            )
+        )
 
     def _archived_range(self, log: PartitionLog, part: FetchPartition) -> FileRange | None:
         place = ArchivedPlace(log, part.offset, min(part.max_bytes, self._bytes_max))

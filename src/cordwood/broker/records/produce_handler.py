@@ -1,7 +1,7 @@
 """Produce: append the records of clients, and answer when they are as durable as requested.
 
     acks = 0    never an answer; an error closes the connection
-    acks = 1    when the kernel has the records
+    acks = 1    when the kernel has the records; lookups wait for them, see `early_answers`
     acks = all  when the records have the topic's durability: see `Promises.is_kept`
 
 Most requests take the short way, through `produce_lanes`. The long way, here, takes requests for
@@ -162,8 +162,10 @@ class ProduceHandler:
     def _finish(self, request: ProduceRequest, answer: Answer, reply: _RequestReply) -> None:
         """Answer when the records are as durable as requested."""
         unkept = [(log, end) for log, end in reply.ends.items() if not log.promises.is_kept(end)]
-        for log, _ in unkept:
+        for log, end in unkept:
             self._syncs.request(log)  # with any acks: readers see the records after it
+            if request.acks != _ACKS_ALL:
+                log.promises.acknowledge_early(end)
         if request.acks == 0:
             _finish_unacknowledged(answer, reply.failed_part)
         elif request.acks == _ACKS_ALL and unkept:

@@ -275,7 +275,7 @@ class ProduceLanes:
 
     def _append(self, lane: _Lane) -> None:
         log, requests = lane.log, lane.requests
-        timeout_ms = lane.timeout_ms
+        timeout_ms, is_patient = lane.timeout_ms, lane.is_patient
         results: Sequence[Offset | Exception]
         try:
             results = log.batches.append_group(lane.group)
@@ -287,6 +287,8 @@ class ProduceLanes:
         is_promised = log.promises.is_kept(end)
         if not is_promised:
             self._syncs.request(log)  # with any acks: readers see the records after it
+            if not is_patient:
+                log.promises.acknowledge_early(end)
         accepted: list[tuple[Answer, Offset]] = []
         waiting: list[tuple[Answer, Offset]] = []
         for (answer, acks), result in zip(requests, results, strict=True):

@@ -22,6 +22,7 @@ from cordwood.log.publishing.publication import PublicationId
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic import Topic
+from cordwood.storage.file_access import FileAccess
 from cordwood.storage.files import RealFileSystem
 from cordwood.storage.staged_file import StagedFileWriter
 
@@ -73,7 +74,7 @@ class InboxAppender:
         self._paths = list(paths)
         self._topic = topic
         self._clock = SystemClock()
-        self._fs = RealFileSystem()
+        self._fs = RealFileSystem(FileAccess.of_store(self._paths[0]))
         self._turn = itertools.count()
         # As a producer sends them: the owner sets the append time.
         self._style = replace(batch_style(topic.config), is_log_append_time=False)

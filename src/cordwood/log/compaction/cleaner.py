@@ -186,6 +186,11 @@ class Cleaner:
         self._directory_count = directory_count
         self._turns: defaultdict[str, _Turn] = defaultdict(_Turn)  # by data directory
 
+    def reconfigure(self, config: CleanerConfig) -> None:
+        """Use another configuration, from the next log on."""
+        self._throttle = Throttle(config.io_max_bytes_per_second, self._clock, self._wait)
+        self.config = config
+
     # --- running -------------------------------------------------------------------------------
 
     def run_due(self, directory: str) -> list[CompactionResult]:

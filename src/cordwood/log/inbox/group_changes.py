@@ -28,7 +28,5 @@ class DirectGroupChanges:
         Group(change.group, self._offsets).commit(change.offsets)
 
     def forget(self, change: ForgetGroup) -> None:
-        group = Group(change.group, self._offsets)
-        places = tuple(group.committed()) if change.places is None else change.places
-        if places:
-            group.forget(*places)
+        if change.places is None or change.places:
+            Group(change.group, self._offsets).forget(*(change.places or ()))

@@ -38,9 +38,14 @@ class LogArchive:
         return LogView(state.segments, state.start, state.high_watermark)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether `view` needs no object store. If not, it must not be called in an event loop."""
+        return self._join is None or self._join.is_settled(self.local_view)
+
+    @property
     def known_start_offset(self) -> Offset:
-        """The start of the whole log; the local start if the archive does not answer."""
-        if self._join is None:
+        """The start of the whole log; the local start if only an object store knows more."""
+        if self._join is None or not self.is_settled:
             return self._holder.state.start
         try:
             return self.view().start

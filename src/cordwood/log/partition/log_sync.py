@@ -133,12 +133,17 @@ class LogSync:
         Until then a power cut may take the whole log, which has acknowledged nothing. From then
         on its absence is a loss.
         """
-        if self.is_new and self._parts.settle is not None:
+        if not self.is_new or self._parts.settle is None:
+            return
+        try:
             self._epochs.sync()
             self._holder.sync_marks()
             self._parts.fs.sync_directory(self._parts.directory)
             self._parts.settle()
-            self.is_new = False
+        except OSError as error:
+            self._parts.owner.health.note_failure(error)
+            raise
+        self.is_new = False
 
     def _settle_patiently(self) -> None:
         """Settle a log that has records already; a moment without descriptors is no failure."""

@@ -27,6 +27,7 @@ class Promises:
         self._holder = holder
         self._commits = commits
         self._syncing = syncing
+        self._acknowledged_end = Offset(0)
 
     def is_kept(self, end: Offset) -> bool:
         """Whether records below `end` may be acknowledged now.
@@ -42,6 +43,21 @@ class Promises:
             return False
         self._syncing.request_after_roll()
         return True
+
+    def acknowledge_early(self, end: Offset) -> None:
+        """Note that records below `end` are acknowledged although they are not durable yet."""
+        self._acknowledged_end = end
+
+    @property
+    def acknowledged_end(self) -> Offset:
+        """The end of the records that were acknowledged early; 0 if there were none."""
+        return min(self._acknowledged_end, self._holder.state.end)
+
+    @property
+    def are_ahead_of_readers(self) -> bool:
+        """Whether records were acknowledged early that readers do not see yet, but will."""
+        state = self._holder.state
+        return self.acknowledged_end > state.high_watermark and state.failure is None
 
     def await_kept(self, end: Offset) -> None:
         """Return once records below `end` may be acknowledged."""

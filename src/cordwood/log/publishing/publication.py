@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from cordwood.clock import Clock
-from cordwood.errors import ConfigError, DiskFullError
+from cordwood.errors import ConfigError, DiskFullError, StorageError
 from cordwood.format.batch_builder import build_batches
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.record import Record
@@ -37,6 +37,7 @@ from cordwood.log.publishing.publication_ledger import (
     LastPublished,
     Place,
     Publications,
+    read_publications,
     write_publications,
 )
 from cordwood.log.rules.append_checks import BatchBytes, check_produced_batch
@@ -289,10 +290,19 @@ class Publisher:
             if self._has_cuts:
                 self._save(self._publications.without_cuts(undone))
         except OSError as error:
-            _give_up(parts, f"a failed publication could not be undone: {error}")
-            return
+            if self._may_be_cut(parts):
+                _give_up(parts, f"a failed publication could not be undone: {error}")
+                return
         for part in parts:
             part.log.publication.release()
+
+    def _may_be_cut(self, parts: Sequence[Part]) -> bool:
+        """Whether the next start may cut these logs. Not if a full disk kept the old ledger."""
+        try:
+            cuts = read_publications(self._fs, self._directories).cuts
+        except (OSError, StorageError):
+            return True
+        return any(part.place in cuts for part in parts)
 
     def _save(self, publications: Publications) -> None:
         """Durable on return. If it fails, the next start may find the old or the new ledger."""

@@ -38,8 +38,14 @@ class ArchivedSegments(Protocol):
     """The archive of one partition. Any thread may call it."""
 
     def state(self) -> ArchivedState:
-        """The archived segments, as far as they are known here. Asks no object store."""
+        """The archived segments, as far as they are known here.
+
+        Asks the object store only if `is_known` is false.
+        """
         ...
+
+    @property
+    def is_known(self) -> bool: ...
 
     def refresh(self) -> None:
         """Ask the object store again: something that should be there is missing."""
@@ -84,6 +90,17 @@ class ArchiveStatus:
     last_error: str | None
 
 
+def _beginning(local: LogView) -> tuple[int, Offset | None]:
+    """The number of local segments that do not count, and the base offset of the next one.
+
+    Those end below the local start and are about to be deleted. The offset is None if nothing can
+    precede the log.
+    """
+    gone = max(local.segments.floor(local.start), 0)
+    first = local.segments[gone].base_offset
+    return gone, None if first == 0 or local.start > first else first
+
+
 class ArchiveJoin:
     """Puts the archive before a log's own segments. Remembers the last list it made."""
 
@@ -92,15 +109,20 @@ class ArchiveJoin:
         self._last: tuple[SegmentList, int, tuple[ReadableSegment, ...], SegmentList] | None = None
         self._looked_for = Offset(0)
 
-    def over(self, local: LogView) -> LogView:
-        """`local`, preceded by the segments that only the archive has.
+    def is_settled(self, local: LogView) -> bool:
+        """Whether `over` needs no object store, which may take long to answer."""
+        _, first = _beginning(local)
+        if first is None:
+            return True
+        if not self.source.is_known:
+            return False
+        return self.source.state().end >= first or first == self._looked_for
 
-        Local segments that end below the local start are about to be deleted and do not count.
-        """
-        gone = max(local.segments.floor(local.start), 0)
-        first = local.segments[gone].base_offset
-        if first == 0 or local.start > first:
-            return local  # nothing can precede it, so the archive need not be asked
+    def over(self, local: LogView) -> LogView:
+        """`local`, preceded by the segments that only the archive has."""
+        gone, first = _beginning(local)
+        if first is None:
+            return local
         archived = self.source.state()
         if archived.end < first and first != self._looked_for:
             self._looked_for = first  # another process may have archived and dropped segments

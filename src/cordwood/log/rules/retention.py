@@ -11,8 +11,12 @@ holds:
 
 The age of a segment counts from its largest record timestamp. A timestamp later than the segment's
 last append counts as the time of that append, so that a producer whose clock is ahead cannot keep
-data forever. Records without timestamps count from the last append. If even that is in the future,
-because this machine's clock was wrong, the appends to later segments bound it.
+data forever. Records without timestamps count from the last append.
+
+The time of the last append is the date of the file, which may be wrong. If it is in the future, the
+appends to later segments bound it; if it is older than an earlier segment, that one does. If it is
+more than a day older than the records, and these are not from the future, the records are right: a
+copy of the files or a clock that was reset made the date.
 
 The active segment is rolled and then deleted like any other; an empty one remains.
 
@@ -29,6 +33,7 @@ from cordwood.log.rules.moments_in_words import duration_in_words, in_words
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
 
+_APART_MS_MAX: Final = 24 * 60 * 60 * 1000  # clocks that differ by more are not just inexact
 _FOLLOW: Final = -2  # as a value of local.retention.*: like retention.*
 
 
@@ -202,7 +207,8 @@ def _written_ms(segments: Sequence[SegmentHistory], now_ms: TimestampMs) -> list
     """When each segment was last appended to, corrected for a wrong clock.
 
     A date in the future came from a wrong clock. Later segments were appended to afterwards, so
-    such a segment is no younger than the latest of them with a date in the past.
+    such a segment is no younger than the latest of them with a date in the past. And a segment
+    was appended to after those before it.
     """
     bound = now_ms
     seen = False
@@ -215,6 +221,12 @@ def _written_ms(segments: Sequence[SegmentHistory], now_ms: TimestampMs) -> list
         else:
             written.append(bound)
     written.reverse()
+    known = NO_TIMESTAMP
+    for index, segment in enumerate(segments):
+        written[index] = max(written[index], known)
+        if segment.largest_timestamp <= now_ms:
+            known = max(known, segment.largest_timestamp)
+        known = max(known, min(written[index], now_ms))
     return written
 
 
@@ -233,7 +245,7 @@ def _expired_prefix(
     expired = 0
     expires_ms: TimestampMs | None = NO_TIMESTAMP
     for index, segment in enumerate(segments):
-        aged_ms = _aged_ms(segment, written[index], limits)
+        aged_ms = _aged_ms(segment, written[index], limits, now_ms)
         going = _why_expired(segment, written[index], limits, now_ms, start_offset, total, filled)
         if going is not None and expired == index and may_go(segment):
             opinions.append(going)
@@ -256,19 +268,22 @@ def _expired_prefix(
 
 
 def _aged_ms(
-    segment: SegmentHistory, written_ms: TimestampMs, limits: _Limits
+    segment: SegmentHistory, written_ms: TimestampMs, limits: _Limits, now_ms: TimestampMs
 ) -> TimestampMs | None:
     """The time at which the segment expires by age; None: never."""
     if limits.age_ms is None or (segment.is_active and not segment.size):
         return None
-    return TimestampMs(_dated_ms(segment, written_ms) + limits.age_ms + 1)
+    return TimestampMs(_dated_ms(segment, written_ms, now_ms) + limits.age_ms + 1)
 
 
-def _dated_ms(segment: SegmentHistory, written_ms: TimestampMs) -> TimestampMs:
+def _dated_ms(segment: SegmentHistory, written_ms: TimestampMs, now_ms: TimestampMs) -> TimestampMs:
     """The time from which a segment's age counts."""
-    if segment.largest_timestamp <= NO_TIMESTAMP:
+    largest = segment.largest_timestamp
+    if largest <= NO_TIMESTAMP:
         return written_ms
-    return min(segment.largest_timestamp, written_ms)
+    if largest - written_ms > _APART_MS_MAX and largest <= now_ms + _APART_MS_MAX:
+        return largest  # the date of the file is wrong
+    return min(largest, written_ms)
 
 
 def _why_expired(
@@ -290,7 +305,7 @@ def _why_expired(
         )
     if segment.is_active and not segment.size:
         return None
-    aged_ms = _aged_ms(segment, written_ms, limits)
+    aged_ms = _aged_ms(segment, written_ms, limits, now_ms)
     if aged_ms is not None and aged_ms <= now_ms:
         return _Opinion(RetentionRule.AGE, _why_old(segment, written_ms, limits, now_ms), aged_ms)
     if limits.size is not None and total - segment.size >= limits.size:
@@ -311,7 +326,7 @@ def _why_old(
     segment: SegmentHistory, written_ms: TimestampMs, limits: _Limits, now_ms: TimestampMs
 ) -> str:
     assert limits.age_ms is not None
-    dated_ms = _dated_ms(segment, written_ms)
+    dated_ms = _dated_ms(segment, written_ms, now_ms)
     if dated_ms == segment.largest_timestamp:
         what = "its newest record is from"
     elif segment.largest_timestamp <= NO_TIMESTAMP:

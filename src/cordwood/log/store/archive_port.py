@@ -69,11 +69,23 @@ class ReadableArchives(Protocol):
 class Archives(ReadableArchives, Protocol):
     """The archives of all topics. The library passes them in; a store may have none."""
 
-    def run(self, store: ArchivableStore, topics: Collection[str] | None = None) -> None:
+    def run(
+        self,
+        store: ArchivableStore,
+        topics: Collection[str] | None = None,
+        *,
+        patience_s: float | None = None,
+    ) -> None:
         """One pass over these topics, or all.
 
-        Copies segments that are due, forgets expired ones, removes files nobody refers to.
+        Copies segments that are due, forgets expired ones, removes files nobody refers to. With
+        `patience_s`, an archive that takes longer goes on by itself, and the next pass leaves it
+        out if it is still busy.
         """
+        ...
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Stop. Waits for at most `timeout_s` for an archive that does not answer."""
         ...
 
     def restore(

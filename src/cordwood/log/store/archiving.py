@@ -28,7 +28,8 @@ class Archiving:
 
     def run_due(self) -> None:
         """One pass over all topics. Reports the first failure after all were tried."""
-        for status in self.run_now(None):
+        self._required().run(self._store, None, patience_s=ARCHIVE_S)
+        for status in self.status():
             if status.last_error is not None:
                 place = f"{status.topic}-{status.partition}"
                 raise PartialFailureError(StorageError(f"{place}: {status.last_error}"))
@@ -43,9 +44,9 @@ class Archiving:
     def restore(self, wanted: WantedTopic, progress: WorkProgress) -> Topic[PartitionLog]:
         return self._required().restore(self._store, wanted, progress)
 
-    def close(self) -> None:
+    def close(self, timeout_s: float | None) -> None:
         if self._archives is not None:
-            self._archives.close()
+            self._archives.close(timeout_s)
 
     def _required(self) -> Archives:
         if self._archives is None:

@@ -54,6 +54,7 @@ from cordwood.log.topics.group import Group
 from cordwood.log.topics.offsets_topic import OffsetsTopic
 from cordwood.log.topics.partition_opener import LogSurroundings, PartitionOpener
 from cordwood.log.topics.producer_ids import ProducerIds
+from cordwood.log.topics.saved_configs import SavedConfigs
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.storage.disk_errors import refused_when_full
@@ -95,6 +96,7 @@ class Store:
     publisher          appends to several partitions, all or nothing
     committed_offsets  the offsets of all groups, in the offsets topic
     producer_ids       ids for idempotent producers
+    saved_configs      settings that were made while a broker ran
     housekeeping       everything that runs in the background
     cleaner            compaction
     changes            changes that other processes request through the inbox
@@ -145,6 +147,7 @@ class Store:
         )
         self.offsets_topic = OffsetsTopic(self.registry)
         self.committed_offsets = CommittedOffsets(self.offsets_topic, clock, self.registry.id_of)
+        self.saved_configs = SavedConfigs(fs, self.data_dirs)
         self.producer_ids = ProducerIds(fs, self.data_dirs, self.directories.largest_producer_id)
         self.housekeeping = Housekeeping(self.path, clock)
         self._tasks = UpkeepTasks(
@@ -243,7 +246,10 @@ class Store:
             for (topic, partition), items in records.items()
             if len(items)
         ]
-        return self.publisher.publish(PublicationId(application=application, number=number), parts)
+        with refused_when_full(f"{application!r}", "publishing for"):
+            return self.publisher.publish(
+                PublicationId(application=application, number=number), parts
+            )
 
     # --- groups ------------------------------------------------------------------------------
 
@@ -384,9 +390,12 @@ class Store:
         """True from the start of `close` on: long work ends early, and none is begun."""
         return self._lifetime.is_closing
 
-    def close(self) -> None:
-        """Sync everything, mark the directories clean, release them. Safe to repeat."""
-        self._end(self._close)
+    def close(self, *, archive_timeout_s: float | None = None) -> None:
+        """Sync everything, mark the directories clean, release them. Safe to repeat.
+
+        Waits for at most `archive_timeout_s` for archives that do not answer; None: 30 s.
+        """
+        self._end(self._close, archive_timeout_s)
 
     def _close(self) -> None:
         try:
@@ -402,7 +411,7 @@ class Store:
         """
         self._end(self.directories.abandon)
 
-    def _end(self, release: Callable[[], None]) -> None:
+    def _end(self, release: Callable[[], None], archive_timeout_s: float | None = None) -> None:
         """Each step is safe to repeat: after an interrupt, the next call finishes the rest."""
         self._lifetime.begin_closing()
         with self.registry.changing:
@@ -416,7 +425,7 @@ class Store:
                 ends.callback(self.changes.close)
                 ends.callback(self.housekeeping.stop)
                 ends.callback(self.cleaner.stop)
-                ends.callback(self._archiving.close)
+                ends.callback(self._archiving.close, archive_timeout_s)
             self._is_released = True
 
     def __enter__(self) -> Self:

@@ -43,6 +43,7 @@ _METADATA_CHARS_MAX: Final = 4096
 class CommittedOffset:
     """The offset at which a group continues to read a partition.
 
+    A negative offset, which only clients of a broker can commit, says that the group has none.
     `expires_ms` is set if an old client chose how long the offset is kept. `topic_id` tells a
     topic from an earlier one of the same name; None if it was not recorded.
     """
@@ -53,6 +54,10 @@ class CommittedOffset:
     committed_ms: TimestampMs
     expires_ms: TimestampMs = NO_TIMESTAMP
     topic_id: UUID | None = None
+
+    @property
+    def is_position(self) -> bool:
+        return self.offset >= 0
 
 
 GroupOffsets = dict[TopicPartition, CommittedOffset]

@@ -65,8 +65,7 @@ class Group:
         the group never committed it. Without a partition, the result has all partitions of the
         topic; without a topic, those of every topic.
         """
-        self._check_open()
-        found = {place: c.offset for place, c in self._offsets.of_group(self.name).items()}
+        found = {place: committed.offset for place, committed in self.details().items()}
         if isinstance(topic, tuple):
             return found.get(topic)
         if topic is not None and partition is not None:
@@ -78,7 +77,8 @@ class Group:
     def details(self) -> dict[TopicPartition, CommittedOffset]:
         """The committed offsets with their metadata and times."""
         self._check_open()
-        return self._offsets.of_group(self.name)
+        found = self._offsets.of_group(self.name)
+        return {place: committed for place, committed in found.items() if committed.is_position}
 
     def forget(self, *partitions: TopicPartition) -> None:
         """Remove the committed offsets of these partitions; of all partitions if none is given."""

@@ -3,8 +3,8 @@
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
@@ -56,6 +56,16 @@ class LogSurroundings:
     find_archive: ArchiveFinder | None
 
 
+@contextlib.contextmanager
+def _noting(directory: LogDirectory) -> Iterator[None]:
+    """Tell the health of a directory about errors of its disk."""
+    try:
+        yield
+    except OSError as error:
+        directory.health.note_failure(error)
+        raise
+
+
 class PartitionOpener:
     """Makes and opens the partitions of one store. Several threads may open different ones.
 
@@ -75,6 +85,10 @@ class PartitionOpener:
     @property
     def defaults(self) -> TopicConfig:
         return self._shared.defaults
+
+    def set_defaults(self, defaults: TopicConfig) -> None:
+        self._shared = replace(self._shared, defaults=defaults)
+        self._config = None
 
     def config_of(self, entry: TopicEntry) -> TopicConfig:
         known = self._config
@@ -96,7 +110,8 @@ class PartitionOpener:
             # Left behind by a topic that was deleted, or by a creation that failed.
             self._fs.remove_tree(path)
         directory.unopened.add((entry.name, number))
-        self._make_files(path, entry)
+        with _noting(directory):
+            self._make_files(path, entry)
 
     def _next_directory(self) -> LogDirectory:
         usable = [d for d in self._directories if d.is_usable] or list(self._directories)
@@ -144,7 +159,7 @@ class PartitionOpener:
         if entry is None or directory is None:
             raise LogClosedError(f"{topic}-{number}")
         path = os.path.join(directory.path, partition_directory_name(topic, number))
-        with refused_when_full(f"{topic}-{number}", "opening"):
+        with refused_when_full(f"{topic}-{number}", "opening"), _noting(directory):
             if not self._fs.exists(os.path.join(path, PARTITION_METADATA)):
                 self._make_files(path, entry)
             marks = self._marks(directory, entry, number)

@@ -311,6 +311,27 @@ class TopicRegistry:
             self.check_partition_count(partitions)
         return range(entry.partitions, partitions)
 
+    def check_defaults(self, defaults: TopicConfig) -> dict[str, TopicConfig]:
+        """The configuration of each topic with other defaults. Raises `ConfigError`."""
+        with self.changing:
+            return {
+                name: TopicConfig.parse(self.overrides(name), defaults=defaults)
+                for name in self._topics
+            }
+
+    def set_defaults(self, defaults: TopicConfig) -> None:
+        """Use other defaults from here on, for new topics and for those that exist.
+
+        Raises `ConfigError`, and changes nothing, if a topic does not allow it.
+        """
+        with self.changing:
+            configs = self.check_defaults(defaults)
+            self.defaults = defaults
+            self._opener.set_defaults(defaults)
+            for name, config in configs.items():
+                if config != self._topics[name].config:
+                    self._topics[name].reconfigure(config)
+
     # --- deleting ----------------------------------------------------------------------------
 
     def delete(self, names: Sequence[str]) -> None:

@@ -39,6 +39,7 @@ from cordwood.spark.jobs.compaction.group_scan import SCAN_SCHEMA, parse_effect,
 from cordwood.spark.jobs.compaction.group_walk import RunSecret
 from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
+from cordwood.storage.file_access import FileAccess
 from cordwood.storage.file_copy import copy_file
 from cordwood.storage.files import RealFileSystem
 
@@ -239,7 +240,7 @@ class _CompactJob:
 def _copy_staged(group: GroupPlan) -> tuple[StagedSegment, ...]:
     """Copy the only segment of a group, unchanged, into staging."""
     (place,) = group.segments
-    fs = RealFileSystem()
+    fs = RealFileSystem(FileAccess.of_partition(group.directory))
     fs.make_directory(group.staging)
     name = f"{place.base_offset:020d}.log"
     copy_file(fs, os.path.join(group.directory, name), os.path.join(group.staging, name))

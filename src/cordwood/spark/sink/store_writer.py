@@ -30,6 +30,7 @@ from cordwood.log.publishing.publication import PublicationId
 from cordwood.spark.sink.sink_columns import SinkColumns
 from cordwood.spark.sink.sink_options import SinkOptions
 from cordwood.spark.sink.task_output import StagedRows, stage_rows
+from cordwood.storage.file_access import FileAccess
 from cordwood.storage.files import RealFileSystem
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class _StoreWriter:
             batches,
             self._options,
             self._columns,
-            fs=RealFileSystem(),
+            fs=RealFileSystem(FileAccess.of_store(self._options.path)),
             clock=SystemClock(),
             # Differs by task and batch, and stays the same if Spark runs the task again.
             first_turn=context.partitionId() + int(batch_id),

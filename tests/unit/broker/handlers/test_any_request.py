@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cordwood.broker.config_owners import ConfigOwners
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.api_versions import ApiVersionsHandler
 from cordwood.broker.handlers.list_offsets import ListOffsetsHandler
@@ -22,7 +23,7 @@ from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.message_schema import message_schema
 from cordwood.protocol.messages import Fields
-from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, InlineExecutor
+from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, InlineExecutor, at_once, dynamic
 from fakes.message_values import messages
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC, open_store
@@ -40,10 +41,10 @@ def client(store: Store) -> HandlerCalls:
                 config=CONFIG,
                 workers=InlineExecutor(),
             ),
-            TopicCreationHandler(store=store, identity=IDENTITY, config=CONFIG),
+            TopicCreationHandler(store=store, identity=IDENTITY, dynamic=dynamic(store)),
             TopicDeletionHandler(store=store, table=table, config=CONFIG),
-            TopicConfigsHandler(store=store, identity=IDENTITY, config=CONFIG),
-            ListOffsetsHandler(table),
+            TopicConfigsHandler(ConfigOwners(store, IDENTITY, dynamic(store))),
+            ListOffsetsHandler(table, at_once),
             LogDirsHandler(store),
             ProducerIdsHandler(store.producer_ids),
         ]

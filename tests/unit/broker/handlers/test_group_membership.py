@@ -42,14 +42,21 @@ def test_later_versions_ask_about_several_groups(bench: CoordinatorBench, versio
     ]
 
 
-@pytest.mark.parametrize(("key_type", "said"), [(1, "transactions"), (2, "2"), (9, "9")])
+@pytest.mark.parametrize(
+    ("key_type", "code", "said"),
+    [
+        (1, ErrorCode.transactional_id_authorization_failed, "transactions"),
+        (2, ErrorCode.invalid_request, "2"),
+        (9, ErrorCode.invalid_request, "9"),
+    ],
+)
 def test_nobody_coordinates_anything_else_and_that_is_said(
-    bench: CoordinatorBench, key_type: int, said: str
+    bench: CoordinatorBench, key_type: int, code: ErrorCode, said: str
 ) -> None:
     old = bench.ask(ApiKey.FIND_COORDINATOR, 3, {"key": "t", "key_type": key_type})
     new = bench.ask(ApiKey.FIND_COORDINATOR, 6, {"coordinator_keys": ["t"], "key_type": key_type})
 
-    assert old.error_code == new.coordinators[0].error_code == ErrorCode.invalid_request
+    assert old.error_code == new.coordinators[0].error_code == code
     assert said in old.error_message
     assert said in new.coordinators[0].error_message
     assert old.node_id == -1

@@ -123,8 +123,25 @@ def test_metadata_never_exceeds_what_a_record_can_say() -> None:
     assert code is ErrorCode.offset_metadata_too_large
 
 
-def test_a_negative_offset_is_refused(bench: CoordinatorBench) -> None:
-    assert commit_code(bench.commit(offset=-1)) is ErrorCode.invalid_request
+@pytest.mark.parametrize("offset", [-1, -2, -1001])
+def test_a_negative_offset_is_stored_as_kafka_stores_it_and_is_no_position(
+    bench: CoordinatorBench, offset: int
+) -> None:
+    bench.commit(offset=7)
+
+    code = commit_code(bench.commit(offset=offset, metadata="none"))
+
+    assert code is ErrorCode.none
+    assert bench.committed() == offset
+    assert bench.store.group("billing").committed() == {}
+
+
+def test_a_group_forgets_negative_offsets_with_all_others(bench: CoordinatorBench) -> None:
+    bench.commit(offset=-1)
+
+    bench.store.group("billing").forget()
+
+    assert bench.store.committed_offsets.of_group("billing") == {}
 
 
 def test_a_retention_time_of_old_versions_becomes_an_expiry(bench: CoordinatorBench) -> None:

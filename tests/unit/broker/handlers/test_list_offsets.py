@@ -18,7 +18,7 @@ from cordwood.protocol.messages import Fields
 from cordwood.quantities import Offset, ProducerId, TimestampMs
 from fakes.archived_store import ArchivedStore
 from fakes.client_batches import client_batch, marker_batch
-from fakes.handler_calls import HandlerCalls, versions
+from fakes.handler_calls import HandlerCalls, at_once, versions
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, TOPIC, log_of, open_store
 
@@ -37,7 +37,7 @@ def store() -> Iterator[Store]:
 
 
 def client(store: Store) -> HandlerCalls:
-    return HandlerCalls([ListOffsetsHandler(PartitionTable(store))])
+    return HandlerCalls([ListOffsetsHandler(PartitionTable(store), at_once)])
 
 
 @pytest.fixture
@@ -310,4 +310,4 @@ def test_an_epoch_of_a_partition_that_is_not_there(call: HandlerCalls) -> None:
 
 def test_only_looking_up_times_is_work_for_the_workers(call: HandlerCalls) -> None:
     assert call.routes[OFFSETS].runs_on is RunsOn.WORKER
-    assert call.routes[EPOCHS].runs_on is RunsOn.CONTROL
+    assert call.routes[EPOCHS].runs_on is RunsOn.ANYWHERE

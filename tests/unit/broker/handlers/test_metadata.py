@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -22,6 +23,8 @@ from fakes.simulated_store import DATA, open_store
 METADATA = ApiKey.METADATA
 PARTITIONS = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 NO_OPERATIONS = -2147483648
+TOPIC_OPERATIONS = 0b110111111000  # Kafka's, without an authorizer
+CLUSTER_OPERATIONS = 0b1111110100000
 
 
 @pytest.fixture
@@ -329,7 +332,7 @@ def test_no_partition_is_ever_on_the_move(call: HandlerCalls) -> None:
 
 
 def test_none_of_it_waits_for_the_disk(call: HandlerCalls) -> None:
-    assert {route.runs_on for route in call.routes.values()} == {RunsOn.CONTROL}
+    assert {route.runs_on for route in call.routes.values()} == {RunsOn.ANYWHERE}
 
 
 def test_a_partition_whose_files_are_gone_has_no_leader() -> None:
@@ -349,3 +352,48 @@ def test_a_partition_whose_files_are_gone_has_no_leader() -> None:
         -1,
     )
     assert (gone.replica_nodes, gone.isr_nodes, gone.offline_replicas) == ((7,), (), (7,))
+
+
+# --- authorized operations ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [version for version in versions(METADATA) if version >= 8])
+def test_without_an_authorizer_everything_is_allowed(call: HandlerCalls, version: int) -> None:
+    request = {
+        **without_creation("orders", "missing"),
+        "include_topic_authorized_operations": True,
+        "include_cluster_authorized_operations": version <= 10,
+    }
+
+    answer = call(METADATA, request, version=version)
+
+    assert [t.topic_authorized_operations for t in answer.topics] == [TOPIC_OPERATIONS] * 2
+    assert answer.cluster_authorized_operations == (
+        CLUSTER_OPERATIONS if version <= 10 else NO_OPERATIONS
+    )
+
+
+def test_the_cluster_says_what_is_allowed_when_it_is_asked(call: HandlerCalls) -> None:
+    asked = call(ApiKey.DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": True})
+    [topic] = call(PARTITIONS, {"topics": [{"name": "orders"}]}).topics
+
+    assert asked.cluster_authorized_operations == CLUSTER_OPERATIONS
+    assert topic.topic_authorized_operations == TOPIC_OPERATIONS
+
+
+# --- limits -------------------------------------------------------------------------------------
+
+
+def test_clients_cannot_create_topics_without_end_by_asking_for_them(store: Store) -> None:
+    call = client(store, replace(CONFIG, auto_create_topics_max=4))
+
+    answer = call(METADATA, named("a", "b", "c"))
+
+    assert [topic.error_code for topic in answer.topics] == [
+        ErrorCode.none,
+        ErrorCode.none,
+        ErrorCode.unknown_topic_or_partition,
+    ]
+    assert store.topics() == ["a", "b", "events", "orders"]
+    [known] = call(METADATA, named("orders")).topics
+    assert known.error_code == ErrorCode.none

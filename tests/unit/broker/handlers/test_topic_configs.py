@@ -1,20 +1,22 @@
-"""Configurations over the wire: every key shown with its source, topics' changed, brokers' not."""
+"""Configurations over the wire: every key shown with its source, and changed if it is dynamic."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
 
+from cordwood.broker.config_owners import ConfigOwners, ResourceType
 from cordwood.broker.error_codes import ErrorCode
-from cordwood.broker.handlers.topic_configs import Operation, ResourceType, TopicConfigsHandler
+from cordwood.broker.handlers.topic_configs import Operation, TopicConfigsHandler
 from cordwood.broker.net.request import RunsOn
-from cordwood.log.rules.topic_config import CONFIG_KEYS
+from cordwood.log.rules.topic_config import CONFIG_KEYS, TopicConfig
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
-from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, versions
+from fakes.handler_calls import IDENTITY, HandlerCalls, dynamic, versions
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, open_store
 
@@ -33,9 +35,14 @@ def store() -> Iterator[Store]:
         yield store
 
 
+def client(store: Store) -> HandlerCalls:
+    owners = ConfigOwners(store, IDENTITY, dynamic(store))
+    return HandlerCalls([TopicConfigsHandler(owners)])
+
+
 @pytest.fixture
 def call(store: Store) -> HandlerCalls:
-    return HandlerCalls([TopicConfigsHandler(store=store, identity=IDENTITY, config=CONFIG)])
+    return client(store)
 
 
 def resource(kind: int, name: str, **fields: Any) -> dict[str, Any]:
@@ -145,7 +152,7 @@ def test_a_topic_that_is_not_there_or_cannot_be(call: HandlerCalls) -> None:
     ]
 
 
-def test_the_broker_shows_its_keys_and_none_can_be_changed(call: HandlerCalls) -> None:
+def test_the_broker_shows_its_keys_and_which_can_be_changed(call: HandlerCalls) -> None:
     shown = describe(call, BROKER, "7", include_synonyms=True)
 
     found = {name: (shown[name].value, shown[name].config_source) for name in shown}
@@ -154,7 +161,45 @@ def test_the_broker_shows_its_keys_and_none_can_be_changed(call: HandlerCalls) -
     assert found["log.retention.ms"] == ("86400000", 4)
     assert found["log.dirs"] == (DATA, 4)
     assert [(s.value, s.source) for s in shown["node.id"].synonyms] == [("7", 4), ("1", 5)]
-    assert all(config.read_only for config in shown.values())
+    assert [name for name in ("node.id", "log.dirs", "log.archive.url") if shown[name].read_only]
+    assert not shown["log.retention.ms"].read_only
+    assert not shown["log.cleaner.threads"].read_only
+
+
+def test_the_broker_has_the_keys_that_tools_look_for(call: HandlerCalls) -> None:
+    shown = describe(call, BROKER, "7")
+
+    assert len(shown) == len({config.name for config in shown.values()})
+    assert {
+        name: shown[name].value
+        for name in (
+            "broker.id",
+            "listeners",
+            "advertised.listeners",
+            "default.replication.factor",
+            "offsets.topic.replication.factor",
+            "inter.broker.listener.name",
+            "num.network.threads",
+            "log.retention.hours",
+            "log.retention.minutes",
+            "replica.lag.time.max.ms",
+            "process.roles",
+            "log.dir",
+        )
+    } == {
+        "broker.id": "7",
+        "listeners": "PLAINTEXT://127.0.0.1:9092",
+        "advertised.listeners": None,
+        "default.replication.factor": "1",
+        "offsets.topic.replication.factor": "1",
+        "inter.broker.listener.name": None,
+        "num.network.threads": "3",
+        "log.retention.hours": "168",
+        "log.retention.minutes": None,
+        "replica.lag.time.max.ms": "30000",
+        "process.roles": "broker,controller",
+        "log.dir": None,
+    }
 
 
 def test_nothing_was_set_for_all_brokers_at_once(call: HandlerCalls) -> None:
@@ -165,8 +210,8 @@ def test_a_group_shows_what_the_broker_is_set_to(call: HandlerCalls) -> None:
     shown = describe(call, GROUP, "billing", include_synonyms=True)
 
     assert {name: (shown[name].value, shown[name].read_only) for name in shown} == {
-        "consumer.heartbeat.interval.ms": ("5000", True),
-        "consumer.session.timeout.ms": ("45000", True),
+        "consumer.heartbeat.interval.ms": ("5000", False),
+        "consumer.session.timeout.ms": ("45000", False),
     }
     [synonym] = shown["consumer.session.timeout.ms"].synonyms
     assert synonym.name == "group.consumer.session.timeout.ms"
@@ -267,15 +312,203 @@ def test_only_checking_changes_nothing(
     assert store.topic("orders").config == before
 
 
+def alter_other(
+    call: HandlerCalls, kind: int, name: str, *changes: dict[str, Any], **fields: Any
+) -> tuple[int, str | None]:
+    wanted = resource(kind, name, configs=list(changes))
+    [response] = call(INCREMENTAL, {"resources": [wanted], **fields}).responses
+    return response.error_code, response.error_message
+
+
 @pytest.mark.parametrize("api", [ALTER, INCREMENTAL])
-def test_the_brokers_keys_are_named_in_the_refusal(call: HandlerCalls, api: ApiKey) -> None:
+def test_a_static_key_of_the_broker_is_named_in_the_refusal(
+    call: HandlerCalls, store: Store, api: ApiKey
+) -> None:
     configs = [{"name": "log.retention.ms", "value": "1"}, {"name": "node.id", "value": "2"}]
     wanted = resource(BROKER, "7", configs=configs)
 
     [response] = call(api, {"resources": [wanted]}).responses
 
     assert response.error_code == ErrorCode.invalid_request
-    assert "log.retention.ms, node.id" in response.error_message
+    assert "node.id" in response.error_message
+    assert store.registry.defaults.retention_ms == 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("log.retention.ms", "soon"),
+        ("log.cleaner.dedupe.buffer.size", "1"),
+        ("log.cleaner.io.buffer.load.factor", "1"),
+        ("num.io.threads", "0"),
+        ("num.network.threads", "many"),
+        ("log.archive.url", "file:///etc"),
+        ("archive.url.prefixes", "file:///"),
+        ("listeners", "PLAINTEXT://:1"),
+        ("no.such", "1"),
+    ],
+)
+def test_what_the_broker_cannot_be_changes_nothing(
+    call: HandlerCalls, store: Store, name: str, value: str
+) -> None:
+    good = change("log.segment.bytes", Operation.SET, "2097152")
+
+    code, message = alter_other(call, BROKER, "", good, change(name, Operation.SET, value))
+
+    assert code == ErrorCode.invalid_request
+    assert message
+    assert name in message
+    assert describe(call, BROKER, "") == {}
+    assert store.topic("orders").config.segment_bytes == 1 << 30
+
+
+def test_a_broker_s_defaults_change_for_topics_that_exist_and_for_new_ones(
+    call: HandlerCalls, store: Store
+) -> None:
+    changes = [
+        change("log.flush.interval.ms", Operation.SET, "7"),
+        change("log.roll.ms", Operation.SET, "9000"),
+        change("log.cleanup.policy", Operation.APPEND, "compact"),
+    ]
+
+    assert alter_other(call, BROKER, "", *changes)[0] == ErrorCode.none
+
+    config = store.topic("orders").partition(0).config
+    assert (config.flush_ms, config.segment_ms) == (7, 3_600_000)  # the topic has its own
+    assert config.cleanup_policy == ("delete", "compact")
+    assert store.create_topic("new").config.segment_ms == 9000
+
+
+def test_a_topic_that_would_become_wrong_keeps_the_broker_as_it_is(
+    call: HandlerCalls, store: Store
+) -> None:
+    store.create_topic("archived", config={"archive.url": "file:///a"})
+    compacted = change("log.cleanup.policy", Operation.SET, "compact")
+
+    code, message = alter_other(call, BROKER, "7", compacted)
+
+    assert code == ErrorCode.invalid_request
+    assert message
+    assert store.topic("orders").config.cleanup_policy == ("delete",)
+    assert store.registry.defaults.cleanup_policy == ("delete",)
+
+
+def test_every_layer_of_a_value_is_told_with_its_source(call: HandlerCalls) -> None:
+    alter_other(call, BROKER, "", change("log.retention.ms", Operation.SET, "2d"))
+    alter_other(call, BROKER, "7", change("log.retention.ms", Operation.SET, "3d"))
+    alter_other(call, BROKER, "", change("background.threads", Operation.SET, "20"))
+    layers = [
+        ("log.retention.ms", "259200000", 2),
+        ("log.retention.ms", "172800000", 3),
+        ("log.retention.ms", "86400000", 4),
+        ("log.retention.ms", "604800000", 5),
+    ]
+
+    broker = describe(call, BROKER, "7", include_synonyms=True)
+    shared = describe(call, BROKER, "", include_synonyms=True)
+    topic = describe(call, TOPIC, "orders", include_synonyms=True)
+
+    for entry in (broker["log.retention.ms"], topic["retention.ms"]):
+        assert (entry.value, entry.config_source) == ("259200000", 2)
+        assert [(s.name, s.value, s.source) for s in entry.synonyms] == layers
+    assert {name: (e.value, e.config_source, e.read_only) for name, e in shared.items()} == {
+        "background.threads": ("20", 3, False),
+        "log.retention.ms": ("172800000", 3, False),
+    }
+    assert broker["background.threads"].value == "20"
+
+
+def test_a_deleted_setting_gives_way_to_the_next_layer(call: HandlerCalls, store: Store) -> None:
+    alter_other(call, BROKER, "", change("log.flush.interval.ms", Operation.SET, "2"))
+    alter_other(call, BROKER, "7", change("log.flush.interval.ms", Operation.SET, "3"))
+
+    alter_other(call, BROKER, "7", change("log.flush.interval.ms", Operation.DELETE))
+    shared = store.topic("orders").config.flush_ms
+    wanted = resource(BROKER, "", configs=[])
+    call(ALTER, {"resources": [wanted]})  # replaces all settings with none
+
+    assert shared == 2
+    assert store.topic("orders").config.flush_ms == TopicConfig().flush_ms
+
+
+def test_the_cleaner_is_changed_while_it_runs(call: HandlerCalls, store: Store) -> None:
+    changes = [
+        change("log.cleaner.threads", Operation.SET, "2"),
+        change("log.cleaner.io.max.bytes.per.second", Operation.SET, "1MiB"),
+    ]
+
+    alter_other(call, BROKER, "7", *changes)
+
+    assert store.cleaner.config.threads == 2
+    assert store.cleaner.config.io_max_bytes_per_second == 1 << 20
+
+
+def test_settings_can_be_checked_only(call: HandlerCalls, store: Store) -> None:
+    wanted = change("log.flush.interval.ms", Operation.SET, "2")
+
+    assert alter_other(call, BROKER, "", wanted, validate_only=True)[0] == ErrorCode.none
+    session = change("consumer.session.timeout.ms", Operation.SET, "50000")
+    assert alter_other(call, GROUP, "g", session, validate_only=True)[0] == ErrorCode.none
+
+    assert describe(call, BROKER, "") == {}
+    assert describe(call, GROUP, "g")["consumer.session.timeout.ms"].value == "45000"
+
+
+def test_settings_survive_a_restart() -> None:
+    fs = SimulatedFileSystem()
+    with open_store(fs) as store:
+        call = client(store)
+        alter_other(call, BROKER, "7", change("log.flush.interval.ms", Operation.SET, "2"))
+        alter_other(call, GROUP, "g", change("consumer.session.timeout.ms", Operation.SET, "50s"))
+    fs = fs.crash(Random(1))
+
+    with open_store(fs) as store:
+        call = client(store)
+
+        assert store.create_topic("new").config.flush_ms == 2
+        assert describe(call, BROKER, "7")["log.flush.interval.ms"].config_source == 2
+        assert describe(call, GROUP, "g")["consumer.session.timeout.ms"].value == "50000"
+        assert listed(call(LIST, {"resource_types": [32]})) == [(32, "g")]
+
+
+# --- groups -------------------------------------------------------------------------------------
+
+
+def test_a_group_has_settings_of_its_own(call: HandlerCalls) -> None:
+    changes = [
+        change("consumer.session.timeout.ms", Operation.SET, "60000"),
+        change("consumer.heartbeat.interval.ms", Operation.SET, "15000"),
+    ]
+
+    assert alter_other(call, GROUP, "billing", *changes) == (ErrorCode.none, None)
+
+    shown = describe(call, GROUP, "billing", include_synonyms=True)
+    session = shown["consumer.session.timeout.ms"]
+    assert (session.value, session.config_source) == ("60000", 8)
+    assert [(s.name, s.source) for s in session.synonyms] == [
+        ("consumer.session.timeout.ms", 8),
+        ("group.consumer.session.timeout.ms", 5),
+    ]
+    assert describe(call, GROUP, "other")["consumer.session.timeout.ms"].value == "45000"
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value", "code"),
+    [
+        ("g", "consumer.session.timeout.ms", "44999", ErrorCode.invalid_config),
+        ("g", "consumer.session.timeout.ms", "60001", ErrorCode.invalid_config),
+        ("g", "consumer.heartbeat.interval.ms", "4999", ErrorCode.invalid_config),
+        ("g", "consumer.heartbeat.interval.ms", "15001", ErrorCode.invalid_config),
+        ("g", "consumer.heartbeat.interval.ms", "x", ErrorCode.invalid_config),
+        ("g", "share.session.timeout.ms", "45000", ErrorCode.invalid_config),
+        ("", "consumer.session.timeout.ms", "50000", ErrorCode.invalid_request),
+    ],
+)
+def test_the_settings_of_a_group_have_limits(
+    call: HandlerCalls, group: str, name: str, value: str, code: ErrorCode
+) -> None:
+    assert alter_other(call, GROUP, group, change(name, Operation.SET, value))[0] == code
+    assert describe(call, GROUP, "g")["consumer.session.timeout.ms"].config_source == 5
 
 
 @pytest.mark.parametrize("api", [ALTER, INCREMENTAL])
@@ -301,7 +534,7 @@ def test_each_resource_is_answered_for_itself(
         (2, "nope"): ErrorCode.unknown_topic_or_partition,
         (8, "7"): ErrorCode.invalid_request,
         (4, "12"): ErrorCode.invalid_request,
-        (32, "billing"): ErrorCode.invalid_request,
+        (32, "billing"): ErrorCode.invalid_config,
         (2, "other"): ErrorCode.invalid_request,
     }
     assert len(answer.responses) == 6

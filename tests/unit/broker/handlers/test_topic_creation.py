@@ -14,7 +14,7 @@ from cordwood.broker.net.request import RunsOn
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
-from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, versions
+from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, dynamic, versions
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
 
@@ -31,7 +31,9 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture
 def call(store: Store) -> HandlerCalls:
-    return HandlerCalls([TopicCreationHandler(store=store, identity=IDENTITY, config=CONFIG)])
+    return HandlerCalls(
+        [TopicCreationHandler(store=store, identity=IDENTITY, dynamic=dynamic(store))]
+    )
 
 
 def wanted(name: str, **fields: Any) -> dict[str, Any]:
@@ -205,7 +207,9 @@ def test_no_other_assignment_is_possible(
 def test_a_disk_that_fails_is_told_and_leaves_nothing() -> None:
     fs = SimulatedFileSystem()
     with open_store(fs) as store:
-        call = HandlerCalls([TopicCreationHandler(store=store, identity=IDENTITY, config=CONFIG)])
+        call = HandlerCalls(
+            [TopicCreationHandler(store=store, identity=IDENTITY, dynamic=dynamic(store))]
+        )
         fs.fail_next("make_directory", OSError(errno.EIO, "broken"))
 
         found = create(call, wanted("new"))

@@ -1,5 +1,6 @@
 """/metrics, /healthz and /readyz over HTTP."""
 
+import contextlib
 import http.client
 import json
 import socket
@@ -15,7 +16,9 @@ import pytest
 import cordwood
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
-from cordwood.broker.observing.http_endpoint import HttpEndpoint, Page, open_endpoint
+from cordwood.broker.observing import http_server
+from cordwood.broker.observing.http_endpoint import open_endpoint
+from cordwood.broker.observing.http_server import HttpServer, Page
 from cordwood.broker.observing.observed_broker import ObservedBroker
 from cordwood.errors import ConfigError
 from cordwood.log.store.store import Store
@@ -46,7 +49,7 @@ class Answer(NamedTuple):
     content: bytes
 
 
-def get(endpoint: HttpEndpoint, path: str, method: str = "GET") -> Answer:
+def get(endpoint: HttpServer, path: str, method: str = "GET") -> Answer:
     connection = http.client.HTTPConnection(*endpoint.address, timeout=30)
     try:
         connection.request(method, path)
@@ -144,7 +147,7 @@ def test_methods_that_change_things_are_refused(store: Store) -> None:
 
 
 def test_a_client_that_says_nothing_does_not_keep_others_waiting() -> None:
-    endpoint = HttpEndpoint("127.0.0.1", 0, {"/": lambda: Page(content=b"here")})
+    endpoint = HttpServer("127.0.0.1", 0, {"/": lambda: Page(content=b"here")})
     try:
         with socket.create_connection(endpoint.address, timeout=30):
             assert get(endpoint, "/").status == 200
@@ -152,7 +155,84 @@ def test_a_client_that_says_nothing_does_not_keep_others_waiting() -> None:
         endpoint.stop()
 
 
-def test_who_asks_too_much_at_once_is_turned_away() -> None:
+def test_slow_clients_do_not_disable_the_endpoint() -> None:
+    endpoint = HttpServer("127.0.0.1", 0, {"/": lambda: Page(content=b"here" * 100_000)})
+    slow: list[socket.socket] = []
+    try:
+        for number in range(200):
+            client = socket.create_connection(endpoint.address, timeout=30)
+            slow.append(client)
+            client.sendall(b"GET / HTT" if number % 2 else b"GET / HTTP/1.1\r\n\r\n")
+
+        assert get(endpoint, "/").status == 200
+    finally:
+        for client in slow:
+            client.close()
+        endpoint.stop()
+
+
+def test_a_request_that_does_not_arrive_in_time_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_server, "_RECEIVE_S", 0.1)
+    endpoint = HttpServer("127.0.0.1", 0, {})
+    try:
+        with socket.create_connection(endpoint.address, timeout=30) as client:
+            client.sendall(b"GET / HTTP/1.1\r\n")
+
+            assert client.recv(1) == b""
+    finally:
+        endpoint.stop()
+
+
+def test_an_answer_that_is_not_taken_in_time_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_server, "_SEND_S", 0.1)
+    endpoint = HttpServer("127.0.0.1", 0, {"/": lambda: Page(content=bytes(20_000_000))})
+    try:
+        with socket.create_connection(endpoint.address, timeout=30) as client:
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            taken = 0
+            with contextlib.suppress(ConnectionResetError):
+                client.recv(1)
+                threading.Event().wait(0.5)
+                while data := client.recv(1 << 20):
+                    taken += len(data)
+
+            assert taken < 20_000_000
+    finally:
+        endpoint.stop()
+
+
+@pytest.mark.parametrize(
+    "head", [b"nonsense\r\n\r\n", b"GET /\r\n\r\n", b"\x16\x03\x01 \xff x\n\n"]
+)
+def test_what_is_no_request_is_refused(head: bytes) -> None:
+    endpoint = HttpServer("127.0.0.1", 0, {})
+    try:
+        with socket.create_connection(endpoint.address, timeout=30) as client:
+            client.sendall(head)
+
+            assert client.recv(100).startswith(b"HTTP/1.1 400 ")
+    finally:
+        endpoint.stop()
+
+
+def test_a_head_without_end_is_given_up() -> None:
+    endpoint = HttpServer("127.0.0.1", 0, {})
+    try:
+        with (
+            socket.create_connection(endpoint.address, timeout=30) as client,
+            contextlib.suppress(ConnectionError),
+        ):
+            client.sendall(b"GET / HTTP/1.1\r\nx: " + bytes(100_000))
+            assert client.recv(1) == b""
+    finally:
+        endpoint.stop()
+
+
+def test_a_page_that_hangs_is_refused_to_others_and_other_pages_are_served() -> None:
     go_on, arrived = threading.Event(), threading.Semaphore(0)
 
     def slow() -> Page:
@@ -160,25 +240,25 @@ def test_who_asks_too_much_at_once_is_turned_away() -> None:
         go_on.wait(30)
         return Page(content=b"at last")
 
-    endpoint = HttpEndpoint("127.0.0.1", 0, {"/": slow})
+    endpoint = HttpServer("127.0.0.1", 0, {"/slow": slow, "/quick": lambda: Page(content=b"")})
     statuses: list[int] = []
     waiting = [
-        threading.Thread(target=lambda: statuses.append(get(endpoint, "/").status))
-        for _ in range(8)
+        threading.Thread(target=lambda: statuses.append(get(endpoint, "/slow").status))
+        for _ in range(4)
     ]
     try:
         for thread in waiting:
             thread.start()
         for _ in waiting:
             assert arrived.acquire(timeout=30)
-        with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
-            get(endpoint, "/")
+        assert get(endpoint, "/slow").status == 503
+        assert get(endpoint, "/quick").status == 200
     finally:
         go_on.set()
         for thread in waiting:
             thread.join()
         endpoint.stop()
-    assert statuses == [200] * 8
+    assert statuses == [200] * 4
 
 
 def test_a_port_that_is_taken_is_an_error_that_names_it(store: Store) -> None:

@@ -47,6 +47,33 @@ def test_a_message_cannot_forge_a_line() -> None:
     assert "client\\n2026" in stream.getvalue()
 
 
+HOSTILE = "\x1b[2J\x9b31m\u202e\u2028\x00\x7f\ud800"
+
+
+def test_text_of_a_client_cannot_control_a_terminal() -> None:
+    stream = start()
+
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        logging.getLogger("cordwood").exception("from %s", HOSTILE)
+
+    text = stream.getvalue()
+    assert not any(character in text for character in HOSTILE if not character.isprintable())
+    assert "from \\x1b[2J\\x9b31m\\u202e\\u2028\\x00\\x7f\\ud800\n" in text
+    assert "Traceback" in text.splitlines()[1]
+
+
+def test_json_with_text_of_a_client_is_plain_and_means_the_same() -> None:
+    stream = start(logger_format="json")
+
+    logging.getLogger("cordwood").warning("from %s", HOSTILE)
+
+    line = stream.getvalue().rstrip("\n")
+    assert line.isprintable()
+    assert json.loads(line)["message"] == f"from {HOSTILE}"
+
+
 def test_json_is_one_object_per_line_with_the_facts_as_fields() -> None:
     stream = start(logger_format="json")
 

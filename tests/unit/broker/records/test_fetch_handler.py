@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +57,14 @@ class KeptAnswer(Answer):
         return [piece for piece in self.pieces if isinstance(piece, FileRange)]
 
 
-class HeldTasks(Executor):
-    """Work that is done when the test says so."""
+class HeldReads:
+    """Reads that are done when the test says so."""
 
     def __init__(self) -> None:
-        self.tasks: list[Callable[[], object]] = []
+        self.tasks: list[Callable[[], None]] = []
 
-    def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
-        self.tasks.append(lambda: function(*args, **named))
-        return Future()
+    def submit(self, archive: str, read: Callable[[], None]) -> None:
+        self.tasks.append(read)
 
 
 class Bench:
@@ -74,13 +72,13 @@ class Bench:
 
     def __init__(self, store: Store, watch: type[LogWatch] = LogWatch) -> None:
         self.loop = EventLoop("data")
-        self.workers = HeldTasks()
+        self.reads = HeldReads()
         self.watch = watch(self.loop)
         self.handler = FetchHandler(
             table=PartitionTable(store),
             watch=self.watch,
             loop=self.loop,
-            workers=self.workers,
+            readers=self.reads,
             sessions=FetchSessions(10, self.loop.now_s),
             bytes_max=1 << 20,
         )
@@ -96,7 +94,7 @@ class Bench:
         self.loop._turn()
 
     def work(self) -> None:
-        tasks, self.workers.tasks = self.workers.tasks, []
+        tasks, self.reads.tasks = self.reads.tasks, []
         for task in tasks:
             task()
         self.turn()
@@ -238,7 +236,7 @@ def test_the_archive_is_asked_once_for_what_many_want(
     _, bench = archived
 
     answers = [bench.fetch(TOPIC, 4) for _ in range(5)]
-    asked = len(bench.workers.tasks)
+    asked = len(bench.reads.tasks)
     bench.work()
 
     assert asked == 1
@@ -253,7 +251,7 @@ def test_who_cannot_wait_for_a_slow_archive_asks_again_and_meets_the_same_readin
     bench.handler.finish_all()  # as when its time is over
 
     again = bench.fetch(TOPIC, 4)
-    asked = len(bench.workers.tasks)
+    asked = len(bench.reads.tasks)
     bench.work()
 
     assert late.is_ready

@@ -68,7 +68,7 @@ def test_a_number_without_its_epoch_is_refused(call: HandlerCalls, half: dict[st
 @pytest.mark.parametrize("version", versions(INIT))
 @pytest.mark.parametrize(
     ("transactional_id", "code"),
-    [("tx", ErrorCode.unsupported_version), ("", ErrorCode.invalid_request)],
+    [("tx", ErrorCode.transactional_id_authorization_failed), ("", ErrorCode.invalid_request)],
 )
 def test_transactions_are_refused(
     call: HandlerCalls, version: int, transactional_id: str, code: int

@@ -7,8 +7,9 @@ import pytest
 
 from cordwood.errors import DiskFullError
 from cordwood.log.partition.log_state import NOTHING_UNSYNCED
+from cordwood.log.publishing.publication_ledger import LEDGER_FILE
 from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import DATA, IdleFlusher, log_of, new_log, open_store
+from fakes.simulated_store import DATA, TOPIC, IdleFlusher, log_of, new_log, open_store
 
 SMALL_SEGMENTS: dict[str, object] = {"internal.segment.bytes": 300, "index.interval.bytes": 0}
 
@@ -162,4 +163,20 @@ def test_records_without_room_are_refused_and_a_later_append_succeeds() -> None:
     refusing.stop()
 
     assert log.append(b"v").offset == 0
+    store.close()
+
+
+def test_a_publication_without_room_for_its_ledger_is_refused_and_fails_no_log() -> None:
+    fs = SimulatedFileSystem()
+    store, log = new_log(fs)
+    refusing = Refusing(fs)
+    refusing.refuse(errno.ENOSPC, {"create", "write_at"}, f"{LEDGER_FILE}.tmp")
+
+    with pytest.raises(DiskFullError, match="publishing"):
+        store.publish("app", 1, {(TOPIC, 0): [(None, b"v")]})
+    refusing.stop()
+
+    assert log.append(b"goes on").offset == 0
+    store.publish("app", 1, {(TOPIC, 0): [(None, b"v")]})
+    assert [record.value for record in log.read()] == [b"goes on", b"v"]
     store.close()

@@ -160,6 +160,47 @@ def test_a_file_dated_in_the_future_is_as_old_as_the_appends_behind_it() -> None
     assert verdicts(made) == ["delete", "delete", "keep"]
 
 
+@pytest.mark.parametrize("ahead_ms", [0, 5 * 60 * 1000, -6 * DAY_MS])
+def test_a_file_dated_long_before_its_records_is_as_old_as_they_are(ahead_ms: int) -> None:
+    """A copy without dates, or a clock that was reset to 1970 while it was written."""
+    made = plan(
+        [
+            history(0, timestamp=NOW - 6 * DAY_MS, written_ago_ms=NOW),
+            history(10, active=True, timestamp=NOW + ahead_ms, written_ago_ms=NOW),
+        ],
+    )
+
+    assert verdicts(made) == ["keep", "keep"]
+    assert made.segments[0].expires_ms == NOW + DAY_MS + 1
+
+
+def test_a_file_dated_long_before_its_records_goes_when_they_are_old() -> None:
+    made = plan(
+        [
+            history(0, timestamp=NOW - 8 * DAY_MS, written_ago_ms=NOW),
+            history(10, active=True, written_ago_ms=NOW),
+        ],
+    )
+
+    assert verdicts(made) == ["delete", "keep"]
+    assert "its newest record is from" in made.segments[0].reason
+
+
+def test_a_file_dated_before_the_one_before_it_is_no_older_than_that() -> None:
+    made = plan(
+        [
+            history(0, age_ms=2 * DAY_MS),
+            history(10, timestamp=NO_TIMESTAMP, written_ago_ms=NOW),
+            history(20, timestamp=NOW + 3650 * DAY_MS, written_ago_ms=NOW),
+            history(30, active=True),
+        ],
+        retention_ms="2d",
+    )
+
+    assert verdicts(made) == ["keep", "keep", "keep", "keep"]
+    assert [s.expires_ms for s in made.segments[:3]] == [NOW + 1] * 3
+
+
 def test_unlimited_retention_keeps_everything() -> None:
     made = plan([history(0, age_ms=9999 * DAY_MS), history(10, active=True)], retention_ms=-1)
 

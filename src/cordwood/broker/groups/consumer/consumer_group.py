@@ -7,7 +7,7 @@ the assignment epoch it has reached. A group is stable when all these epochs are
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -56,12 +56,16 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSurroundings:
-    """The parts of the broker that a group uses."""
+    """The parts of the broker that a group uses. `settings_of` has the settings of one group."""
 
     config: ConsumerGroupConfig
     topics: TopicDirectory
     scheduler: Scheduler
     clock: Clock
+    settings_of: Callable[[str], Mapping[str, str]] = lambda group_id: {}
+
+    def config_of(self, group_id: str) -> ConsumerGroupConfig:
+        return self.config.with_settings(self.settings_of(group_id))
 
 
 class ConsumerGroup:
@@ -90,6 +94,7 @@ class ConsumerGroup:
             bytes
         ] = ()  # of records that only Kafka writes; deleted with the group
         self._config = surroundings.config
+        self._surroundings = surroundings
         self._topics = surroundings.topics
         self._scheduler = surroundings.scheduler
         self._clock = surroundings.clock
@@ -175,8 +180,9 @@ class ConsumerGroup:
     def resume(self) -> None:
         """After a restart: each member has one session timeout for its next heartbeat."""
         self.roster.subscriptions.resolve()
+        session_timeout_ms = self._surroundings.config_of(self.group_id).session_timeout_ms
         for member in self.roster:
-            self._timers.expect_heartbeat(member.member_id, self._config.session_timeout_ms)
+            self._timers.expect_heartbeat(member.member_id, session_timeout_ms)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
                 self._timers.expect_revocation(
                     member.member_id, max(member.about.rebalance_timeout_ms, 0)
@@ -210,11 +216,12 @@ class ConsumerGroup:
         self._check_topics(changes, has_new_subscription=has_new_subscription)
         self._renew_targets(changes)
         reconciled = self._reconcile(member, beat, changes, has_new_subscription)
-        self._timers.expect_heartbeat(member.member_id, self._config.session_timeout_ms)
+        config = self._surroundings.config_of(self.group_id)
+        self._timers.expect_heartbeat(member.member_id, config.session_timeout_ms)
         return HeartbeatAnswer(
             member_id=reconciled.member_id,
             member_epoch=reconciled.epoch,
-            heartbeat_interval_ms=self._config.heartbeat_interval_ms,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
             assignment=_changed_assignment(base, reconciled, beat),
             records=changes.records,
         )

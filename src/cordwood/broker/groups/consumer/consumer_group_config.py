@@ -1,9 +1,14 @@
 """Configuration of groups of the consumer protocol."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.quantities import INT32_MAX
+
+_HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
+_SESSION: Final = "consumer.session.timeout.ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +22,16 @@ class ConsumerGroupConfig:
     session_timeout_ms: int = 45_000
     size_max: int = INT32_MAX
     assignors: tuple[str, ...] = ("uniform", "range")
+
+    def with_settings(self, texts: Mapping[str, str]) -> "ConsumerGroupConfig":
+        """With the settings of a single group."""
+        if not texts:
+            return self
+        return replace(
+            self,
+            heartbeat_interval_ms=int(texts.get(_HEARTBEAT, self.heartbeat_interval_ms)),
+            session_timeout_ms=int(texts.get(_SESSION, self.session_timeout_ms)),
+        )
 
     @classmethod
     def of_broker(cls, config: BrokerConfig) -> "ConsumerGroupConfig":

@@ -27,6 +27,7 @@ from cordwood.log.inbox.store_change import StagedSegment
 from cordwood.quantities import INT32_MAX, Offset, TimestampMs
 from cordwood.spark.jobs.compaction.group_plan import GroupPlan
 from cordwood.spark.jobs.compaction.group_walk import RunSecret, chunks_of, new_key_map, open_group
+from cordwood.storage.file_access import FileAccess
 from cordwood.storage.files import File, FileSystem, RealFileSystem, write_all
 
 SEGMENT_BYTES_MAX: Final = INT32_MAX  # positions in an offset index are 32 bits
@@ -67,7 +68,7 @@ def rewrite_group(
     `superseded` has a row (low, high, newest) for each key of the group that has a newer record
     after it.
     """
-    fs = RealFileSystem()
+    fs = RealFileSystem(FileAccess.of_partition(group.directory))
     fs.make_directory(group.staging)
     if fs.free_bytes(group.staging) < group.size:
         raise DiskFullError(group.staging)

@@ -458,6 +458,33 @@ def test_an_instance_id_is_taken_while_its_member_is_there(house: GroupHouse) ->
     assert refused(house, joining("b", instance_id="i")) is ErrorCode.unreleased_instance_id
 
 
+def test_an_instance_id_is_free_once_the_session_of_its_member_has_expired(
+    house: GroupHouse,
+) -> None:
+    ConsumerClient(house, "a", ORDERS, instance_id="i").join()
+    house.scheduler.advance(SESSION_S)
+    other = ConsumerClient(house, "b", ORDERS, instance_id="i")
+
+    other.join()
+
+    assert other.owned_count == 4
+
+
+def test_a_group_may_have_timeouts_of_its_own(house: GroupHouse) -> None:
+    client = ConsumerClient(house, "a", ORDERS)
+    client.join()
+    house.settings["consumer.session.timeout.ms"] = str(int(2000 * SESSION_S))
+    house.settings["consumer.heartbeat.interval.ms"] = "7000"
+
+    answer = client.beat()
+
+    assert answer.heartbeat_interval_ms == 7000
+    house.scheduler.advance(1.9 * SESSION_S)
+    assert house.group.member_count == 1
+    house.scheduler.advance(0.2 * SESSION_S)
+    assert house.group.is_empty
+
+
 def test_the_member_itself_may_start_anew(house: GroupHouse) -> None:
     client = ConsumerClient(house, "a", ORDERS, instance_id="i")
     client.join()

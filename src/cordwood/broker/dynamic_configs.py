@@ -1,0 +1,169 @@
+"""Settings that change while the broker runs: of the broker, and of single consumer groups.
+
+A change is checked as a whole, saved in the data directories, and in effect on return. After a
+restart the saved settings come before those in the configuration file, as in Kafka.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.config.dynamic_keys import (
+    DYNAMIC_KEYS,
+    GROUP_KEYS,
+    ConfigLayers,
+    RunningConfig,
+    canonical,
+)
+from cordwood.broker.error_codes import ErrorCode, RefusedError
+from cordwood.errors import ConfigError, CordwoodError
+from cordwood.log.rules.config_key import ConfigKey
+from cordwood.log.store.store import Store
+
+logger = logging.getLogger(__name__)
+
+EVERY_BROKER: Final = ""  # Kafka's name for settings of all brokers at once
+_BROKER: Final = "broker"
+_GROUP: Final = "group"
+_HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
+_SESSION: Final = "consumer.session.timeout.ms"
+
+Changes = Mapping[str, str | None]  # None: back to the next layer
+
+
+class DynamicConfigs:
+    """The settings of one broker. Any thread may call it; changes take turns."""
+
+    def __init__(self, store: Store, config: BrokerConfig) -> None:
+        self._store = store
+        self._saved = store.saved_configs
+        self._node = str(config.node_id)
+        self._changing = threading.Lock()
+        self._listeners: list[Callable[[BrokerConfig], None]] = []
+        self.static = RunningConfig(
+            broker=config,
+            topic_defaults=store.registry.defaults,
+            cleaner=store.cleaner.config,
+        )
+        self._running = self.static
+
+    @property
+    def broker(self) -> BrokerConfig:
+        """The broker's configuration now."""
+        return self._running.broker
+
+    @property
+    def layers(self) -> ConfigLayers:
+        return ConfigLayers(
+            own=self._saved.of(_BROKER, self._node), shared=self._saved.of(_BROKER, EVERY_BROKER)
+        )
+
+    def when_changed(self, listener: Callable[[BrokerConfig], None]) -> None:
+        """Call `listener` with the broker's configuration after each change of it."""
+        self._listeners.append(listener)
+
+    def restore(self) -> None:
+        """Put saved settings into effect. One that this version refuses is left out."""
+        texts = self.layers.merged
+        for name in list(texts):
+            try:
+                canonical(name, texts[name], DYNAMIC_KEYS)
+            except ConfigError as error:
+                logger.warning("ignoring a saved setting: %s", error)
+                del texts[name]
+        try:
+            self._apply(self.static.with_dynamic(texts))
+        except CordwoodError as error:
+            logger.error("ignoring all saved settings of the broker: %s", error)
+
+    # --- the broker --------------------------------------------------------------------------
+
+    def of_broker(self, name: str) -> Mapping[str, str]:
+        """The settings of this broker, or of every broker."""
+        return self._saved.of(_BROKER, name)
+
+    def alter_broker(self, name: str, changes: Changes, *, validate_only: bool) -> None:
+        with self._changing:
+            texts = _changed(self._saved.of(_BROKER, name), changes, DYNAMIC_KEYS)
+            layers = self.layers
+            merged = {
+                **(texts if name == EVERY_BROKER else layers.shared),
+                **(layers.own if name == EVERY_BROKER else texts),
+            }
+            wanted = self.static.with_dynamic(merged)
+            self._store.registry.check_defaults(wanted.topic_defaults)
+            if validate_only:
+                return
+            self._saved.put(_BROKER, name, texts)
+            self._apply(wanted)
+        logger.info("changed settings of the broker: %s", ", ".join(sorted(changes)))
+
+    def _apply(self, wanted: RunningConfig) -> None:
+        if wanted.topic_defaults != self._running.topic_defaults:
+            self._store.registry.set_defaults(wanted.topic_defaults)
+        if wanted.cleaner != self._running.cleaner:
+            self._store.cleaner.reconfigure(wanted.cleaner)
+        has_new_broker = wanted.broker != self._running.broker
+        self._running = wanted
+        if has_new_broker:
+            for listener in self._listeners:
+                listener(wanted.broker)
+
+    # --- groups ------------------------------------------------------------------------------
+
+    def of_group(self, group_id: str) -> Mapping[str, str]:
+        return self._saved.of(_GROUP, group_id)
+
+    def groups(self) -> list[str]:
+        """The groups that have settings of their own."""
+        return self._saved.names(_GROUP)
+
+    def alter_group(self, group_id: str, changes: Changes, *, validate_only: bool) -> None:
+        if not group_id:
+            raise RefusedError(
+                ErrorCode.invalid_request, "Default group resources are not allowed."
+            )
+        with self._changing:
+            texts = _changed(self._saved.of(_GROUP, group_id), changes, GROUP_KEYS)
+            _check_group(texts, self.static.broker)
+            if not validate_only:
+                self._saved.put(_GROUP, group_id, texts)
+        logger.info("changed settings of group %s: %s", group_id, ", ".join(sorted(changes)))
+
+
+def _changed(
+    now: Mapping[str, str], changes: Changes, keys: Mapping[str, ConfigKey]
+) -> dict[str, str]:
+    texts = dict(now)
+    for name, value in changes.items():
+        if value is not None:
+            texts[name] = canonical(name, value, keys)
+        elif name in keys:
+            texts.pop(name, None)
+        else:
+            raise ConfigError(name, value, "cannot be changed while the broker runs")
+    return texts
+
+
+def _check_group(texts: Mapping[str, str], broker: BrokerConfig) -> None:
+    """Within the limits that the operator has set for groups."""
+    for name, smallest, largest in (
+        (
+            _HEARTBEAT,
+            broker.group_consumer_min_heartbeat_interval_ms,
+            broker.group_consumer_max_heartbeat_interval_ms,
+        ),
+        (
+            _SESSION,
+            broker.group_consumer_min_session_timeout_ms,
+            broker.group_consumer_max_session_timeout_ms,
+        ),
+    ):
+        if name in texts and not smallest <= int(texts[name]) <= largest:
+            raise ConfigError(name, texts[name], f"must be {smallest} to {largest}")
+    heartbeat = int(texts.get(_HEARTBEAT, broker.group_consumer_heartbeat_interval_ms))
+    session = int(texts.get(_SESSION, broker.group_consumer_session_timeout_ms))
+    if texts and session <= heartbeat:
+        raise ConfigError(_SESSION, session, f"must be greater than {_HEARTBEAT} = {heartbeat}")

@@ -1,0 +1,259 @@
+"""A small HTTP server for a few pages, which slow clients cannot occupy.
+
+One event loop receives requests and sends answers, so a client that sends nothing, or takes its
+answer byte by byte, costs a descriptor for a limited time and no thread. A thread is begun for a
+request that has arrived whole, to make its page.
+
+Every connection has one request and two time limits: for the request to arrive, and for the
+answer to be taken. If a client has too many connections, or all clients together, the one that
+waits longest for its request is closed. So a new client is always heard.
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from cordwood.broker.net.event_loop import READABLE, WRITABLE, EventLoop, Timer
+
+logger = logging.getLogger(__name__)
+
+_HEAD_BYTES_MAX: Final = 16 * 1024
+_RECEIVE_S: Final = 5.0
+_SEND_S: Final = 30.0
+_CONNECTIONS_MAX: Final = 128
+_CONNECTIONS_PER_CLIENT: Final = 32
+_THREADS_PER_PAGE: Final = 4  # a scraper needs one
+_BACKLOG: Final = 128
+_ACCEPT_PAUSE_S: Final = 0.5  # when there are no descriptors left
+_PLAIN: Final = "text/plain; charset=utf-8"
+_METHODS: Final = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """An HTTP response."""
+
+    content: bytes
+    content_type: str = _PLAIN
+    status: HTTPStatus = HTTPStatus.OK
+
+
+Pages = Mapping[str, Callable[[], Page]]
+
+
+def parse_request(head: bytes) -> tuple[str, str] | None:
+    """The method and the path, without query, of a whole request; None if it is none."""
+    line, _, _ = head.partition(b"\n")
+    words = line.decode("latin-1").split()
+    if len(words) != 3 or not words[2].startswith("HTTP/1"):
+        return None
+    return words[0], words[1].partition("?")[0]
+
+
+def render_response(page: Page, *, has_body: bool) -> bytes:
+    head = (
+        f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"
+        f"Server: cordwood\r\n"
+        f"Content-Type: {page.content_type}\r\n"
+        f"Content-Length: {len(page.content)}\r\n"
+        f"Connection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + (page.content if has_body else b"")
+
+
+class HttpServer:
+    """Serves `pages` from the moment it is made until it is stopped.
+
+    `port` 0 takes any free port: see `address`.
+    """
+
+    def __init__(self, host: str, port: int, pages: Pages) -> None:
+        self._pages = pages
+        self._busy: Counter[str] = Counter()  # threads that make a page, by its path
+        self._connections: dict[_Connection, None] = {}  # oldest first
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server(
+            (host, port), family=family, backlog=_BACKLOG, reuse_port=False
+        )
+        self._socket.setblocking(False)
+        self._loop = EventLoop("cordwood-http")
+        self._loop.register(self._socket.fileno(), READABLE, self._on_ready)
+        self._loop.start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self._socket.getsockname()[:2]
+        return str(host), int(port)
+
+    def stop(self) -> None:
+        """Close all connections. Requests under way get no answer."""
+        self._loop.call_soon(self._close_all)
+        self._loop.stop()
+
+    # --- connections -------------------------------------------------------------------------
+
+    def _on_ready(self, _mask: int) -> None:
+        try:
+            accepted, address = self._socket.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            logger.warning("the HTTP endpoint cannot accept a connection: %s", error)
+            self._loop.unregister(self._socket.fileno())
+            self._loop.call_later(_ACCEPT_PAUSE_S, self._listen_again)
+            return
+        client = str(address[0])
+        mine = [c for c in self._connections if c.client == client]
+        if len(mine) >= _CONNECTIONS_PER_CLIENT:
+            self._make_room(mine)
+        elif len(self._connections) >= _CONNECTIONS_MAX:
+            self._make_room(list(self._connections))
+        connection = _Connection(self, self._loop, accepted, client)
+        self._connections[connection] = None
+        connection.start()
+
+    def _listen_again(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.register(self._socket.fileno(), READABLE, self._on_ready)
+
+    def _make_room(self, connections: "list[_Connection]") -> None:
+        """Close the oldest one that has sent no whole request; if all have, simply the oldest."""
+        waiting = [c for c in connections if c.is_receiving]
+        (waiting or connections)[0].close()
+
+    def forget(self, connection: "_Connection") -> None:
+        self._connections.pop(connection, None)
+
+    def _close_all(self) -> None:
+        self._loop.unregister(self._socket.fileno())
+        self._socket.close()
+        for connection in list(self._connections):
+            connection.close()
+
+    # --- pages -------------------------------------------------------------------------------
+
+    def answer(self, connection: "_Connection", head: bytes) -> None:
+        """Answer a request that has arrived whole."""
+        request = parse_request(head)
+        if request is None:
+            connection.send(_error_page(HTTPStatus.BAD_REQUEST), has_body=True)
+            return
+        method, path = request
+        has_body = method != "HEAD"
+        make = self._pages.get(path)
+        if method not in _METHODS:
+            connection.send(_error_page(HTTPStatus.NOT_IMPLEMENTED), has_body=True)
+        elif make is None:
+            known = "\n".join(self._pages)
+            page = Page(content=f"{known}\n".encode(), status=HTTPStatus.NOT_FOUND)
+            connection.send(page, has_body=has_body)
+        elif self._busy[path] >= _THREADS_PER_PAGE:
+            connection.send(_error_page(HTTPStatus.SERVICE_UNAVAILABLE), has_body=has_body)
+        else:
+            self._busy[path] += 1
+
+            def run() -> None:
+                page = _made(path, make)
+                self._loop.call_soon(lambda: self._made(path, connection, page, has_body))
+
+            threading.Thread(target=run, name="cordwood-http-page", daemon=True).start()
+
+    def _made(self, path: str, connection: "_Connection", page: Page, has_body: bool) -> None:
+        self._busy[path] -= 1
+        connection.send(page, has_body=has_body)
+
+
+class _Connection:
+    """One request and its answer. Belongs to the server's loop."""
+
+    def __init__(
+        self, server: HttpServer, loop: EventLoop, accepted: socket.socket, client: str
+    ) -> None:
+        self.client = client
+        self.is_receiving = True
+        self._server = server
+        self._loop = loop
+        self._socket = accepted
+        self._received = bytearray()
+        self._unsent = memoryview(b"")
+        self._timer: Timer | None = None
+        self._is_closed = False
+
+    def start(self) -> None:
+        self._socket.setblocking(False)
+        self._loop.register(self._socket.fileno(), READABLE, self._on_ready)
+        self._timer = self._loop.call_later(_RECEIVE_S, self.close)
+
+    def _on_ready(self, _mask: int) -> None:
+        try:
+            if self.is_receiving:
+                self._receive()
+            elif self._unsent:
+                self._send()
+            else:
+                self._note_departure()
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+
+    def _receive(self) -> None:
+        data = self._socket.recv(_HEAD_BYTES_MAX)
+        self._received += data
+        is_whole = b"\r\n\r\n" in self._received or b"\n\n" in self._received
+        if is_whole:
+            self.is_receiving = False
+            self._server.answer(self, bytes(self._received))
+        elif not data or len(self._received) > _HEAD_BYTES_MAX:
+            self.close()
+
+    def _note_departure(self) -> None:
+        """More bytes while the page is made; or the client has closed its side."""
+        if not self._socket.recv(_HEAD_BYTES_MAX):
+            self._loop.modify(self._socket.fileno(), 0)
+
+    def send(self, page: Page, *, has_body: bool) -> None:
+        if self._is_closed:
+            return
+        self._unsent = memoryview(render_response(page, has_body=has_body))
+        assert self._timer is not None
+        self._timer.cancel()
+        self._timer = self._loop.call_later(_SEND_S, self.close)
+        self._loop.modify(self._socket.fileno(), WRITABLE)
+
+    def _send(self) -> None:
+        self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        if not self._unsent:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+            self.close()
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._loop.unregister(self._socket.fileno())
+        self._socket.close()
+        self._server.forget(self)
+
+
+def _made(path: str, make: Callable[[], Page]) -> Page:
+    try:
+        return make()
+    except Exception as error:
+        # For example the broker stops meanwhile: answer, and do not break the connection.
+        logger.warning("request for %s failed", path, exc_info=True)
+        text = f"{type(error).__name__}: {error}\n"
+        return Page(content=text.encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def _error_page(status: HTTPStatus) -> Page:
+    return Page(content=f"{status.phrase}\n".encode(), status=status)
