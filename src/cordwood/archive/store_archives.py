@@ -5,7 +5,7 @@ This implements the store's port to archives: see `log/store/archive_port.py`.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace, ArchiveStatus
 from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.log.store.archive_port import ArchivableStore, ListedTopics, WantedTopic
-from cordwood.log.topics.topic import LogT, Topic
+from cordwood.log.topics.topic import Topic
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache
@@ -130,7 +130,7 @@ class StoreArchives:
     def _run_topic(self, store: ArchivableStore, topic: Topic) -> None:
         assert topic.config.archive_url is not None
         objects = self.objects(topic.config.archive_url)
-        for log in _online(topic):
+        for log in map(topic.partition, _online(topic)):
             archive = self.archive_of(log, topic.topic_id)
             if archive is None or log.is_closed:
                 continue
@@ -156,8 +156,8 @@ class StoreArchives:
         unreachable: dict[str, str] = {}  # an object store that fails is not asked again
         for name in store.topics():
             topic: Topic | Topic[ReadOnlyLog] = store.topic(name)
-            for log in _online(topic):
-                archive = self.archive_of(log, topic.topic_id)
+            for number in _online(topic):
+                archive = self.archive_of(topic.partition(number), topic.topic_id)
                 if archive is None or topic.config.archive_url is None:
                     continue
                 error = unreachable.get(archive.objects.url)
@@ -193,12 +193,11 @@ class StoreArchives:
         self.cache.close()
 
 
-def _online(topic: Topic[LogT]) -> Iterator[LogT]:
-    """The logs of an archived topic, without those that are offline."""
-    if topic.config.archive_url is not None:
-        for number in range(topic.partition_count):
-            if topic.has_partition(number):
-                yield topic.partition(number)
+def _online(topic: Topic | Topic[ReadOnlyLog]) -> list[int]:
+    """The partitions of an archived topic, without those that are offline."""
+    if topic.config.archive_url is None:
+        return []
+    return [number for number in range(topic.partition_count) if topic.has_partition(number)]
 
 
 def _shown_error(error: Exception) -> str:
