@@ -83,6 +83,9 @@ class _ArchiveSource:
     def refresh(self) -> None:
         self._archived.refresh()
 
+    def replacements(self, *, look: bool) -> int:
+        return 0  # what is archived is not compacted here
+
     def readable_bytes(self, segment: ReadableSegment) -> int:
         return segment.size
 

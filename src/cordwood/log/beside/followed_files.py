@@ -188,6 +188,10 @@ class FollowedFiles:
             return self._holes
         return [hole for hole in self._holes if hole.next > self._segments.first_offset]
 
+    def replacements(self, *, look: bool) -> int:
+        manifest = read_manifest(self.fs, self.directory) if look else self._manifest
+        return -1 if manifest is None else manifest.generation
+
     def readable_bytes(self, segment: ReadableSegment) -> int:
         return segment.size if segment.is_archived else segment.file().size()
 
@@ -308,22 +312,26 @@ class FollowedFiles:
 
     def _refresh_if_rolled(self, high_watermark: Offset) -> None:
         """Take in new segments and the growth of the last one's index."""
+        size = self._active_size()
         last = self._segments.active
-        try:
-            size = last.file().size()
-        except FileNotFoundError:
-            self.refresh()  # it was rolled and deleted
-            last = self._segments.active
-            size = last.file().size()
         if size == last.size and high_watermark <= last.next_offset:
             return
         if newest_base(self.fs, self.directory) != last.base_offset:
             self.refresh()
+            size = self._active_size()
             last = self._segments.active
-            size = last.file().size()
         last.size = size
         last.next_offset = Offset(max(high_watermark, last.base_offset))
         last.release()
+
+    def _active_size(self) -> int:
+        """The size of the last file. Lists the files again if it was rolled and replaced."""
+        for _ in range(LOOKS_MAX):
+            try:
+                return self._segments.active.file().size()
+            except FileNotFoundError:
+                self.refresh()
+        return self._segments.active.file().size()
 
     def _end_of_sound_batches(self) -> Offset:
         """Where the sound batches of the last segment end. Computed again only if it changes."""

@@ -55,6 +55,10 @@ class LiveSource:
     def holes(self) -> Sequence[Hole]:
         return self._holder.holes
 
+    def replacements(self, *, look: bool) -> int:
+        manifest = self._holder.manifest
+        return -1 if manifest is None else manifest.generation
+
     @property
     def compacted_up_to(self) -> Offset | None:
         holder = self._holder

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from cordwood.log.reading.log_source import LogSource
-from cordwood.log.reading.record_walk import ReadPlan, walk_runs
+from cordwood.log.reading.record_walk import ReadPlan, following_plan, planned_runs
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import MIB, FilePosition, Offset
 from cordwood.storage.readable_segment import ReadableSegment
@@ -37,7 +37,7 @@ def _batches(
     from cordwood.format.arrow_columns import ArrowColumns
 
     collected = ArrowColumns(columns)
-    for run in walk_runs(source, *plan):
+    for run in planned_runs(source, plan):
         yield from collected.add(run)
     yield from collected.take()
 
@@ -62,6 +62,9 @@ def _parallel_batches(
             batches = pending.pop(0).result()
             submit()
             yield from batches
+    following = following_plan(source, plan)
+    if following is not None:
+        yield from _batches(source, following, columns)
 
 
 def split(

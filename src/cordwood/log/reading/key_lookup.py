@@ -14,7 +14,14 @@ from cordwood.format import record_table
 from cordwood.format.batch import RecordRun
 from cordwood.format.batch_header import HEADER_SIZE
 from cordwood.format.record import Record
-from cordwood.log.reading.log_source import LogSource, LogView, has_changed, is_replaced
+from cordwood.log.reading.log_source import (
+    LogSource,
+    LogView,
+    has_changed,
+    is_overtaken,
+    is_replaced,
+    replacements_before,
+)
 from cordwood.log.reading.record_walk import segment_runs
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.key_index import KeyNotes
@@ -86,9 +93,14 @@ class KeyLookup:
     def newest(self, key: bytes) -> Record | None:
         """The newest record of `key` that can be read; None if there is none."""
         while True:
+            before = replacements_before(self._source)
             view = self._source.view()
             try:
-                return self._newest(view, key)
+                found = self._newest(view, key)
+                if found is not None:
+                    return found
+                if not is_overtaken(self._source, before, view.high_watermark):
+                    return None
             except FileNotFoundError:
                 if not has_changed(self._source, view):
                     raise
@@ -114,11 +126,19 @@ class KeyLookup:
     def history(self, key: bytes) -> Iterator[Record]:
         """Every record of `key` that can be read when the iteration starts, oldest first.
 
-        Records that are deleted before the iteration reaches them are left out.
+        Records that are deleted before the iteration reaches them are left out. If compaction
+        does so, the newer records follow.
         """
-        view = self._source.view()
-        for run in self.runs(key, view.start, view.high_watermark):
-            yield from _matches(run, key)
+        start: Offset | None = None
+        is_complete = False
+        while not is_complete:
+            before = replacements_before(self._source)
+            view = self._source.view()
+            first = view.start if start is None else start
+            for run in self.runs(key, first, view.high_watermark):
+                yield from _matches(run, key)
+            start = max(first, view.high_watermark)
+            is_complete = not is_overtaken(self._source, before, start)
 
     def runs(self, key: bytes, start: Offset, stop: Offset) -> Iterator[RecordRun]:
         """Runs of records in [start, stop) that may hold `key`. No record of `key` is missing."""

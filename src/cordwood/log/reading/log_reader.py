@@ -15,7 +15,7 @@ from cordwood.format.record import Record
 from cordwood.log.reading.arrow_scan import scan_batches
 from cordwood.log.reading.key_lookup import KeyLookup
 from cordwood.log.reading.log_source import LogSource, LogView, open_view
-from cordwood.log.reading.record_walk import follow_records, plan_read, walk_runs
+from cordwood.log.reading.record_walk import follow_records, plan_read, planned_runs
 from cordwood.log.reading.segment_info import SegmentInfo, describe_segments
 from cordwood.log.reading.time_lookup import offset_for_time
 from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation, is_committed_only
@@ -93,11 +93,12 @@ class LogReader:
         """Records from `start` (default: the first) up to `stop` or the high watermark.
 
         Raises `OffsetOutOfRangeError` at once when `start` is not in [start_offset,
-        high_watermark]. Gaps that compaction left are skipped. With `isolation`
+        high_watermark]. Gaps that compaction left are skipped. If segments are compacted during
+        the read, it goes on to the new high watermark, so that no key is missing. With `isolation`
         "read_committed" it ends before the first open transaction and leaves out the records of
         aborted transactions.
         """
-        runs = walk_runs(self.source, *plan_read(self.source, start, stop, isolation))
+        runs = planned_runs(self.source, plan_read(self.source, start, stop, isolation))
         if max_records is None:
             # No frame of ours between a record and its reader: a third of the time per record.
             return chain.from_iterable(run.records() for run in runs)

@@ -90,6 +90,10 @@ class LogSource(Protocol):
         """Segments below `gaps_below` that are missing; usually none."""
         ...
 
+    def replacements(self, *, look: bool) -> int:
+        """A number that changes before segments are replaced: now, or at the last listing."""
+        ...
+
     @property
     def compacted_up_to(self) -> Offset | None:
         """Sealed segments below this offset are compacted; None if none is, or it is unknown."""
@@ -131,6 +135,26 @@ def open_view(source: LogSource) -> LogView:
     if source.is_closed:
         raise LogClosedError(source.name)
     return source.view()
+
+
+def replacements_before(source: LogSource) -> int | None:
+    """For `is_overtaken`. Call it before the view is taken; None if nothing is ever replaced."""
+    return source.replacements(look=False) if source.allows_gaps else None
+
+
+def is_overtaken(source: LogSource, before: int | None, end: Offset) -> bool:
+    """Whether a search up to `end` may have missed keys; then the files are listed again.
+
+    `end` is the high watermark of a view. Compaction removes a record if its key has a newer one,
+    which may lie past `end`. If the replacements are read only up to `end`, both are missing. In
+    replacements that `before` counts, the newest record of each key lies below `end`.
+    """
+    if before is None or source.is_closed or source.high_watermark <= end:
+        return False
+    if source.replacements(look=True) == before:
+        return False
+    source.refresh()
+    return True
 
 
 def has_changed(source: LogSource, view: LogView) -> bool:

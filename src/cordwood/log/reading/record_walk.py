@@ -21,8 +21,10 @@ from cordwood.log.reading.log_source import (
     LogSource,
     LogView,
     has_changed,
+    is_overtaken,
     is_replaced,
     open_view,
+    replacements_before,
 )
 from cordwood.log.rules.isolation import (
     READ_UNCOMMITTED,
@@ -36,11 +38,18 @@ from cordwood.storage.segment_reader import SegmentReader
 
 
 class ReadPlan(NamedTuple):
-    """What one read covers: offsets in [start, stop), without the batches in `hidden`."""
+    """What one read covers: offsets in [start, stop), without the batches in `hidden`.
+
+    replacements  of `replacements_before`; None if the read ends at `stop` in any case
+    limit         where the caller wants to stop
+    """
 
     start: Offset
     stop: Offset
     hidden: AbortedBatches | None
+    replacements: int | None = None
+    limit: int | None = None
+    isolation: Isolation = READ_UNCOMMITTED
 
 
 def plan_read(
@@ -51,13 +60,35 @@ def plan_read(
     Raises `OffsetOutOfRangeError` when `start` cannot be read, `LogClosedError` when the log is
     closed.
     """
+    before = replacements_before(source)
     if not is_committed_only(isolation):
-        return ReadPlan(*open_view(source).readable(start, stop), None)
+        first, end = open_view(source).readable(start, stop)
+        return ReadPlan(first, end, None, before, stop, isolation)
     # The stable offset first: every transaction below it is then in the indexes asked below.
     stable = source.last_stable_offset
     first, end = open_view(source).readable(start, stop)
     end = max(first, min(end, stable))
-    return ReadPlan(first, end, _hidden(source, first, end))
+    return ReadPlan(first, end, _hidden(source, first, end), before, stop, isolation)
+
+
+def planned_runs(source: LogSource, plan: ReadPlan) -> Iterator[RecordRun]:
+    """The records of `plan`, and those that replaced some of them meanwhile."""
+    following: ReadPlan | None = plan
+    while following is not None:
+        yield from walk_runs(source, following.start, following.stop, following.hidden)
+        following = following_plan(source, following)
+
+
+def following_plan(source: LogSource, plan: ReadPlan) -> ReadPlan | None:
+    """What must be read after `plan` because compaction replaced segments during the read.
+
+    A record below `plan.stop` may have been removed because its key has a newer one after it.
+    """
+    if plan.limit is not None and plan.limit <= plan.stop:
+        return None
+    if not is_overtaken(source, plan.replacements, plan.stop):
+        return None
+    return plan_read(source, plan.stop, plan.limit, plan.isolation)
 
 
 def _hidden(source: LogSource, start: Offset, stop: Offset) -> AbortedBatches | None:
@@ -71,7 +102,7 @@ def read_runs(
 
     Each run is valid until the next one is taken. Raises as `plan_read` does, before it returns.
     """
-    return walk_runs(source, *plan_read(source, start, stop, isolation))
+    return planned_runs(source, plan_read(source, start, stop, isolation))
 
 
 def follow_records(
@@ -189,8 +220,13 @@ def _was_replaced(source: LogSource, view: LogView) -> bool:
     return _sealed_shape(source.view()) != _sealed_shape(view)
 
 
-def _sealed_shape(view: LogView) -> list[tuple[Offset, int]]:
-    return [(segment.base_offset, segment.size) for segment in list(view.segments)[:-1]]
+def _sealed_shape(view: LogView) -> list[tuple[Offset, int, Offset]]:
+    """A replacement of several segments may be as large as the first one, but ends later."""
+    segments = view.segments
+    return [
+        (segments[index].base_offset, segments[index].size, segments[index + 1].base_offset)
+        for index in range(len(segments) - 1)
+    ]
 
 
 def _with_next(error: CorruptSegmentError, following: Offset | None) -> CorruptSegmentError:

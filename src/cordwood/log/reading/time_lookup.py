@@ -12,7 +12,13 @@ from cordwood.errors import FormatError, InvalidTimestampError
 from cordwood.format import kernel_tables as tables
 from cordwood.format import record_table
 from cordwood.format.batch import RecordRun
-from cordwood.log.reading.log_source import LogSource, has_changed, is_replaced
+from cordwood.log.reading.log_source import (
+    LogSource,
+    has_changed,
+    is_overtaken,
+    is_replaced,
+    replacements_before,
+)
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
 from cordwood.storage.readable_segment import ReadableSegment
 from cordwood.storage.segment_times import is_true_entry
@@ -55,11 +61,17 @@ def find_time(source: LogSource, timestamp_ms: int) -> TimeMatch | None:
             f"timestamp {timestamp_ms} has no meaning; use -1, -2, -3 or 0 and up"
         )
     while True:
+        before = replacements_before(source)
         search = _TimeSearch(source)
         try:
             if timestamp_ms == MAX_TIMESTAMP:
-                return search.largest()
-            return search.first_at(TimestampMs(timestamp_ms))
+                match = search.largest()
+            else:
+                match = search.first_at(TimestampMs(timestamp_ms))
+            if match is not None:
+                return match
+            if not is_overtaken(source, before, search.view.high_watermark):
+                return None
         except FileNotFoundError:
             if not has_changed(source, search.view):
                 raise

@@ -196,3 +196,84 @@ def test_the_size_of_a_new_active_segment_is_its_own_in_the_first_view() -> None
         active = log.view().segments.active
         assert active.base_offset == bench.log.state.segments.active.base_offset
         assert active.size == bench.log.state.segments.active.size
+
+
+class OvertakingStore:
+    """A store whose next round replaces every record below the high watermark by newer ones.
+
+    The replacement is as large as the replaced file.
+    """
+
+    KEYS = [b"key %d" % number for number in range(5)]
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.fs = SimulatedFileSystem(clock=self.clock)
+        self.store, self.log = new_log(self.fs, CONFIG, clock=self.clock)
+        for _ in range(2):
+            self.overtake()
+
+    def overtake(self) -> None:
+        for key in self.KEYS:
+            self.log.append(b"value", key=key)
+        self.store.compact(TOPIC, force=True)
+
+
+SEARCHES: dict[str, Callable[[ReadOnlyLog], set[bytes | None]]] = {
+    "read": lambda log: {record.key for record in log.read()},
+    "committed": lambda log: {record.key for record in log.read(isolation="read_committed")},
+    "scan": lambda log: {
+        key for batch in log.scan(threads=2) for key in batch.column("key").to_pylist()
+    },
+    "find": lambda log: {
+        None if (found := log.find(key)) is None else found.key for key in OvertakingStore.KEYS
+    },
+    "history": lambda log: {
+        record.key for key in OvertakingStore.KEYS for record in log.history(key)
+    },
+    "time": lambda log: {None} if log.offset_for_time(0) is None else set(OvertakingStore.KEYS),
+}
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("search", SEARCHES)
+def test_no_key_is_missing_if_appends_and_a_swap_happen_between_any_two_calls(
+    search: str, is_open: bool
+) -> None:
+    """Compaction removes records because of newer ones past the end that the reader knew."""
+    call = 0
+    is_through = False
+    while not is_through:
+        bench = OvertakingStore()
+        left = call
+
+        def overtake(operation: str, path: str, bench: OvertakingStore = bench) -> None:
+            nonlocal left
+            if DIRECTORY not in path:
+                return
+            left -= 1
+            if left < 0:
+                bench.fs.watch = None
+                bench.overtake()
+
+        if not is_open:
+            bench.fs.watch = overtake
+        with open_reader(bench.fs, bench.clock) as store:
+            log = log_in(store)
+            bench.fs.watch = overtake if left >= 0 else None
+            assert SEARCHES[search](log) == set(OvertakingStore.KEYS)
+            is_through = left >= 0
+            bench.fs.watch = None
+        call += 1
+
+
+def test_a_read_that_began_before_appends_and_a_swap_goes_on_to_the_new_end() -> None:
+    bench = OvertakingStore()
+    with open_reader(bench.fs, bench.clock) as store:
+        for log in (log_in(store), bench.log):
+            records = log.read()
+            bounded = log.read(stop=log.high_watermark)
+            bench.overtake()
+
+            assert [record.key for record in records] == OvertakingStore.KEYS
+            assert list(bounded) == []
