@@ -210,7 +210,7 @@ class LogSync:
                 return False
             if not self._derived.write("the files of a checkpoint", self._checkpoint):
                 return False
-            return self.is_complete or self._holder.state.recovery_point > before.recovery_point
+            return self._holder.state.recovery_point > before.recovery_point
 
     def _checkpoint(self) -> None:
         with self._holder.lock:
