@@ -33,7 +33,7 @@ from cordwood.storage.recovery import (
     walk_segment,
 )
 from cordwood.storage.segment import Segment, SegmentLimits
-from cordwood.storage.segment_files import FoundSegment, tidy_directory
+from cordwood.storage.segment_files import FoundSegment, segment_end, tidy_directory
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
         return _empty(request, start, seen)
     seen.broken_from = _drop_broken_transaction_indexes(segments)
     seen.damages += _lost_at_the_front(segments, start, request)
-    holes = _holes(segments, request)
+    holes = _holes(files.segments, request)
     seen.damages += [_lost_segments(hole, request) for hole in holes]
     floor = _first_to_walk(segments, start, request)
     seen.damages += _emptied(segments[:floor], request)
@@ -282,12 +282,17 @@ def _lost_at_the_front(
     ]
 
 
-def _holes(segments: list[Segment], request: LoadRequest) -> list[Hole]:
+def _holes(segments: list[FoundSegment], request: LoadRequest) -> list[Hole]:
     """Segments behind the first one that the manifest lists and the directory lacks."""
     if request.manifest is None:
         return []
     start = Offset(max(request.log_start or 0, request.marks.log_start or 0))
-    found = request.manifest.holes((segment.base_offset for segment in segments), start=start)
+    by_base = {segment.base_offset: segment for segment in segments}
+    found = request.manifest.holes(
+        by_base,
+        start=start,
+        end_of=lambda base: segment_end(request.fs, request.directory, by_base[base]),
+    )
     return [hole for hole in found if hole.first > segments[0].base_offset]
 
 
