@@ -31,6 +31,7 @@ from cordwood.log.rules.duration_histogram import SharedHistogram
 from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.retention import RetentionPlan
+from cordwood.log.rules.steady_clock import SteadyClock
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.log.store.archive_port import Archives, WantedTopic
@@ -52,6 +53,7 @@ from cordwood.log.topics.offsets_topic import OffsetsTopic
 from cordwood.log.topics.partition_opener import LogSurroundings, PartitionOpener
 from cordwood.log.topics.producer_ids import ProducerIds
 from cordwood.log.topics.saved_configs import SavedConfigs
+from cordwood.log.topics.time_file import open_steady_clock
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_catalog import CatalogKeeper
 from cordwood.log.topics.topic_registry import TopicRegistry
@@ -120,7 +122,8 @@ class Store:
         self.sync_times = setup.sync_times
         self._lifetime = Lifetime(f"the store in {self.path}")
         self._catalog = CatalogKeeper(fs, self.data_dirs)
-        opener = PartitionOpener(self.directories, _log_surroundings(setup))
+        steady_clock = open_steady_clock(fs, self.data_dirs, clock)
+        opener = PartitionOpener(self.directories, _log_surroundings(setup, steady_clock))
         opened = StoreOpening(
             fs, self.directories, self._catalog, opener, threads=setup.opening_threads
         ).run()
@@ -149,7 +152,9 @@ class Store:
         self._tasks = UpkeepTasks(
             self.directories,
             clock,
+            steady_clock,
             setup.cleaner,
+            fs=fs,
             free_bytes_min=_free_bytes_min(setup),
             should_stop=lambda: self.housekeeping.is_stopping,
         )
@@ -385,7 +390,8 @@ class Store:
 
         Waits for at most `archive_timeout_s` for archives that do not answer; None: 30 s.
         """
-        self._end(self.directories.close, archive_timeout_s)
+        ends = (self._tasks.save_time, self.directories.close)
+        self._end(*ends, archive_timeout_s=archive_timeout_s)
 
     def abandon(self) -> None:
         """Release everything as a crash would: nothing is synced, the next opening recovers.
@@ -394,8 +400,11 @@ class Store:
         """
         self._end(self.directories.abandon)
 
-    def _end(self, release: Callable[[], None], archive_timeout_s: float | None = None) -> None:
-        """Each step is safe to repeat: after an interrupt, the next call finishes the rest."""
+    def _end(self, *releases: Callable[[], None], archive_timeout_s: float | None = None) -> None:
+        """Stop everything, then call `releases` in order.
+
+        Each step is safe to repeat: after an interrupt, the next call finishes the rest.
+        """
         self._lifetime.begin_closing()
         with self.registry.changing:
             self._lifetime.end()
@@ -403,7 +412,8 @@ class Store:
             if self._is_released:
                 return
             with ExitStack() as ends:  # the last one first; a failure does not stop the others
-                ends.callback(release)
+                for release in reversed(releases):
+                    ends.callback(release)
                 ends.callback(self.changes.close)
                 ends.callback(self.housekeeping.stop)
                 ends.callback(self.cleaner.stop)
@@ -422,10 +432,11 @@ class Store:
         self.close()
 
 
-def _log_surroundings(setup: StoreSetup) -> LogSurroundings:
+def _log_surroundings(setup: StoreSetup, steady_clock: SteadyClock) -> LogSurroundings:
     return LogSurroundings(
         fs=setup.fs,
         clock=setup.clock,
+        steady_clock=steady_clock,
         random=setup.random,
         handles=HandleCache(),
         sync_times=setup.sync_times,

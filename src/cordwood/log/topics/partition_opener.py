@@ -39,6 +39,7 @@ class LogSurroundings:
 
     fs: FileSystem
     clock: Clock
+    steady_clock: Clock
     random: Random
     handles: HandleCache
     sync_times: SharedHistogram
@@ -112,6 +113,7 @@ class PartitionOpener:
                 limits=segment_limits(config, allows_gaps=allows_gaps),
                 marks=marks.read(),
                 now_ms=self._shared.clock.now_ms(),
+                steady_ms=self._shared.steady_clock.now_ms(),
                 recovery_point=checkpoints.recovery_points.get(place),
                 log_start=checkpoints.log_starts.get(place),
                 is_clean=directory.was_clean,
@@ -128,6 +130,7 @@ class PartitionOpener:
                 config=config,
                 fs=self._fs,
                 clock=self._shared.clock,
+                steady_clock=self._shared.steady_clock,
                 handles=self._shared.handles,
                 flusher=directory.flusher,
                 owner=directory,
