@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 from cordwood.broker.config.broker_config import ANY_ADDRESS
 from cordwood.broker.server import BrokerServer
 from cordwood.errors import LogClosedError
+from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.settings import settings_from
 
 if TYPE_CHECKING:
@@ -97,10 +98,16 @@ class Broker:
             raise
         self._config["port"] = server.address[1]
         self._server = server
+        refuse_after_fork(self, "the broker")
         return self
 
     def stop(self) -> None:
-        """Finish requests, sync, close, and remove a temporary directory. Safe to repeat."""
+        """Finish requests, sync, close, and remove a temporary directory. Safe to repeat.
+
+        In a forked child it does nothing: the broker is its parent's.
+        """
+        if is_forked(self):
+            return
         try:
             self._stop_server()
         finally:
@@ -116,6 +123,8 @@ class Broker:
 
         The next `start` recovers; `stop` removes a temporary directory.
         """
+        if is_forked(self):
+            return
         server, self._server = self._server, None
         if server is not None:
             server.abandon()

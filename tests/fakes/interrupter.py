@@ -43,11 +43,13 @@ class _Instructions:
         return (
             self.names.get(before) in _CHECKED
             and self.handler(before) == self.handler(here)
-            and not self.leaves_with(here)
+            and not self.is_unreachable(here)
         )
 
-    def leaves_with(self, offset: int) -> bool:
-        """Whether the instructions from here on call `__exit__`: only a trace can raise there."""
+    def is_unreachable(self, offset: int) -> bool:
+        """Whether only a trace can raise here: at a `try`, and on the way to call `__exit__`."""
+        if self.names[offset] == "NOP":
+            return True
         at = self._order.index(offset)
         names = [self.names[found] for found in self._order[at : at + 8]]
         for first in range(len(names) - 3):
@@ -122,7 +124,7 @@ def _tracer_of(frame: FrameType, passed: Passed) -> Callable[..., object]:
     def tracer(frame: FrameType, event: str, _arg: object) -> object:
         nonlocal last
         here = frame.f_lasti
-        if event == "line" and not known.leaves_with(here):
+        if event == "line" and not known.is_unreachable(here):
             passed.pass_by(frame)
         elif event == "opcode":
             before, last = last, here

@@ -21,6 +21,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from weakref import WeakValueDictionary
 
 from cordwood.clock import Clock
 from cordwood.errors import DirectoryLockedError, TruncatedInputError
@@ -77,7 +78,8 @@ class SimulatedFileSystem:
         self.call_log: list[tuple[str, str]] = []
         self.watch: Callable[[str, str], None] | None = None
         self._disk = Disk()
-        self._locks: dict[str, SimulatedLock] = {}
+        # As with real locks, one that nobody refers to any more is free.
+        self._locks: WeakValueDictionary[str, SimulatedLock] = WeakValueDictionary()
         self._faults: dict[int, Fault] = {}
         self._next_faults: list[tuple[str, str, Fault]] = []
 

@@ -87,6 +87,10 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
     ),
     (errors.LogClosedError("orders-0"), ("orders-0 is closed",)),
     (
+        errors.ForkedStoreError("orders-0", owner_pid=7),
+        ("orders-0 belongs to process 7", "forked", "read_only=True", "spawn"),
+    ),
+    (
         errors.DataLossError("orders", 0, "offsets from 3 to 9 were deleted"),
         ("orders-0", "from 3 to 9", "failOnDataLoss=false"),
     ),

@@ -13,6 +13,7 @@ from cordwood.errors import (
     ConfigError,
     CordwoodError,
     CorruptSegmentError,
+    ForkedStoreError,
     FormatError,
     InvalidProducerEpochError,
     InvalidRecordError,
@@ -67,6 +68,7 @@ _CODES: Final[Mapping[type[BaseException], ErrorCode]] = {
     ReadOnlyError: ErrorCode.policy_violation,
     # The topic was deleted or the broker stops: clients look for the leader again.
     LogClosedError: ErrorCode.not_leader_or_follower,
+    ForkedStoreError: ErrorCode.not_leader_or_follower,
     # Clients retry soon, without looking for another leader.
     LogHeldError: ErrorCode.not_enough_replicas,
     # Damage does not go away: clients retry storage errors, but report this one.

@@ -39,6 +39,7 @@ from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.broker.records.produce_lanes import ProduceLanes
 from cordwood.broker.services import Services
 from cordwood.clock import SystemClock
+from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 
@@ -153,6 +154,7 @@ class BrokerServer:
         missing = set(API_CATALOG) - self._router.served_apis
         assert not missing, f"advertised and not served: {missing}"
         self._is_started = True
+        refuse_after_fork(self, "the broker")
         for loop in (self._control, self._data):
             self._connections.sweep(loop, self.config.connections_max_idle_ms / 1000)
             loop.start()
@@ -190,8 +192,11 @@ class BrokerServer:
         return self._acceptor.address
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """Finish the requests under way, for at most `timeout_s`, then stop. Safe to repeat."""
-        if self._is_stopped:
+        """Finish the requests under way, for at most `timeout_s`, then stop. Safe to repeat.
+
+        In a forked child it does nothing: the broker is its parent's.
+        """
+        if is_forked(self) or self._is_stopped:
             return
         self._is_stopped = True
         if timeout_s is None:
@@ -243,6 +248,8 @@ class BrokerServer:
 
     def abandon(self) -> None:
         """Stop as in a crash: nothing is finished, synced or marked. For tests."""
+        if is_forked(self):
+            return
         self._is_stopped = True
         self._router.is_stopping = True
         if self._is_started:
@@ -257,6 +264,10 @@ class BrokerServer:
         self._workers.shutdown(wait=False, cancel_futures=True)
         self._archive_readers.stop()
         self._long_work.shutdown(wait=False, cancel_futures=True)
+
+    def close_inherited(self) -> None:
+        """In a forked child, stop listening: see `fork_refusal`."""
+        self._acceptor.close_inherited()
 
     # --- state -------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ _OWNER_BYTES_MAX: Final = 512  # another program may have written the file
 _REFUSALS: Final = (errno.EACCES, errno.EAGAIN)  # POSIX allows either for "locked"
 
 _guard: Final = threading.Lock()
+# In a forked child nobody would release it.
+os.register_at_fork(after_in_child=_guard._at_fork_reinit)  # type: ignore[attr-defined]
 _holders: Final[dict[str, int]] = {}  # real path of the lock file -> process that holds it
 
 

@@ -329,7 +329,7 @@ def test_a_failed_sync_of_words_settles_nothing(fs: SimulatedFileSystem) -> None
 
 
 def test_a_killed_process_leaves_all_it_wrote_and_no_lock(fs: SimulatedFileSystem) -> None:
-    fs.lock("/data")
+    held = fs.lock("/data")
     write_all(fs.create("/data/file"), 0, b"abc")
     words = fs.map_words("/data/words", 1, writable=True)
     words[0] = 7
@@ -341,6 +341,7 @@ def test_a_killed_process_leaves_all_it_wrote_and_no_lock(fs: SimulatedFileSyste
     after.lock("/data")
     with pytest.raises(DirectoryLockedError):
         fs.lock("/data")
+    held.release()
 
 
 def test_what_a_killed_process_did_not_sync_can_still_be_lost(fs: SimulatedFileSystem) -> None:

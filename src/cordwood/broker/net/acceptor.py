@@ -73,6 +73,14 @@ class Acceptor:
             self._socket.close()
             self._socket = None
 
+    def close_inherited(self) -> None:
+        """In a forked child: nobody must think that this process accepts clients.
+
+        The loop is shared with the parent, so nothing is unregistered.
+        """
+        if self._socket is not None:
+            self._socket.close()
+
     def _on_ready(self, _mask: int) -> None:
         listening = self._socket
         for _ in range(_ACCEPT_ONCE):

@@ -113,21 +113,34 @@ class BatchWriter:
         them may be written as they are; otherwise, and when they are not written together, `admit`
         decides about each. If an interrupt ends it half-way, `answers` has what was done.
         """
-        if is_admitted:
-            bases = self._write_together(data, batches, now_ms)
-            if bases is not None:
-                answers += bases
-                return
-        rest = memoryview(data)
-        for index, batch in enumerate(batches):
-            part, rest = rest[: batch.size], rest[batch.size :]
-            answer: Offset | Exception | None = self._holder.state.failure or admit(index)
-            if answer is None:
-                try:
-                    answer = self.write(part, batch, now_ms)
-                except (OSError, CordwoodError) as error:
-                    answer = error
-            answers.append(answer)
+        written = 0, self._holder.state.end  # before the write under way: answers, and the end
+        is_together = is_admitted
+        try:
+            if is_admitted:
+                bases = self._write_together(data, batches, now_ms)
+                if bases is not None:
+                    answers += bases
+                    return
+            is_together = False
+            rest = memoryview(data)
+            for index, batch in enumerate(batches):
+                part, rest = rest[: batch.size], rest[batch.size :]
+                written = index, self._holder.state.end
+                answer: Offset | Exception | None = self._holder.state.failure or admit(index)
+                if answer is None:
+                    try:
+                        answer = self.write(part, batch, now_ms)
+                    except (OSError, CordwoodError) as error:
+                        answer = error
+                answers.append(answer)
+        except BaseException:
+            index, first = written
+            if self._holder.state.end > first and len(answers) == index:
+                # The interrupt came between the write and its answer.
+                for batch in batches if is_together else batches[index : index + 1]:
+                    answers.append(first)
+                    first = Offset(first + batch.record_count)
+            raise
 
     def _write_together(
         self, data: bytearray | memoryview, batches: Sequence[UnplacedBatch], now_ms: TimestampMs

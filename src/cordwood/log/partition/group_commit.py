@@ -204,13 +204,18 @@ class GroupCommit:
                 is_admitted=is_admitted,
                 answers=answers,
             )
-        finally:
-            # After an interrupt too: what was written must not be written again.
-            for item, answer in zip(items, answers, strict=False):
-                if isinstance(answer, Exception):
-                    item.error = answer
-                else:
-                    item.offset, item.cut_count = answer, self._holder.state.cut_count
+            self._note(items, answers)
+        except BaseException:
+            # What was written must not be written again.
+            insist(lambda: self._note(items, answers))
+            raise
+
+    def _note(self, items: list[PendingAppend], answers: list[Offset | Exception]) -> None:
+        for item, answer in zip(items, answers, strict=False):
+            if isinstance(answer, Exception):
+                item.error = answer
+            else:
+                item.offset, item.cut_count = answer, self._holder.state.cut_count
 
     def _refusal(self, item: PendingAppend) -> Exception | None:
         end = self._holder.state.end

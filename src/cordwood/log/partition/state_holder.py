@@ -23,6 +23,7 @@ from cordwood.errors import LogClosedError, LogFailedError, LogHeldError
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_state import LogState
+from cordwood.log.rules.fork_refusal import refuse_after_fork
 from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import INT64_MAX, Offset
@@ -64,6 +65,7 @@ class StateHolder:
         self.manifest = manifest  # as it is on the disk; changed under `sync_lock`
         self.holes = holes
         self._announce()
+        refuse_after_fork(self, parts.name)
 
     @property
     def allows_gaps(self) -> bool:

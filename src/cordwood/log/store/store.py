@@ -28,6 +28,7 @@ from cordwood.log.publishing.publication import (
 from cordwood.log.reading.archived_segments import ArchiveStatus
 from cordwood.log.rules.compaction_plan import CompactionPlan
 from cordwood.log.rules.duration_histogram import SharedHistogram
+from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.retention import RetentionPlan
@@ -173,6 +174,8 @@ class Store:
             lambda name: self._catalog.topics.get(name),  # noqa: PLW0108 (it is replaced)
         )
         register_offline(offline, self.housekeeping)
+        for part in (self._lifetime, self.registry, self.committed_offsets, self.producer_ids):
+            refuse_after_fork(part, f"the store in {self.path}")
         if setup.has_housekeeping:
             self.housekeeping.start()
 
@@ -389,6 +392,7 @@ class Store:
         """Sync everything, mark the directories clean, release them. Safe to repeat.
 
         Waits for at most `archive_timeout_s` for archives that do not answer; None: 30 s.
+        In a forked child it does nothing: the store is its parent's.
         """
         ends = (self._tasks.save_time, self.directories.close)
         self._end(*ends, archive_timeout_s=archive_timeout_s)
@@ -405,6 +409,8 @@ class Store:
 
         Each step is safe to repeat: after an interrupt, the next call finishes the rest.
         """
+        if is_forked(self._lifetime):
+            return  # the files and the lock are the parent's
         self._lifetime.begin_closing()
         with self.registry.changing:
             self._lifetime.end()

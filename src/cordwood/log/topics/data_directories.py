@@ -38,11 +38,11 @@ class DataDirectories:
             for path in absolute:
                 directory = LogDirectory(fs, path, clock, flusher or self._new_flusher(path))
                 self._open(directory, is_only=len(absolute) == 1)
+            if not self._directories:
+                raise StorageError(f"no data directory can be used: {self._unusable}")
         except BaseException:
             insist(self._release)
             raise
-        if not self._directories:
-            raise StorageError(f"no data directory can be used: {self._unusable}")
 
     def _new_flusher(self, path: str) -> Flusher:
         flusher = Flusher(path)

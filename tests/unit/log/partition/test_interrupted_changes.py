@@ -14,6 +14,7 @@ from cordwood.log.partition.group_commit import GroupCommit, PendingAppend
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import MIB, TimestampMs
+from fakes.interrupter import interrupt, places
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import IdleFlusher, log_of, new_log, open_store
 
@@ -161,3 +162,24 @@ def test_a_sync_that_ends_after_the_log_failed_is_announced() -> None:
     sync.finish(sync.wait())
 
     assert announced == [True]
+
+
+@pytest.mark.parametrize("expected", [None, 1])
+def test_no_item_of_an_interrupted_group_is_written_twice(expected: int | None) -> None:
+    """Interrupted at every place; the next leader serves the same items. 1: one after the other."""
+
+    def group() -> tuple[PartitionLog, GroupCommit, list[PendingAppend]]:
+        _, log = new_log(SimulatedFileSystem())
+        items = [pending(value) for value in (b"a", b"b", b"c")]
+        items[1].expected_offset = expected
+        return log, GroupCommit(log.promises._holder, log.batches._writer, log.syncing), items
+
+    _, commits, items = group()
+    count = places(lambda: commits._serve(items))
+    for place in range(1, count + 1):
+        log, commits, items = group()
+        where = interrupt(lambda: commits._serve(items), place)  # noqa: B023 (run at once)
+        commits._serve(items)
+
+        assert values(log) == [b"a", b"b", b"c"], where
+        assert [item.offset for item in items] == [0, 1, 2], where
