@@ -7,11 +7,14 @@ each time would show 100.
 
 The unit of append, random read and scan is a record. The unit of opening and recovery is a segment
 or a partition if those grow, otherwise the whole operation. Values have 1 KiB, in batches of 64.
+
+The rows of many partitions are not about growth: 10,000 partitions must cost at most 1 ms each.
 """
 
 from bench.growth_rows import byte_rows, partition_rows, segment_rows
 from bench.growth_value_rows import value_rows
 from bench.measure import RowMaker
+from bench.topic_rows import many_partition_rows
 
 
 def row_makers() -> dict[str, RowMaker]:
@@ -21,4 +24,5 @@ def row_makers() -> dict[str, RowMaker]:
         "segments": segment_rows,
         "partitions": partition_rows,
         "values": value_rows,
+        "many partitions": many_partition_rows,
     }

@@ -151,7 +151,6 @@ class SimulatedFileSystem:
                 if wanted - size > self.room_bytes():
                     raise os_error(errno.ENOSPC, path)
                 node.change(Change(size, bytes(wanted - size)))
-                node.sync()
             return SimulatedWordMap(self, node, path, count, writable=writable)
 
     def list(self, path: str) -> list[DirectoryEntry]:

@@ -46,6 +46,7 @@ from cordwood.format.groups.group_offsets import (
     encode_offset_value,
 )
 from cordwood.format.record import Record
+from cordwood.format.small_files.checked_lines import CheckedLine, encode_line
 from cordwood.format.small_files.checkpoint_text import (
     EpochEntry,
     decode_text,
@@ -75,7 +76,13 @@ from cordwood.format.small_files.producer_snapshot import (
 )
 from cordwood.log.rules.append_checks import check_produced_batch
 from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.log.topics.topic_catalog import Catalog, TopicEntry, parse_catalog, render_catalog
+from cordwood.log.topics.catalog_files import parse_catalog, render_catalog
+from cordwood.log.topics.topic_catalog import (
+    Catalog,
+    CatalogChange,
+    TopicEntry,
+    render_change,
+)
 from cordwood.quantities import (
     KIB,
     MIB,
@@ -263,15 +270,19 @@ CATALOG = Catalog(
 )
 
 
-@target(render_catalog(CATALOG))
+CATALOG_LINE = encode_line(
+    CheckedLine(4, render_change(CatalogChange(delete=("orders",), begin={"payments": (1,)})))
+)
+
+
+@target(render_catalog(CATALOG), render_catalog(CATALOG).rstrip(b" ") + CATALOG_LINE)
 def catalog(data: bytes) -> None:
-    """With the checksum as it is, and made good."""
-    head, _, body = data.partition(b"\n")
-    fields = head.split(b" ")
-    if len(fields) == 4:
-        fields[3] = f"{crc32c(fields[2] + bytes([10]) + body):08x}".encode()
-        found = parse_catalog(b" ".join(fields) + b"\n" + body)
-        assert parse_catalog(render_catalog(found)) == found
+    """With the checksums as they are, and made good."""
+    head, *lines = data.split(b"\n")
+    checked = [line.partition(b" ")[2] for line in lines]
+    good = b"\n".join([head, *(b"%08x %b" % (crc32c(line), line) for line in checked), b""])
+    found = parse_catalog(good)
+    assert parse_catalog(render_catalog(found)) == found
     parse_catalog(data)
 
 

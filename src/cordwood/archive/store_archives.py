@@ -130,7 +130,7 @@ class StoreArchives:
     def _run_topic(self, store: ArchivableStore, topic: Topic) -> None:
         assert topic.config.archive_url is not None
         objects = self.objects(topic.config.archive_url)
-        for log in topic.opened_partitions:
+        for log in map(topic.partition, _online(topic)):
             archive = self.archive_of(log, topic.topic_id)
             if archive is None or log.is_closed:
                 continue
@@ -156,8 +156,8 @@ class StoreArchives:
         unreachable: dict[str, str] = {}  # an object store that fails is not asked again
         for name in store.topics():
             topic: Topic | Topic[ReadOnlyLog] = store.topic(name)
-            for log in topic.opened_partitions:
-                archive = self.archive_of(log, topic.topic_id)
+            for number in _online(topic):
+                archive = self.archive_of(topic.partition(number), topic.topic_id)
                 if archive is None or topic.config.archive_url is None:
                     continue
                 error = unreachable.get(archive.objects.url)
@@ -191,6 +191,13 @@ class StoreArchives:
                 "stopped without waiting for the archive %s any longer", shown_url(place)
             )
         self.cache.close()
+
+
+def _online(topic: Topic | Topic[ReadOnlyLog]) -> list[int]:
+    """The partitions of an archived topic, without those that are offline."""
+    if topic.config.archive_url is None:
+        return []
+    return [number for number in range(topic.partition_count) if topic.has_partition(number)]
 
 
 def _shown_error(error: Exception) -> str:

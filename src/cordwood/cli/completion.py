@@ -102,7 +102,7 @@ def _partition_counts(context: typer.Context) -> dict[str, int]:
 
 
 def _topics_in(target: "DirectoryTarget") -> dict[str, int]:
-    from cordwood.log.topics.topic_catalog import read_catalog
+    from cordwood.log.topics.catalog_files import read_catalog
     from cordwood.storage.files import RealFileSystem
 
     catalog = read_catalog(RealFileSystem(), target.paths)

@@ -129,9 +129,9 @@ def check_topic_name(topic: str) -> None:
         raise InvalidTopicNameError(topic, "must contain only a-z, A-Z, 0-9, '.', '_' and '-'")
 
 
-def topic_names_collide(one: str, other: str) -> bool:
-    """Whether two names are the same in metrics, which write '.' as '_'."""
-    return one.replace(".", "_") == other.replace(".", "_")
+def metric_name(topic: str) -> str:
+    """The name of a topic in metrics, which write '.' as '_'. Two topics must not share it."""
+    return topic.replace(".", "_")
 
 
 def partition_directory_name(topic: str, partition: int) -> str:

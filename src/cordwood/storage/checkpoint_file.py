@@ -19,7 +19,7 @@ from cordwood.format.small_files.checkpoint_text import (
     render_offset_checkpoint,
 )
 from cordwood.quantities import MIB, Offset
-from cordwood.storage.files import FileSystem, read_whole, replace_file
+from cordwood.storage.files import FileSystem, read_whole, replace_file, write_file
 
 # About a million partitions; anything larger is not a checkpoint.
 _CHECKPOINT_BYTES_MAX: Final = 64 * MIB
@@ -47,10 +47,15 @@ def read_epoch_checkpoint(fs: FileSystem, directory: str) -> list[EpochEntry]:
     return _read(fs, os.path.join(directory, LEADER_EPOCHS), parse_epoch_checkpoint)
 
 
-def write_epoch_checkpoint(fs: FileSystem, directory: str, entries: Sequence[EpochEntry]) -> None:
-    """Replace the leader epochs of a partition directory. Durable on return."""
-    text = render_epoch_checkpoint(entries)
-    replace_file(fs, os.path.join(directory, LEADER_EPOCHS), text.encode())
+def write_epoch_checkpoint(
+    fs: FileSystem, directory: str, entries: Sequence[EpochEntry], *, sync: bool = True
+) -> None:
+    """Replace the leader epochs of a partition directory. Durable on return, with `sync`."""
+    path, text = os.path.join(directory, LEADER_EPOCHS), render_epoch_checkpoint(entries)
+    if sync:
+        replace_file(fs, path, text.encode())
+    else:
+        write_file(fs, path, text.encode())
 
 
 def _read(fs: FileSystem, path: str, parse: Callable[[str], _Parsed]) -> _Parsed:

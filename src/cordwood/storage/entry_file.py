@@ -18,7 +18,7 @@ import contextlib
 from struct import Struct
 from typing import Final
 
-from cordwood.errors import TruncatedInputError
+from cordwood.errors import LimitExceededError, TruncatedInputError
 from cordwood.quantities import MIB
 from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.files import FileSystem, read_whole, replace_file, write_all
@@ -42,7 +42,9 @@ class EntryFile:
         "_file_size",
         "_flushed_size",
         "_fs",
+        "_is_derived_anew",
         "_is_mapped",
+        "_is_synced",
         "_must_exist",
         "_path",
         "_sealed",
@@ -75,6 +77,8 @@ class EntryFile:
         self._sealed: memoryview | None = None
         self._flushed_size = 0
         self._file_size = 0
+        self._is_synced = False
+        self._is_derived_anew = False
 
     @property
     def path(self) -> str:
@@ -110,10 +114,11 @@ class EntryFile:
         self._fs.create(self._path, exclusive=False).close()
         self._activate(bytearray(), file_size=0)
 
-    def activate(self, *, max_bytes: int) -> None:
+    def activate(self, *, max_bytes: int, is_synced: bool = False) -> None:
         """Load the entries into memory so that more can be appended. A missing file is empty.
 
-        Raises `LimitExceededError` if the file is far too large; then `activate_empty` is left.
+        `is_synced`: the last owner made the file durable. Raises `LimitExceededError` if the file
+        is far too large; then `activate_empty` is left.
         """
         try:
             content = self._read(max(max_bytes, _READ_BYTES_MAX))
@@ -121,6 +126,17 @@ class EntryFile:
             content = b""
         sound = self._sound_part(memoryview(content))
         self._activate(bytearray(sound), file_size=len(content))
+        self._is_synced = is_synced
+
+    def derive_anew(self) -> None:
+        """Forget the entries of an active file, to derive them again from the log as it is.
+
+        The file keeps its entries. If they come out the same, nothing is written.
+        """
+        assert self._active is not None, f"{self._path} is sealed"
+        self._active = bytearray()
+        self._flushed_size = 0
+        self._is_derived_anew = True
 
     def activate_empty(self) -> None:
         """Forget the entries of the file, to derive them again. The next flush replaces it."""
@@ -143,11 +159,14 @@ class EntryFile:
         active = self._active
         if active is None:
             return
+        if self._is_derived_anew:
+            self._recognize(active)
         if self._file_size > self._flushed_size:  # a torn entry, or Kafka's unused slots
             self._replace(bytes(active[: self._flushed_size]))
         data = bytes(active[self._flushed_size :])
         if not data:
             return
+        self._is_synced = False
         try:
             file = self._fs.open_write(self._path)
         except FileNotFoundError:
@@ -161,15 +180,28 @@ class EntryFile:
         self._flushed_size += len(data)
         self._file_size = self._flushed_size
 
+    def _recognize(self, active: bytearray) -> None:
+        """Count entries as flushed that were derived anew and are in the file already."""
+        self._is_derived_anew = False
+        try:
+            content = self._read(_READ_BYTES_MAX)
+        except (FileNotFoundError, LimitExceededError):
+            return
+        if content and active.startswith(content):
+            self._flushed_size = self._file_size = len(content)
+
     def sync(self) -> None:
         """Flush, then make the entries durable. The caller syncs the directory for a new name."""
         self.flush()
+        if self._is_synced:
+            return
         try:
             file = self._fs.open_write(self._path)
         except FileNotFoundError:
             return  # nothing was ever added
         try:
             file.sync()
+            self._is_synced = True
         except OSError:
             # Nobody knows what reached the disk: the next flush writes all of it again.
             self._flushed_size = 0
@@ -233,6 +265,7 @@ class EntryFile:
     def _activate(self, entries: bytearray, *, file_size: int) -> None:
         self._flushed_size = len(entries)
         self._file_size = file_size
+        self._is_synced = self._is_derived_anew = False
         self._active = entries
         self._sealed = None
 

@@ -132,14 +132,22 @@ class BoundedIndex(EntryIndex):
         return cls(file, base_offset, max_bytes=max_bytes)
 
     @classmethod
-    def open_active(cls, fs: FileSystem, path: str, base_offset: Offset, *, max_bytes: int) -> Self:
+    def open_active(
+        cls,
+        fs: FileSystem,
+        path: str,
+        base_offset: Offset,
+        *,
+        max_bytes: int,
+        is_synced: bool = False,
+    ) -> Self:
         """Open with the entries of the file, if any, ready for more.
 
         A file that is far too large counts as empty: the entries can be derived again.
         """
         file = cls._file_at(fs, path)
         try:
-            file.activate(max_bytes=max_bytes)
+            file.activate(max_bytes=max_bytes, is_synced=is_synced)
         except LimitExceededError as error:
             logger.warning("rebuilding an index: %s", error)
             file.activate_empty()
@@ -170,8 +178,11 @@ class BoundedIndex(EntryIndex):
             self._file.truncate_to(kept)
 
     def clear(self) -> None:
-        """Drop all entries."""
-        self._file.truncate_to(0)
+        """Drop all entries, to derive them again from the log as it is."""
+        if self._file.is_active:
+            self._file.derive_anew()
+        else:
+            self._file.truncate_to(0)
 
     def _slot_at(self, slot: int) -> tuple[bytearray | memoryview, int]:
         """All entries, and the position of the slot in them; `IndexError` if there is none."""

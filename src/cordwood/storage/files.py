@@ -163,6 +163,8 @@ class FileSystem(Protocol):
     def map_words(self, path: str, count: int, *, writable: bool) -> WordMap:
         """Map a file of `count` words; if it is writable and missing, create it with zeros.
 
+        Nothing is durable before `WordMap.sync`.
+
         If not writable: `FileNotFoundError` if it is missing, `TruncatedInputError` if too short.
         """
         ...
@@ -255,6 +257,24 @@ def write_all(file: File, position: int, data: Buffer) -> None:
         written = file.write_at(position, rest)
 
 
+def write_file(fs: FileSystem, path: str, content: Buffer) -> None:
+    """Create the file with `content`, or overwrite it. Not durable, and not atomic."""
+    file = fs.create(path, exclusive=False)
+    try:
+        write_all(file, 0, content)
+    finally:
+        file.close()
+
+
+def sync_file(fs: FileSystem, path: str) -> None:
+    """Make the content of a file durable that another handle wrote."""
+    file = fs.open_write(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
+
+
 def replace_file(fs: FileSystem, path: str, content: Buffer) -> None:
     """Replace the file at `path` durably; after a crash it has the old content or the new."""
     temporary = path + TEMPORARY_SUFFIX
@@ -337,7 +357,6 @@ class RealFileSystem:
                     raise TruncatedInputError(f"{count} words", needed=wanted, got=size)
                 # Write real zeros: storing into a hole of a file on a full disk is a SIGBUS.
                 write_all(file, size, bytes(wanted - size))
-                file.sync()
             access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
             with noting("mapping", path):
                 return RealWordMap(map_file(file.fileno(), wanted, access=access), path)

@@ -55,8 +55,13 @@ class LogMarks:
 class HighWatermarkFile:
     """One process, the owner of the directory, publishes; any process reads."""
 
-    def __init__(self, fs: FileSystem, directory: str, *, writable: bool) -> None:
-        """If writable, a missing file is created; otherwise it is opened on the first read."""
+    def __init__(
+        self, fs: FileSystem, directory: str, *, writable: bool, is_new: bool = False
+    ) -> None:
+        """If writable, a missing file is created; otherwise it is opened on the first read.
+
+        The marks of a log that `is_new` are synced with it, not when they are published.
+        """
         self._fs = fs
         self._path = os.path.join(directory, HIGH_WATERMARK)
         self._is_writable = writable
@@ -71,7 +76,7 @@ class HighWatermarkFile:
                 for word in range(1, WORD_COUNT):  # whatever the content is, it must not look valid
                     words[word] = 0
                 words[0] = _MAGIC
-            self._is_unpublished = self.read().durable is None
+            self._is_unpublished = not is_new and self.read().durable is None
 
     @property
     def path(self) -> str:

@@ -223,22 +223,31 @@ class Segment:
             swapped=swapped,
         )
 
-    def activate(self, *, now_ms: TimestampMs) -> None:
+    def activate(self, *, now_ms: TimestampMs, is_synced: bool = False) -> None:
         """Make an existing segment take batches again, from `size` and `next_offset` on.
 
-        Index entries past the end of the log are dropped.
+        Index entries past the end of the log are dropped. `is_synced`: the last owner made the
+        indexes durable.
         """
         index_bytes = self._limits.index_bytes_max
         self.key_index.remove()
         self._file = self._fs.open_write(self.path(FileKind.LOG))
         self.offset_index = OffsetIndex.open_active(
-            self._fs, self.path(FileKind.INDEX), self.base_offset, max_bytes=index_bytes
+            self._fs,
+            self.path(FileKind.INDEX),
+            self.base_offset,
+            max_bytes=index_bytes,
+            is_synced=is_synced,
         )
         self.time_index = TimeIndex.open_active(
-            self._fs, self.path(FileKind.TIMEINDEX), self.base_offset, max_bytes=index_bytes
+            self._fs,
+            self.path(FileKind.TIMEINDEX),
+            self.base_offset,
+            max_bytes=index_bytes,
+            is_synced=is_synced,
         )
         self.transaction_index = TransactionIndex.open_active(
-            self._fs, self.path(FileKind.TXNINDEX), self.base_offset
+            self._fs, self.path(FileKind.TXNINDEX), self.base_offset, is_synced=is_synced
         )
         self.created_ms = now_ms
         self._is_frozen = False

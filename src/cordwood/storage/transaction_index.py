@@ -39,10 +39,13 @@ class TransactionIndex(EntryIndex):
     _SKIPS_ZEROS = False
 
     @classmethod
-    def open_active(cls, fs: FileSystem, path: str, base_offset: Offset) -> Self:
+    def open_active(
+        cls, fs: FileSystem, path: str, base_offset: Offset, *, is_synced: bool = False
+    ) -> Self:
         """Open with the entries of the file, if any; the first entry creates the file."""
         file = cls._file_at(fs, path)
-        file.activate(max_bytes=INT32_MAX)  # a segment may hold any number of short transactions
+        # A segment may hold any number of short transactions.
+        file.activate(max_bytes=INT32_MAX, is_synced=is_synced)
         return cls(file, base_offset)
 
     @property

@@ -13,11 +13,11 @@ from cordwood.format.file_names import (
     SegmentFileName,
     check_topic_name,
     deleted_directory_name,
+    metric_name,
     parse_directory_name,
     parse_segment_file_name,
     partition_directory_name,
     segment_file_name,
-    topic_names_collide,
 )
 from cordwood.quantities import INT32_MAX, INT64_MAX, Offset
 
@@ -88,7 +88,7 @@ def test_internal_topics_have_valid_names() -> None:
     [("a.b", "a_b", True), ("a.b_c", "a_b.c", True), ("a", "a", True), ("a-b", "a_b", False)],
 )
 def test_dots_and_underscores_collide(one: str, other: str, collide: bool) -> None:
-    assert topic_names_collide(one, other) is collide
+    assert (metric_name(one) == metric_name(other)) is collide
 
 
 @pytest.mark.parametrize(

@@ -299,6 +299,7 @@ def test_a_sync_after_another_store_makes_good_a_failed_sync_of_words(
     fs: SimulatedFileSystem,
 ) -> None:
     words = fs.map_words("/data/words", 2, writable=True)
+    words.sync()
     fs.sync_directory("/data")
     words[0] = 1
     fs.fail_next("sync", OSError(errno.EIO, "injected"))
@@ -313,6 +314,7 @@ def test_a_sync_after_another_store_makes_good_a_failed_sync_of_words(
 
 def test_a_failed_sync_of_words_settles_nothing(fs: SimulatedFileSystem) -> None:
     words = fs.map_words("/data/words", 1, writable=True)
+    words.sync()
     fs.sync_directory("/data")
     words[0] = 1
     fs.fail_next("sync", OSError(errno.EIO, "injected"))

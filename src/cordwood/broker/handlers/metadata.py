@@ -195,10 +195,10 @@ class MetadataHandler:
         partitions: list[messages.MetadataResponsePartitionsDict] = []
         for number in numbers:
             if topic.has_partition(number):
-                log = topic.partition(number)
-                leader, epoch = node, int(log.epochs.current)
+                log = topic.opened(number)
+                leader, epoch = node, 0 if log is None else int(log.epochs.current)
                 error, in_sync, offline = ErrorCode.none, [node], []
-                if log.is_failed:
+                if log is not None and log.is_failed:
                     error, in_sync, offline = ErrorCode.kafka_storage_error, [], [node]
             else:
                 leader = epoch = _NO_LEADER

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.client_policy import check_client_config
@@ -22,6 +22,7 @@ from cordwood.errors import ConfigError
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.rules.topic_config import TopicConfig, canonical_texts
 from cordwood.log.store.store import Store
+from cordwood.log.topics.topic_registry import NewTopic
 from cordwood.protocol.api_catalog import ApiKey
 
 if TYPE_CHECKING:
@@ -57,21 +58,29 @@ class TopicCreationHandler:
     ) -> messages.CreateTopicsResponseDict:
         topics, repeated = split_repeated(request.topics, lambda topic: topic.name)
         results: list[messages.CreateTopicsResponseTopicsDict] = [
-            {"name": name, "error_code": code, "error_message": message}
-            for name in repeated
-            for code, message in [refusal(_repeated(name))]
+            _refused(name, _repeated(name)) for name in repeated
         ]
+        accepted: list[NewTopic] = []
         for topic in topics:
             try:
-                results.append(self._create(topic, validate_only=request.validate_only))
+                wanted, config = self._checked(topic)
+                if request.validate_only:
+                    results.append(self._created(wanted, config))
+                else:
+                    accepted.append(wanted)
             except Exception as error:
-                code, message = refusal(error)
-                results.append({"name": topic.name, "error_code": code, "error_message": message})
+                results.append(_refused(topic.name, error))
+        created = self._store.registry.create_all(accepted)
+        for wanted, outcome in zip(accepted, created, strict=True):
+            if isinstance(outcome, Exception):
+                results.append(_refused(wanted.name, outcome))
+                continue
+            logger.info("created topic %s with %d partitions", wanted.name, wanted.partitions)
+            result = self._created(wanted, outcome.config)
+            results.append({**result, "topic_id": outcome.topic_id})
         return {"topics": results}
 
-    def _create(
-        self, wanted: messages.CreateTopicsRequestTopics, *, validate_only: bool
-    ) -> messages.CreateTopicsResponseTopicsDict:
+    def _checked(self, wanted: messages.CreateTopicsRequestTopics) -> tuple[NewTopic, TopicConfig]:
         name = wanted.name
         if name in INTERNAL_TOPICS:
             raise RefusedError(
@@ -87,14 +96,9 @@ class TopicCreationHandler:
         )
         try:
             config = self._store.registry.check_new(name, partitions=partitions, config=overrides)
-            if validate_only:
-                return self._created(name, partitions, config, overrides)
-            topic = self._store.create_topic(name, partitions=partitions, config=overrides)
         except ConfigError as error:
             raise _with_code(error) from error
-        logger.info("created topic %s with %d partitions", name, partitions)
-        result = self._created(name, partitions, topic.config, overrides)
-        return {**result, "topic_id": topic.topic_id}
+        return NewTopic(name=name, partitions=partitions, config=overrides), config
 
     def _partition_count(self, wanted: messages.CreateTopicsRequestTopics) -> int:
         count, replicas = wanted.num_partitions, wanted.replication_factor
@@ -142,18 +146,18 @@ class TopicCreationHandler:
             )
 
     def _created(
-        self, name: str, partitions: int, config: TopicConfig, overrides: Mapping[str, str]
+        self, topic: NewTopic, config: TopicConfig
     ) -> messages.CreateTopicsResponseTopicsDict:
         entries = topic_entries(
             config,
-            canonical_texts(overrides),
+            canonical_texts(topic.config),
             defaults=self._dynamic.static.topic_defaults,
             layers=self._dynamic.layers,
         )
         return {
-            "name": name,
+            "name": topic.name,
             "error_code": ErrorCode.none,
-            "num_partitions": partitions,
+            "num_partitions": topic.partitions,
             "replication_factor": _REPLICAS,
             "configs": [
                 {
@@ -214,6 +218,11 @@ class TopicCreationHandler:
                 logger.info("topic %s now has %d partitions", name, count)
         except ConfigError as error:
             raise _with_code(error) from error
+
+
+def _refused(name: str, error: Exception) -> messages.CreateTopicsResponseTopicsDict:
+    code, message = refusal(error)
+    return {"name": name, "error_code": code, "error_message": message}
 
 
 def _repeated(name: str) -> RefusedError:

@@ -20,7 +20,9 @@ from cordwood.broker.net.request import (
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.errors import OffsetOutOfRangeError, UnknownTopicError
 from cordwood.format.file_names import INTERNAL_TOPICS
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
+from cordwood.log.topics.topic import Topic
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.quantities import Offset
 
@@ -73,14 +75,33 @@ class TopicDeletionHandler:
         # A name and an id may mean the same topic, which can be deleted only once.
         names = [self._name_of(item) for item in once]
         counts = Counter(names)
+        accepted: list[tuple[_Wanted, Topic[PartitionLog]]] = []
         for item, name in zip(once, names, strict=True):
             try:
                 if counts[name] > 1:
                     raise twice
-                responses.append(self._delete(item, context.api_version))
+                accepted.append((item, self._checked(item, context.api_version)))
             except Exception as error:
                 responses.append(_refused(item, error))
-        return {"responses": responses}
+        return {"responses": responses + self._delete(accepted)}
+
+    def _delete(
+        self, accepted: Sequence[tuple[_Wanted, Topic[PartitionLog]]]
+    ) -> list[messages.DeleteTopicsResponseResponsesDict]:
+        """Delete topics together; one after the other if another client deletes one of them."""
+        try:
+            if accepted:
+                self._store.delete_topics([topic.name for _, topic in accepted])
+        except Exception as error:
+            if len(accepted) == 1:
+                return [_refused(accepted[0][0], error)]
+            return [response for item in accepted for response in self._delete([item])]
+        for _, topic in accepted:
+            logger.info("deleted topic %s", topic.name)
+        return [
+            {"name": topic.name, "topic_id": topic.topic_id, "error_code": ErrorCode.none}
+            for _, topic in accepted
+        ]
 
     def _name_of(self, item: _Wanted) -> str | UUID:
         """The name of the topic; its id if no topic has that id."""
@@ -90,9 +111,7 @@ class TopicDeletionHandler:
         topic = self._table.topic(topic_id)
         return topic_id if topic is None else topic.name
 
-    def _delete(
-        self, item: _Wanted, api_version: int
-    ) -> messages.DeleteTopicsResponseResponsesDict:
+    def _checked(self, item: _Wanted, api_version: int) -> Topic[PartitionLog]:
         name, topic_id = item
         if (name is None) == (topic_id == _NIL):
             raise RefusedError(
@@ -114,9 +133,7 @@ class TopicDeletionHandler:
             raise RefusedError(
                 ErrorCode.policy_violation, f"{topic.name} is internal and cannot be deleted"
             )
-        self._store.delete_topic(topic.name)
-        logger.info("deleted topic %s", topic.name)
-        return {"name": topic.name, "topic_id": topic.topic_id, "error_code": ErrorCode.none}
+        return topic
 
     # --- DeleteRecords -----------------------------------------------------------------------
 

@@ -162,9 +162,14 @@ class TopicCollector(_Unregistered):
         node_id = self._broker.config.node_id
         for topic in topics:
             for number in range(topic.partition_count):
-                log = topic.partition(number) if topic.has_partition(number) else None
+                log = topic.opened(number)
+                values = (
+                    _values_without_records(node_id)
+                    if log is None and topic.has_partition(number)
+                    else _partition_values(log, node_id)
+                )
                 labels = [topic.name, str(number)]
-                for name, value in _partition_values(log, node_id).items():
+                for name, value in values.items():
                     families[name].add_metric(labels, value)
         yield from families.values()
 
@@ -182,6 +187,16 @@ _PARTITION_METRICS: Final = {
     "cordwood_log_segments": "Local segments of a partition.",
     "cordwood_log_size_bytes": "Size of the local log files of a partition.",
 }
+
+
+def _values_without_records(node_id: int) -> dict[str, int]:
+    """The values of a partition that is not open, because it never had records."""
+    return dict.fromkeys(_PARTITION_METRICS, 0) | {
+        "kafka_topic_partition_leader": node_id,
+        "kafka_topic_partition_leader_is_preferred": 1,
+        "kafka_topic_partition_replicas": 1,
+        "kafka_topic_partition_in_sync_replica": 1,
+    }
 
 
 def _partition_values(log: PartitionLog | None, node_id: int) -> dict[str, int]:
@@ -261,7 +276,8 @@ class GroupCollector(_Unregistered):
         for (name, number), offset in sorted(facts.committed.items()):
             topic = self._broker.store.registry.find(name)
             if topic is not None and topic.has_partition(number):
-                end = topic.partition(number).high_watermark
+                log = topic.opened(number)
+                end = 0 if log is None else log.high_watermark
                 yield name, number, offset, max(end - offset, 0)
 
 

@@ -15,7 +15,7 @@ from cordwood.log.inspection.segment_check import SegmentFindings, SegmentProble
 from cordwood.log.inspection.small_file_check import check_small_files
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.store.read_only_store import ReadOnlyStore
-from cordwood.log.topics.topic_catalog import read_catalog
+from cordwood.log.topics.catalog_files import read_catalog
 from cordwood.quantities import Offset
 from cordwood.storage.files import RealFileSystem
 

@@ -58,8 +58,12 @@ class FollowedFiles:
         log_start: Offset | None,
         allows_gaps: bool,
         was_compacted: bool,
+        is_new: bool = False,
     ) -> None:
-        """`was_compacted`: offsets may be missing, whether or not there is a segment manifest."""
+        """`was_compacted`: offsets may be missing, whether or not there is a segment manifest.
+
+        A log that `is_new` has acknowledged nothing durably: without marks it is empty.
+        """
         self.fs = fs
         self.directory = directory
         self.name = name
@@ -70,6 +74,7 @@ class FollowedFiles:
         self.limits = SegmentLimits(
             index_bytes_max=0, index_interval_bytes=0, is_dense=not allows_gaps
         )
+        self._is_new = is_new
         self._handles = handles
         self._identity = self._read_identity()
         self._current_until_s = time.monotonic() + _CURRENT_S
@@ -105,7 +110,9 @@ class FollowedFiles:
             self.check_current()
         marks = self._marks.read()
         high_watermark = _published(marks)
-        if high_watermark is None:
+        if high_watermark is None and self._is_new:
+            high_watermark = self._segments.first_offset
+        elif high_watermark is None:
             high_watermark = self._end_of_sound_batches()
         elif high_watermark > self._segments.active.base_offset:
             self._refresh_if_rolled(high_watermark)
@@ -190,12 +197,12 @@ class FollowedFiles:
             return TimestampMs(INT64_MAX), segment.base_offset
         return segment.largest_timestamp
 
-    def remembers_keys(self, view: LogView) -> bool:
+    def key_memory(self, view: LogView) -> int | None:
         """If the segment before the last one has a key index, the topic indexes keys."""
         if len(view.segments) == 1:
-            return False
+            return None
         sealed = view.segments[len(view.segments) - 2]
-        return sealed.key_index.is_usable(sealed.size)
+        return 0 if sealed.key_index.is_usable(sealed.size) else None
 
     # --- transactions ------------------------------------------------------------------------
 

@@ -23,7 +23,9 @@ class ReadOnlyLog(LogReader):
         log_start: Offset | None,
         allows_gaps: bool,
         was_compacted: bool,
+        is_new: bool = False,
     ) -> None:
+        """`is_new`: no record of the log has ever been synced, as far as the catalog knows."""
         self.directory = directory
         self._files = FollowedFiles(
             fs,
@@ -33,6 +35,7 @@ class ReadOnlyLog(LogReader):
             log_start=log_start,
             allows_gaps=allows_gaps,
             was_compacted=was_compacted,
+            is_new=is_new,
         )
         super().__init__(topic, partition, self._files)
         self.upkeep = UpkeepPreview(topic, partition, self._files)

@@ -16,13 +16,19 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from cordwood.errors import CordwoodError, LogClosedError, UnexpectedOffsetError
+from cordwood.errors import (
+    CordwoodError,
+    DiskFullError,
+    LogClosedError,
+    UnexpectedOffsetError,
+)
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.batch_writer import BatchWriter
 from cordwood.log.partition.log_sync import LogSync
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.interruption import insist
 from cordwood.quantities import NO_TIMESTAMP, Offset, TimestampMs
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 
 _NOT_PLACED: Final = Offset(-1)
 _NO_BATCH: Final = UnplacedBatch(0, 0, NO_TIMESTAMP)
@@ -166,6 +172,8 @@ class GroupCommit:
 
     def _serve(self, group: list[PendingAppend]) -> None:
         with self._holder.sync_lock:
+            if self._syncing.is_new and not self._settle(group):
+                return
             with self._holder.lock:
                 self._place([item for item in group if item.is_unanswered])
             self._syncing.run()
@@ -178,6 +186,25 @@ class GroupCommit:
                 if item.error is None and not is_kept:
                     item.error = LogClosedError(self._holder.name)
             item.is_served = True
+
+    def _settle(self, group: list[PendingAppend]) -> bool:
+        """Settle a new log before anything is written; if that fails, refuse the group.
+
+        A log that has records already is settled by its sync.
+        """
+        state = self._holder.state
+        if state.end > 0 or not state.is_writable:
+            return True
+        try:
+            self._syncing.settle()
+        except OSError as error:
+            is_full = error.errno in FULL_DISK_ERRNOS
+            refusal = DiskFullError(self._holder.name) if is_full else error
+            for item in group:
+                item.error = item.error or refusal
+                item.is_served = True
+            return False
+        return True
 
     def _place(self, items: list[PendingAppend]) -> None:
         """Write all of them; each gets an offset or an error. Holds the lock."""

@@ -1,15 +1,19 @@
 """The leader epochs of a log and the checkpoint file that keeps them."""
 
+import os
+
+from cordwood.format.file_names import LEADER_EPOCHS
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.rules.leader_epochs import LeaderEpochs
 from cordwood.quantities import LeaderEpoch, Offset
 from cordwood.storage.checkpoint_file import write_epoch_checkpoint
+from cordwood.storage.files import sync_file
 
 
 class LogEpochs:
     """Changed under the log's lock. `known` and `current` may be read by anyone.
 
-    The checkpoint file is written whenever `known` changes.
+    The checkpoint file is written whenever `known` changes, durably except in a new log.
     """
 
     def __init__(self, parts: LogParts, known: LeaderEpochs, end: Offset) -> None:
@@ -19,8 +23,12 @@ class LogEpochs:
         self.current = LeaderEpoch(0)
         epoch = parts.role.opening_epoch(known.latest)
         self._is_leader = epoch is not None  # else the epochs are those of the batches
-        if epoch is not None:
+        if epoch is not None and parts.settle is None:
             self.enter(epoch, end)
+        elif epoch is not None:
+            self.current = epoch
+            known.assign(epoch, end)
+            write_epoch_checkpoint(parts.fs, parts.directory, known.entries, sync=False)
 
     def enter(self, epoch: LeaderEpoch, start: Offset) -> None:
         """Batches from `start` on are written in `epoch`."""
@@ -52,6 +60,10 @@ class LogEpochs:
         if self._is_leader:
             self.known.assign(self.current, offset)
         self._save()
+
+    def sync(self) -> None:
+        """Make the checkpoint file of a new log durable, without its name."""
+        sync_file(self._fs, os.path.join(self._directory, LEADER_EPOCHS))
 
     def _save(self) -> None:
         write_epoch_checkpoint(self._fs, self._directory, self.known.entries)

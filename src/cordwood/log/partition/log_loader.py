@@ -4,6 +4,7 @@ Batches below the recovery point were synced and are trusted. Batches past it ar
 a clean shutdown the recovery point is the end of the log, so only the last few kilobytes are read.
 """
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -129,7 +130,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
     seen.damages += _lost_at_the_front(segments, start, request)
     holes = _holes(segments, request)
     seen.damages += [_lost_segments(hole, request) for hole in holes]
-    floor = _first_to_walk(segments, request)
+    floor = _first_to_walk(segments, start, request)
     seen.damages += _emptied(segments[:floor], request)
     for segment, found in zip(segments[:floor], files.segments, strict=False):
         if not found.has_indexes:
@@ -222,22 +223,31 @@ def _empty(request: LoadRequest, start: Offset, seen: _Seen) -> LoadedLog:
                 reason="its log files are missing",
             )
         )
-    segment = _create(request, end)
+    loaded = _begun_at(request, end, seen.damages)
     request.fs.sync_directory(request.directory)
-    seen.epochs.clear()
-    producers = ProducerStates(end_offset=end)
-    producers.last_snapshot_offset = Offset(end - 1)
+    loaded.producers.last_snapshot_offset = Offset(end - 1)
+    return loaded
+
+
+def load_new_log(request: LoadRequest) -> LoadedLog:
+    """Open a log that never had records. Nothing is synced: the first sync does that."""
+    loaded = _begun_at(request, Offset(0), [])
+    loaded.producers.last_snapshot_offset = Offset(0)
+    return loaded
+
+
+def _begun_at(request: LoadRequest, offset: Offset, damages: list[Damage]) -> LoadedLog:
     return LoadedLog(
-        segments=SegmentList([segment]),
-        start=end,
-        end=end,
-        epochs=seen.epochs,
-        producers=producers,
-        damages=seen.damages,
+        segments=SegmentList([_create(request, offset)]),
+        start=offset,
+        end=offset,
+        epochs=LeaderEpochs(),
+        producers=ProducerStates(end_offset=offset),
+        damages=damages,
         recovered_bytes=0,
         torn_bytes=0,
-        durable=end,
-        recovery_point=end,
+        durable=offset,
+        recovery_point=offset,
         unsealed=[],
     )
 
@@ -316,13 +326,17 @@ def _emptied(segments: list[Segment], request: LoadRequest) -> list[Damage]:
     ]
 
 
-def _first_to_walk(segments: list[Segment], request: LoadRequest) -> int:
-    """Index of the segment that holds the recovery point."""
+def _first_to_walk(segments: list[Segment], start: Offset, request: LoadRequest) -> int:
+    """Index of the segment that holds the recovery point, or the start if that is later.
+
+    An unfinished deletion may leave holes below the start: they are not the end of the log.
+    """
     last = len(segments) - 1
-    if request.recovery_point is None:
-        return last if request.is_clean else 0
+    if request.recovery_point is None and request.is_clean:
+        return last
+    known = max(request.recovery_point or 0, start)
     for index in range(last, 0, -1):
-        if segments[index].base_offset <= request.recovery_point:
+        if segments[index].base_offset <= known:
             return index
     return 0
 
@@ -333,7 +347,7 @@ def _first_to_walk(segments: list[Segment], request: LoadRequest) -> int:
 def _walk(segments: list[Segment], request: LoadRequest, seen: _Seen) -> list[Walk]:
     walks: list[Walk] = []
     for segment in segments:
-        segment.activate(now_ms=request.now_ms)
+        segment.activate(now_ms=request.now_ms, is_synced=request.is_clean)
         if request.recovery_point is not None:
             trusted = request.recovery_point
         else:
@@ -383,6 +397,12 @@ def _apply(
         segment.freeze()
     if not plan.is_appendable:
         kept.append(_create(request, plan.end_offset))
+    is_kept_whole = plan.is_appendable and plan.cut_position is None and not (dropped or frozen)
+    if is_kept_whole and request.is_clean and durable >= plan.end_offset:
+        return kept, []  # nothing has changed since the last owner synced everything
+    for segment in kept[floor:]:
+        with contextlib.suppress(OSError):  # derived; the next flush tries again
+            segment.flush_index(at_least=0)  # readers beside must find none behind the end
     if not request.is_durable_exact:
         return kept, frozen
     for segment in frozen:

@@ -1,6 +1,6 @@
 """What a log is given when it is opened: its place, its configuration, and what it works with."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
@@ -49,6 +49,7 @@ class LogParts:
 
     `config` is the configuration at opening; afterwards `StateHolder.config` is the current one.
     `steady_clock` tells the time for decisions that cannot be undone: see `SteadyClock`.
+    `settle` makes the directory of a new log durable; None for a log that has begun.
     """
 
     topic: str
@@ -65,6 +66,7 @@ class LogParts:
     random: Random
     sync_times: SharedHistogram
     held_from: Offset | None = None
+    settle: Callable[[], None] | None = None
     role: ReplicaRole = SOLE_REPLICA
 
     @property

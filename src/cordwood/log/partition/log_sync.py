@@ -8,10 +8,14 @@ Indexes, snapshots and checkpoints are derived. If they cannot be written, the l
 tries again; the recovery point stays where it is until they are on the disk.
 """
 
+import errno
+import time
 from functools import partial
 from time import perf_counter
+from typing import Final
 
 from cordwood.log.partition.derived_files import DerivedFiles
+from cordwood.log.partition.log_epochs import LogEpochs
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_producers import LogProducers
 from cordwood.log.partition.log_state import NOTHING_UNSYNCED, LogState, UnsyncedFiles
@@ -20,8 +24,12 @@ from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.interruption import LockHold, insist
 from cordwood.quantities import Offset
+from cordwood.storage.disk_errors import FULL_DISK_ERRNOS
 from cordwood.storage.recovery import rebuild_indexes
 from cordwood.storage.segment import Segment
+
+_PASSING_ERRNOS: Final = FULL_DISK_ERRNOS | {errno.EMFILE, errno.ENFILE}
+_SETTLE_PAUSES_S: Final = (0.01, 0.05, 0.25)
 
 
 class LogSync:
@@ -31,12 +39,19 @@ class LogSync:
     """
 
     def __init__(
-        self, parts: LogParts, holder: StateHolder, producers: LogProducers, rolling: Rolling
+        self,
+        parts: LogParts,
+        holder: StateHolder,
+        producers: LogProducers,
+        rolling: Rolling,
+        epochs: LogEpochs,
     ) -> None:
         self._parts = parts
         self._holder = holder
         self._producers = producers
         self._rolling = rolling
+        self._epochs = epochs
+        self.is_new = parts.settle is not None  # not settled yet
         self._derived = DerivedFiles(parts.name, parts.owner.health.note_failure)
         self._last_sync_s = parts.clock.monotonic()
         self._is_in_doubt = False  # whether the last sync ended, well or not
@@ -99,6 +114,8 @@ class LogSync:
             for segment in (*state.unsynced.segments, state.segments.active):
                 segment.distrust_from(max(state.durable, segment.base_offset))
         self._is_in_doubt = True
+        if self.is_new:
+            self._settle_patiently()
         if state.unsynced != NOTHING_UNSYNCED:
             for segment in state.unsynced.segments:
                 segment.sync_log()
@@ -109,6 +126,35 @@ class LogSync:
         if state.unsynced == NOTHING_UNSYNCED:
             return NOTHING_UNSYNCED
         return self._write_derived(state.unsynced)
+
+    def settle(self) -> None:
+        """Make the small files and the directory of a new log durable. Holds the sync lock.
+
+        Until then a power cut may take the whole log, which has acknowledged nothing. From then
+        on its absence is a loss.
+        """
+        if not self.is_new or self._parts.settle is None:
+            return
+        try:
+            self._epochs.sync()
+            self._holder.sync_marks()
+            self._parts.fs.sync_directory(self._parts.directory)
+            self._parts.settle()
+        except OSError as error:
+            self._parts.owner.health.note_failure(error)
+            raise
+        self.is_new = False
+
+    def _settle_patiently(self) -> None:
+        """Settle a log that has records already; a moment without descriptors is no failure."""
+        for pause_s in _SETTLE_PAUSES_S:
+            try:
+                return self.settle()
+            except OSError as error:
+                if error.errno not in _PASSING_ERRNOS:
+                    raise
+            time.sleep(pause_s)
+        self.settle()
 
     def _write_derived(self, unsynced: UnsyncedFiles) -> UnsyncedFiles:
         """Seal indexes and sync snapshots; return those that could not be written."""
@@ -164,7 +210,9 @@ class LogSync:
                 return None
             with self._holder.lock:
                 state = self._holder.settled()
-            is_plain = state.unsynced == NOTHING_UNSYNCED and state.held_from is None
+            is_plain = (
+                not self.is_new and state.unsynced == NOTHING_UNSYNCED and state.held_from is None
+            )
             if is_plain and state.is_writable and not self._is_in_doubt:
                 self.began_s = self._parts.clock.monotonic()
                 return SyncUnderWay(self, state)
@@ -246,6 +294,7 @@ class LogSync:
             and state.unsynced == NOTHING_UNSYNCED
             and not self._is_time_index_unsynced
             and not self._producers.states.needs_snapshot
+            and not (self.is_new and state.end > 0)
         )
 
     def sync_marks(self) -> bool:

@@ -72,7 +72,7 @@ class PartitionLog(LogReader):
             parts.topic, parts.partition, LiveSource(holder, self.archive, self.producers)
         )
         self.rolling = Rolling(parts, holder, self.producers)
-        self.syncing = LogSync(parts, holder, self.producers, self.rolling)
+        self.syncing = LogSync(parts, holder, self.producers, self.rolling, self.epochs)
         self.truncation = Truncation(
             parts,
             holder,

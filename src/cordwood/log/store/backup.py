@@ -41,9 +41,10 @@ from cordwood.log.publishing.publication import Publisher
 from cordwood.log.publishing.publication_ledger import write_publications
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.rules.work_progress import WorkProgress
+from cordwood.log.topics.catalog_files import write_catalog
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.log_directory import PartitionName
-from cordwood.log.topics.topic_catalog import Catalog, write_catalog
+from cordwood.log.topics.topic_catalog import Catalog
 from cordwood.quantities import Offset
 from cordwood.storage.checkpoint_file import write_epoch_checkpoint, write_offset_checkpoint
 from cordwood.storage.file_copy import copy_file, link_or_copy
@@ -155,7 +156,7 @@ class Backup:
         self._fs.sync_directory(os.path.dirname(self._path) or ".")
         return StoreSnapshot(
             path=self._path,
-            partitions=len(copied),
+            partitions=len(copied) + sum(len(d.unopened) for d in directories),
             linked_bytes=sum(log.linked_bytes for log in copied.values()),
             copied_bytes=sum(log.copied_bytes for log in copied.values()),
         )

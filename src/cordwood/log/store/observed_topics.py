@@ -11,11 +11,12 @@ from cordwood.format.small_files.partition_metadata import ZERO_TOPIC_ID
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.reading.archived_segments import ArchivePlace
 from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.topics.catalog_files import CatalogReader
 from cordwood.log.topics.directory_listing import FoundPartition, find_partitions
 from cordwood.log.topics.log_directory import Checkpoints, read_checkpoints
 from cordwood.log.topics.partition_opener import ArchiveFinder
 from cordwood.log.topics.topic import Topic, visible_names
-from cordwood.log.topics.topic_catalog import DELETING, CatalogReader, TopicEntry
+from cordwood.log.topics.topic_catalog import TopicEntry
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache
@@ -108,8 +109,11 @@ class ObservedTopics:
             checkpoints = read_checkpoints(self._fs, path)
             for found in find_partitions(self._fs, path, wants=self._wants).live:
                 entry = entries.get(found.topic)
-                if entries and (entry is None or entry.state == DELETING):
+                if entries and entry is None:
                     continue
+                is_new = entry is not None and not entry.has_begun(found.number)
+                if is_new and found.topic_id is None:
+                    continue  # a power cut took its id; the next owner makes it again
                 ids[found.topic] = found.topic_id or ids.get(found.topic) or ZERO_TOPIC_ID
                 known = self._topics.get(found.topic)
                 if known is not None and known.topic_id != ids[found.topic]:
@@ -177,6 +181,7 @@ class ObservedTopics:
                 log_start=checkpoints.log_starts.get(place),
                 allows_gaps=allows_gaps,
                 was_compacted=was_compacted,
+                is_new=entry is not None and not entry.has_begun(found.number),
             )
         except FileNotFoundError:
             return None

@@ -1,5 +1,6 @@
 """A store: topics over one or several data directories, held by one writer process."""
 
+import logging
 import os
 import threading
 import uuid
@@ -44,9 +45,11 @@ from cordwood.log.store.store_opening import StoreOpening
 from cordwood.log.store.upkeep_tasks import (
     FREE_BYTES_MIN,
     UpkeepTasks,
+    register_catalog,
     register_inbox,
     register_offline,
 )
+from cordwood.log.topics.catalog_files import CatalogKeeper
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.group import Group
@@ -56,12 +59,13 @@ from cordwood.log.topics.producer_ids import ProducerIds
 from cordwood.log.topics.saved_configs import SavedConfigs
 from cordwood.log.topics.time_file import open_steady_clock
 from cordwood.log.topics.topic import Topic
-from cordwood.log.topics.topic_catalog import CatalogKeeper
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.storage.disk_errors import refused_when_full
 from cordwood.storage.files import FileSystem, RealFileSystem
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.recovery import Damage
+
+logger = logging.getLogger(__name__)
 
 OPENING_THREADS: Final = 4
 
@@ -124,7 +128,8 @@ class Store:
         self._lifetime = Lifetime(f"the store in {self.path}")
         self._catalog = CatalogKeeper(fs, self.data_dirs)
         steady_clock = open_steady_clock(fs, self.data_dirs, clock)
-        opener = PartitionOpener(self.directories, _log_surroundings(setup, steady_clock))
+        surroundings = _log_surroundings(setup, steady_clock)
+        opener = PartitionOpener(self.directories, self._catalog, surroundings)
         opened = StoreOpening(
             fs, self.directories, self._catalog, opener, threads=setup.opening_threads
         ).run()
@@ -165,6 +170,7 @@ class Store:
         self._tasks.register(self.housekeeping)
         self._archiving.register(self.housekeeping)
         register_inbox(self.changes, self.housekeeping)
+        register_catalog(self.registry, self.housekeeping)
         offline = OfflinePartitions(
             self.directories,
             self.registry,
@@ -223,11 +229,16 @@ class Store:
 
         Its name is free at once; its files are unlinked after `file.delete.delay.ms`.
         """
+        self.delete_topics([name])
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics, all of them or, if one does not exist, none."""
         with self.registry.changing:
-            topic_id = self.registry.get(name).topic_id
-            self.registry.delete(name)
-            self.publisher.forget_topic(topic_id)
-        self.committed_offsets.remove_topic(name)
+            ids = [self.registry.get(name).topic_id for name in names]
+            self.registry.delete(names)
+            for topic_id in ids:
+                self.publisher.forget_topic(topic_id)
+        self.committed_offsets.remove_topics(names)
 
     def publish(
         self, application: str, number: int, records: Mapping[tuple[str, int], Records]
@@ -394,8 +405,15 @@ class Store:
         Waits for at most `archive_timeout_s` for archives that do not answer; None: 30 s.
         In a forked child it does nothing: the store is its parent's.
         """
-        ends = (self._tasks.save_time, self.directories.close)
-        self._end(*ends, archive_timeout_s=archive_timeout_s)
+        self._end(self._close, archive_timeout_s)
+
+    def _close(self) -> None:
+        try:
+            self.registry.sync()
+        except OSError as error:
+            logger.warning("the topic catalog could not be synced at the end: %s", error)
+        self._tasks.save_time()
+        self.directories.close()
 
     def abandon(self) -> None:
         """Release everything as a crash would: nothing is synced, the next opening recovers.
@@ -404,11 +422,8 @@ class Store:
         """
         self._end(self.directories.abandon)
 
-    def _end(self, *releases: Callable[[], None], archive_timeout_s: float | None = None) -> None:
-        """Stop everything, then call `releases` in order.
-
-        Each step is safe to repeat: after an interrupt, the next call finishes the rest.
-        """
+    def _end(self, release: Callable[[], None], archive_timeout_s: float | None = None) -> None:
+        """Each step is safe to repeat: after an interrupt, the next call finishes the rest."""
         if is_forked(self._lifetime):
             return  # the files and the lock are the parent's
         self._lifetime.begin_closing()
@@ -417,9 +432,9 @@ class Store:
         with self._ending:
             if self._is_released:
                 return
+            self.registry.end()
             with ExitStack() as ends:  # the last one first; a failure does not stop the others
-                for release in reversed(releases):
-                    ends.callback(release)
+                ends.callback(release)
                 ends.callback(self.changes.close)
                 ends.callback(self.housekeeping.stop)
                 ends.callback(self.cleaner.stop)

@@ -1,13 +1,13 @@
 """Opening the topics of a store: finish what a crash left half done, then open every log.
 
-    1  remove directories of deleted partitions
-    2  remove what is left of topics in state `deleting`
-    3  adopt partitions that the catalog does not know, as in a directory that Kafka wrote
-    4  make what is missing of topics in state `creating`
-    5  open all logs, several at a time; each recovers itself
-    6  cut off publications that were not finished
+    1  remove directories of deleted partitions, and of topics that were not created in the end
+    2  adopt partitions that the catalog does not know, as in a directory that Kafka wrote
+    3  make the directories again that a power cut took, of partitions that have not begun
+    4  open the logs, several at a time; each recovers itself
+    5  cut off publications that were not finished
 
-A partition that cannot be read stays offline and does not stop the others.
+A partition that has not begun has no records and stays closed until it is used. A partition that
+cannot be read stays offline and does not stop the others.
 """
 
 import logging
@@ -29,19 +29,14 @@ from cordwood.log.publishing.publication_ledger import (
     write_publications,
 )
 from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.topics.catalog_files import CatalogKeeper
 from cordwood.log.topics.data_directories import DataDirectories
-from cordwood.log.topics.directory_listing import FoundPartition, find_partitions
+from cordwood.log.topics.directory_listing import FoundPartition, find_partitions, is_pristine
 from cordwood.log.topics.log_directory import LogDirectory, PartitionName
 from cordwood.log.topics.offsets_topic import OFFSETS_CONFIG
 from cordwood.log.topics.partition_opener import PartitionOpener
 from cordwood.log.topics.topic import Topic
-from cordwood.log.topics.topic_catalog import (
-    CREATING,
-    DELETING,
-    LIVE,
-    CatalogKeeper,
-    TopicEntry,
-)
+from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
 from cordwood.storage.files import FileSystem
 
 logger = logging.getLogger(__name__)
@@ -90,7 +85,7 @@ class StoreOpening:
         self._find_partitions()
         self._finish_deletions()
         self._adopt()
-        self._finish_creations()
+        self._set_aside_new()
         self._open_logs()
         self._drop_unpublished()
         for directory in self._directories:
@@ -103,61 +98,87 @@ class StoreOpening:
             for leftover in found.deleted:
                 self._fs.remove_tree(os.path.join(directory.path, leftover))
             for partition in found.live:
-                self._homes[partition.topic, partition.number] = _Home(directory, partition)
+                name = (partition.topic, partition.number)
+                # It may have begun in one directory while another one was not there.
+                if name not in self._homes or self._is_pristine(name):
+                    self._homes[name] = _Home(directory, partition)
 
     # --- unfinished changes ------------------------------------------------------------------
 
     def _finish_deletions(self) -> None:
-        for entry in self._in_state(DELETING):
-            for name in [name for name in self._homes if name[0] == entry.name]:
-                directory = self._homes.pop(name).directory
+        """Remove directories of topics that were deleted, or never created in the end."""
+        changed: set[str] = set()
+        for name, (directory, found) in list(self._homes.items()):
+            if self._is_leftover(found):
+                del self._homes[name]
                 path = os.path.join(directory.path, partition_directory_name(*name))
                 self._fs.remove_tree(path)
-                self._fs.sync_directory(directory.path)
-            self._catalog.remove(entry.name)
+                changed.add(directory.path)
+        if self._catalog.catalog.doomed:
+            changed.update(self._directories.paths)
+        for path in sorted(changed):
+            self._fs.sync_directory(path)
+        if self._catalog.catalog.doomed:
+            try:
+                self._catalog.apply(CatalogChange(forget=tuple(self._catalog.catalog.doomed)))
+            except OSError as error:
+                logger.warning("deleted topics are forgotten at the next start: %s", error)
+
+    def _is_leftover(self, found: FoundPartition) -> bool:
+        doomed = self._catalog.catalog.doomed
+        if found.topic_id in doomed:
+            return True
+        entry = self._catalog.topics.get(found.topic)
+        if entry is not None and found.number < entry.partitions:
+            # Without its id, nothing in a new partition was synced: what it holds may be older.
+            return found.topic_id is None and not entry.has_begun(found.number)
+        if found.topic_id is None and found.topic in doomed.values():
+            return True
+        return not self._catalog.is_new and self._is_pristine((found.topic, found.number))
 
     def _adopt(self) -> None:
         unknown = sorted({topic for topic, _ in self._homes} - set(self._catalog.topics))
-        catalog = self._catalog.catalog
+        adopted: list[TopicEntry] = []
         for topic in unknown:
             homes = {number: home for (name, number), home in self._homes.items() if name == topic}
             ids = [h.found.topic_id for h in homes.values() if h.found.topic_id is not None]
             partitions = max(homes) + 1
             logger.info("adopting topic %s, partitions: %d", topic, partitions)
-            catalog = catalog.put(
+            adopted.append(
                 TopicEntry(
                     name=topic,
                     topic_id=ids[0] if ids else new_topic_id(),
                     partitions=partitions,
                     config=OFFSETS_CONFIG if topic == CONSUMER_OFFSETS_TOPIC else _ADOPTED_CONFIG,
+                    begun=(1 << partitions) - 1,
                 )
             )
-        if unknown:
-            self._catalog.save(catalog)
-
-    def _finish_creations(self) -> None:
-        for entry in self._in_state(CREATING):
-            try:
-                self._finish_creation(entry)
-            except OSError as error:
-                logger.error(
-                    "topic %s lacks partitions until the next start: %s", entry.name, error
-                )
+        if adopted or self._catalog.is_new:
+            # From here on, an unknown directory without records is an unfinished creation.
+            self._catalog.apply(CatalogChange(put=tuple(adopted)))
         for (topic, number), (directory, found) in self._homes.items():
             if found.topic_id is None:
                 with suppress(OSError):  # the next start does it
                     self._opener.write_metadata(directory, self._catalog.topics[topic], number)
 
-    def _finish_creation(self, entry: TopicEntry) -> None:
-        for number in range(entry.partitions):
-            if (entry.name, number) not in self._homes:
-                directory = self._opener.make_directory(entry, number)
-                made = FoundPartition(topic=entry.name, number=number, topic_id=entry.topic_id)
-                self._homes[entry.name, number] = _Home(directory, made)
-        self._catalog.put(entry.with_state(LIVE))
+    def _set_aside_new(self) -> None:
+        """Leave partitions closed that never had records, and make those that are missing."""
+        for entry in self._catalog.topics.values():
+            for number in range(entry.partitions):
+                if entry.has_begun(number):
+                    continue
+                name = (entry.name, number)
+                home = self._homes.get(name)
+                if home is None:
+                    if self._directories.are_all_usable:
+                        self._opener.reserve(entry, number)
+                elif home.directory.was_clean or self._is_pristine(name):
+                    home.directory.unopened.add(name)
+                    del self._homes[name]
 
-    def _in_state(self, state: str) -> list[TopicEntry]:
-        return [entry for entry in self._catalog.topics.values() if entry.state == state]
+    def _is_pristine(self, name: PartitionName) -> bool:
+        path = os.path.join(self._homes[name].directory.path, partition_directory_name(*name))
+        return is_pristine(self._fs, path)
 
     # --- logs --------------------------------------------------------------------------------
 
@@ -215,6 +236,10 @@ class StoreOpening:
         logs: dict[str, dict[int, PartitionLog]] = {name: {} for name in self._catalog.topics}
         for log in self._directories.logs():
             logs[log.topic][log.partition] = log
+        unopened: dict[str, list[int]] = {name: [] for name in self._catalog.topics}
+        for directory in self._directories:
+            for name, number in directory.unopened:
+                unopened[name].append(number)
         return {
             name: Topic(
                 name,
@@ -223,6 +248,8 @@ class StoreOpening:
                 logs[name],
                 partition_count=entry.partitions,
                 offline=self._directories.why_offline,
+                unopened=unopened[name],
+                open_log=self._opener.open_new,
             )
             for name, entry in self._catalog.topics.items()
         }

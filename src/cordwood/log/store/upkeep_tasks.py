@@ -3,6 +3,7 @@
     task             every    what
     timers           1 s      unlink deleted files, roll segments that are old enough, `flush.ms`
     checkpoint       60 s     sync indexes, write recovery points: a crash then costs little
+    catalog          60 s     sync the second copies of the topic catalog, forget deleted topics
     retention        30 s     delete segments by the policies of each topic
     key index        5 s      index the keys of newly sealed segments (key.index=true)
     marks            1 s      sync the mapped marks of logs that changed, some at a time
@@ -31,6 +32,7 @@ from cordwood.log.store.housekeeping import Housekeeping
 from cordwood.log.store.offline_partitions import OfflinePartitions
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.time_file import TimeFile
+from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.quantities import MIB
 from cordwood.storage.files import FileSystem
 
@@ -100,6 +102,10 @@ class UpkeepTasks:
 
     def _compact(self, directory: str) -> int:
         return sum(result.bytes_reclaimed for result in self.cleaner.run_due(directory))
+
+
+def register_catalog(registry: TopicRegistry, housekeeping: Housekeeping) -> None:
+    housekeeping.add("catalog", CHECKPOINT_S, registry.sync, takes_long=True)
 
 
 def register_offline(offline: OfflinePartitions, housekeeping: Housekeeping) -> None:

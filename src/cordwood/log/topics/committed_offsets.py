@@ -7,7 +7,7 @@ library and the broker share one table: each sees what the other commits.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
@@ -150,22 +150,22 @@ class CommittedOffsets:
             records = [offset_tombstone(group, place) for place in partitions]
             self.append(self.partition_of(group), records)
 
-    def remove_topic(self, name: str) -> None:
-        """Remove all groups' offsets of a deleted topic. A failure is only logged.
+    def remove_topics(self, names: Collection[str]) -> None:
+        """Remove all groups' offsets of deleted topics. A failure is only logged.
 
         Offsets that could not be removed do no harm: a new topic of that name has another id.
         """
         try:
             tombstones: dict[int, list[GroupRecord]] = {}
             for group in self.groups():
-                places = sorted(place for place in self.known_places(group) if place[0] == name)
+                places = sorted(p for p in self.known_places(group) if p[0] in names)
                 if places:
                     records = tombstones.setdefault(self.partition_of(group), [])
                     records += (offset_tombstone(group, place) for place in places)
             for number, records in tombstones.items():
                 self.append(number, records)
         except (LogError, StorageError, OSError) as error:
-            logger.warning("could not remove offsets of deleted topic %s: %s", name, error)
+            logger.warning("could not remove offsets of deleted topics %s: %s", names, error)
 
     def partition_of(self, group: str) -> int:
         """The partition that holds the records of a group. Creates the topic if need be."""

@@ -76,6 +76,11 @@ class DataDirectories:
         return self._directories[0].meta
 
     @property
+    def are_all_usable(self) -> bool:
+        """Whether a partition that is in none of the directories does not exist."""
+        return not self._unusable
+
+    @property
     def cluster_id(self) -> str:
         return (self.meta.cluster_id or "") if self.meta is not None else ""
 
@@ -92,14 +97,13 @@ class DataDirectories:
     def partition_sizes(self) -> dict[str, dict[PartitionName, int]]:
         """The size in bytes of every partition, by directory path."""
         return {
-            directory.path: {
-                name: log.state.segments.size for name, log in list(directory.logs.items())
-            }
+            directory.path: dict.fromkeys(list(directory.unopened), 0)
+            | {name: log.state.segments.size for name, log in list(directory.logs.items())}
             for directory in self._directories
         }
 
     def logs(self) -> list[PartitionLog]:
-        """All open logs."""
+        """All open logs. Partitions that are not open have no records."""
         return [log for d in self._directories for log in list(d.logs.values())]
 
     def damages(self) -> list[Damage]:

@@ -8,9 +8,15 @@ from typing import Final
 from uuid import UUID
 
 from cordwood.errors import FormatError
-from cordwood.format.file_names import PARTITION_METADATA, DirectoryState, parse_directory_name
+from cordwood.format.file_names import (
+    PARTITION_METADATA,
+    DirectoryState,
+    FileKind,
+    parse_directory_name,
+    segment_file_name,
+)
 from cordwood.format.small_files.partition_metadata import parse_partition_metadata
-from cordwood.quantities import KIB
+from cordwood.quantities import KIB, Offset
 from cordwood.storage.files import FileSystem, read_whole
 
 logger = logging.getLogger(__name__)
@@ -68,6 +74,15 @@ def find_partitions(
     return FoundPartitions(live=live, deleted=deleted)
 
 
+def is_pristine(fs: FileSystem, directory: str) -> bool:
+    """Whether a partition's directory is as it was made: nothing was ever opened in it."""
+    first_log = segment_file_name(Offset(0), FileKind.LOG)
+    return all(
+        entry.name == PARTITION_METADATA or (entry.name == first_log and entry.size == 0)
+        for entry in fs.list(directory)
+    )
+
+
 def read_topic_id(fs: FileSystem, directory: str) -> UUID | None:
     """The topic id in a partition's directory; None if it is missing or damaged."""
     try:
@@ -78,18 +93,3 @@ def read_topic_id(fs: FileSystem, directory: str) -> UUID | None:
     except (FormatError, UnicodeDecodeError) as error:
         logger.warning("%s in %s is damaged: %s", PARTITION_METADATA, directory, error)
         return None
-
-
-def partition_directories(fs: FileSystem, directory: str, topic: str) -> dict[int, str]:
-    """The directories of one topic's partitions by number, without deleted ones."""
-    found: dict[int, str] = {}
-    for entry in fs.list(directory):
-        if not entry.is_directory or not entry.name.startswith(topic + "-"):
-            continue
-        try:
-            parsed = parse_directory_name(entry.name)
-        except FormatError:
-            continue
-        if parsed.state is DirectoryState.LIVE and parsed.topic == topic:
-            found[parsed.partition] = os.path.join(directory, entry.name)
-    return found

@@ -75,6 +75,8 @@ class IncomingTopic:
             marks.close()
             fs.sync_directory(partition.path)
             place = os.path.join(partition.data_dir, partition_directory_name(self.topic, number))
+            if fs.exists(place):
+                fs.remove_tree(place)  # of a deleted topic of this name
             fs.rename(partition.path, place)
         for data_dir in dict.fromkeys(partition.data_dir for partition in self.partitions):
             fs.sync_directory(data_dir)

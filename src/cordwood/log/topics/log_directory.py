@@ -12,6 +12,7 @@ cleaner-offset-checkpoint          per log that was ever compacted: compacted up
 import logging
 import os
 import threading
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,6 +26,8 @@ from cordwood.format.file_names import (
     LOG_START,
     META_PROPERTIES,
     RECOVERY_POINT,
+    deleted_directory_name,
+    partition_directory_name,
 )
 from cordwood.format.small_files.meta_properties import (
     MetaProperties,
@@ -133,6 +136,7 @@ class LogDirectory:
         self.checkpoints = Checkpoints()
         self.was_clean = False
         self.logs: dict[PartitionName, PartitionLog] = {}
+        self.unopened: set[PartitionName] = set()  # partitions without records, not open
         self.offline: dict[PartitionName, Exception] = {}
         self.meta: MetaProperties | None = None
         self._fs = fs
@@ -142,8 +146,8 @@ class LogDirectory:
         self._free_bytes = self._total_bytes = 0  # when they were counted last
         self._check_began_s: float | None = None  # a count that is under way
         self._is_hanging = False  # at the last count
-        self._is_outdated = False  # the checkpoint files name partitions that were removed
         self._doomed: list[tuple[float, str]] = []
+        self._outdated: set[PartitionName] = set()  # deleted, and still in the checkpoint files
         self._saved_points: dict[PartitionName, Offset] | None = None  # None: not known
 
     def open(self, cluster_id: str | None) -> None:
@@ -195,24 +199,30 @@ class LogDirectory:
             self.checkpoints.cleaned,
         )
         forgotten = [offsets.pop(name, None) for offsets in known]
-        if self._is_outdated or any(offset is not None for offset in forgotten):
+        if name in self._outdated or any(offset is not None for offset in forgotten):
             self.save_checkpoints()
+
+    def remove(self, name: PartitionName, delay_ms: int) -> None:
+        """Take away the directory of a deleted partition. Not durable.
+
+        The checkpoint files still have it. That does no harm before another partition of that
+        name begins: see `forget`.
+        """
+        self.unopened.discard(name)
+        self.offline.pop(name, None)
+        self._outdated.add(name)
+        path = os.path.join(self.path, partition_directory_name(*name))
+        gone = os.path.join(self.path, deleted_directory_name(*name, uuid.uuid4().hex))
+        self._fs.rename(path, gone)
+        self.delete_later([gone], delay_ms)
 
     def save_checkpoints(self) -> None:
         """Write the checkpoints after partitions were added or removed. Durable on return."""
+        outdated = frozenset(self._outdated)
         self.save_recovery_points()
         self.save_log_starts()
         self.save_cleaned()
-        self._is_outdated = False
-
-    def save_after_removal(self) -> None:
-        """As `save_checkpoints`; on a full disk, before the next partition begins: see `forget`."""
-        try:
-            self.save_checkpoints()
-        except OSError as error:
-            if error.errno not in FULL_DISK_ERRNOS:
-                raise
-            self._is_outdated = True
+        self._outdated -= outdated
 
     # --- what logs ask of their directory ----------------------------------------------------
 
@@ -316,7 +326,7 @@ class LogDirectory:
             path=self.path,
             error=error,
             was_clean=self.was_clean,
-            partition_count=len(logs),
+            partition_count=len(logs) + len(self.unopened),
             offline=tuple(self.offline),
             failed=tuple(name for name, log in logs if log.is_failed),
             free_bytes=self._free_bytes,

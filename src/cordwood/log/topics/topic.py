@@ -2,7 +2,8 @@
 
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 from uuid import UUID
 
@@ -42,7 +43,10 @@ def visible_names(names: Iterable[str], *, include_internal: bool) -> list[str]:
 
 
 class Topic(Generic[LogT]):
-    """The partitions of one topic. Any thread may use it."""
+    """The partitions of one topic. Any thread may use it.
+
+    A partition without records is opened when it is asked for: until then it costs nothing.
+    """
 
     def __init__(
         self,
@@ -53,13 +57,20 @@ class Topic(Generic[LogT]):
         *,
         partition_count: int,
         offline: Callable[[str, int], str] | None = None,
+        unopened: Collection[int] = (),
+        open_log: Callable[[str, int], LogT] | None = None,
     ) -> None:
+        """`open_log` opens the partitions in `unopened`, by the topic's name and their number."""
         self.name = name
         self.topic_id = topic_id
         self.config = config
         self.partition_count = partition_count
         self._logs: dict[int, LogT] = dict(logs)
         self._why_offline = offline
+        self._unopened = set(unopened)
+        self._open_log: Callable[[str, int], LogT] | None = open_log
+        self._opening = threading.Lock()
+        self._is_ended = False
         self._turn = itertools.count()
 
     def __repr__(self) -> str:
@@ -67,14 +78,20 @@ class Topic(Generic[LogT]):
 
     @property
     def partitions(self) -> list[LogT]:
-        """The logs of all partitions, in order. Raises `StorageError` if one is offline."""
+        """The logs of all partitions, in order. Raises `StorageError` if one is offline.
+
+        Opens those that are not open yet.
+        """
         if self._why_offline is not None and len(self._logs) < self.partition_count:
             return [self.partition(number) for number in range(self.partition_count)]
         return self.opened_partitions
 
     @property
     def opened_partitions(self) -> list[LogT]:
-        """The logs of the partitions that are open, in order: all but those offline."""
+        """The logs of the partitions that are open, in order.
+
+        The others are offline, or were not used yet and have no records.
+        """
         return [self._logs[number] for number in sorted(self._logs)]
 
     def partition(self, number: int) -> LogT:
@@ -82,19 +99,55 @@ class Topic(Generic[LogT]):
         try:
             return self._logs[operator.index(number)]
         except KeyError:
-            if self._why_offline is not None and 0 <= number < self.partition_count:
-                reason = self._why_offline(self.name, number)
-                raise StorageError(f"{self.name}-{number} is offline: {reason}") from None
-            raise UnknownPartitionError(self.name, number, count=self.partition_count) from None
+            pass
+        if 0 <= number < self.partition_count:
+            if self._open_log is not None:
+                with self._opening:
+                    return self._open(number)
+            if self._why_offline is not None:
+                raise self._offline(number)
+        raise UnknownPartitionError(self.name, number, count=self.partition_count)
+
+    def _open(self, number: int) -> LogT:
+        """Open a partition unless another thread just did. Holds the lock."""
+        log = self._logs.get(number)
+        if log is None:
+            if self._is_ended:
+                raise LogClosedError(f"{self.name}-{number}")
+            if number not in self._unopened or self._open_log is None:
+                raise self._offline(number)
+            log = self._logs[number] = self._open_log(self.name, number)
+            self._unopened.discard(number)
+        return log
+
+    def _offline(self, number: int) -> StorageError:
+        reason = "" if self._why_offline is None else self._why_offline(self.name, number)
+        return StorageError(f"{self.name}-{number} is offline: {reason}")
+
+    def opened(self, number: int) -> LogT | None:
+        """The log of a partition if it is open; None also for one without records."""
+        return self._logs.get(number)
 
     def has_partition(self, number: int) -> bool:
-        """Whether the log of that partition is open."""
-        return number in self._logs
+        """Whether the partition can be used. False: it is offline, or there is none."""
+        return number in self._logs or number in self._unopened
 
     def add_log(self, number: int, log: LogT) -> None:
-        """Called by the store after it added a partition."""
+        """Called by a read-only store when it found a new partition."""
         self._logs[number] = log
         self.partition_count = max(self.partition_count, number + 1)
+
+    def add_partitions(self, numbers: range) -> None:
+        """Called by the store after it added partitions, which have no records."""
+        with self._opening:
+            self._unopened.update(numbers)
+            self.partition_count = numbers.stop
+
+    def end(self) -> None:
+        """Called by the store before it closes the logs: no more are opened."""
+        with self._opening:
+            self._is_ended = True
+            self._unopened = set()
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Called by the store to change the configuration of all partitions."""

@@ -1,25 +1,30 @@
 """The topics of a store that is open for writing. A crash during a change leaves old or new.
 
-    change     catalog says       then                            then catalog says
-    create     creating           make and open the partitions    live
-    grow       creating           make and open the new ones      live
-    delete     deleting           close and rename the partitions nothing
-    install    deleting           rename the staged directories   live
+One line of the catalog is one change, of one or many topics. The directories of partitions come
+before it or follow it, and are not synced with it:
 
-The next opening finishes a topic that is `creating` and removes one that is `deleting`; see
-`docs/format.md`. A change that fails while the process lives on is undone at once.
+    change     before the line                     after it
+    create     make the new directories            -
+    grow       make the new directories            -
+    delete     -                                   close the logs, rename the directories
+    install    doom the id, rename the staged      -
+               directories, sync them
+
+The next opening removes new directories that have no line, makes those again that a power cut
+took, and removes those of deleted topics; see `store_opening` and `docs/format.md`.
 """
 
 import logging
 import os
 import threading
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cordwood.errors import (
     ConfigError,
+    CordwoodError,
     InvalidTopicNameError,
     TopicExistsError,
     UnknownTopicError,
@@ -27,30 +32,35 @@ from cordwood.errors import (
 from cordwood.format.file_names import (
     INTERNAL_TOPICS,
     check_topic_name,
-    deleted_directory_name,
-    topic_names_collide,
+    metric_name,
+    partition_directory_name,
 )
 from cordwood.format.small_files.partition_metadata import new_topic_id
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.topic_config import TopicConfig, canonical_texts, known_key
+from cordwood.log.topics.catalog_files import CatalogKeeper
 from cordwood.log.topics.data_directories import DataDirectories
-from cordwood.log.topics.directory_listing import partition_directories
 from cordwood.log.topics.incoming_topic import IncomingTopic
 from cordwood.log.topics.partition_opener import PartitionOpener
 from cordwood.log.topics.topic import Topic, visible_names
-from cordwood.log.topics.topic_catalog import (
-    CREATING,
-    DELETING,
-    LIVE,
-    CatalogKeeper,
-    TopicEntry,
-)
+from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
+from cordwood.storage.disk_errors import refused_when_full
 from cordwood.storage.files import FileSystem
 
 logger = logging.getLogger(__name__)
 
 _PARTITIONS_MAX: Final = 10_000  # per topic; each costs a directory and several files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic that is to be created. `config` maps Kafka's keys to values."""
+
+    name: str
+    partitions: int = 1
+    config: Mapping[str, object] = field(default_factory=dict)
+    topic_id: uuid.UUID | None = None  # None: a new one
 
 
 class TopicRegistry:
@@ -74,6 +84,8 @@ class TopicRegistry:
         self.changing = threading.RLock()
         self.defaults = defaults
         self._topics = dict(topics)
+        self._metric_names = {metric_name(name): name for name in topics}
+        self._unsynced_deletions: set[uuid.UUID] = set()
         self._fs = fs
         self._directories = directories
         self._catalog = catalog
@@ -128,9 +140,9 @@ class TopicRegistry:
         check_topic_name(name)
         if name in self._topics:
             raise TopicExistsError(name)
-        for other in self._topics:
-            if topic_names_collide(name, other):
-                raise InvalidTopicNameError(name, f"collides with {other!r}: '.' and '_' are alike")
+        other = self._metric_names.get(metric_name(name))
+        if other is not None:
+            raise InvalidTopicNameError(name, f"collides with {other!r}: '.' and '_' are alike")
         self.check_partition_count(partitions)
         return TopicConfig.parse(config or {}, defaults=self.defaults)
 
@@ -155,76 +167,94 @@ class TopicRegistry:
         config: Mapping[str, object] | None = None,
         topic_id: uuid.UUID | None = None,
     ) -> Topic[PartitionLog]:
-        """Create a topic, with that id if one is given. See `Store.create_topic`."""
-        with self.changing:
-            parsed = self.check_new(name, partitions=partitions, config=config)
-            entry = TopicEntry(
-                name=name,
-                topic_id=topic_id or new_topic_id(),
-                partitions=partitions,
-                config=canonical_texts(config or {}),
-                state=CREATING,
-            )
-            try:
-                logs = self._add_partitions(entry, range(partitions))
-            except OSError as error:
-                error.add_note(f"while creating topic {name!r}, which was undone")
-                self._undo(name, None)
-                raise
-            return self._add(entry, parsed, logs)
+        """Create one topic, with that id if one is given. See `create_all`."""
+        wanted = NewTopic(name=name, partitions=partitions, config=config or {}, topic_id=topic_id)
+        [created] = self.create_all([wanted])
+        if isinstance(created, Exception):
+            raise created
+        return created
 
-    def _add_partitions(self, entry: TopicEntry, numbers: range) -> dict[int, PartitionLog]:
-        """Make and open partitions of a topic that is `creating`; it is live on return."""
-        self._clear_leftovers(entry.name, from_number=numbers.start)
-        self._catalog.put(entry)
-        logs: dict[int, PartitionLog] = {}
-        for number in numbers:
-            directory = self._opener.make_directory(entry, number)
-            logs[number] = self._opener.open(directory, entry, number)
-        self._catalog.put(entry.with_state(LIVE))
-        return logs
+    def create_all(
+        self, wanted: Sequence[NewTopic]
+    ) -> list[Topic[PartitionLog] | CordwoodError | OSError]:
+        """Create topics. For each, in order, the topic or why it was refused.
+
+        Those that were not refused are durable on return, all of them by one sync.
+        """
+        with self.changing:
+            made: dict[str, tuple[TopicEntry, TopicConfig]] = {}
+            refused: dict[int, CordwoodError | OSError] = {}
+            for index, topic in enumerate(wanted):
+                try:
+                    with refused_when_full(f"topic {topic.name!r}", "creating"):
+                        made[topic.name] = self._make(topic, made)
+                except (CordwoodError, OSError) as error:
+                    refused[index] = error
+            try:
+                if made:
+                    with refused_when_full(f"topics {', '.join(made)}", "creating"):
+                        self._catalog.apply(CatalogChange(put=tuple(e for e, _ in made.values())))
+            except (CordwoodError, OSError) as error:
+                for entry, _ in made.values():
+                    self._opener.unmake(entry.name, range(entry.partitions))
+                error.add_note(f"while creating {', '.join(made)}, which was undone")
+                refused |= {i: error for i in range(len(wanted)) if i not in refused}
+                made = {}
+            topics = {name: self._add(entry, config) for name, (entry, config) in made.items()}
+            return [
+                refused[index] if index in refused else topics[topic.name]
+                for index, topic in enumerate(wanted)
+            ]
+
+    def _make(
+        self, topic: NewTopic, made: Mapping[str, tuple[TopicEntry, TopicConfig]]
+    ) -> tuple[TopicEntry, TopicConfig]:
+        """Check a topic against all others and make its partitions. Nothing is durable."""
+        config = self.check_new(topic.name, partitions=topic.partitions, config=topic.config)
+        if topic.name in made:
+            raise TopicExistsError(topic.name)
+        for other in made:
+            if metric_name(other) == metric_name(topic.name):
+                reason = f"collides with {other!r}: '.' and '_' are alike"
+                raise InvalidTopicNameError(topic.name, reason)
+        entry = TopicEntry(
+            name=topic.name,
+            topic_id=topic.topic_id or new_topic_id(),
+            partitions=topic.partitions,
+            config=canonical_texts(topic.config),
+        )
+        self._make_partitions(entry, range(topic.partitions))
+        return entry, config
+
+    def _make_partitions(self, entry: TopicEntry, numbers: range) -> None:
+        try:
+            for number in numbers:
+                self._opener.make(entry, number)
+        except BaseException as error:
+            error.add_note(f"while making partitions of topic {entry.name!r}, which was undone")
+            self._opener.unmake(entry.name, numbers)
+            raise
 
     def _add(
-        self, entry: TopicEntry, config: TopicConfig, logs: Mapping[int, PartitionLog]
+        self,
+        entry: TopicEntry,
+        config: TopicConfig,
+        logs: Mapping[int, PartitionLog] | None = None,
     ) -> Topic[PartitionLog]:
+        opened = logs or {}
         topic = Topic(
             entry.name,
             entry.topic_id,
             config,
-            logs,
+            opened,
             partition_count=entry.partitions,
             offline=self._directories.why_offline,
+            unopened=[n for n in range(entry.partitions) if n not in opened],
+            open_log=self._opener.open_new,
         )
         self._topics[entry.name] = topic
+        self._metric_names[metric_name(entry.name)] = entry.name
         return topic
-
-    def _undo(self, name: str, entry: TopicEntry | None) -> None:
-        """Put a topic back to `entry`, or remove it: the next start must not finish the change."""
-        try:
-            self._clear_leftovers(name, from_number=0 if entry is None else entry.partitions)
-            if entry is None:
-                self._catalog.remove(name)
-            else:
-                self._catalog.put(entry)
-        except OSError as error:
-            logger.error("a failed change of topic %s could not be undone: %s", name, error)
-
-    def _clear_leftovers(self, name: str, *, from_number: int) -> None:
-        """Remove partitions that belong to no topic: a failed change may have left some.
-
-        Called before a topic gets partitions of these numbers. Otherwise it would take over
-        the records in them.
-        """
-        for directory in self._directories:
-            for place in [p for p in directory.logs if p[0] == name and p[1] >= from_number]:
-                directory.logs.pop(place).close(is_orderly=False)
-            found = partition_directories(self._fs, directory.path, name)
-            leftovers = [path for number, path in found.items() if number >= from_number]
-            for path in leftovers:
-                self._fs.remove_tree(path)
-            if leftovers:
-                self._fs.sync_directory(directory.path)
-                directory.save_after_removal()
 
     # --- altering ----------------------------------------------------------------------------
 
@@ -238,15 +268,21 @@ class TopicRegistry:
         """Set configuration keys (None: back to the default), or add partitions."""
         with self.changing:
             topic = self.get(name)
-            # A change that failed and could not be undone has left its wish in the catalog.
-            entry = replace(
-                self._catalog.topics[name], partitions=topic.partition_count, state=LIVE
-            )
+            entry = self._catalog.topics[name]
             if config:
                 entry = self._altered(entry, config)
+            added = range(0)
             if partitions is not None:
-                entry = self._grow(topic, entry, partitions)
-            self._catalog.put(entry)
+                added = self._added(entry, partitions)
+                entry = replace(entry, partitions=partitions)
+            self._make_partitions(entry, added)
+            try:
+                self._catalog.apply(CatalogChange(put=(entry,)))
+            except OSError:
+                self._opener.unmake(name, added)
+                raise
+            if added:
+                topic.add_partitions(added)
             topic.reconfigure(self._opener.config_of(entry))
             if config:
                 for log in topic.opened_partitions:
@@ -264,25 +300,16 @@ class TopicRegistry:
         TopicConfig.parse(texts, defaults=self.defaults)  # each key, and all together
         return replace(entry, config=canonical_texts(texts))
 
-    def _grow(self, topic: Topic[PartitionLog], entry: TopicEntry, partitions: int) -> TopicEntry:
+    def _added(self, entry: TopicEntry, partitions: int) -> range:
+        """The numbers of the partitions that a topic gets."""
         if entry.name in INTERNAL_TOPICS:
             raise ConfigError("partitions", partitions, f"of {entry.name} cannot be changed")
         if partitions < entry.partitions:
             rule = f"must be at least {entry.partitions}, the present number"
             raise ConfigError("partitions", partitions, rule)
-        if partitions == entry.partitions:
-            return entry
-        self.check_partition_count(partitions)
-        grown = replace(entry, partitions=partitions, state=CREATING)
-        try:
-            logs = self._add_partitions(grown, range(entry.partitions, partitions))
-        except OSError as error:
-            error.add_note(f"while adding partitions to {entry.name!r}, which was undone")
-            self._undo(entry.name, entry)
-            raise
-        for number, log in logs.items():
-            topic.add_log(number, log)
-        return grown.with_state(LIVE)
+        if partitions > entry.partitions:
+            self.check_partition_count(partitions)
+        return range(entry.partitions, partitions)
 
     def check_defaults(self, defaults: TopicConfig) -> dict[str, TopicConfig]:
         """The configuration of each topic with other defaults. Raises `ConfigError`."""
@@ -307,28 +334,54 @@ class TopicRegistry:
 
     # --- deleting ----------------------------------------------------------------------------
 
-    def delete(self, name: str) -> None:
-        """Remove a topic. Its name is free at once; its files are unlinked later.
+    def delete(self, names: Sequence[str]) -> None:
+        """Remove topics, all of them by one sync. Their names are free at once.
 
-        They stay for `file.delete.delay.ms`, so that readers under way can finish.
+        Their files stay for `file.delete.delay.ms`, so that readers under way can finish.
         """
         with self.changing:
-            topic = self.get(name)
-            self._catalog.put(self._catalog.topics[name].with_state(DELETING))
-            del self._topics[name]
-            for directory in self._directories:
-                for place in [p for p in directory.logs if p[0] == name]:
-                    log = directory.logs.pop(place)
-                    log.close()
-                    gone = os.path.join(
-                        directory.path, deleted_directory_name(*place, uuid.uuid4().hex)
-                    )
-                    self._fs.rename(log.directory, gone)
-                    directory.delete_later([gone], topic.config.file_delete_delay_ms)
-                self._fs.sync_directory(directory.path)
-                directory.save_after_removal()
-            self._clear_leftovers(name, from_number=0)
-            self._catalog.remove(name)
+            topics = [self.get(name) for name in names]
+            self._catalog.apply(CatalogChange(delete=tuple(names)))
+            for topic in topics:
+                del self._topics[topic.name]
+                self._metric_names.pop(metric_name(topic.name), None)
+                topic.end()
+                self._remove(topic)
+
+    def _remove(self, topic: Topic[PartitionLog]) -> None:
+        """Close the logs of a deleted topic and take its directories away.
+
+        What cannot be taken away now, the next start removes: the catalog knows its id.
+        """
+        is_removed = True
+        for directory in self._directories:
+            names = [*directory.logs, *directory.unopened, *directory.offline]
+            for name in [name for name in names if name[0] == topic.name]:
+                log = directory.logs.pop(name, None)
+                try:
+                    if log is not None:
+                        log.close(is_orderly=False)
+                    directory.remove(name, topic.config.file_delete_delay_ms)
+                except OSError as error:
+                    is_removed = False
+                    logger.warning("could not remove %s-%d yet: %s", *name, error)
+        if is_removed:
+            self._unsynced_deletions.add(topic.topic_id)
+
+    def sync(self) -> None:
+        """Make the second copies of the catalog durable, and forget what is deleted for good."""
+        with self.changing:
+            if self._unsynced_deletions:
+                for directory in self._directories:
+                    self._fs.sync_directory(directory.path)
+                self._catalog.apply(CatalogChange(forget=tuple(self._unsynced_deletions)))
+                self._unsynced_deletions.clear()
+            self._catalog.sync_copies()
+
+    def end(self) -> None:
+        """The store closes: no more partitions are opened. Holds `changing`."""
+        for topic in self._topics.values():
+            topic.end()
 
     # --- installing --------------------------------------------------------------------------
 
@@ -342,25 +395,42 @@ class TopicRegistry:
         """Turn staged files into a topic. A crash leaves the whole topic or nothing of it."""
         with self.changing:
             name = incoming.topic
-            parsed = self.check_new(name, partitions=len(incoming.partitions), config=config)
+            count = len(incoming.partitions)
+            parsed = self.check_new(name, partitions=count, config=config)
             entry = TopicEntry(
                 name=name,
                 topic_id=incoming.topic_id,
-                partitions=len(incoming.partitions),
+                partitions=count,
                 config=canonical_texts(config),
-                state=DELETING,
+                begun=(1 << count) - 1,
             )
-            self._clear_leftovers(name, from_number=0)
-            self._catalog.put(entry)
+            self._catalog.apply(CatalogChange(doom={entry.topic_id: name}))
             try:
                 incoming.move_in(self._fs)
                 logs = self._open_incoming(incoming, entry)
-                self._catalog.put(entry.with_state(LIVE))
+                self._catalog.apply(CatalogChange(put=(entry,)))
             except BaseException as error:
                 error.add_note(f"while installing topic {name!r}, which was undone")
-                self._undo(name, None)
+                self._take_back(incoming)
                 raise
             return self._add(entry, parsed, logs)
+
+    def _take_back(self, incoming: IncomingTopic) -> None:
+        """Remove the directories of a topic that could not be installed."""
+        try:
+            for number in range(len(incoming.partitions)):
+                name = (incoming.topic, number)
+                for directory in self._directories:
+                    log = directory.logs.pop(name, None)
+                    if log is not None:
+                        log.close(is_orderly=False)
+                    path = os.path.join(directory.path, partition_directory_name(*name))
+                    if self._fs.exists(path):
+                        self._fs.remove_tree(path)
+        except OSError as error:
+            logger.warning("topic %s is removed at the next start: %s", incoming.topic, error)
+        else:
+            self._unsynced_deletions.add(incoming.topic_id)
 
     def _open_incoming(self, incoming: IncomingTopic, entry: TopicEntry) -> dict[int, PartitionLog]:
         logs: dict[int, PartitionLog] = {}

@@ -26,7 +26,8 @@ from cordwood.format.compression import Codec
 from cordwood.format.file_names import INTERNAL_TOPICS, check_topic_name
 from cordwood.format.staged_batches import PlaceName
 from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.log.topics.topic_catalog import LIVE, TopicEntry, read_catalog
+from cordwood.log.topics.catalog_files import read_catalog
+from cordwood.log.topics.topic_catalog import TopicEntry
 from cordwood.spark.sink.sink_options import SinkOptions
 from cordwood.storage.files import FileSystem
 
@@ -164,7 +165,7 @@ def live_topics(fs: FileSystem, paths: Sequence[str]) -> dict[str, TopicEntry]:
     catalog = read_catalog(fs, paths)
     if catalog is None:
         return {}
-    return {name: entry for name, entry in catalog.topics.items() if entry.state == LIVE}
+    return dict(catalog.topics)
 
 
 def missing_topic(options: SinkOptions, topic: str, known: Iterable[str]) -> UnknownTopicError:

@@ -470,7 +470,7 @@ def test_offsets_of_a_topic_that_came_again_go_at_the_next_look(
 ) -> None:
     bench.commit()
     with monkeypatch.context() as patch:
-        patch.setattr(bench.store.committed_offsets, "remove_topic", lambda name: None)
+        patch.setattr(bench.store.committed_offsets, "remove_topics", lambda names: None)
         bench.store.delete_topic("orders")
     bench.store.create_topic("orders")
     at_once = bench.committed()

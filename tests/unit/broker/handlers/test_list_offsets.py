@@ -204,7 +204,7 @@ def test_partitions_that_are_not_there(call: HandlerCalls) -> None:
 def test_a_partition_whose_files_are_gone_is_told_as_such() -> None:
     fs = SimulatedFileSystem()
     with open_store(fs) as before:
-        before.create_topic(TOPIC, partitions=2)
+        before.create_topic(TOPIC, partitions=2).append(b"x", partition=1)
     fs.remove_tree(f"{DATA}/{TOPIC}-1")
 
     with open_store(fs) as store:

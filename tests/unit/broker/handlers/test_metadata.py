@@ -338,7 +338,7 @@ def test_none_of_it_waits_for_the_disk(call: HandlerCalls) -> None:
 def test_a_partition_whose_files_are_gone_has_no_leader() -> None:
     fs = SimulatedFileSystem()
     with open_store(fs) as before:
-        before.create_topic("orders", partitions=2)
+        before.create_topic("orders", partitions=2).append(b"x", partition=1)
     fs.remove_tree(f"{DATA}/orders-1")
 
     with open_store(fs) as store:

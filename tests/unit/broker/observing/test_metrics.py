@@ -203,7 +203,8 @@ def test_the_process_and_the_build_are_described(store: Store) -> None:
 def test_a_partition_that_is_offline_has_no_leader(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     with cordwood.open(first, data_dirs=[second]) as both:
-        both.create_topic("orders", partitions=2)
+        for log in both.create_topic("orders", partitions=2).partitions:
+            log.append(b"x")
     with cordwood.open(first) as store:
         samples = scrape(observed(store))
 

@@ -688,12 +688,13 @@ def test_cutting_the_log_takes_the_checkpoint_back() -> None:
     assert bench.log.compaction.plan(bench.clock.now_ms()).first_dirty == 1
 
 
-def test_the_checkpoint_of_a_deleted_topic_goes_with_it() -> None:
+def test_the_checkpoint_of_a_deleted_topic_goes_before_a_new_one_begins() -> None:
     bench = Bench()
     bench.append((b"a", b"1"))
     bench.compact()
 
     bench.store.delete_topic(TOPIC)
+    bench.store.create_topic(TOPIC).append(b"x")
 
     assert checkpoints(bench.store, bench.fs) == {}
 

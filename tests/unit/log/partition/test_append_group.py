@@ -25,8 +25,11 @@ def fs() -> SimulatedFileSystem:
 
 
 def make(fs: SimulatedFileSystem, **config: object) -> PartitionLog:
+    """A log whose names are on the disk, so that a sync is one of its active file alone."""
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    return new_log(fs, settings, clock=ManualClock(NOW), flusher=IdleFlusher())[1]
+    _, log = new_log(fs, settings, clock=ManualClock(NOW), flusher=IdleFlusher())
+    log.syncing.sync_pending()
+    return log
 
 
 def group_of(log: PartitionLog, *batches: bytearray) -> BatchGroup:

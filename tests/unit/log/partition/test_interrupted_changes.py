@@ -148,6 +148,7 @@ def test_a_sync_that_finds_everything_durable_is_announced_all_the_same() -> Non
 def test_a_sync_that_ends_after_the_log_failed_is_announced() -> None:
     fs = SimulatedFileSystem()
     _, log = new_log(fs, {"durability": "os"}, flusher=IdleFlusher())
+    log.syncing.sync_pending()
     log.append(b"a")
     sync = log.syncing.begin()
     assert sync is not None

@@ -279,6 +279,7 @@ def test_a_batch_with_a_wrong_checksum_leaves_nothing_of_the_publication(
 def test_nobody_sees_a_part_before_all_of_it_is_durable(fs: SimulatedFileSystem) -> None:
     store = store_with_topics(fs)
     store.publish("etl", 0, FIRST)
+    assert len(store.topic("orders").partitions + store.topic("audit").partitions) == 3
     seen: set[tuple[int, ...]] = set()
 
     def look(operation: str, path: str) -> None:

@@ -25,13 +25,15 @@ ARGUMENTS: dict[str, object] = {
     "timestamp_ms": 0,
     "path": "copy",
     "url": "file:///archive",
+    "names": ["orders"],
     "isolation": "read_committed",
 }
 # These end a handle, tell whether it has ended, or are facts that need no open file. The last ones
 # are called by the store itself.
 ALLOWED = {
     "close", "abandon", "is_closed", "partition", "has_partition", "view",
-    "add_log", "reconfigure", "attach_archive", "check_current", "refresh",
+    "opened", "add_log", "add_partitions", "end", "reconfigure", "attach_archive",
+    "check_current", "refresh",
 }  # fmt: skip
 # Plans that only a store makes.
 INTERNAL = {"forecast_compaction"}

@@ -15,6 +15,7 @@ from cordwood.log.publishing.publication_ledger import Place, read_publications,
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store, StoreSetup
+from cordwood.log.topics.topic_catalog import CatalogChange
 from cordwood.quantities import Offset
 from cordwood.storage.files import replace_file
 from fakes.client_batches import NOW
@@ -143,7 +144,8 @@ def test_a_topic_with_an_invalid_configuration_does_not_stop_the_others(
     for name in ("events", "other"):
         store.create_topic(name).append(b"x")
     entry = store._catalog.topics["events"]
-    store._catalog.put(replace(entry, config={"segment.index.bytes": "8"}))
+    broken = replace(entry, config={"segment.index.bytes": "8"})
+    store._catalog.apply(CatalogChange(put=(broken,)))
     store.close()
 
     again = open_store(fs)

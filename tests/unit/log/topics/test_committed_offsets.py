@@ -132,7 +132,7 @@ def test_offsets_of_an_earlier_topic_of_the_same_name_are_not_the_new_one_s(
 ) -> None:
     store.create_topic("orders")
     store.group("billing").commit({ORDERS: 5})
-    monkeypatch.setattr(store.committed_offsets, "remove_topic", lambda name: None)
+    monkeypatch.setattr(store.committed_offsets, "remove_topics", lambda names: None)
     store.delete_topic("orders")
 
     store.create_topic("orders")

@@ -1,81 +1,90 @@
-"""The one thing no file but itself can tell: which topics there are, and how they are kept."""
+"""The topics of a store as a value, and its changes as lines of text."""
 
-import errno
-import random
 from uuid import UUID
 
 import pytest
 
-from cordwood.errors import FormatError, StorageError
-from cordwood.format.small_files.partition_metadata import new_topic_id
+from cordwood.errors import FormatError
 from cordwood.log.topics.topic_catalog import (
-    CREATING,
-    DELETING,
-    LIVE,
     Catalog,
+    CatalogChange,
     TopicEntry,
-    parse_catalog,
-    read_catalog,
-    render_catalog,
-    write_catalog,
+    parse_change,
+    parse_state,
+    render_change,
+    render_state,
 )
-from cordwood.storage.files import read_whole, replace_file
-from fakes.simulated_fs import SimulatedFileSystem
 
 ID = UUID("01234567-89ab-cdef-0123-456789abcdef")
+OTHER_ID = UUID("11234567-89ab-cdef-0123-456789abcdef")
 
 
 def entry(topic: str = "events", **changes: object) -> TopicEntry:
     fields: dict[str, object] = {
         "name": topic,
         "topic_id": ID,
-        "partitions": 3,
+        "partitions": 9,
         "config": {"retention.ms": "1000"},
     }
     return TopicEntry(**(fields | changes))  # type: ignore[arg-type]
 
 
-def catalog(generation: int = 1, *entries: TopicEntry) -> Catalog:
-    return Catalog(generation=generation, topics={e.name: e for e in entries})
-
-
-SAMPLE = catalog(
-    7, entry(), entry("other", state=CREATING, config={}), entry("gone", state=DELETING)
+SAMPLE = Catalog(
+    generation=7,
+    topics={"events": entry(begun=0b100110111), "other": entry("other", config={})},
+    doomed={OTHER_ID: "gone"},
 )
 
 
 def test_a_catalog_reads_back_as_it_was_written() -> None:
-    assert parse_catalog(render_catalog(SAMPLE)) == SAMPLE
-    assert parse_catalog(render_catalog(catalog(0))) == catalog(0)
+    assert parse_state(7, render_state(SAMPLE)) == SAMPLE
+    assert parse_state(0, render_state(Catalog(generation=0))) == Catalog(generation=0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        CatalogChange(put=(entry(), entry("other", begun=1))),
+        CatalogChange(delete=("events", "other")),
+        CatalogChange(begin={"events": (0, 3)}),
+        CatalogChange(doom={ID: "events"}, forget=(OTHER_ID,)),
+        CatalogChange(),
+    ],
+)
+def test_a_change_reads_back_as_it_was_written(change: CatalogChange) -> None:
+    assert parse_change(render_change(change)) == change
 
 
 def test_every_change_is_a_new_generation_and_leaves_the_old_one_alone() -> None:
-    first = catalog(1)
+    first = Catalog(generation=1)
 
-    second = first.put(entry())
-    third = second.put(entry().with_state(DELETING))
-    fourth = third.without("events")
+    second = first.after(CatalogChange(put=(entry(), entry("other", topic_id=OTHER_ID))))
+    third = second.after(CatalogChange(begin={"events": (2,)}))
+    fourth = third.after(CatalogChange(delete=("events",)))
+    fifth = fourth.after(CatalogChange(forget=(ID,)))
 
-    assert [c.generation for c in (first, second, third, fourth)] == [1, 2, 3, 4]
-    assert first.topics == fourth.topics == {}
-    assert second.topics["events"].state == LIVE
-    assert third.topics["events"].state == DELETING
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_any_changed_byte_is_noticed(seed: int) -> None:
-    rng = random.Random(seed)
-    content = bytearray(render_catalog(SAMPLE))
-    content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-
-    with pytest.raises(FormatError):
-        parse_catalog(bytes(content))
+    assert [c.generation for c in (first, second, third, fourth, fifth)] == [1, 2, 3, 4, 5]
+    assert first.topics == {}
+    assert [second.topics["events"].has_begun(n) for n in (1, 2)] == [False, False]
+    assert [third.topics["events"].has_begun(n) for n in (1, 2)] == [False, True]
+    assert list(fourth.topics) == ["other"]
+    assert (fourth.doomed, fifth.doomed) == ({ID: "events"}, {})
 
 
-@pytest.mark.parametrize("size", [0, 1, 12, 20, 30, -1])
-def test_a_part_of_a_catalog_is_not_one(size: int) -> None:
-    with pytest.raises(FormatError):
-        parse_catalog(render_catalog(SAMPLE)[:size])
+def test_a_partition_that_has_begun_stays_so_when_its_topic_is_altered() -> None:
+    begun = Catalog(generation=1, topics={"events": entry(begun=1)})
+
+    altered = begun.after(CatalogChange(put=(entry(config={}),)))
+    again = begun.after(CatalogChange(put=(entry(topic_id=OTHER_ID),)))
+
+    assert altered.topics["events"] == entry(begun=1, config={})
+    assert again.topics["events"].begun == 0
+
+
+def test_a_topic_that_is_put_is_doomed_no_more() -> None:
+    doomed = Catalog(generation=1).after(CatalogChange(doom={ID: "events"}))
+
+    assert doomed.after(CatalogChange(put=(entry(),))).doomed == {}
 
 
 @pytest.mark.parametrize(
@@ -83,95 +92,15 @@ def test_a_part_of_a_catalog_is_not_one(size: int) -> None:
     [
         {"partitions": 0},
         {"partitions": -1},
-        {"state": "sleeping"},
+        {"begun": 1 << 9},
         {"name": ".."},
         {"name": "a/b"},
     ],
 )
-def test_a_topic_that_cannot_be_is_refused_under_a_right_checksum(
-    changes: dict[str, object],
-) -> None:
-    content = render_catalog(catalog(1, entry("events", **changes)))
+def test_a_topic_that_cannot_be_is_refused(changes: dict[str, object]) -> None:
+    wrong = entry("events", **changes)
 
     with pytest.raises(FormatError):
-        parse_catalog(content)
-
-
-def test_an_unknown_version_is_refused() -> None:
-    content = render_catalog(SAMPLE).replace(b"cordwood-topics 1 ", b"cordwood-topics 2 ", 1)
-
-    with pytest.raises(FormatError, match="version"):
-        parse_catalog(content)
-
-
-# --- files --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def fs() -> SimulatedFileSystem:
-    fs = SimulatedFileSystem()
-    for directory in ("/a", "/b"):
-        fs.make_directory(directory)
-    fs.sync_directory("/")
-    return fs
-
-
-COPIES = [
-    "/a/cordwood-topics",
-    "/a/cordwood-topics.copy",
-    "/b/cordwood-topics",
-    "/b/cordwood-topics.copy",
-]
-
-
-def test_a_catalog_is_kept_twice_in_every_directory(fs: SimulatedFileSystem) -> None:
-    write_catalog(fs, ["/a", "/b"], SAMPLE)
-
-    assert {read_whole(fs, path, limit=10_000) for path in COPIES} == {render_catalog(SAMPLE)}
-
-
-def test_no_catalog_is_none(fs: SimulatedFileSystem) -> None:
-    assert read_catalog(fs, ["/a", "/b"]) is None
-
-
-@pytest.mark.parametrize("survivor", COPIES)
-def test_one_sound_copy_is_enough(fs: SimulatedFileSystem, survivor: str) -> None:
-    write_catalog(fs, ["/a", "/b"], SAMPLE)
-    for path in COPIES:
-        if path != survivor:
-            replace_file(fs, path, b"junk")
-
-    assert read_catalog(fs, ["/a", "/b"]) == SAMPLE
-
-
-def test_the_newest_sound_copy_counts(fs: SimulatedFileSystem) -> None:
-    newer = SAMPLE.put(entry("newer"))
-    write_catalog(fs, ["/a"], newer)
-    write_catalog(fs, ["/b"], SAMPLE)
-
-    assert read_catalog(fs, ["/b", "/a"]) == newer
-
-
-def test_copies_of_which_none_is_sound_are_an_error_that_says_what_to_do(
-    fs: SimulatedFileSystem,
-) -> None:
-    replace_file(fs, COPIES[0], b"junk")
-
-    with pytest.raises(StorageError, match="Restore one of these files"):
-        read_catalog(fs, ["/a", "/b"])
-
-
-def test_a_power_cut_while_writing_leaves_the_old_or_the_new(fs: SimulatedFileSystem) -> None:
-    write_catalog(fs, ["/a", "/b"], SAMPLE)
-    newer = SAMPLE.put(entry("newer", topic_id=new_topic_id()))
-    for call in range(1, 25):
-        trial = fs.kill()
-        trial.fail_at(call, OSError(errno.EIO, "the power goes here"))
-        try:
-            write_catalog(trial, ["/a", "/b"], newer)
-            finished = True
-        except OSError:
-            finished = False
-        for seed in range(5):
-            found = read_catalog(trial.crash(random.Random(seed)), ["/a", "/b"])
-            assert found in ((newer,) if finished else (SAMPLE, newer))
+        parse_state(1, render_state(Catalog(generation=1, topics={wrong.name: wrong})))
+    with pytest.raises(FormatError):
+        parse_change(render_change(CatalogChange(put=(wrong,))))
