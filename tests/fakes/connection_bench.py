@@ -38,11 +38,13 @@ class HeldAnswers:
         self.started: list[Answer] = []
         self.left: list[Answer] = []
         self.error: Exception | None = None
+        self.are_alone = False
 
     def start(self, connection: Connection, data: memoryview, begin: int, end: int) -> None:
         answer, _ = begin_answer(connection, data, begin, end)
         if self.error is not None:
             raise self.error
+        answer.is_alone = self.are_alone
         self.started.append(answer)
         answer.when_left = lambda: self.left.append(answer)
 

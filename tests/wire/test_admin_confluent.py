@@ -324,23 +324,22 @@ def test_a_transactional_producer_is_told_at_once_and_for_good(
     assert "transactional producer billing" in caplog.text
 
 
-def test_settings_of_the_broker_are_made_while_it_runs(
-    broker: cordwood.Broker, admin: AdminClient
-) -> None:
-    topic = broker.create_topic("dynamic")
+def test_settings_of_the_broker_are_made_while_it_runs() -> None:
     limit = ConfigEntry("message.max.bytes", "500000", incremental_operation=SET)
     threads = ConfigEntry("num.io.threads", "3", incremental_operation=SET)
     connections = ConfigEntry("max.connections.per.ip", "77", incremental_operation=SET)
     resource = ConfigResource(
         ResourceType.BROKER, "1", incremental_configs=[limit, threads, connections]
     )
+    with cordwood.Broker(topics=["dynamic"]) as broker:  # its own: the settings would stay
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
-    admin.incremental_alter_configs([resource])[resource].result(S)
+        admin.incremental_alter_configs([resource])[resource].result(S)
 
-    shown = config_of(admin, ResourceType.BROKER, "1")
-    assert shown["message.max.bytes"].value == "500000"
-    assert ConfigSource(shown["num.io.threads"].source) is ConfigSource.DYNAMIC_BROKER_CONFIG
-    assert topic.config.max_message_bytes == 500_000
-    broker.restart()
-    assert config_of(admin, ResourceType.BROKER, "1")["max.connections.per.ip"].value == "77"
-    assert broker.store.topic("dynamic").config.max_message_bytes == 500_000
+        shown = config_of(admin, ResourceType.BROKER, "1")
+        assert shown["message.max.bytes"].value == "500000"
+        assert ConfigSource(shown["num.io.threads"].source) is ConfigSource.DYNAMIC_BROKER_CONFIG
+        assert broker.store.topic("dynamic").config.max_message_bytes == 500_000
+        broker.restart()
+        assert config_of(admin, ResourceType.BROKER, "1")["max.connections.per.ip"].value == "77"
+        assert broker.store.topic("dynamic").config.max_message_bytes == 500_000

@@ -281,6 +281,26 @@ def test_records_that_were_acknowledged_can_be_deleted(slow: SlowBroker, client:
     assert topic.partitions[0].low_watermark == 2
 
 
+def test_a_large_request_that_waits_for_the_disk_holds_up_no_other_large_one(
+    slow: SlowBroker, client: RawClient, other: RawClient
+) -> None:
+    partitions = [{"partition_index": number, "offset": -1} for number in range(1000)]
+    deletion = {"topics": [{"name": "slow", "partitions": partitions}], "timeout": 1000}
+    groups = [f"group-{number}" for number in range(2000)]
+    with slow.fs.syncs.closed() as gate:
+        assert produce(client, "slow", BATCH, acks=1).error_code == 0
+        gate.await_someone()
+        client.send(ApiKey.DELETE_RECORDS, 2, encode_request(ApiKey.DELETE_RECORDS, 2, deletion))
+        assert is_kept_waiting(client)
+        other.socket.settimeout(10)
+
+        assert len(other.call(ApiKey.DESCRIBE_GROUPS, 5, {"groups": groups}).groups) == 2000
+
+    _, answer = client.receive(ApiKey.DELETE_RECORDS, 2)
+    (topic,) = decode_response(ApiKey.DELETE_RECORDS, 2, answer).topics
+    assert topic.partitions[0].low_watermark == 2
+
+
 @pytest.mark.parametrize("parts", [1, 2], ids=["alone", "with others"])
 def test_a_produce_that_the_disk_keeps_waiting_is_answered_in_its_time(
     slow: SlowBroker, client: RawClient, parts: int

@@ -184,6 +184,8 @@ class _GroupConfigs:
         self._group_id = group_id
 
     def entries(self) -> list[ConfigEntry]:
+        if not self._group_id:
+            raise RefusedError(ErrorCode.invalid_request, "Group name must not be empty")
         return group_entries(self._dynamic.static.broker, self.overrides())
 
     def key(self, name: str, value: str | None) -> ConfigKey:

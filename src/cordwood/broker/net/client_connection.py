@@ -313,11 +313,11 @@ class ClientConnection:
         answers = self.answers
         if self.is_closed or not answers or not answers[0].is_ready:
             return
-        if self._handled is not None:
-            self._handled.release()
-            self._handled = None
         metrics = self._host.metrics
         pieces = take_ready(answers, metrics)
+        if self._handled is not None and not answers:  # no request is started behind its own
+            self._handled.release()
+            self._handled = None
         outbox = self._outbox
         if outbox.pieces:
             outbox.pieces.extend(pieces)  # the loop reports when the socket takes more

@@ -6,6 +6,7 @@
 
 A large request other than these two is read, and its response written, in a thread of its own, one
 after the other: a million items take seconds. If its handler may run anywhere, it runs there too.
+That thread waits for nothing: a worker handler runs on the pool, however large its request is.
 
 A request that cannot be read closes its own connection and affects no other.
 """
@@ -142,6 +143,8 @@ class RequestRouter:
             return
         if is_control:
             self._control.call_soon(lambda: self._run_handler(route, answer, fields, is_large=True))
+        elif route.runs_on is RunsOn.WORKER:
+            self._workers.submit(self._run_handler, route, answer, fields, is_large=True)
         else:
             self._run_handler(route, answer, fields)
 

@@ -42,6 +42,7 @@ class _PendingFetch:
         "_handler",
         "answer",
         "found",
+        "has_waited",
         "is_late",
         "is_over",
         "logs",
@@ -64,7 +65,8 @@ class _PendingFetch:
         self.timer: Timer | None = None
         self.reading: set[ArchivedPlace] = set()  # places that are being read from archives
         self.found: dict[ArchivedPlace, ArchivedRange] = {}  # and what was read
-        self.is_late = False
+        self.has_waited = request.max_wait_ms <= 0  # as long as the client wants to wait
+        self.is_late = False  # it waits for nothing any more
         self.is_over = False
 
     def log_moved(self, log: PartitionLog) -> None:
@@ -139,11 +141,24 @@ class FetchHandler:
     def _wait(self, pending: _PendingFetch) -> None:
         self._waiting[pending] = None
         pending.answer.when_left = lambda: self._time_over(pending)
-        wait_ms = pending.request.max_wait_ms
-        if pending.reading or _are_awaited(pending.logs):
-            wait_ms = max(wait_ms, _RECORDS_WAIT_MS)
-        pending.timer = self._loop.call_later(wait_ms / 1000, lambda: self._time_over(pending))
+        self._set_timer(pending)
         self._await_logs(pending)
+
+    def _set_timer(self, pending: _PendingFetch) -> None:
+        """For as long as the client wants to wait; then for what must be waited for."""
+        wait_ms = max(pending.request.max_wait_ms, 0)
+        if pending.has_waited:
+            wait_ms = max(_RECORDS_WAIT_MS - wait_ms, 0)
+        pending.timer = self._loop.call_later(wait_ms / 1000, lambda: self._waited(pending))
+
+    def _waited(self, pending: _PendingFetch) -> None:
+        if pending.has_waited:
+            self._time_over(pending)
+            return
+        pending.has_waited = True
+        self.look_again(pending)
+        if not pending.is_over:
+            self._set_timer(pending)
 
     def _await_logs(self, pending: _PendingFetch) -> None:
         for log in pending.logs:
@@ -189,7 +204,7 @@ class FetchHandler:
                     self._archive.read(place, pending.archive_read)
             if pending.reading and not plan.is_urgent:
                 return False  # else partitions that always have records would be all it ever gets
-        is_last = pending.is_late or request.max_wait_ms <= 0 or not parts
+        is_last = pending.is_late or pending.has_waited or not parts
         is_empty = not (plan.size or plan.is_urgent)
         if is_last and is_empty and not pending.is_late and _are_awaited(plan.logs):
             return False  # there are records that the client may know of

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cordwood.errors import FormatError
+from cordwood.errors import ConfigError, FormatError
 from cordwood.format.small_files.checked_document import (
     CheckedDocument,
     decode_document,
@@ -48,7 +48,10 @@ class SavedConfigs:
         return sorted(self._saved.get(kind, {}))
 
     def put(self, kind: str, name: str, texts: Mapping[str, str]) -> None:
-        """Replace the settings of one owner. Durable on return; raises `OSError` if it is not."""
+        """Replace the settings of one owner. Durable on return; raises `OSError` if it is not.
+
+        Raises `ConfigError`, and changes nothing, if all settings together become too large.
+        """
         with self._lock:
             owners = dict(self._saved.get(kind, {}))
             owners.pop(name, None)
@@ -62,6 +65,13 @@ class SavedConfigs:
         """Durable in at least one directory on return; failures of others are logged."""
         body = json.dumps(saved, sort_keys=True).encode()
         content = encode_document(CONFIGS_FILE, CheckedDocument(generation, body))
+        if len(content) > _BYTES_MAX:  # it could not be read again
+            raise ConfigError(
+                CONFIGS_FILE,
+                f"{len(content)} bytes",
+                f"all settings together may take {_BYTES_MAX} bytes; remove those of groups that "
+                "are not used any more",
+            )
         failures: list[OSError] = []
         for directory in self._directories:
             path = os.path.join(directory, CONFIGS_FILE)

@@ -217,7 +217,9 @@ def test_a_group_shows_what_the_broker_is_set_to(call: HandlerCalls) -> None:
     assert synonym.name == "group.consumer.session.timeout.ms"
 
 
-@pytest.mark.parametrize(("kind", "name"), [(BROKER, "8"), (BROKER, "x"), (8, "7"), (99, "")])
+@pytest.mark.parametrize(
+    ("kind", "name"), [(BROKER, "8"), (BROKER, "x"), (GROUP, ""), (8, "7"), (99, "")]
+)
 def test_other_resources_have_no_configuration(call: HandlerCalls, kind: int, name: str) -> None:
     wanted = resource(kind, name, configuration_keys=None)
 

@@ -275,6 +275,23 @@ def test_a_large_request_holds_memory_until_it_was_answered(
     assert bench.memory.lent == 0
 
 
+def test_a_large_produce_that_takes_long_holds_memory_until_its_own_answer(
+    bench: ConnectionBench,
+) -> None:
+    large = frame(PRODUCE, 2, LARGE)
+    bench.send(frame(PRODUCE, 1))
+    bench.produces.are_alone = True
+    bench.send(large)
+
+    bench.answer(bench.produces.started[0])
+    held = bench.memory.lent
+    bench.answer(bench.produces.started[1])
+
+    assert held == len(large) - 4
+    assert bench.memory.lent == 0
+    assert bench.receive() == [1, 2]
+
+
 def test_behind_a_request_that_waits_a_large_frame_holds_no_memory(
     bench: ConnectionBench,
 ) -> None:

@@ -1,5 +1,6 @@
 """Waiting fetches: nothing that moves is missed; an archive is asked once for what many want."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,9 @@ from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.request_header import RequestHeader
+from cordwood.quantities import Offset
 from fakes.archived_store import ArchivedStore
+from fakes.client_batches import client_batch
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC
 from wire.record_requests import Wanted, fetch_body
@@ -83,9 +86,12 @@ class Bench:
             bytes_max=1 << 20,
         )
 
-    def fetch(self, topic: str, offset: int, *, max_wait_ms: int = LONG_MS) -> KeptAnswer:
+    def fetch(
+        self, topic: str, offset: int, *, max_wait_ms: int = LONG_MS, min_bytes: int = 1
+    ) -> KeptAnswer:
         answer = KeptAnswer(self.loop)
-        body = fetch_body(11, [Wanted(topic=topic, offset=offset)], max_wait_ms=max_wait_ms)
+        wanted = [Wanted(topic=topic, offset=offset)]
+        body = fetch_body(11, wanted, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
         self.handler.handle(answer, memoryview(body))
         return answer
 
@@ -159,6 +165,27 @@ def test_a_fetch_waits_until_its_log_moves(store: Store) -> None:
     assert (was_ready, waiting) == (False, 1)
     assert answer.is_ready
     assert bench.handler.waiting_count == 0
+
+
+def test_records_that_are_being_synced_do_not_keep_a_fetch_that_has_others(tmp_path: Path) -> None:
+    setup = StoreSetup(has_housekeeping=False, free_bytes_min=0)
+    with Store([str(tmp_path)], setup) as store:
+        store.create_topic("t")
+        log = store.topic("t").partition(0)
+        log.append(b"durable")
+        placed = log.batches.append_batch(memoryview(bytearray(client_batch(b"x"))), wait=False)
+        log.promises.acknowledge_early(Offset(placed.last_offset + 1))
+        bench = Bench(store)
+
+        answer = bench.fetch("t", 0, max_wait_ms=1, min_bytes=1 << 20)
+        was_ready = answer.is_ready
+        time.sleep(0.002)
+        bench.turn()
+        bench.close()
+
+        assert log.promises.are_ahead_of_readers
+        assert not was_ready
+        assert len(answer.ranges) == 1
 
 
 def test_a_fetch_goes_on_waiting_for_the_topic_that_has_its_name_now(store: Store) -> None:

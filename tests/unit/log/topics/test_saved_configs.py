@@ -4,7 +4,9 @@ from random import Random
 
 import pytest
 
+from cordwood.errors import ConfigError
 from cordwood.log.topics.saved_configs import CONFIGS_FILE, SavedConfigs
+from cordwood.quantities import MIB
 from fakes.simulated_fs import SimulatedFileSystem
 
 DIRECTORIES = ["/one", "/two"]
@@ -41,6 +43,17 @@ def test_an_owner_without_settings_is_forgotten(fs: SimulatedFileSystem) -> None
 
     assert saved.names("group") == []
     assert SavedConfigs(fs, DIRECTORIES).names("group") == []
+
+
+def test_settings_that_could_not_be_read_again_are_refused(fs: SimulatedFileSystem) -> None:
+    saved = SavedConfigs(fs, DIRECTORIES)
+    saved.put("broker", "", {"a": "1"})
+
+    with pytest.raises(ConfigError, match="16777216 bytes"):
+        saved.put("group", "g" * 16 * MIB, {"a": "1"})
+
+    assert saved.names("group") == []
+    assert SavedConfigs(fs, DIRECTORIES).of("broker", "") == {"a": "1"}
 
 
 def test_the_newest_sound_copy_counts(fs: SimulatedFileSystem) -> None:
