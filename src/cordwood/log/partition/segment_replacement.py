@@ -124,7 +124,7 @@ class SegmentReplacement:
         with holder.lock:
             holder.check_writable()
             state = holder.state
-            if recovery_point < up_to:
+            if recovery_point < min(up_to, state.segments.active.base_offset):
                 raise OSError(errno.EAGAIN, "its indexes could not be written", self.directory)
             now_ms = self._parts.clock.now_ms()
             last_offsets, marker_epochs = self._producers.states.last_batches(now_ms)
