@@ -48,11 +48,14 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def test_an_archive_that_is_silent_holds_up_no_other(bench: Bench) -> None:
-    for _ in range(2):
+    archived: dict[str, int] = {}
+    for _ in range(100):  # one or two passes, unless the machine is busy
         bench.archives.run(bench.store, patience_s=0.2)
+        archived = {status.topic: status.segment_count for status in bench.store.archive_status()}
+        if archived["b"] == 2:
+            break
 
     assert bench.silent.called.is_set()
-    archived = {status.topic: status.segment_count for status in bench.store.archive_status()}
     assert archived == {"a": 0, "b": 2}
 
 

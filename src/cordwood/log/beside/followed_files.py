@@ -197,12 +197,12 @@ class FollowedFiles:
             return TimestampMs(INT64_MAX), segment.base_offset
         return segment.largest_timestamp
 
-    def remembers_keys(self, view: LogView) -> bool:
+    def key_memory(self, view: LogView) -> int | None:
         """If the segment before the last one has a key index, the topic indexes keys."""
         if len(view.segments) == 1:
-            return False
+            return None
         sealed = view.segments[len(view.segments) - 2]
-        return sealed.key_index.is_usable(sealed.size)
+        return 0 if sealed.key_index.is_usable(sealed.size) else None
 
     # --- transactions ------------------------------------------------------------------------
 

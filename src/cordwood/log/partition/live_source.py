@@ -66,8 +66,8 @@ class LiveSource:
     def largest_timestamp(self, segment: ReadableSegment) -> tuple[TimestampMs, Offset]:
         return segment.largest_timestamp
 
-    def remembers_keys(self, view: LogView) -> bool:
-        return self._holder.config.key_index
+    def key_memory(self, view: LogView) -> int | None:
+        return self._holder.state.cut_count if self._holder.config.key_index else None
 
     def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
         return self.view().segments.aborted_transactions(start, stop)

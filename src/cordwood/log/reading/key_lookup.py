@@ -29,6 +29,7 @@ class KeyTail:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._memory = 0
         self._forget(Offset(-1))
 
     def _forget(self, base_offset: Offset) -> None:
@@ -40,12 +41,17 @@ class KeyTail:
         self._last_header = b""
 
     def batches_of(
-        self, key: bytes, segment: ReadableSegment, *, size: int, stop: Offset
+        self, key: bytes, segment: ReadableSegment, *, memory: int, size: int, stop: Offset
     ) -> list[FilePosition] | None:
-        """Positions of the batches that may hold `key`; None if there are too many to remember."""
+        """Positions of the batches that may hold `key`; None if there are too many to remember.
+
+        `memory` is `LogSource.key_memory`.
+        """
         with self._lock:
-            if segment.base_offset != self._base_offset or not self._is_as_it_was(segment):
+            is_known = segment.base_offset == self._base_offset and memory == self._memory
+            if not is_known or not self._is_as_it_was(segment):
                 self._forget(segment.base_offset)
+                self._memory = memory
             if self._next_offset < stop and not self._catch_up(segment, size, stop):
                 self._forget(Offset(-1))
                 return None
@@ -64,7 +70,7 @@ class KeyTail:
         return True
 
     def _is_as_it_was(self, segment: ReadableSegment) -> bool:
-        """Whether the last batch seen is still there: a truncation removes the end first."""
+        """Whether the last batch seen is still there, for readers that see no truncation."""
         if not self._last_header:
             return True
         return segment.file().read_at(self._last_position, HEADER_SIZE) == self._last_header
@@ -151,12 +157,13 @@ class KeyLookup:
         segment = view.segments[index]
         if index < len(view.segments) - 1:
             return segment.batches_of(key, size=segment.size)
-        if not self._source.remembers_keys(view):
+        memory = self._source.key_memory(view)
+        if memory is None:
             return None
         if self._tail is None:
             self._tail = KeyTail()
         size, stop = self._source.readable_bytes(segment), view.high_watermark
-        return self._tail.batches_of(key, segment, size=size, stop=stop)
+        return self._tail.batches_of(key, segment, memory=memory, size=size, stop=stop)
 
 
 def _matches(run: RecordRun, key: bytes) -> list[Record]:

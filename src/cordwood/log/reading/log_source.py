@@ -114,8 +114,11 @@ class LogSource(Protocol):
         """
         ...
 
-    def remembers_keys(self, view: LogView) -> bool:
-        """Whether a lookup should remember the keys of the last segment, which has no index."""
+    def key_memory(self, view: LogView) -> int | None:
+        """If a lookup should remember the keys of the last segment, which has no index.
+
+        None: it should not. A number: what it remembered is right as long as the number stays.
+        """
         ...
 
     def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import cordwood
 from cordwood.errors import LogClosedError
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.quantities import Offset
 from cordwood.storage.files import read_whole, write_all
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
@@ -114,6 +115,21 @@ def test_what_was_truncated_is_forgotten(fs: SimulatedFileSystem) -> None:
 
     assert [record.value for record in log.history(b"own 3")] == [b"3"]
     assert [record.value for record in log.history(b"other 3")] == [b"instead"]
+
+
+def test_a_truncation_is_noticed_if_the_last_batch_is_the_same_again() -> None:
+    fs = SimulatedFileSystem(clock=ManualClock())
+    log = new_log(fs, {"key.index": True})[1]
+    log.append(b"v", key=b"a")
+    log.append(b"v", key=b"z")
+    assert log.find(b"b") is None
+
+    log.truncation.truncate_to(Offset(0))
+    log.append(b"v", key=b"b")
+    log.append(b"v", key=b"z")
+
+    assert [record.offset for record in log.history(b"b")] == [0]
+    assert list(log.history(b"a")) == []
 
 
 def test_a_truncation_into_a_sealed_segment_removes_its_index(fs: SimulatedFileSystem) -> None:

@@ -60,8 +60,8 @@ class FrozenSource:
     def largest_timestamp(self, segment: ReadableSegment) -> tuple[TimestampMs, Offset]:
         return segment.largest_timestamp
 
-    def remembers_keys(self, view: LogView) -> bool:
-        return False
+    def key_memory(self, view: LogView) -> int | None:
+        return None
 
     def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
         return []
