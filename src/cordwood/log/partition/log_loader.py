@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 class LoadRequest:
     """What is known of a log before its files are read.
 
+    steady_ms         the time by which producers expire: see `SteadyClock`
     recovery_point    checkpointed: everything below was synced, with its indexes; None unknown
     log_start         checkpointed: offsets below were deleted by request
     is_clean          the last owner shut down in order
@@ -54,6 +55,7 @@ class LoadRequest:
     limits: SegmentLimits
     marks: LogMarks
     now_ms: TimestampMs
+    steady_ms: TimestampMs
     recovery_point: Offset | None
     log_start: Offset | None
     is_clean: bool
@@ -463,7 +465,7 @@ def _load_producers(
         log_start=start,
         log_end=end,
         newest=rebuilt_from,
-        now_ms=request.now_ms,
+        now_ms=request.steady_ms,
     )
     walked_from = end if seen.first_offset is None else seen.first_offset
     is_walk_enough = states.map_end_offset >= walked_from
