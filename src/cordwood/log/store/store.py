@@ -282,7 +282,8 @@ class Store:
         A failure does not stop the other tasks; the first one is raised at the end.
         """
         self._lifetime.check_open()
-        self.housekeeping.run_all()
+        with refused_when_full(self.path, "maintaining"):
+            self.housekeeping.run_all()
 
     def damages(self) -> list[Damage]:
         """Acknowledged bytes that could not be read when the store was opened."""
