@@ -31,6 +31,7 @@ from cordwood.storage.segment_files import (
     FoundSegment,
     find_segments,
     newest_base,
+    segment_end,
     walk_to_end,
 )
 from cordwood.storage.segment_manifest_file import read_manifest
@@ -299,11 +300,18 @@ class FollowedFiles:
             before, manifest = manifest, read_manifest(self.fs, self.directory)
             if before == manifest:
                 break
-        bases = [segment.base_offset for segment in found]
+        by_base = {segment.base_offset: segment for segment in found}
+        bases = list(by_base)
         # Read after the files: the owner moves the mark before it removes a file.
         mark = self._marks.read().log_start
         start = Offset(max(mark or 0, self._start_checkpoint or 0))
-        holes = [] if manifest is None else manifest.holes(bases, start=start)
+        holes: list[Hole] = []
+        if manifest is not None:
+            holes = manifest.holes(
+                bases,
+                start=start,
+                end_of=lambda base: segment_end(self.fs, self.directory, by_base[base]),
+            )
         has_front = bool(holes) and bool(bases) and holes[0].next == bases[0]
         if bases and mark is not None and start < bases[0] and not has_front:
             holes.insert(0, Hole(start, bases[0]))

@@ -33,7 +33,7 @@ from cordwood.storage.recovery import (
     walk_segment,
 )
 from cordwood.storage.segment import Segment, SegmentLimits
-from cordwood.storage.segment_files import FoundSegment, tidy_directory
+from cordwood.storage.segment_files import FoundSegment, segment_end, tidy_directory
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 class LoadRequest:
     """What is known of a log before its files are read.
 
+    steady_ms         the time by which producers expire: see `SteadyClock`
     recovery_point    checkpointed: everything below was synced, with its indexes; None unknown
     log_start         checkpointed: offsets below were deleted by request
     is_clean          the last owner shut down in order
@@ -54,6 +55,7 @@ class LoadRequest:
     limits: SegmentLimits
     marks: LogMarks
     now_ms: TimestampMs
+    steady_ms: TimestampMs
     recovery_point: Offset | None
     log_start: Offset | None
     is_clean: bool
@@ -126,7 +128,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
         return _empty(request, start, seen)
     seen.broken_from = _drop_broken_transaction_indexes(segments)
     seen.damages += _lost_at_the_front(segments, start, request)
-    holes = _holes(segments, request)
+    holes = _holes(files.segments, request)
     seen.damages += [_lost_segments(hole, request) for hole in holes]
     floor = _first_to_walk(segments, start, request)
     seen.damages += _emptied(segments[:floor], request)
@@ -282,12 +284,17 @@ def _lost_at_the_front(
     ]
 
 
-def _holes(segments: list[Segment], request: LoadRequest) -> list[Hole]:
+def _holes(segments: list[FoundSegment], request: LoadRequest) -> list[Hole]:
     """Segments behind the first one that the manifest lists and the directory lacks."""
     if request.manifest is None:
         return []
     start = Offset(max(request.log_start or 0, request.marks.log_start or 0))
-    found = request.manifest.holes((segment.base_offset for segment in segments), start=start)
+    by_base = {segment.base_offset: segment for segment in segments}
+    found = request.manifest.holes(
+        by_base,
+        start=start,
+        end_of=lambda base: segment_end(request.fs, request.directory, by_base[base]),
+    )
     return [hole for hole in found if hole.first > segments[0].base_offset]
 
 
@@ -463,7 +470,7 @@ def _load_producers(
         log_start=start,
         log_end=end,
         newest=rebuilt_from,
-        now_ms=request.now_ms,
+        now_ms=request.steady_ms,
     )
     walked_from = end if seen.first_offset is None else seen.first_offset
     is_walk_enough = states.map_end_offset >= walked_from

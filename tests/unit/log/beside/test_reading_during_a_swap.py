@@ -198,13 +198,14 @@ def test_the_size_of_a_new_active_segment_is_its_own_in_the_first_view() -> None
         assert active.size == bench.log.state.segments.active.size
 
 
+KEYS = [b"key %d" % number for number in range(5)]
+
+
 class OvertakingStore:
     """A store whose next round replaces every record below the high watermark by newer ones.
 
     The replacement is as large as the replaced file.
     """
-
-    KEYS = [b"key %d" % number for number in range(5)]
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -214,7 +215,7 @@ class OvertakingStore:
             self.overtake()
 
     def overtake(self) -> None:
-        for key in self.KEYS:
+        for key in KEYS:
             self.log.append(b"value", key=key)
         self.store.compact(TOPIC, force=True)
 
@@ -225,13 +226,9 @@ SEARCHES: dict[str, Callable[[ReadOnlyLog], set[bytes | None]]] = {
     "scan": lambda log: {
         key for batch in log.scan(threads=2) for key in batch.column("key").to_pylist()
     },
-    "find": lambda log: {
-        None if (found := log.find(key)) is None else found.key for key in OvertakingStore.KEYS
-    },
-    "history": lambda log: {
-        record.key for key in OvertakingStore.KEYS for record in log.history(key)
-    },
-    "time": lambda log: {None} if log.offset_for_time(0) is None else set(OvertakingStore.KEYS),
+    "find": lambda log: {None if (found := log.find(key)) is None else found.key for key in KEYS},
+    "history": lambda log: {record.key for key in KEYS for record in log.history(key)},
+    "time": lambda log: {None} if log.offset_for_time(0) is None else set(KEYS),
 }
 
 
@@ -261,7 +258,7 @@ def test_no_key_is_missing_if_appends_and_a_swap_happen_between_any_two_calls(
         with open_reader(bench.fs, bench.clock) as store:
             log = log_in(store)
             bench.fs.watch = overtake if left >= 0 else None
-            assert SEARCHES[search](log) == set(OvertakingStore.KEYS)
+            assert SEARCHES[search](log) == set(KEYS)
             is_through = left >= 0
             bench.fs.watch = None
         call += 1
@@ -275,5 +272,5 @@ def test_a_read_that_began_before_appends_and_a_swap_goes_on_to_the_new_end() ->
             bounded = log.read(stop=log.high_watermark)
             bench.overtake()
 
-            assert [record.key for record in records] == OvertakingStore.KEYS
+            assert [record.key for record in records] == KEYS
             assert list(bounded) == []
