@@ -51,6 +51,9 @@ class FrozenSource:
     def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
         return self.seen.high_watermark > offset
 
+    def replacements(self, *, look: bool) -> int:
+        return 0
+
     def refresh(self) -> None:
         self.refreshed.append(self.name)
 
