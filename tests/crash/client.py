@@ -6,6 +6,7 @@ exactly by its seed.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
@@ -127,8 +128,10 @@ class Client:
                 plan = log.upkeep.plan_retention(self.clock.now_ms())
                 self.history.log(log.topic, log.partition).deleting(plan.start_offset)
             self.store.maintain()
+            offline = {d.path for d in self.store.directories if d.health.failure is not None}
             for log in logs:
-                if log.state.failure is None:  # a failed log is left alone until it is reopened
+                # A failed log is left alone until it is reopened, and so is an offline directory.
+                if log.state.failure is None and posixpath.dirname(log.directory) not in offline:
                     self.history.log(log.topic, log.partition).deleted(log.start_offset)
 
     def advance(self, ms: int) -> None:

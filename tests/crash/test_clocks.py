@@ -6,8 +6,11 @@ from typing import Final
 
 import pytest
 
+from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
+from cordwood.format.record import Record
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
+from cordwood.quantities import MIB, ProducerId
 from crash.client import open_store
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
@@ -56,8 +59,10 @@ class Machine:
     def jump(self, ms: int) -> None:
         self.clock.set(self.clock.now_ms() + ms)
 
-    def reopen(self) -> None:
+    def reopen(self, *, closed_ms: int = 0, jump_ms: int = 0) -> None:
         self.store.close()
+        self.clock.advance(closed_ms)
+        self.jump(jump_ms)
         self.store = open_store(self.fs)
 
 
@@ -124,3 +129,92 @@ def test_a_clock_that_stays_where_it_jumped_is_believed_in_the_end(jump_ms: int)
     machine.pass_time(9 * DAY)
 
     assert machine.log.start_offset == count
+
+
+def test_a_store_that_is_opened_ten_years_ahead_deletes_nothing_until_the_clock_is_right() -> None:
+    machine = Machine()
+    machine.append_for(2 * DAY)
+    count = machine.log.end_offset
+
+    machine.reopen(jump_ms=YEARS)
+    machine.store.maintain()
+    machine.pass_time(50 * MINUTE, step_ms=5 * MINUTE)
+    assert machine.log.start_offset == 0
+
+    machine.reopen(jump_ms=-YEARS)
+    machine.store.maintain()
+    machine.pass_time(3 * HOUR)
+    assert [record.offset for record in machine.log.read()] == list(range(count))
+
+
+def test_a_clock_that_is_put_right_while_the_store_runs_deletes_nothing() -> None:
+    machine = Machine()
+    machine.append_for(2 * DAY)
+
+    machine.reopen(jump_ms=YEARS)
+    machine.pass_time(50 * MINUTE, step_ms=5 * MINUTE)
+    machine.jump(-YEARS)
+    machine.pass_time(3 * HOUR)
+
+    assert machine.log.start_offset == 0
+
+
+def test_a_clock_that_was_believed_wrongly_is_put_right_and_no_more_is_deleted() -> None:
+    machine = Machine()
+    machine.reopen(jump_ms=YEARS)
+    machine.pass_time(2 * HOUR)
+    machine.reopen(jump_ms=-YEARS)
+    machine.append_for(2 * DAY)
+
+    assert machine.log.start_offset == 0
+
+
+def test_a_store_that_was_closed_for_a_month_deletes_after_an_hour() -> None:
+    machine = Machine()
+    machine.append_for(2 * DAY)
+    count = machine.log.end_offset
+
+    machine.reopen(closed_ms=30 * DAY)
+    machine.pass_time(59 * MINUTE, step_ms=MINUTE)
+    assert machine.log.start_offset == 0
+
+    machine.pass_time(2 * MINUTE, step_ms=MINUTE)
+    assert machine.log.start_offset == count
+
+
+def test_a_store_that_is_open_for_a_moment_every_week_deletes_at_the_third_opening() -> None:
+    machine = Machine()
+    machine.append_for(2 * DAY)
+    count = machine.log.end_offset
+
+    starts = []
+    for _ in range(3):
+        machine.reopen(closed_ms=7 * DAY)
+        machine.store.maintain()
+        starts.append(machine.log.start_offset)
+
+    assert starts == [0, 0, count]
+
+
+def test_after_a_kill_the_time_of_the_last_checkpoint_counts() -> None:
+    machine = Machine()
+    machine.append_for(2 * DAY)
+
+    machine.store.abandon()
+    machine.jump(YEARS)
+    machine.store = open_store(machine.fs)
+    machine.store.maintain()
+
+    assert machine.log.start_offset == 0
+
+
+def test_a_store_that_wakes_up_in_another_time_still_knows_its_producers() -> None:
+    machine = Machine()
+    stamp = ProducerStamp(producer_id=ProducerId(7), producer_epoch=0, base_sequence=0)
+    style = BatchStyle(bytes_max=MIB)
+    built = build_batch([Record(b"once")], machine.clock.now_ms(), style, stamp)
+    machine.log.batches.append_batch(bytearray(built.data))
+
+    machine.reopen(jump_ms=YEARS)
+
+    assert machine.log.batches.append_batch(bytearray(built.data)).is_duplicate

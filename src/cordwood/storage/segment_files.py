@@ -230,28 +230,36 @@ def walk_to_end(reader: SegmentReader, hint: IndexHint) -> Offset:
     return reader.next_offset
 
 
-def _indexed_end(fs: FileSystem, directory: str, base_offset: Offset) -> Offset:
-    """Where a replacement ends, with the help of its index."""
-    path = os.path.join(directory, segment_file_name(base_offset, FileKind.INDEX, SWAP))
+def segment_end(fs: FileSystem, directory: str, found: FoundSegment) -> Offset:
+    """Where the records of a segment end, with the help of its index."""
+    suffix = SWAP if FileKind.LOG in found.swapped else NO_SUFFIX
+    return _indexed_end(fs, directory, found.base_offset, suffix)
+
+
+def _indexed_end(fs: FileSystem, directory: str, base_offset: Offset, suffix: str = SWAP) -> Offset:
+    path = os.path.join(directory, segment_file_name(base_offset, FileKind.INDEX, suffix))
     try:
         index = OffsetIndex.open_sealed(fs, path, base_offset)
         hint = index.lookup(Offset(base_offset + INT32_MAX))
     except (FormatError, OSError):
         hint = (base_offset, FilePosition(0))
-    return _swap_end(fs, directory, base_offset, hint)
+    return _walked_end(fs, directory, base_offset, hint, suffix)
 
 
 def _verified_end(fs: FileSystem, directory: str, base_offset: Offset) -> Offset:
     """Where a replacement ends; all of it is read."""
-    return _swap_end(fs, directory, base_offset, (base_offset, FilePosition(0)))
+    return _walked_end(fs, directory, base_offset, (base_offset, FilePosition(0)), SWAP)
 
 
-def _swap_end(fs: FileSystem, directory: str, base_offset: Offset, hint: IndexHint) -> Offset:
+def _walked_end(
+    fs: FileSystem, directory: str, base_offset: Offset, hint: IndexHint, suffix: str
+) -> Offset:
     """If the file is damaged, only the base offset in its name counts.
 
-    The segments it should replace are then kept: records twice are better than records lost.
+    The segments that a replacement should replace are then kept: records twice are better than
+    records lost.
     """
-    name = segment_file_name(base_offset, FileKind.LOG, SWAP)
+    name = segment_file_name(base_offset, FileKind.LOG, suffix)
     file = fs.open_read(os.path.join(directory, name))
     try:
         return walk_to_end(SegmentReader(file, base_offset, file.size()), hint)

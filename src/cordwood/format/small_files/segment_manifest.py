@@ -11,10 +11,13 @@ begins below `end`. It does not say whether the replacement was carried out: a d
 all segments of `replaced` or all of `replacing`. Segments below the start of the log do not count:
 retention deletes them without a word here. A partition that was never compacted has no such file,
 and neither has a directory that Kafka wrote.
+
+If Kafka owned the directory meanwhile, it may have merged segments without changing this file. A
+segment is not missing if the records of the one before it reach past its base offset.
 """
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -55,13 +58,25 @@ class SegmentManifest:
             is_old = any(base in present for base in set(self.replaced) - set(self.replacing))
         return sorted({*self.segments, *(self.replaced if is_old else self.replacing)})
 
-    def holes(self, present: Iterable[Offset], *, start: Offset) -> list[Hole]:
-        """What is missing from a log that starts at `start` and has the segments `present`."""
+    def holes(
+        self, present: Iterable[Offset], *, start: Offset, end_of: Callable[[Offset], Offset]
+    ) -> list[Hole]:
+        """What is missing from a log that starts at `start` and has the segments `present`.
+
+        `end_of` returns where the records of one of them end; it is called for few.
+        """
         bases = sorted(present)
+        known_ends: dict[Offset, Offset] = {}
         found: list[Hole] = []
         for base in self.expected(set(bases)):
             if base in bases:
                 continue
+            before = max((other for other in bases if other < base), default=None)
+            if before is not None:
+                if before not in known_ends:
+                    known_ends[before] = end_of(before)
+                if known_ends[before] > base:
+                    continue  # it was merged
             following = next((other for other in bases if other > base), self.end)
             if following <= start or (found and found[-1].next == following):
                 continue

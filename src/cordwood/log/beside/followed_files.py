@@ -32,6 +32,7 @@ from cordwood.storage.segment_files import (
     FoundSegment,
     find_segments,
     newest_base,
+    segment_end,
     walk_to_end,
 )
 from cordwood.storage.segment_manifest_file import read_manifest
@@ -296,11 +297,16 @@ class FollowedFiles:
             before, manifest = manifest, read_manifest(self.fs, self.directory)
             if before == manifest:
                 break
-        bases = [segment.base_offset for segment in found]
+        by_base = {segment.base_offset: segment for segment in found}
+        bases = list(by_base)
         # Read after the files: the owner moves the mark before it removes a file.
         mark = self._marks.read().log_start
         holes = missing_segments(
-            bases, manifest=manifest, mark=mark, checkpoint=self._start_checkpoint
+            bases,
+            manifest=manifest,
+            mark=mark,
+            checkpoint=self._start_checkpoint,
+            end_of=lambda base: segment_end(self.fs, self.directory, by_base[base]),
         )
         self._manifest, self._holes = manifest, holes
         return found

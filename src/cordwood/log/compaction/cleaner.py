@@ -198,7 +198,7 @@ class Cleaner:
 
         Does nothing while the cleaner rests from earlier work in this directory.
         """
-        turn = self._turns[directory]
+        turn = self._turn_in(directory)
         if not self.config.enable or self._clock.monotonic() < turn.rests_until_s:
             return []
         with turn.lock:
@@ -231,7 +231,7 @@ class Cleaner:
         """
         results: list[CompactionResult] = []
         for directory in dict.fromkeys(map(_directory_of, logs)):
-            turn = self._turns[directory]
+            turn = self._turn_in(directory)
             with turn.lock:
                 plans = []
                 for log in [log for log in logs if _directory_of(log) == directory]:
@@ -373,7 +373,11 @@ class Cleaner:
     def rests_for_s(self) -> float:
         """How long the cleaner still rests, to keep to its share of time."""
         now_s = self._clock.monotonic()
-        return max([turn.rests_until_s - now_s for turn in self._turns.values()] + [0.0])
+        return max([turn.rests_until_s - now_s for turn in list(self._turns.values())] + [0.0])
+
+    def _turn_in(self, directory: str) -> _Turn:
+        with self._lock:
+            return self._turns[directory]
 
     def _record_of(self, log: PartitionLog) -> _Record:
         with self._lock:

@@ -105,7 +105,7 @@ class CompactionRun(CompactionWalk):
 
     def run(self) -> CompactionResult:
         """Run once. If it raises, it leaves no file behind."""
-        source = self.log.compaction.begin()
+        source = self.log.compaction.begin(self.plan.first_uncleanable)
         try:
             return self._run(source)
         except FileNotFoundError as error:  # retention removed a segment meanwhile

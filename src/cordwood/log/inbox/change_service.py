@@ -193,10 +193,14 @@ class ChangeService:
                 return self._begin(request_id, change)
         except LogError as error:
             return self._finish(request_id, change, _refusal(error))
+
+        def make() -> ChangeAnswer:
+            is_partial = claimed.is_repeated and isinstance(change, CommitGroup | ForgetGroup)
+            left = self._earlier.remaining(request) if is_partial else change
+            return self._make(request_id, left, wait=False)
+
         try:
-            if claimed.is_repeated and isinstance(change, CommitGroup | ForgetGroup):
-                change = self._earlier.remaining(request)
-            answer = self._attempt(lambda: self._make(request_id, change, wait=False))
+            answer = self._attempt(make)
         except TopicsBusyError:
             return Served.LEFT if self._long.is_full else self._begin(request_id, change)
         return self._finish(request_id, change, answer)

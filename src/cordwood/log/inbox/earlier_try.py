@@ -11,7 +11,8 @@ request claimed. The clock does not tell whether the change was made; the store 
     offsets          the group has them, or others that were committed since the request was
                      submitted: then the request is not made again, it would move the group back
     copy             the directory has the id that follows from the request's id
-    restored topic   the topic has the archived id, or the id that follows from the request's id
+    restored topic   the topic has the id that follows from the request's id; without a new name,
+                     the archived id, and its directories are younger than the request
 
 Rolling, compaction and archiving are made again, which does no harm. A replacement of segments
 compares the segments itself.
@@ -24,7 +25,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from cordwood.errors import FormatError
-from cordwood.format.file_names import META_PROPERTIES
+from cordwood.format.file_names import META_PROPERTIES, PARTITION_METADATA
 from cordwood.format.small_files.meta_properties import parse_meta_properties
 from cordwood.format.small_files.partition_metadata import new_topic_id
 from cordwood.log.inbox.store_change import (
@@ -45,14 +46,17 @@ from cordwood.log.inbox.topic_change import (
 from cordwood.log.inbox.topic_change_service import topic_facts
 from cordwood.log.inbox.upkeep_change import RestoreTopic, SnapshotStore
 from cordwood.log.inbox.upkeep_change_service import restored_facts
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.publishing.publication import Publisher
 from cordwood.log.rules.topic_config import canonical_texts
 from cordwood.log.topics.committed_offsets import CommittedOffsets
+from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
-from cordwood.quantities import KIB
+from cordwood.quantities import KIB, TimestampMs
 from cordwood.storage.files import FileSystem, read_whole
 
 _META_BYTES_MAX: Final = 64 * KIB
+_FILE_TIME_LAG_MS: Final = 20  # file systems use a clock that ticks less often
 
 
 def made_id(request_id: str) -> uuid.UUID:
@@ -133,11 +137,20 @@ class EarlierTry:
                 topic = find(change.new_name or change.topic)
                 if topic is None:
                     return None
-                is_renamed = change.new_name not in (None, change.topic)
-                wanted = made_id(request_id) if is_renamed else change.archived_id
-                return restored_facts(topic) if wanted in (None, topic.topic_id) else None
+                if change.new_name not in (None, change.topic):
+                    is_ours = topic.topic_id == made_id(request_id)
+                else:
+                    has_id = change.archived_id in (None, topic.topic_id)
+                    is_ours = has_id and self._is_made_since(request.submitted_ms, topic)
+                return restored_facts(topic) if is_ours else None
             case _:
                 return None
+
+    def _is_made_since(self, time_ms: TimestampMs, topic: Topic[PartitionLog]) -> bool:
+        """Whether the directories of the topic were made then or later."""
+        directory = topic.partition(0).directory
+        made_ms = self._fs.modified_ms(os.path.join(directory, PARTITION_METADATA))
+        return made_ms + _FILE_TIME_LAG_MS >= time_ms
 
     def _altered(self, change: AlterTopic) -> dict[str, Any] | None:
         topic = self._store.registry.find(change.topic)

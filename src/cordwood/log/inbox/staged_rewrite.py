@@ -80,7 +80,7 @@ class StagedRewrite:
                 raise FormatError(f"{transaction} ends outside the replaced range")
 
     def _run(self) -> ChangeAnswer:
-        source = self._log.compaction.begin()
+        source = self._log.compaction.begin(self._change.planned_on[-1].next_offset)
         old = self._planned_on(source.segments)
         if old is None:
             if self._is_in_place(source.segments):

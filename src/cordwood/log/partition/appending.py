@@ -96,6 +96,7 @@ class Appending:
         if isinstance(headers, Mapping):
             headers = tuple(headers.items())
         if key is None and config.is_compacted:
+            holder.check_open()
             raise InvalidRecordError(_NEEDS_KEY, [(0, _NEEDS_KEY)])
         built = build_batch(
             [Record(value, key, headers, timestamp_ms)], now_ms, self._style_of(config)
@@ -156,6 +157,7 @@ class Appending:
         config = self._holder.config
         oldest, newest, keyless = record_encoding.survey_records(items, Record)
         if keyless >= 0 and config.is_compacted:
+            self._holder.check_open()
             raise InvalidRecordError(_NEEDS_KEY, [(keyless, _NEEDS_KEY)])
         for timestamp in (oldest, newest):
             if timestamp is not None:

@@ -8,6 +8,7 @@ failing          a write or a sync failed as on a broken disk: appends are refus
 """
 
 import logging
+import threading
 from dataclasses import dataclass
 
 from cordwood.errors import DiskFullError, LogFailedError, StorageError
@@ -46,6 +47,7 @@ class DiskHealth:
     def __init__(self, path: str) -> None:
         self.refusal: ShortOfRoom | FailingDisk | None = None
         self._path = path
+        self._lock = threading.Lock()  # of changes
 
     @property
     def failure(self) -> OSError | None:
@@ -59,20 +61,27 @@ class DiskHealth:
 
     def note_failure(self, error: OSError) -> None:
         """A write or a sync failed: take the directory offline if its disk is failing."""
-        if error.errno in FAILING_DISK_ERRNOS and self.failure is None:
+        if error.errno not in FAILING_DISK_ERRNOS:
+            return
+        with self._lock:
+            if self.failure is not None:
+                return
             self.refusal = FailingDisk(path=self._path, cause=error)
-            logger.error(
-                "data directory %s is offline: %s; its partitions accept no appends until a "
-                "restart, the other directories are not affected",
-                self._path,
-                error,
-            )
+        logger.error(
+            "data directory %s is offline: %s; its partitions accept no appends until a "
+            "restart, the other directories are not affected",
+            self._path,
+            error,
+        )
 
     def note_room(self, *, is_short: bool, free_bytes_min: int) -> None:
         """The free bytes were counted. A failing disk stays offline."""
-        if self.failure is not None:
-            return
-        if is_short != self.is_short_of_room:
+        with self._lock:
+            if self.failure is not None:
+                return
+            is_news = is_short != self.is_short_of_room
+            self.refusal = ShortOfRoom(free_bytes_min=free_bytes_min) if is_short else None
+        if is_news:
             logger.log(
                 logging.ERROR if is_short else logging.INFO,
                 "%s has %s than %d bytes free; appends are %s",
@@ -81,4 +90,3 @@ class DiskHealth:
                 free_bytes_min,
                 "refused" if is_short else "accepted again",
             )
-        self.refusal = ShortOfRoom(free_bytes_min=free_bytes_min) if is_short else None

@@ -34,7 +34,7 @@ from cordwood.storage.recovery import (
     walk_segment,
 )
 from cordwood.storage.segment import Segment, SegmentLimits
-from cordwood.storage.segment_files import FoundSegment, tidy_directory
+from cordwood.storage.segment_files import FoundSegment, segment_end, tidy_directory
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 class LoadRequest:
     """What is known of a log before its files are read.
 
+    steady_ms         the time by which producers expire: see `SteadyClock`
     recovery_point    checkpointed: everything below was synced, with its indexes; None unknown
     log_start         checkpointed: offsets below were deleted by request
     is_clean          the last owner shut down in order
@@ -55,6 +56,7 @@ class LoadRequest:
     limits: SegmentLimits
     marks: LogMarks
     now_ms: TimestampMs
+    steady_ms: TimestampMs
     recovery_point: Offset | None
     log_start: Offset | None
     is_clean: bool
@@ -126,18 +128,16 @@ def load_log(request: LoadRequest) -> LoadedLog:
     if not segments:
         return _empty(request, start, seen)
     seen.broken_from = _drop_broken_transaction_indexes(segments)
-    holes = missing_segments(
-        [segment.base_offset for segment in segments],
-        manifest=request.manifest,
-        mark=request.marks.log_start,
-        checkpoint=request.log_start,
-    )
+    holes = _holes(files.segments, request)
     front = missing_front(holes, segments[0].base_offset)
     if front is not None:
-        # The start stays before the lost files: behind them, the loss would look like retention.
-        start = front.first
         holes = holes[1:]
-        seen.damages.append(_lost_front(front, segments[0]))
+        earliest = seen.epochs.earliest
+        # The epochs prove a deletion by Kafka, which moves no mark.
+        if earliest is None or earliest.start_offset < front.next:
+            # The start stays before the lost files; behind them, this would look like retention.
+            start = front.first
+            seen.damages.append(_lost_front(front, segments[0]))
     seen.damages += [_lost_segments(hole, request) for hole in holes]
     floor = _first_to_walk(segments, start, request)
     seen.damages += _emptied(segments[:floor], request)
@@ -233,7 +233,9 @@ def _empty(request: LoadRequest, start: Offset, seen: _Seen) -> LoadedLog:
             )
         )
     loaded = _begun_at(request, end, seen.damages)
-    loaded.start = start  # the loss would look like retention otherwise
+    if end > start:  # with another start or other epochs the loss would look like a deletion
+        seen.epochs.truncate_from_end(Offset(end + 1))
+        loaded.start, loaded.epochs = start, seen.epochs
     request.fs.sync_directory(request.directory)
     loaded.producers.last_snapshot_offset = Offset(end - 1)
     return loaded
@@ -280,6 +282,17 @@ def _lost_front(hole: Hole, first: Segment) -> Damage:
         first_offset=hole.first,
         next_offset=hole.next,
         reason="the files before this one are missing",
+    )
+
+
+def _holes(segments: list[FoundSegment], request: LoadRequest) -> list[Hole]:
+    by_base = {segment.base_offset: segment for segment in segments}
+    return missing_segments(
+        list(by_base),
+        manifest=request.manifest,
+        mark=request.marks.log_start,
+        checkpoint=request.log_start,
+        end_of=lambda base: segment_end(request.fs, request.directory, by_base[base]),
     )
 
 
@@ -455,7 +468,7 @@ def _load_producers(
         log_start=start,
         log_end=end,
         newest=rebuilt_from,
-        now_ms=request.now_ms,
+        now_ms=request.steady_ms,
     )
     walked_from = end if seen.first_offset is None else seen.first_offset
     is_walk_enough = states.map_end_offset >= walked_from

@@ -48,6 +48,7 @@ class LogParts:
     """What a log is made of and works with.
 
     `config` is the configuration at opening; afterwards `StateHolder.config` is the current one.
+    `steady_clock` tells the time for decisions that cannot be undone: see `SteadyClock`.
     `settle` makes the directory of a new log durable; None for a log that has begun.
     """
 
@@ -57,6 +58,7 @@ class LogParts:
     config: TopicConfig
     fs: FileSystem
     clock: Clock
+    steady_clock: Clock
     handles: HandleCache
     flusher: FlushQueue
     owner: LogOwner

@@ -25,7 +25,7 @@ class LogProducers:
         self._holder = holder
         self._fs = parts.fs
         self._directory = parts.directory
-        self._clock = parts.clock
+        self._steady_clock = parts.steady_clock
 
     def write_snapshot(self) -> str:
         """Save the states; return the path. Not durable."""
@@ -64,7 +64,7 @@ class LogProducers:
             find_snapshots(self._fs, self._directory),
             log_start=state.start,
             log_end=state.end,
-            now_ms=self._clock.now_ms(),
+            now_ms=self._steady_clock.now_ms(),
         )
         replay(states, state.segments, state.end)
         self.states = states

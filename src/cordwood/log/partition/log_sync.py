@@ -244,21 +244,30 @@ class LogSync:
     def checkpoint(self) -> bool:
         """Move the recovery point up to what is durable; True when that is news.
 
-        Indexes and producer states are synced with it, because recovery starts there. If one of
-        them cannot be written, the recovery point stays, and the next checkpoint tries again.
+        Indexes and producer states are synced with it, because recovery starts there. It stops
+        before the first segment without them: one that was rolled during this call, or whose
+        indexes cannot be written. The next checkpoint tries again.
         """
         with self._holder.sync_lock:
-            if not self._holder.state.is_writable or self.is_complete:
+            before = self._holder.state
+            if not before.is_writable or self.is_complete:
                 return False
             self.run()
             state = self._holder.state
-            if not state.is_writable or state.unsynced.segments or state.unsynced.snapshots:
+            if not state.is_writable or (state.unsynced.snapshots and not state.unsynced.segments):
                 return False
-            return self._derived.write("the files of a checkpoint", self._checkpoint)
+            if not self._derived.write("the files of a checkpoint", self._checkpoint):
+                return False
+            return self._holder.state.recovery_point > before.recovery_point
 
     def _checkpoint(self) -> None:
         with self._holder.lock:
             state = self._holder.state
+            if state.unsynced.segments:
+                point = min(state.unsynced.segments[0].base_offset, state.durable)
+                if point > state.recovery_point:
+                    self._holder.commit(state._replace(recovery_point=point))
+                return
             states = self._producers.states
             earlier = states.last_snapshot_offset
             snapshot = None

@@ -111,19 +111,20 @@ class SegmentReplacement:
         )
         return plan_compaction(summary, config, now_ms=now_ms, force=force)
 
-    def begin(self) -> CompactionSource:
-        """Take the log as it is now. Holds `lock`.
+    def begin(self, up_to: Offset) -> CompactionSource:
+        """Take the log as it is now, to compact segments below `up_to`. Holds `lock`.
 
-        Everything that may be compacted is put below the recovery point first: behind it a
-        missing offset would look like a batch that a crash tore off.
+        They are put below the recovery point first: behind it a missing offset would look like
+        a batch that a crash tore off.
         """
-        self._syncing.checkpoint()
-        self._parts.owner.save_unsaved_recovery_points()
         holder = self._holder
+        self._syncing.checkpoint()
+        recovery_point = holder.state.recovery_point
+        self._parts.owner.save_unsaved_recovery_points()
         with holder.lock:
             holder.check_writable()
             state = holder.state
-            if state.recovery_point < state.segments.active.base_offset:
+            if recovery_point < min(up_to, state.segments.active.base_offset):
                 raise OSError(errno.EAGAIN, "its indexes could not be written", self.directory)
             now_ms = self._parts.clock.now_ms()
             last_offsets, marker_epochs = self._producers.states.last_batches(now_ms)

@@ -4,7 +4,7 @@ A deletion moves the mapped mark of the start, or its checkpoint, before it remo
 whose first file begins behind both has lost files. The segment manifest tells of the others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.quantities import Offset
@@ -16,13 +16,15 @@ def missing_segments(
     manifest: SegmentManifest | None,
     mark: Offset | None,
     checkpoint: Offset | None,
+    end_of: Callable[[Offset], Offset],
 ) -> list[Hole]:
     """The holes of a log that has the segments `bases`. One at the front ends at the first of them.
 
     Without a `mark`, as in a directory that Kafka wrote, only the manifest proves a hole.
+    `end_of` is that of `SegmentManifest.holes`.
     """
     start = Offset(max(mark or 0, checkpoint or 0))
-    holes = [] if manifest is None else manifest.holes(bases, start=start)
+    holes = [] if manifest is None else manifest.holes(bases, start=start, end_of=end_of)
     if bases and mark is not None and start < bases[0] and missing_front(holes, bases[0]) is None:
         holes.insert(0, Hole(start, bases[0]))
     return holes

@@ -185,7 +185,7 @@ class TopicConfig:
     archive_url: str | None = _key(
         "archive.url", _TEXT, "",
         "Archive for sealed segments: file:///dir or s3://bucket/dir; empty: no archive.",
-        pattern=r"file:(//(localhost)?)?/(?!/).*|(?!file:)[a-z][a-z0-9+.-]*://[^/].*",
+        pattern=r"file:(//(localhost)?)?/(?!/).*|(?!file:|https?:)[a-z][a-z0-9+.-]*://[^/].*",
         none_text="", since_cordwood=True,
     )  # fmt: skip
     archive_after_ms: int | None = _key(

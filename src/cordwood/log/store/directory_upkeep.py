@@ -1,5 +1,6 @@
 """The housekeeping of one data directory, on threads of its own: see `upkeep_tasks`."""
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -9,6 +10,9 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.steady_clock import SteadyClock
 from cordwood.log.store.housekeeping import PartialFailureError
 from cordwood.log.topics.log_directory import LogDirectory
+from cordwood.log.topics.time_file import TimeFile
+
+logger = logging.getLogger(__name__)
 
 # Syncing a mark costs the disk about as much as syncing an append, and appends come first.
 _MARKS_BUDGET_S: Final = 0.020
@@ -26,6 +30,7 @@ class DirectoryUpkeep:
         directory: LogDirectory,
         clock: Clock,
         steady_clock: SteadyClock,
+        time_file: TimeFile,
         *,
         free_bytes_min: int,
         should_stop: Callable[[], bool],
@@ -33,6 +38,7 @@ class DirectoryUpkeep:
         self.directory = directory
         self._clock = clock
         self._steady_clock = steady_clock
+        self._time_file = time_file
         self._free_bytes_min = free_bytes_min
         self._should_stop = should_stop
         self._marks_turn = 0
@@ -95,9 +101,19 @@ class DirectoryUpkeep:
             return
         try:
             self.directory.checkpoint()
+            self._time_file.save_if_outdated(self._steady_clock.read())
         except Exception as error:
             self._note(error)
             raise PartialFailureError(error) from error
+
+    def save_time(self) -> None:
+        """Save the time for the next opening. Without it, that one trusts the wall clock more."""
+        if self.directory.health.failure is not None or not self.directory.is_held:
+            return
+        try:
+            self._time_file.save(self._steady_clock.read())
+        except OSError as error:
+            logger.warning("%s: could not save the time: %s", self.directory.path, error)
 
     def expire_producers(self) -> None:
         now_ms = self._steady_clock.now_ms()

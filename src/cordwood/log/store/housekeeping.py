@@ -158,6 +158,11 @@ def _in_words(error: Exception) -> str:
     return "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
 
 
+def _join(thread: threading.Thread) -> None:
+    if thread.is_alive():  # one that could not be started cannot be joined
+        thread.join()
+
+
 class Housekeeping:
     """Runs tasks when they are due, on threads of its own once started."""
 
@@ -239,7 +244,14 @@ class Housekeeping:
         with self._starting:
             self._long_runs = [run for run in self._long_runs if run.is_alive()]
             self._long_runs.append(thread)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:  # the system has no more threads
+                logger.warning(
+                    "housekeeping task %s could not begin and will be tried again: %s",
+                    task.name,
+                    error,
+                )
 
     def start(self) -> None:
         """Start a thread for each directory that tasks were added for, and one for the rest."""
@@ -260,9 +272,9 @@ class Housekeeping:
         """Start nothing more, and wait for running tasks."""
         self._stop.set()
         for thread in self._threads:
-            thread.join()
+            _join(thread)
         for thread in self._long_runs:
-            thread.join()
+            _join(thread)
 
     @property
     def is_stopping(self) -> bool:

@@ -13,7 +13,7 @@ from cordwood.log.reading.archived_segments import ArchivePlace
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.topics.catalog_files import CatalogReader
 from cordwood.log.topics.directory_listing import FoundPartition, find_partitions
-from cordwood.log.topics.log_directory import Checkpoints, read_checkpoints
+from cordwood.log.topics.log_directory import Checkpoints, PartitionName, read_checkpoints
 from cordwood.log.topics.partition_opener import ArchiveFinder
 from cordwood.log.topics.topic import Topic, visible_names
 from cordwood.log.topics.topic_catalog import TopicEntry
@@ -27,7 +27,8 @@ logger = logging.getLogger(__name__)
 class ObservedTopics:
     """Topics that another process may change at any moment. Any thread may use it.
 
-    A topic stays open until a look finds that it was deleted or created again.
+    A topic stays open until a look finds that it was deleted or created again. A partition that
+    cannot be opened is offline and hides no other; the next look tries it again.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class ObservedTopics:
         self._handles = HandleCache()
         self._catalog = CatalogReader(fs, paths)
         self._topics: dict[str, Topic[ReadOnlyLog]] = {}
+        self._offline: dict[PartitionName, Exception] = {}
         for path in paths:
             if not fs.exists(path):
                 raise StorageError(f"there is no data directory {path}")
@@ -73,7 +75,8 @@ class ObservedTopics:
     def find(self, name: str) -> Topic[ReadOnlyLog] | None:
         """The topic of that name, or None. Looks again if it is not known or was deleted."""
         known = self._topics.get(name)
-        if known is None or not _is_current(known):
+        is_offline = any(topic == name for topic, _ in self._offline)
+        if known is None or is_offline or not _is_current(known):
             self.look()
         return self._topics.get(name)
 
@@ -105,6 +108,7 @@ class ObservedTopics:
         entries = self._entries()
         logs: dict[str, dict[int, ReadOnlyLog]] = {}
         ids: dict[str, UUID] = {}
+        offline: dict[PartitionName, Exception] = {}
         for path in self._paths:
             checkpoints = read_checkpoints(self._fs, path)
             for found in find_partitions(self._fs, path, wants=self._wants).live:
@@ -120,22 +124,43 @@ class ObservedTopics:
                     known = None
                 if known is not None and known.has_partition(found.number):
                     continue
-                log = self._open_log(path, found, entry, checkpoints)
+                try:
+                    log = self._open_log(path, found, entry, checkpoints)
+                except Exception as error:  # whatever it is: the others are not concerned
+                    offline[found.topic, found.number] = error
+                    if known is None:
+                        logs.setdefault(found.topic, {})
+                    else:
+                        known.partition_count = max(known.partition_count, found.number + 1)
+                    continue
                 if log is not None and known is not None:
                     known.add_log(found.number, log)
                 elif log is not None:
                     logs.setdefault(found.topic, {})[found.number] = log
+        self._note_offline(offline)
         for name in [n for n in self._topics if n not in ids]:
             del self._topics[name]
         for name, partitions in logs.items():
             entry = entries.get(name)
+            numbers = [*partitions, *(number for topic, number in offline if topic == name)]
             self._topics[name] = Topic(
                 name,
                 entry.topic_id if entry is not None else ids[name],
                 self._valid_config_of(entry) or self._defaults,
                 partitions,
-                partition_count=entry.partitions if entry is not None else max(partitions) + 1,
+                partition_count=entry.partitions if entry is not None else max(numbers) + 1,
+                offline=self._why_offline,
             )
+
+    def _note_offline(self, offline: dict[PartitionName, Exception]) -> None:
+        for name, error in offline.items():
+            if name not in self._offline:
+                logger.error("%s-%d is offline: %r", *name, error)
+        self._offline = offline
+
+    def _why_offline(self, topic: str, number: int) -> str | None:
+        error = self._offline.get((topic, number))
+        return None if error is None else f"it cannot be read: {error}"
 
     def _entries(self) -> Mapping[str, TopicEntry]:
         try:
@@ -202,7 +227,7 @@ class ObservedTopics:
 def _is_current(topic: Topic[ReadOnlyLog]) -> bool:
     """Whether the topic was not deleted since it was opened. Asks the first partition alone."""
     try:
-        for log in topic.partitions[:1]:
+        for log in topic.opened_partitions[:1]:
             log.check_current()
     except TopicDeletedError:
         return False

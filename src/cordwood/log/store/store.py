@@ -33,6 +33,7 @@ from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.lifetime import Lifetime
 from cordwood.log.rules.retention import RetentionPlan
+from cordwood.log.rules.steady_clock import SteadyClock
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkProgress
 from cordwood.log.store.archive_port import Archives, WantedTopic
@@ -56,6 +57,7 @@ from cordwood.log.topics.offsets_topic import OffsetsTopic
 from cordwood.log.topics.partition_opener import LogSurroundings, PartitionOpener
 from cordwood.log.topics.producer_ids import ProducerIds
 from cordwood.log.topics.saved_configs import SavedConfigs
+from cordwood.log.topics.time_file import open_steady_clock
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.storage.disk_errors import refused_when_full
@@ -125,7 +127,9 @@ class Store:
         self.sync_times = setup.sync_times
         self._lifetime = Lifetime(f"the store in {self.path}")
         self._catalog = CatalogKeeper(fs, self.data_dirs)
-        opener = PartitionOpener(self.directories, self._catalog, _log_surroundings(setup))
+        steady_clock = open_steady_clock(fs, self.data_dirs, clock)
+        surroundings = _log_surroundings(setup, steady_clock)
+        opener = PartitionOpener(self.directories, self._catalog, surroundings)
         opened = StoreOpening(
             fs, self.directories, self._catalog, opener, threads=setup.opening_threads
         ).run()
@@ -154,7 +158,9 @@ class Store:
         self._tasks = UpkeepTasks(
             self.directories,
             clock,
+            steady_clock,
             setup.cleaner,
+            fs=fs,
             free_bytes_min=_free_bytes_min(setup),
             should_stop=lambda: self.housekeeping.is_stopping,
         )
@@ -276,7 +282,8 @@ class Store:
         A failure does not stop the other tasks; the first one is raised at the end.
         """
         self._lifetime.check_open()
-        self.housekeeping.run_all()
+        with refused_when_full(self.path, "maintaining"):
+            self.housekeeping.run_all()
 
     def damages(self) -> list[Damage]:
         """Acknowledged bytes that could not be read when the store was opened."""
@@ -406,6 +413,7 @@ class Store:
             self.registry.sync()
         except OSError as error:
             logger.warning("the topic catalog could not be synced at the end: %s", error)
+        self._tasks.save_time()
         self.directories.close()
 
     def abandon(self) -> None:
@@ -446,10 +454,11 @@ class Store:
         self.close()
 
 
-def _log_surroundings(setup: StoreSetup) -> LogSurroundings:
+def _log_surroundings(setup: StoreSetup, steady_clock: SteadyClock) -> LogSurroundings:
     return LogSurroundings(
         fs=setup.fs,
         clock=setup.clock,
+        steady_clock=steady_clock,
         random=setup.random,
         handles=HandleCache(),
         sync_times=setup.sync_times,

@@ -31,8 +31,10 @@ from cordwood.log.store.directory_upkeep import DirectoryUpkeep
 from cordwood.log.store.housekeeping import Housekeeping
 from cordwood.log.store.offline_partitions import OfflinePartitions
 from cordwood.log.topics.data_directories import DataDirectories
+from cordwood.log.topics.time_file import TimeFile
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.quantities import MIB
+from cordwood.storage.files import FileSystem
 
 TIMERS_S: Final = 1.0
 MARKS_S: Final = 1.0
@@ -56,25 +58,28 @@ class UpkeepTasks:
         self,
         directories: DataDirectories,
         clock: Clock,
+        steady_clock: SteadyClock,
         cleaner: CleanerConfig,
         *,
+        fs: FileSystem,
         free_bytes_min: int,
         should_stop: Callable[[], bool],
     ) -> None:
         """`should_stop` tells a long task to end early."""
-        self.steady_clock = SteadyClock(clock)
+        self.steady_clock = steady_clock
         self.of_directories = [
             DirectoryUpkeep(
                 directory,
                 clock,
-                self.steady_clock,
+                steady_clock,
+                TimeFile(fs, directory.path),
                 free_bytes_min=free_bytes_min,
                 should_stop=should_stop,
             )
             for directory in directories
         ]
         self.cleaner = Cleaner(
-            directories.logs, self.steady_clock, cleaner, directory_count=len(self.of_directories)
+            directories.logs, steady_clock, cleaner, directory_count=len(self.of_directories)
         )
 
     def register(self, housekeeping: Housekeeping) -> None:
@@ -89,6 +94,11 @@ class UpkeepTasks:
             add("disk", DISK_S, upkeep.check_room)
             add("producers", PRODUCERS_S, upkeep.expire_producers)
             add("compaction", CLEANER_S, partial(self._compact, path), takes_long=True)
+
+    def save_time(self) -> None:
+        """Save the time for the next opening."""
+        for upkeep in self.of_directories:
+            upkeep.save_time()
 
     def _compact(self, directory: str) -> int:
         return sum(result.bytes_reclaimed for result in self.cleaner.run_due(directory))

@@ -56,6 +56,7 @@ PartitionName = tuple[str, int]
 
 _NO_BROKER_EPOCH = -1
 
+_NEARLY_FULL: Final = 1 * MIB  # free bytes: deleted files are then unlinked at once
 HANGS_AFTER_S: Final = 10.0  # a call to the disk that takes longer is reported
 
 
@@ -288,9 +289,13 @@ class LogDirectory:
             write_offset_checkpoint(self._fs, self.path, HIGH_WATERMARK_CHECKPOINT, marks)
 
     def delete_later(self, paths: Sequence[str], delay_ms: int) -> None:
-        """Unlink files or directories after `delay_ms`, so that readers can finish."""
-        if self.health.is_short_of_room:
-            delay_ms = 0  # other processes look again; readers here hold their files open
+        """Unlink files or directories after `delay_ms`, so that readers can finish.
+
+        On a disk without room they are unlinked at once: other processes look again, and readers
+        here hold their files open.
+        """
+        if self.health.is_short_of_room or self._is_nearly_full():
+            delay_ms = 0
         due = self._clock.monotonic() + delay_ms / 1000
         with self._files:
             self._doomed += [(due, path) for path in paths]
@@ -358,15 +363,22 @@ class LogDirectory:
         self._is_hanging = self._silent_s() >= HANGS_AFTER_S
         self._check_began_s = self._clock.monotonic()
         try:
-            is_short = self._count_free_bytes() < free_bytes_min
-            if is_short and self.delete_due(everything=True):
-                is_short = self._count_free_bytes() < free_bytes_min
+            free_bytes = self._count_free_bytes()
+            if free_bytes < max(free_bytes_min, _NEARLY_FULL) and self.delete_due(everything=True):
+                free_bytes = self._count_free_bytes()
+            is_short = free_bytes < free_bytes_min
         except OSError as error:
             self.health.note_failure(error)
             raise
         finally:
             self._check_began_s = None
         self.health.note_room(is_short=is_short, free_bytes_min=free_bytes_min)
+
+    def _is_nearly_full(self) -> bool:
+        try:
+            return self._fs.free_bytes(self.path) < _NEARLY_FULL
+        except OSError:
+            return False
 
     def _count_free_bytes(self) -> int:
         self._total_bytes = self._fs.total_bytes(self.path)

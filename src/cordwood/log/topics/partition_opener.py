@@ -49,6 +49,7 @@ class LogSurroundings:
 
     fs: FileSystem
     clock: Clock
+    steady_clock: Clock
     random: Random
     handles: HandleCache
     sync_times: SharedHistogram
@@ -209,6 +210,7 @@ class PartitionOpener:
             limits=segment_limits(config, allows_gaps=allows_gaps),
             marks=marks.read(),
             now_ms=self._shared.clock.now_ms(),
+            steady_ms=self._shared.steady_clock.now_ms(),
             recovery_point=known.recovery_points.get(place),
             log_start=known.log_starts.get(place),
             is_clean=directory.was_clean,
@@ -235,6 +237,7 @@ class PartitionOpener:
                 config=self.config_of(entry),
                 fs=self._fs,
                 clock=self._shared.clock,
+                steady_clock=self._shared.steady_clock,
                 handles=self._shared.handles,
                 flusher=directory.flusher,
                 owner=directory,

@@ -56,11 +56,14 @@ class Topic(Generic[LogT]):
         logs: Mapping[int, LogT],
         *,
         partition_count: int,
-        offline: Callable[[str, int], str] | None = None,
+        offline: Callable[[str, int], str | None] | None = None,
         unopened: Collection[int] = (),
         open_log: Callable[[str, int], LogT] | None = None,
     ) -> None:
-        """`open_log` opens the partitions in `unopened`, by the topic's name and their number."""
+        """`open_log` opens the partitions in `unopened`, by the topic's name and their number.
+
+        `offline` gives the reason why a partition is not open; None if it is not expected to be.
+        """
         self.name = name
         self.topic_id = topic_id
         self.config = config
@@ -83,7 +86,8 @@ class Topic(Generic[LogT]):
         Opens those that are not open yet.
         """
         if self._why_offline is not None and len(self._logs) < self.partition_count:
-            return [self.partition(number) for number in range(self.partition_count)]
+            numbers = range(self.partition_count)
+            return [self.partition(number) for number in numbers if self._is_expected(number)]
         return self.opened_partitions
 
     @property
@@ -104,9 +108,15 @@ class Topic(Generic[LogT]):
             if self._open_log is not None:
                 with self._opening:
                     return self._open(number)
-            if self._why_offline is not None:
+            if self._is_expected(number):
                 raise self._offline(number)
         raise UnknownPartitionError(self.name, number, count=self.partition_count)
+
+    def _is_expected(self, number: int) -> bool:
+        """Whether the partition is open, can be opened, or is offline for a reason."""
+        if number in self._logs or self._open_log is not None:
+            return True
+        return self._why_offline is not None and self._why_offline(self.name, number) is not None
 
     def _open(self, number: int) -> LogT:
         """Open a partition unless another thread just did. Holds the lock."""

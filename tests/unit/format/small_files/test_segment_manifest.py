@@ -24,8 +24,13 @@ OLD = [30, 40, 50]
 NEW = [30, 45]
 
 
+def nowhere(base: Offset) -> Offset:
+    return Offset(base + 1)
+
+
 def holes(present: list[int], start: int = 0) -> list[Hole]:
-    return MANIFEST.holes([Offset(base) for base in [*present, 80]], start=Offset(start))
+    bases = [Offset(base) for base in [*present, 80]]
+    return MANIFEST.holes(bases, start=Offset(start), end_of=nowhere)
 
 
 def test_a_manifest_is_read_as_it_was_written() -> None:
@@ -62,6 +67,15 @@ def test_a_segment_missing_from_the_old_group_is_a_hole() -> None:
     assert holes([*KEPT, 30, 50]) == [Hole(Offset(40), Offset(50))]
 
 
+def test_a_segment_that_was_merged_into_the_one_before_is_not_missing() -> None:
+    present = [Offset(base) for base in (0, *NEW, 80)]
+    ends = {Offset(0): Offset(15), Offset(45): Offset(60)}
+
+    found = MANIFEST.holes(present, start=Offset(0), end_of=ends.__getitem__)
+
+    assert found == [Hole(Offset(20), Offset(30)), Hole(Offset(70), Offset(80))]
+
+
 def test_neighbours_that_are_missing_are_one_hole() -> None:
     assert holes([0, 70, *NEW]) == [Hole(Offset(10), Offset(30))]
 
@@ -76,7 +90,8 @@ def test_a_cut_forgets_the_segments_that_it_removes() -> None:
 
     assert cut.generation == 4
     assert cut.end == 80
-    assert cut.holes([Offset(0), Offset(10), Offset(20), Offset(30)], start=Offset(0)) == []
+    present = [Offset(0), Offset(10), Offset(20), Offset(30)]
+    assert cut.holes(present, start=Offset(0), end_of=nowhere) == []
 
 
 @pytest.mark.parametrize(

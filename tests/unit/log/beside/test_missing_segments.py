@@ -13,7 +13,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store
-from cordwood.storage.files import FileSystem
+from cordwood.storage.files import FileSystem, write_all
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, TOPIC, log_of, new_log, open_store
@@ -231,3 +231,37 @@ def test_a_damaged_manifest_hides_nothing_and_invents_no_damage() -> None:
     owner = open_store(fs)
     assert owner.damages() == []
     assert read(log_of(owner)) == (whole, [])
+
+
+def merge(fs: SimulatedFileSystem, base: int, following: int) -> None:
+    """Replace two segments by one with the records of both, as Kafka's cleaner does."""
+    added = fs.open_read(f"{DIRECTORY}/{following:020}.log")
+    file = fs.open_write(f"{DIRECTORY}/{base:020}.log")
+    write_all(file, file.size(), added.read_at(0, added.size()))
+    for opened in (file, added):
+        opened.close()
+    remove(fs, following, only_log=False)
+    for name in list(fs.names(DIRECTORY)):
+        if name.startswith(f"{base:020}.") and not name.endswith(".log"):
+            fs.remove(f"{DIRECTORY}/{name}")
+
+
+def test_segments_that_kafka_has_merged_are_not_missing() -> None:
+    fs = SimulatedFileSystem(clock=ManualClock())
+    store, log = new_log(fs, COMPACTED, clock=ManualClock())
+    append(log, 30)
+    for number in range(2, 30, 5):
+        log.append(b"newer", key=b"k%d" % number)
+    store.compact(TOPIC, force=True)
+    whole, _ = read(log)
+    first, second, third = (segment.base_offset for segment in list(log.state.segments)[:3])
+    store.close()
+    merge(fs, first, second)
+
+    with open_reader(fs) as beside:
+        assert beside.topic(TOPIC).partition(0).source.gaps_below > third
+        assert read(beside.topic(TOPIC).partition(0)) == (whole, [])
+    owner = open_store(fs)
+    assert owner.damages() == []
+    assert read(log_of(owner)) == (whole, [])
+    owner.close()

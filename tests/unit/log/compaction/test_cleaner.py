@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
 from cordwood.errors import ConfigError
+from cordwood.log.compaction import cleaner as cleaner_module
 from cordwood.log.compaction.cleaner import Cleaner, CleanerConfig, Throttle
 from cordwood.log.compaction.compaction_run import CompactionOutcome, CompactionStoppedError
 from cordwood.log.partition.partition_log import PartitionLog
@@ -280,3 +283,20 @@ def test_a_wait_ends_when_the_cleaner_stops() -> None:
 
     with pytest.raises(CompactionStoppedError):
         cleaner._wait(10_000)
+
+
+def test_one_directory_has_one_turn_whoever_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2)
+
+    class SlowTurn(cleaner_module._Turn):
+        def __init__(self) -> None:
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.2)
+            super().__init__()
+
+    monkeypatch.setattr(cleaner_module, "_Turn", SlowTurn)
+    cleaner = Cleaner(list, ManualClock(), CleanerConfig())
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(cleaner.run_due, ["/data", "/data"]))
+
+    assert both.broken  # a second one was never begun

@@ -21,6 +21,7 @@ from cordwood.log.inbox.change_request import ChangeRequester
 from cordwood.log.inbox.store_change import ChangeAnswer, CommitGroup
 from cordwood.log.inbox.topic_change import ForgetGroup
 from cordwood.log.rules.work_progress import WorkDone
+from cordwood.log.store.store import Store
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, open_store
@@ -39,6 +40,7 @@ class Waiting:
         self.request_id = new_request_id()
         self.meanwhile: Callable[[], object] = lambda: None
         self.seen: list[WorkDone] = []
+        self.owner: Store | None = None  # a store that nobody refers to releases its lock
 
     def ask(self, *, timeout_s: float = 10.0) -> ChangeAnswer:
         requester = ChangeRequester(
@@ -96,7 +98,7 @@ def test_an_owner_that_does_not_answer_is_named_and_nothing_is_changed(waiting: 
 
 
 def test_an_owner_that_takes_its_time_is_waited_for(waiting: Waiting) -> None:
-    open_store(waiting.fs, clock=waiting.clock)
+    waiting.owner = open_store(waiting.fs, clock=waiting.clock)
     started_s = waiting.clock.monotonic()
 
     def work_slowly() -> None:
@@ -112,7 +114,7 @@ def test_an_owner_that_takes_its_time_is_waited_for(waiting: Waiting) -> None:
 def test_an_owner_that_shows_signs_of_life_is_waited_for_as_long_as_it_takes(
     waiting: Waiting,
 ) -> None:
-    open_store(waiting.fs, clock=waiting.clock)
+    waiting.owner = open_store(waiting.fs, clock=waiting.clock)
     started_s = waiting.clock.monotonic()
 
     def work_very_slowly() -> None:
@@ -130,7 +132,7 @@ def test_an_owner_that_shows_signs_of_life_is_waited_for_as_long_as_it_takes(
 
 
 def test_an_owner_whose_signs_of_life_end_is_given_up(waiting: Waiting) -> None:
-    open_store(waiting.fs, clock=waiting.clock)
+    waiting.owner = open_store(waiting.fs, clock=waiting.clock)
 
     def stop_at_five() -> None:
         waiting.inbox.claim(waiting.request_id)
@@ -144,7 +146,7 @@ def test_an_owner_whose_signs_of_life_end_is_given_up(waiting: Waiting) -> None:
 
 
 def test_an_owner_that_took_it_up_and_never_answers_leaves_it_in_doubt(waiting: Waiting) -> None:
-    open_store(waiting.fs, clock=waiting.clock)
+    waiting.owner = open_store(waiting.fs, clock=waiting.clock)
     waiting.meanwhile = lambda: waiting.inbox.claim(waiting.request_id)
 
     with pytest.raises(ChangeTimeoutError, match="may still make the change") as caught:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from cordwood.errors import FormatError
 from cordwood.log.inbox.change_inbox import ChangeInbox, new_request_id, staging_directory
 from cordwood.log.inbox.store_change import (
+    REFUSED,
     ChangeAnswer,
     ChangeRequest,
     CommitGroup,
@@ -22,7 +24,7 @@ from cordwood.log.inbox.topic_change import (
     ForgetGroup,
     TrimTopic,
 )
-from cordwood.log.inbox.upkeep_change import SnapshotStore
+from cordwood.log.inbox.upkeep_change import RestoreTopic, SnapshotStore
 from cordwood.log.publishing.publication import PublicationId
 from cordwood.log.store.store import Store
 from cordwood.quantities import Offset, TimestampMs
@@ -246,3 +248,37 @@ def test_a_creation_finds_the_topic_of_somebody_else_and_is_refused(
     open_store(fs, clock=clock).changes.serve()
 
     assert answer_to(fs, request_id).outcome == "refused"
+
+
+@pytest.mark.parametrize("has_id", [False, True])
+def test_a_topic_that_was_there_before_is_not_taken_for_the_restored_one(
+    fs: SimulatedFileSystem, store: Store, *, has_id: bool
+) -> None:
+    archived_id = orders_id(store) if has_id else None
+    change = RestoreTopic(topic="orders", url="file:///archive", archived_id=archived_id)
+    request_id = submit(fs, change)
+    ChangeInbox(fs, DATA).claim(request_id)
+
+    store.changes.serve()
+
+    assert answer_to(fs, request_id).outcome == REFUSED
+    store.close()
+
+
+def test_offsets_that_cannot_be_read_do_not_stop_other_requests(
+    fs: SimulatedFileSystem, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = CommitGroup(group="billing", offsets={("orders", 0): (7, "")})
+    requests = [submit(fs, commit) for _ in range(3)]
+    for request_id in requests:
+        ChangeInbox(fs, DATA).claim(request_id)
+
+    def fail(group: str) -> None:
+        raise FormatError("injected")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.committed_offsets, "of_group", fail)
+        store.changes.serve()
+
+    assert [answer_to(fs, request_id).outcome for request_id in requests] == [REFUSED] * 3
+    store.close()

@@ -7,6 +7,7 @@ import pytest
 
 from cordwood.errors import DiskFullError
 from cordwood.log.partition.log_state import NOTHING_UNSYNCED
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.publishing.publication_ledger import LEDGER_FILE
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import DATA, TOPIC, IdleFlusher, log_of, new_log, open_store
@@ -78,6 +79,56 @@ def test_a_checkpoint_without_room_is_tried_again() -> None:
     assert log.state.recovery_point < log.state.end
     assert log.syncing.checkpoint()
     assert log.state.recovery_point == log.state.end
+    store.close()
+
+
+class RollingBeside:
+    """Appends enough for a roll whenever a log file is synced: a writer that is faster."""
+
+    def __init__(self, fs: SimulatedFileSystem, log: PartitionLog) -> None:
+        self._fs = fs
+        self._log = log
+        fs.watch = self._watch
+
+    def _watch(self, operation: str, path: str) -> None:
+        if operation == "sync" and path.endswith(".log"):
+            self._fs.watch = None
+            for number in range(4):
+                self._log.append(b"w" * 100, key=b"%d" % number)
+            self._fs.watch = self._watch
+
+
+def test_rolls_during_a_checkpoint_do_not_keep_the_recovery_point_back() -> None:
+    fs = SimulatedFileSystem()
+    config = {**SMALL_SEGMENTS, "durability": "os"}
+    store, log = new_log(fs, config, flusher=IdleFlusher())
+    for _ in range(7):
+        log.append(b"v" * 100)
+    sealed = log.state.segments.active.base_offset
+    RollingBeside(fs, log)
+
+    assert log.syncing.checkpoint()
+    fs.watch = None
+
+    assert log.state.unsynced.segments
+    assert sealed <= log.state.recovery_point <= log.state.unsynced.segments[0].base_offset
+    store.close()
+
+
+def test_rolls_beside_a_compaction_do_not_refuse_it() -> None:
+    fs = SimulatedFileSystem()
+    config = {**SMALL_SEGMENTS, "durability": "os", "cleanup.policy": "compact"}
+    store, log = new_log(fs, config, flusher=IdleFlusher())
+    for number in range(12):
+        log.append(b"v" * 100, key=b"%d" % (number % 2))
+    log.sync()
+    RollingBeside(fs, log)
+
+    (result,) = store.compact(TOPIC, force=True)
+    fs.watch = None
+
+    assert result.error is None
+    assert result.bytes_reclaimed
     store.close()
 
 

@@ -651,8 +651,10 @@ def test_deleting_records_keeps_their_producers_known(fs: SimulatedFileSystem) -
 
 
 def test_producers_silent_for_too_long_are_forgotten_at_the_start(fs: SimulatedFileSystem) -> None:
-    store, log = new_log(fs, CONFIG, clock=ManualClock(NOW))
+    clock = ManualClock(NOW)
+    store, log = new_log(fs, CONFIG, clock=clock)
     produce(log, 0, 3)
+    clock.advance(2 * 3600 * 1000)
     store.close()
 
     later = open_store(fs, clock=ManualClock(NOW + 25 * 3600 * 1000))

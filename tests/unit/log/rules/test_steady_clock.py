@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.log.rules.steady_clock import SteadyClock
+from cordwood.log.rules.steady_clock import SteadyClock, SteadyTime
+from cordwood.quantities import TimestampMs
 from fakes.manual_clock import START_MS, ManualClock
 
 MINUTE_MS = 60_000
@@ -84,3 +85,68 @@ def test_a_clock_that_keeps_jumping_is_never_believed() -> None:
         clock.set(START_MS + step * TEN_YEARS_MS)
 
         assert steady.now_ms() == START_MS + step * 30 * MINUTE_MS
+
+
+# --- the next opening ------------------------------------------------------------------------
+
+DAY_MS = 24 * HOUR_MS
+LAST = SteadyTime(now_ms=TimestampMs(START_MS), wall_ms=TimestampMs(START_MS), doubted_ms=0)
+
+
+@pytest.mark.parametrize("gap_ms", [-TEN_YEARS_MS, -HOUR_MS, 0, HOUR_MS, DAY_MS])
+def test_an_opening_believes_a_clock_that_is_behind_or_a_day_ahead(gap_ms: int) -> None:
+    steady = SteadyClock(ManualClock(START_MS + gap_ms), LAST)
+
+    assert steady.now_ms() == START_MS + gap_ms
+    assert not steady.read().is_doubted
+
+
+def test_an_opening_doubts_a_clock_that_is_far_ahead_for_an_hour() -> None:
+    clock = ManualClock(START_MS + TEN_YEARS_MS)
+    steady = SteadyClock(clock, LAST)
+
+    for minute in range(60):
+        assert steady.now_ms() == START_MS + minute * MINUTE_MS
+        clock.advance(MINUTE_MS)
+
+    assert steady.now_ms() == clock.now_ms()
+
+
+def test_the_hour_continues_over_openings() -> None:
+    clock = ManualClock(START_MS + TEN_YEARS_MS)
+    last = LAST
+    for opening in range(12):
+        steady = SteadyClock(clock, last)
+        assert steady.now_ms() == START_MS + opening * 5 * MINUTE_MS
+        clock.advance(5 * MINUTE_MS)
+        last = steady.read()
+
+    assert last.now_ms == clock.now_ms()
+
+
+def test_a_jump_that_was_doubted_before_closing_is_doubted_after_it() -> None:
+    clock = ManualClock()
+    steady = SteadyClock(clock)
+    clock.set(START_MS + TEN_YEARS_MS)
+    steady.now_ms()
+    clock.advance(40 * MINUTE_MS)
+
+    again = SteadyClock(clock, steady.read())
+
+    assert again.now_ms() == START_MS + 40 * MINUTE_MS
+    clock.advance(20 * MINUTE_MS)
+    assert again.now_ms() == clock.now_ms()
+
+
+@pytest.mark.parametrize("wall_ms", [START_MS + 5 * DAY_MS, START_MS + TEN_YEARS_MS])
+def test_another_jump_while_closed_starts_the_hour_anew(wall_ms: int) -> None:
+    clock = ManualClock(START_MS + 30 * DAY_MS)
+    steady = SteadyClock(clock, LAST)
+    clock.advance(59 * MINUTE_MS)
+    last = steady.read()
+    clock.set(wall_ms)
+    again = SteadyClock(clock, last)
+
+    clock.advance(59 * MINUTE_MS)
+
+    assert again.now_ms() == START_MS + 118 * MINUTE_MS

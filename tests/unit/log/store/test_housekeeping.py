@@ -160,3 +160,43 @@ def test_a_check_that_fails_does_not_end_the_scheduler(clock: ManualClock) -> No
     housekeeping.stop()
 
     assert (ran, others) == ([1], [1])
+
+
+def refuse_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+
+def test_a_thread_that_cannot_be_started_does_not_end_the_scheduler(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+    others: list[int] = []
+    housekeeping = Housekeeping("test", clock)
+    housekeeping.add("long", 1.0, lambda: ran.append(1), takes_long=True)
+    housekeeping.add("go on", 1.0, lambda: others.append(1))
+
+    with monkeypatch.context() as patched:
+        refuse_threads(patched)
+        clock.advance(1000)
+        housekeeping.run_due()
+    assert (ran, others) == ([], [1])
+
+    clock.advance(1000)
+    housekeeping.run_due()
+    housekeeping.stop()
+    assert (ran, others) == ([1], [1, 1])
+
+
+def test_housekeeping_that_could_not_be_started_can_be_stopped(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    housekeeping = Housekeeping("test", clock)
+    with monkeypatch.context() as patched:
+        refuse_threads(patched)
+        with pytest.raises(RuntimeError):
+            housekeeping.start()
+
+    housekeeping.stop()

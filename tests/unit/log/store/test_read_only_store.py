@@ -1,5 +1,6 @@
 """A store that only reads: it changes nothing, and sees what its writer does."""
 
+import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -256,3 +257,34 @@ class TestATopicThatIsDeletedAndCreatedAgain:
 
             with pytest.raises(TopicDeletedError):
                 next(following)
+
+
+def test_a_partition_that_cannot_be_opened_hides_no_other(
+    fs: SimulatedFileSystem, store: Store
+) -> None:
+    events = store.create_topic("events", partitions=2)
+    for number in range(2):
+        events.append(b"%d" % number, partition=number)
+    for name in ("broken", "other"):
+        store.create_topic(name).append(b"x")
+
+    def fail(_operation: str, path: str) -> None:
+        if "events-1/0" in path or "broken-0/0" in path or path.endswith(("events-1", "broken-0")):
+            raise OSError(errno.EIO, "injected", path)
+
+    fs.watch = fail
+    found = beside(fs)
+
+    assert found.topics() == ["broken", "events", "other"]
+    assert (read(found, "events", 0), read(found, "other")) == ([b"0"], [b"x"])
+    assert [log.partition for log in found.topic("events").opened_partitions] == [0]
+    with pytest.raises(StorageError, match=r"events-1 is offline: .*injected"):
+        found.topic("events").partition(1)
+    with pytest.raises(StorageError, match=r"events-1 is offline: .*injected"):
+        _ = found.topic("events").partitions
+    with pytest.raises(StorageError, match=r"broken-0 is offline: .*injected"):
+        found.topic("broken").partition(0)
+
+    fs.watch = None
+    assert read(found, "events", 1) == [b"1"]
+    assert len(found.topic("events").partitions) == 2

@@ -11,6 +11,7 @@ import pytest
 from cordwood.errors import DiskFullError, LogClosedError
 from cordwood.format.file_names import RECOVERY_POINT
 from cordwood.log.compaction.cleaner import CleanerConfig
+from cordwood.log.rules.steady_clock import SteadyClock
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN, UpkeepTasks
 from cordwood.storage.checkpoint_file import read_offset_checkpoint
@@ -138,7 +139,13 @@ def test_marks_are_synced_once_a_second_at_most_as_the_budget_allows(
     store = open_store(fs, clock=clock)
     logs = store.create_topic(TOPIC, partitions=5).partitions
     [tasks] = UpkeepTasks(
-        store.directories, clock, CleanerConfig(), free_bytes_min=0, should_stop=lambda: False
+        store.directories,
+        clock,
+        SteadyClock(clock),
+        CleanerConfig(),
+        fs=fs,
+        free_bytes_min=0,
+        should_stop=lambda: False,
     ).of_directories
     tasks.sync_marks()
     for log in logs:

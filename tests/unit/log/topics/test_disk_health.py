@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.errors import DiskFullError, LogFailedError
+from cordwood.log.partition import disk_health
 from cordwood.log.partition.disk_health import DiskHealth
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store, StoreSetup
@@ -201,3 +202,18 @@ def test_the_tasks_of_each_directory_have_a_thread_of_their_own(tmp_path: Path) 
 
         for path in (tmp_path / "a", tmp_path / "b"):
             assert f"cordwood-housekeeping {path}" in names
+
+
+def test_a_disk_that_fails_while_its_room_is_noted_stays_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    health = DiskHealth("/data")
+    health.note_room(is_short=True, free_bytes_min=7)
+
+    def fail(*args: object) -> None:
+        health.note_failure(OSError(errno.EIO, "broken"))
+
+    monkeypatch.setattr(disk_health.logger, "log", fail)
+    health.note_room(is_short=False, free_bytes_min=7)
+
+    assert health.failure is not None
