@@ -20,6 +20,7 @@ from cordwood.log.partition.log_loader import read_epochs
 from cordwood.log.reading.archived_segments import ArchiveJoin
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.log_start import known_start
+from cordwood.log.reading.missing_segments import missing_front, missing_segments
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import INT32_MAX, INT64_MAX, KIB, Offset, TimestampMs
 from cordwood.storage.files import FileSystem, read_whole
@@ -120,9 +121,9 @@ class FollowedFiles:
         first = self._segments.first_offset
         known = max(first, marks.log_start or 0, self._log_start)
         start = Offset(min(known, max(high_watermark, first)))
-        holes = self.holes
-        if holes and holes[0].next == first:
-            start = holes[0].first
+        front = missing_front(self.holes, first)
+        if front is not None:
+            start = front.first
         return LogView(
             segments=self._segments,
             start=start,
@@ -304,17 +305,13 @@ class FollowedFiles:
         bases = list(by_base)
         # Read after the files: the owner moves the mark before it removes a file.
         mark = self._marks.read().log_start
-        start = Offset(max(mark or 0, self._start_checkpoint or 0))
-        holes: list[Hole] = []
-        if manifest is not None:
-            holes = manifest.holes(
-                bases,
-                start=start,
-                end_of=lambda base: segment_end(self.fs, self.directory, by_base[base]),
-            )
-        has_front = bool(holes) and bool(bases) and holes[0].next == bases[0]
-        if bases and mark is not None and start < bases[0] and not has_front:
-            holes.insert(0, Hole(start, bases[0]))
+        holes = missing_segments(
+            bases,
+            manifest=manifest,
+            mark=mark,
+            checkpoint=self._start_checkpoint,
+            end_of=lambda base: segment_end(self.fs, self.directory, by_base[base]),
+        )
         self._manifest, self._holes = manifest, holes
         return found
 

@@ -89,6 +89,7 @@ def check_segment(
         is_last = index == len(view.segments) - 1
         check = SegmentCheck(
             segment,
+            log_start=view.start if index == 0 else None,
             size=segment.size,
             end=view.high_watermark if is_last else view.segments.end_of(index),
             is_last=is_last,
@@ -109,12 +110,16 @@ def check_segment(
 
 
 class SegmentCheck:
-    """Checks one segment. `end` is where the next one begins, or the high watermark."""
+    """Checks one segment. `end` is where the next one begins, or the high watermark.
+
+    `log_start`: of the first segment, where the log starts; files are missing if that is earlier.
+    """
 
     def __init__(
         self,
         segment: ReadableSegment,
         *,
+        log_start: Offset | None = None,
         size: int,
         end: int,
         is_last: bool,
@@ -124,6 +129,7 @@ class SegmentCheck:
         pace: Callable[[int], None] | None = None,
     ) -> None:
         self._segment = segment
+        self._log_start = segment.base_offset if log_start is None else log_start
         self._size = size
         self._end = end
         self._is_last = is_last
@@ -150,7 +156,21 @@ class SegmentCheck:
         if not found.problems:
             self._check_what_follows()
         self._add_all(FileKind.INDEX, self._offsets.rest(found.next_offset))
+        self._check_what_precedes()
         return found
+
+    def _check_what_precedes(self) -> None:
+        base = self._segment.base_offset
+        if self._log_start < base:
+            self._found.add(
+                SegmentProblem(
+                    file=self._segment.name,
+                    reason=f"offsets from {self._log_start} to {base} are missing",
+                    position=0,
+                    offset=self._log_start,
+                    next_offset=base,
+                )
+            )
 
     def _check_what_follows(self) -> None:
         """Add the offsets before the next segment that should exist, as reading would find them."""

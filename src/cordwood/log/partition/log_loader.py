@@ -16,6 +16,7 @@ from cordwood.format.file_names import FileKind
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.log.partition.producer_snapshots import load_newest, remove_strays, replay
 from cordwood.log.reading.log_start import known_start
+from cordwood.log.reading.missing_segments import missing_front, missing_segments
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.log.rules.leader_epochs import LeaderEpochs
 from cordwood.log.rules.producer_state import ProducerStates
@@ -127,8 +128,16 @@ def load_log(request: LoadRequest) -> LoadedLog:
     if not segments:
         return _empty(request, start, seen)
     seen.broken_from = _drop_broken_transaction_indexes(segments)
-    seen.damages += _lost_at_the_front(segments, start, request)
     holes = _holes(files.segments, request)
+    front = missing_front(holes, segments[0].base_offset)
+    if front is not None:
+        holes = holes[1:]
+        earliest = seen.epochs.earliest
+        # The epochs prove a deletion by Kafka, which moves no mark.
+        if earliest is None or earliest.start_offset < front.next:
+            # The start stays before the lost files; behind them, this would look like retention.
+            start = front.first
+            seen.damages.append(_lost_front(front, segments[0]))
     seen.damages += [_lost_segments(hole, request) for hole in holes]
     floor = _first_to_walk(segments, start, request)
     seen.damages += _emptied(segments[:floor], request)
@@ -152,7 +161,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
     segments, unsealed = _apply(segments, floor, plan, request, Offset(durable))
     end = plan.end_offset
     is_synced = request.is_durable_exact
-    start = Offset(min(max(start, segments[0].base_offset), end))
+    start = Offset(min(start, end))
     seen.epochs.truncate_from_end(Offset(end + 1))  # the current one may have no records yet
     if seen.epochs.truncate_from_start(start):
         # Only the mark had this start; the epochs confirm its checkpoint, see `known_start`.
@@ -224,6 +233,9 @@ def _empty(request: LoadRequest, start: Offset, seen: _Seen) -> LoadedLog:
             )
         )
     loaded = _begun_at(request, end, seen.damages)
+    if end > start:  # with another start or other epochs the loss would look like a deletion
+        seen.epochs.truncate_from_end(Offset(end + 1))
+        loaded.start, loaded.epochs = start, seen.epochs
     request.fs.sync_directory(request.directory)
     loaded.producers.last_snapshot_offset = Offset(end - 1)
     return loaded
@@ -263,39 +275,25 @@ def _create(request: LoadRequest, base_offset: Offset) -> Segment:
     )
 
 
-def _lost_at_the_front(
-    segments: list[Segment], start: Offset, request: LoadRequest
-) -> list[Damage]:
-    """The damage at the front, if the log is known to start before its first file."""
-    known = request.marks.log_start
-    first = segments[0].base_offset
-    if known is None or known >= first:
-        return []
-    if request.log_start is not None and request.log_start >= first:
-        return []
-    return [
-        Damage(
-            path=segments[0].name,
-            position=0,
-            first_offset=known,
-            next_offset=first,
-            reason="the files before this one are missing",
-        )
-    ]
+def _lost_front(hole: Hole, first: Segment) -> Damage:
+    return Damage(
+        path=first.name,
+        position=0,
+        first_offset=hole.first,
+        next_offset=hole.next,
+        reason="the files before this one are missing",
+    )
 
 
 def _holes(segments: list[FoundSegment], request: LoadRequest) -> list[Hole]:
-    """Segments behind the first one that the manifest lists and the directory lacks."""
-    if request.manifest is None:
-        return []
-    start = Offset(max(request.log_start or 0, request.marks.log_start or 0))
     by_base = {segment.base_offset: segment for segment in segments}
-    found = request.manifest.holes(
-        by_base,
-        start=start,
+    return missing_segments(
+        list(by_base),
+        manifest=request.manifest,
+        mark=request.marks.log_start,
+        checkpoint=request.log_start,
         end_of=lambda base: segment_end(request.fs, request.directory, by_base[base]),
     )
-    return [hole for hole in found if hole.first > segments[0].base_offset]
 
 
 def _lost_segments(hole: Hole, request: LoadRequest) -> Damage:

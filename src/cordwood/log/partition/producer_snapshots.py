@@ -131,8 +131,8 @@ def replay(states: ProducerStates, segments: SegmentList, end: Offset) -> None:
     Aborted transactions found on the way go into the transaction index of active segments.
     Stretches that cannot be read are passed over: recovery has reported them.
     """
-    offset = states.map_end_offset
-    for index in range(max(segments.floor(offset), 0), len(segments)):
+    offset = max(states.map_end_offset, segments.first_offset)
+    for index in range(segments.floor(offset), len(segments)):
         segment = segments[index]
         reader = segment.reader()
         try:

@@ -71,6 +71,8 @@ class Truncation:
             with holder.changing(_TRUNCATION):
                 if cut < state.start:
                     self._empty(state.start)
+                elif cut < state.segments.first_offset:
+                    self._empty(cut)  # the files before the first one are missing
                 else:
                     self._truncate_at(cut)
         self._parts.owner.save_recovery_points()

@@ -48,7 +48,8 @@ def read_range(
     while first < end and index < len(view.segments):
         segment = view.segments[index]
         size = source.readable_bytes(segment)
-        position = _position_of(segment, first, size, allows_gaps=allows_gaps)
+        at = max(first, segment.base_offset)
+        position = _position_of(segment, at, size, allows_gaps=allows_gaps)
         if position is not None:
             is_all_before = (
                 index + 1 < len(view.segments) and view.segments[index + 1].base_offset <= end

@@ -98,14 +98,76 @@ def test_each_missing_segment_is_reported_to_the_owner_and_to_readers(
 
         assert found == expected, base
         assert [stop for _, stop in damaged] == [end], (base, damaged)
-        if base > segments[0].base_offset:
-            assert any(problem.next_offset == end for problem in problems), base
+        assert any(problem.next_offset == end for problem in problems), base
         owner = open_store(lost)
         found, damaged = read(log_of(owner))
         reported = [(d.first_offset, d.next_offset) for d in owner.damages()] + damaged
         assert found == expected, base
         assert any(stop == end for _, stop in reported), base
         owner.close()
+
+
+@pytest.mark.parametrize("only_log", [True, False])
+@pytest.mark.parametrize("kind", ["delete", "compact", "compacted"])
+def test_a_missing_front_is_reported_at_each_opening_until_the_start_moves(
+    kind: str, only_log: bool
+) -> None:
+    fs, store = make(kind)
+    end = log_of(store).state.segments[1].base_offset
+    store.close()
+    remove(fs, 0, only_log=only_log)
+    for _ in range(3):
+        owner = open_store(fs)
+        assert [(d.first_offset, d.next_offset) for d in owner.damages()] == [(0, end)]
+        assert read(log_of(owner))[1] == [(0, end)]
+        append(log_of(owner), 1)
+        owner.close()
+        with open_reader(fs) as beside:
+            assert read(beside.topic(TOPIC).partition(0))[1] == [(0, end)]
+
+    owner = open_store(fs)
+    log_of(owner).delete_before(end)
+    assert read(log_of(owner))[1] == []
+    owner.close()
+
+    with open_reader(fs) as beside:
+        assert read(beside.topic(TOPIC).partition(0))[1] == []
+    owner = open_store(fs)
+    assert owner.damages() == []
+    owner.close()
+
+
+def test_a_log_without_files_is_reported_at_each_opening() -> None:
+    fs, store = make("delete")
+    end = log_of(store).end_offset
+    bases = [segment.base_offset for segment in log_of(store).state.segments]
+    store.close()
+    for base in bases:
+        remove(fs, base, only_log=False)
+    for _ in range(2):
+        owner = open_store(fs)
+        assert [(d.first_offset, d.next_offset) for d in owner.damages()] == [(0, end)]
+        assert read(log_of(owner)) == (set(), [(0, end)])
+        owner.close()
+
+
+@pytest.mark.parametrize("cut", [0, 3, 5])
+def test_a_log_with_a_missing_front_can_be_truncated_there(cut: int) -> None:
+    fs, store = make("delete")
+    store.close()
+    remove(fs, 0, only_log=True)
+    owner = open_store(fs)
+    log = log_of(owner)
+
+    log.truncation.truncate_to(cut)
+    append(log, 12)
+
+    found = read(log)
+    assert found[0] == set(range(cut, cut + 12))
+    owner.close()
+    owner = open_store(fs)
+    assert read(log_of(owner)) == found
+    owner.close()
 
 
 @pytest.mark.parametrize("kind", ["delete", "compact", "compacted"])
