@@ -7,8 +7,10 @@ remembered from one lookup to the next.
 
 import threading
 from collections.abc import Iterator
+from itertools import count
 from typing import Final
 
+from cordwood.errors import CorruptSegmentError
 from cordwood.format import kernel_tables as tables
 from cordwood.format import record_table
 from cordwood.format.batch import RecordRun
@@ -22,7 +24,7 @@ from cordwood.log.reading.log_source import (
     is_replaced,
     replacements_before,
 )
-from cordwood.log.reading.record_walk import segment_runs
+from cordwood.log.reading.record_walk import segment_runs, was_replaced
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.key_index import KeyNotes
 from cordwood.storage.readable_segment import ReadableSegment
@@ -92,8 +94,8 @@ class KeyLookup:
 
     def newest(self, key: bytes) -> Record | None:
         """The newest record of `key` that can be read; None if there is none."""
-        while True:
-            before = replacements_before(self._source)
+        for rounds in count():
+            before = replacements_before(self._source, rounds=rounds)
             view = self._source.view()
             try:
                 found = self._newest(view, key)
@@ -104,6 +106,10 @@ class KeyLookup:
             except FileNotFoundError:
                 if not has_changed(self._source, view):
                     raise
+            except CorruptSegmentError:
+                if not was_replaced(self._source, view):
+                    raise
+        raise AssertionError
 
     def _newest(self, view: LogView, key: bytes) -> Record | None:
         for index in range(len(view.segments) - 1, -1, -1):
@@ -130,15 +136,15 @@ class KeyLookup:
         does so, the newer records follow.
         """
         start: Offset | None = None
-        is_complete = False
-        while not is_complete:
-            before = replacements_before(self._source)
+        for rounds in count():
+            before = replacements_before(self._source, rounds=rounds)
             view = self._source.view()
             first = view.start if start is None else start
             for run in self.runs(key, first, view.high_watermark):
                 yield from _matches(run, key)
             start = max(first, view.high_watermark)
-            is_complete = not is_overtaken(self._source, before, start)
+            if not is_overtaken(self._source, before, start):
+                return
 
     def runs(self, key: bytes, start: Offset, stop: Offset) -> Iterator[RecordRun]:
         """Runs of records in [start, stop) that may hold `key`. No record of `key` is missing."""

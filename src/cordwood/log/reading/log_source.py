@@ -7,7 +7,7 @@ answers questions about the log; it never hands out records.
 
 import operator
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol
+from typing import Final, Generic, NamedTuple, Protocol
 
 from cordwood.errors import LogClosedError, OffsetOutOfRangeError
 from cordwood.format.index_entry import AbortedTransaction
@@ -15,6 +15,9 @@ from cordwood.format.small_files.segment_manifest import Hole
 from cordwood.log.reading.segment_list import SegmentList, SegmentT_co
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.readable_segment import ReadableSegment
+
+# How often a search goes on because compaction has overtaken it.
+ROUNDS_MAX: Final = 8
 
 
 class LogView(NamedTuple, Generic[SegmentT_co]):
@@ -137,13 +140,18 @@ def open_view(source: LogSource) -> LogView:
     return source.view()
 
 
-def replacements_before(source: LogSource) -> int | None:
-    """For `is_overtaken`. Call it before the view is taken; None if nothing is ever replaced."""
-    return source.replacements(look=False) if source.allows_gaps else None
+def replacements_before(source: LogSource, *, rounds: int = 0) -> int | None:
+    """For `is_overtaken`. Call it before the view is taken; None if nothing is ever replaced.
+
+    None also after `ROUNDS_MAX` rounds, so that a search ends beside an owner that never rests.
+    """
+    if not source.allows_gaps or rounds >= ROUNDS_MAX:
+        return None
+    return source.replacements(look=rounds > 0)
 
 
 def is_overtaken(source: LogSource, before: int | None, end: Offset) -> bool:
-    """Whether a search up to `end` may have missed keys; then the files are listed again.
+    """Whether a search up to `end` may have missed keys and has to go on.
 
     `end` is the high watermark of a view. Compaction removes a record if its key has a newer one,
     which may lie past `end`. If the replacements are read only up to `end`, both are missing. In
@@ -151,10 +159,7 @@ def is_overtaken(source: LogSource, before: int | None, end: Offset) -> bool:
     """
     if before is None or source.is_closed or source.high_watermark <= end:
         return False
-    if source.replacements(look=True) == before:
-        return False
-    source.refresh()
-    return True
+    return source.replacements(look=True) != before
 
 
 def has_changed(source: LogSource, view: LogView) -> bool:

@@ -42,6 +42,7 @@ class ReadPlan(NamedTuple):
 
     replacements  of `replacements_before`; None if the read ends at `stop` in any case
     limit         where the caller wants to stop
+    rounds        how often compaction has overtaken the read
     """
 
     start: Offset
@@ -50,25 +51,32 @@ class ReadPlan(NamedTuple):
     replacements: int | None = None
     limit: int | None = None
     isolation: Isolation = READ_UNCOMMITTED
+    rounds: int = 0
 
 
 def plan_read(
-    source: LogSource, start: int | None, stop: int | None, isolation: Isolation
+    source: LogSource,
+    start: int | None,
+    stop: int | None,
+    isolation: Isolation,
+    *,
+    rounds: int = 0,
 ) -> ReadPlan:
     """Check the arguments of a read. None stands for the start and for the high watermark.
 
     Raises `OffsetOutOfRangeError` when `start` cannot be read, `LogClosedError` when the log is
     closed.
     """
-    before = replacements_before(source)
+    before = replacements_before(source, rounds=rounds)
     if not is_committed_only(isolation):
         first, end = open_view(source).readable(start, stop)
-        return ReadPlan(first, end, None, before, stop, isolation)
+        return ReadPlan(first, end, None, before, stop, isolation, rounds)
     # The stable offset first: every transaction below it is then in the indexes asked below.
     stable = source.last_stable_offset
     first, end = open_view(source).readable(start, stop)
     end = max(first, min(end, stable))
-    return ReadPlan(first, end, _hidden(source, first, end), before, stop, isolation)
+    hidden = _hidden(source, first, end)
+    return ReadPlan(first, end, hidden, before, stop, isolation, rounds)
 
 
 def planned_runs(source: LogSource, plan: ReadPlan) -> Iterator[RecordRun]:
@@ -88,7 +96,7 @@ def following_plan(source: LogSource, plan: ReadPlan) -> ReadPlan | None:
         return None
     if not is_overtaken(source, plan.replacements, plan.stop):
         return None
-    return plan_read(source, plan.stop, plan.limit, plan.isolation)
+    return plan_read(source, plan.stop, plan.limit, plan.isolation, rounds=plan.rounds + 1)
 
 
 def _hidden(source: LogSource, start: Offset, stop: Offset) -> AbortedBatches | None:
@@ -138,7 +146,7 @@ def walk_runs(
         index = max(view.segments.floor(offset), 0)
         segment = view.segments[index]
         if offset < segment.base_offset:
-            if _was_replaced(source, view):
+            if was_replaced(source, view):
                 continue
             raise CorruptSegmentError(
                 segment.name,
@@ -163,13 +171,13 @@ def walk_runs(
         try:
             yield from _reader_runs(reader, segment, offset, stop, hidden)
         except CorruptSegmentError as error:
-            if _was_replaced(source, view):
+            if was_replaced(source, view):
                 offset = max(offset, reader.next_offset)
                 continue
             raise _with_next(error, None if is_last else end) from None
         missing = missing_between(source.holes, reader.next_offset, end, source.gaps_below)
         if missing is not None:
-            if _was_replaced(source, view):
+            if was_replaced(source, view):
                 offset = max(offset, reader.next_offset)
                 continue
             raise CorruptSegmentError(
@@ -214,7 +222,7 @@ def _reader_runs(
             raise
 
 
-def _was_replaced(source: LogSource, view: LogView) -> bool:
+def was_replaced(source: LogSource, view: LogView) -> bool:
     """Whether sealed segments of `view` were replaced: then what looked damaged may be sound."""
     source.refresh()
     return _sealed_shape(source.view()) != _sealed_shape(view)

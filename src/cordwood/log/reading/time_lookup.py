@@ -6,6 +6,7 @@ searched.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from cordwood.errors import FormatError, InvalidTimestampError
@@ -60,8 +61,8 @@ def find_time(source: LogSource, timestamp_ms: int) -> TimeMatch | None:
         raise InvalidTimestampError(
             f"timestamp {timestamp_ms} has no meaning; use -1, -2, -3 or 0 and up"
         )
-    while True:
-        before = replacements_before(source)
+    for rounds in count():
+        before = replacements_before(source, rounds=rounds)
         search = _TimeSearch(source)
         try:
             if timestamp_ms == MAX_TIMESTAMP:
@@ -75,6 +76,7 @@ def find_time(source: LogSource, timestamp_ms: int) -> TimeMatch | None:
         except FileNotFoundError:
             if not has_changed(source, search.view):
                 raise
+    raise AssertionError
 
 
 class _TimeSearch:
