@@ -7,7 +7,7 @@ exactly by its seed.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from random import Random
@@ -22,6 +22,7 @@ from cordwood.log.rules.batch_group import BatchGroup
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store, StoreSetup
+from cordwood.log.topics.topic_registry import NewTopic
 from cordwood.quantities import MIB, ProducerId
 from cordwood.storage.flusher import InlineFlusher
 from crash.history import (
@@ -157,11 +158,36 @@ class Client:
                 self.history.topics[name] = [new]
                 return
 
-    def delete_topic(self, name: str) -> None:
-        self.history.topics[name] = [*self.history.topics[name], None]
+    def create_topics(self, names: Sequence[str], *, config: Mapping[str, object]) -> None:
+        """Several topics of two partitions by one change, as in one request of a client."""
+        made = {
+            name: TopicHistory(
+                partitions=2,
+                config=TopicConfig.parse(config).render(),
+                logs={number: LogHistory() for number in range(2)},
+            )
+            for name in names
+        }
+        for name, new in made.items():
+            self.history.topics[name] = [*self.history.topics.get(name, [None]), new]
+        wanted = [NewTopic(name=name, partitions=2, config=config) for name in names]
+        for name, created in zip(names, self.store.registry.create_all(wanted), strict=True):
+            with self._attempt():
+                if isinstance(created, Exception):
+                    raise created
+                made[name].topic_id = created.topic_id
+                self.history.topics[name] = [made[name]]
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.history.topics[name] = [*self.history.topics[name], None]
         with self._attempt():
-            self.store.delete_topic(name)
-            self.history.topics[name] = [None]
+            self.store.delete_topics(names)
+            for name in names:
+                self.history.topics[name] = [None]
+
+    def delete_topic(self, name: str) -> None:
+        self.delete_topics([name])
 
     def alter_topic(self, name: str, config: Mapping[str, object]) -> None:
         before = self.history.topics[name]

@@ -228,6 +228,27 @@ def topics(client: Client) -> None:
 
 
 @script
+def topic_requests(client: Client) -> None:
+    """Requests that create and delete several topics, some of which had records."""
+    names = ["a", "b", "c", "d", "e"]
+    for _ in range(client.rng.randint(2, 6)):
+        chosen = client.rng.sample(names, client.rng.randint(1, 4))
+        known = [name for name in chosen if client.has_topic(name)]
+        missing = [name for name in chosen if name not in known]
+        if missing:
+            config = {**SMALL, "durability": client.rng.choice(("disk", "os"))}
+            client.create_topics(missing, config={**config, "file.delete.delay.ms": 0})
+        for name in known[1:]:
+            client.append(name, client.rng.randrange(2))
+        if known:
+            client.delete_topics(known[:1] if client.rng.random() < 0.5 else known)
+        if client.rng.random() < 0.2:
+            client.maintain()
+        if client.rng.random() < 0.2:
+            client.reopen()
+
+
+@script
 def os_durability(client: Client) -> None:
     """A topic that acknowledges what the kernel has, beside one that waits for the disk."""
     client.create_topic("fast", config={**SMALL, "durability": "os"})

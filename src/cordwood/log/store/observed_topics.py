@@ -116,8 +116,10 @@ class ObservedTopics:
                 if entries and entry is None:
                     continue
                 is_new = entry is not None and not entry.has_begun(found.number)
-                if is_new and found.topic_id is None:
-                    continue  # a power cut took its id; the next owner makes it again
+                if is_new and entry is not None and found.topic_id != entry.topic_id:
+                    # A power cut took its id, or brought an earlier topic's directory back. The
+                    # next owner makes it again.
+                    continue
                 ids[found.topic] = found.topic_id or ids.get(found.topic) or ZERO_TOPIC_ID
                 known = self._topics.get(found.topic)
                 if known is not None and known.topic_id != ids[found.topic]:

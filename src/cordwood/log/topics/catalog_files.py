@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -197,7 +197,10 @@ class CatalogKeeper:
     """
 
     def __init__(self, fs: FileSystem, directories: Sequence[str]) -> None:
-        """Reads the newest sound copy; `is_new` if there is none."""
+        """Reads the newest sound copy; `is_new` if there is none.
+
+        What was read is durable on return: the last owner may have ended before its sync did.
+        """
         self._fs = fs
         self._directories = directories
         self._lock = threading.Lock()
@@ -207,9 +210,26 @@ class CatalogKeeper:
         # Where the next line goes; None: the files must be written anew before anything else.
         self._end = None if found is None else found.end
         self._changes_end = 0  # beyond it, the files are written anew
-        self._are_copies_unsynced = found is not None
+        self._are_copies_unsynced = False
         if self._end is not None:
             self._changes_end = self._end + _CHANGES_BYTES_MIN
+        if found is not None:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Make the files durable as they are, or all of them anew if they differ."""
+        if self._end is None:
+            try:
+                return self._write_anew(self._catalog)
+            except OSError as error:
+                if error.errno not in FULL_DISK_ERRNOS:
+                    raise
+        failures = _Failures(self._directories)
+        for directory in self._directories:
+            with failures.tolerated():
+                for path in _paths([directory], CATALOG_FILE) + _paths([directory], _COPY_FILE):
+                    with suppress(FileNotFoundError):
+                        sync_file(self._fs, path)
 
     @property
     def catalog(self) -> Catalog:

@@ -204,6 +204,25 @@ def test_a_power_cut_leaves_the_old_or_the_new(fs: SimulatedFileSystem, seed: in
         assert found.topics == keeper.topics
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_what_an_opening_finds_survives_the_next_power_cut(
+    fs: SimulatedFileSystem, seed: int
+) -> None:
+    keeper = CatalogKeeper(fs, DIRECTORIES)
+    keeper.apply(put("one"))
+    left: list[SimulatedFileSystem] = []
+    fs.watch = lambda operation, path: left.append(fs.kill()) if operation == "sync" else None
+    keeper.apply(put("two"))
+    killed = left[0]  # the line is written and not yet synced
+
+    again = CatalogKeeper(killed, DIRECTORIES)
+
+    found = read_catalog(killed.crash(random.Random(seed)), DIRECTORIES)
+    assert found is not None
+    assert found.topics == again.topics
+    assert list(again.topics) == ["one", "two"]
+
+
 @pytest.mark.parametrize("call", range(1, 9))
 def test_a_change_that_failed_is_not_there_after_a_restart(
     fs: SimulatedFileSystem, call: int
