@@ -79,7 +79,7 @@ def test_produces_behind_a_fetch_that_waits_are_stored_and_the_fetch_waits_no_lo
     part(client, how)
 
     await_true(lambda: stored(broker, topic) == 2)
-    await_true(lambda: server.connection_count == before)
+    await_true(lambda: server.connection_count <= before)
 
 
 @pytest.mark.parametrize("how", PARTING)
