@@ -76,7 +76,7 @@ class UnsyncedFileSystem(RealFileSystem):
     def open_write(self, path: str) -> RealFile:
         return _UnsyncedFile(os.open(path, os.O_RDWR | os.O_CLOEXEC), path)
 
-    def create(self, path: str, *, exclusive: bool = True) -> RealFile:
+    def create(self, path: str, *, exclusive: bool = True, is_private: bool = False) -> RealFile:
         how = os.O_EXCL if exclusive else os.O_TRUNC
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | how
         return _UnsyncedFile(os.open(path, flags, 0o644), path)

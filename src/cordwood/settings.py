@@ -11,13 +11,19 @@ error that names similar ones. The source of each value is kept for ``cordwood c
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig
 from cordwood.broker.config.foreign_keys import WITHOUT_EFFECT, why_refused
-from cordwood.broker.config.listeners import Listener, parse_listeners, parse_protocols
+from cordwood.broker.config.listeners import parse_listeners
+from cordwood.broker.config.security_config import (
+    LISTENER_PREFIX,
+    SECURITY_KEYS,
+    SecurityConfig,
+    check_listener_key,
+)
 from cordwood.broker.config.store_config import STORE_KEYS, StoreConfig
 from cordwood.broker.config.topic_defaults import (
     BROKER_NAMES,
@@ -45,22 +51,27 @@ _OTHER_VARIABLES: Final = re.compile(
 _SERVICE_LINK: Final = re.compile(r"(tcp|udp)://.*")
 
 _TOPIC_DEFAULT_KEYS: Final = tuple(default.key for default in TOPIC_DEFAULTS)
-SETTING_KEYS: Final = (*BROKER_KEYS, *STORE_KEYS, *_TOPIC_DEFAULT_KEYS, *LOG_OUTPUT_KEYS)
+SETTING_KEYS: Final = (
+    *BROKER_KEYS,
+    *SECURITY_KEYS,
+    *STORE_KEYS,
+    *_TOPIC_DEFAULT_KEYS,
+    *LOG_OUTPUT_KEYS,
+)
 _KEYS_BY_NAME: Final = {key.name: key for key in SETTING_KEYS}
 _SYNONYMS: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
-_LISTENERS: Final = {
+_SHORTHANDS: Final = {  # of keys that describe one listener
     "listeners": ("host", "port"),
     "advertised.listeners": ("advertised.host", "advertised.port"),
 }
+HIDDEN: Final = "[hidden]"
 _COARSER_KEYS: Final = {
     name: ConfigKey(
         name=name, kind=ConfigKind.INTEGER, default_text="-1", doc="", none_text="-1", minimum=1
     )
     for name in COARSER_NAMES
 }
-_KNOWN: Final = frozenset(
-    {*_KEYS_BY_NAME, *_SYNONYMS, *_LISTENERS, *_COARSER_KEYS, *WITHOUT_EFFECT}
-)
+_KNOWN: Final = frozenset({*_KEYS_BY_NAME, *_SYNONYMS, *_COARSER_KEYS, *WITHOUT_EFFECT})
 
 
 class Assignment(NamedTuple):
@@ -85,6 +96,7 @@ class Settings:
     """The whole configuration of a broker process."""
 
     broker: BrokerConfig
+    security: SecurityConfig
     store: StoreConfig
     topic_defaults: TopicConfig
     log_output: LogOutputConfig
@@ -120,6 +132,7 @@ def _settings(layers: Sequence[Sequence[Assignment]]) -> Settings:
     chosen = _choose(layers)
     try:
         broker = BrokerConfig.parse(_values(chosen, BROKER_KEYS))
+        security = SecurityConfig.assemble(broker, _security_values(chosen))
         store = StoreConfig.parse(_values(chosen, STORE_KEYS))
         topics = parse_topic_defaults(_values(chosen, _TOPIC_DEFAULT_KEYS))
         output_values = _values(chosen, LOG_OUTPUT_KEYS)
@@ -135,6 +148,7 @@ def _settings(layers: Sequence[Sequence[Assignment]]) -> Settings:
         raise error if source is None else _with_source(error, source) from None
     return Settings(
         broker=broker,
+        security=security,
         store=store,
         topic_defaults=topics,
         log_output=log_output,
@@ -153,15 +167,26 @@ def _values(chosen: Mapping[str, Assignment], keys: Iterable[ConfigKey]) -> dict
     return {key.name: chosen[key.name].value for key in keys if key.name in chosen}
 
 
+def _security_values(chosen: Mapping[str, Assignment]) -> dict[str, object]:
+    own = {name: at.value for name, at in chosen.items() if name.startswith(LISTENER_PREFIX)}
+    return {**_values(chosen, SECURITY_KEYS), **own}
+
+
 def _effective(chosen: Mapping[str, Assignment]) -> Iterator[Setting]:
     for key in SETTING_KEYS:
         given = chosen.get(key.name)
         value = key.default if given is None else key.parse(given.value)
         yield Setting(
             key=key,
-            value=key.render(value),
+            value=HIDDEN if key.is_sensitive and value is not None else key.render(value),
             source=DEFAULT_SOURCE if given is None else given.source,
         )
+    for name in sorted(chosen):
+        if name.startswith(LISTENER_PREFIX):
+            key = replace(check_listener_key(name, ""), name=name)
+            value = key.parse(chosen[name].value)
+            text = HIDDEN if key.is_sensitive and value is not None else key.render(value)
+            yield Setting(key=key, value=text, source=chosen[name].source)
 
 
 # --- precedence --------------------------------------------------------------------------------
@@ -172,22 +197,62 @@ def _choose(layers: Sequence[Sequence[Assignment]]) -> dict[str, Assignment]:
 
     Within a layer, the key's own name has precedence over its synonyms.
     """
-    listener_rules = _ListenerRules.from_layers(layers)
     chosen: dict[str, Assignment] = {}
     for layer in layers:
         mine: dict[str, tuple[int, Assignment]] = {}
         for assignment in layer:
-            for rank, canonical in _canonical(assignment, listener_rules):
+            for rank, canonical in _canonical(assignment):
                 earlier = mine.get(canonical.name)
                 if earlier is None or rank <= earlier[0]:
                     mine[canonical.name] = (rank, canonical)
-        chosen = {name: assignment for name, (_, assignment) in mine.items()} | chosen
+        found = {name: assignment for name, (_, assignment) in mine.items()}
+        for listeners, shorthands in _SHORTHANDS.items():
+            if listeners in chosen:
+                found = {name: at for name, at in found.items() if name not in shorthands}
+            elif listeners in found:
+                found[listeners] = _at_address(found[listeners], shorthands, {**found, **chosen})
+        chosen = found | chosen
     return chosen
 
 
-def _canonical(
-    assignment: Assignment, listener_rules: "_ListenerRules"
-) -> list[tuple[int, Assignment]]:
+def _at_address(
+    listeners: Assignment, shorthands: tuple[str, str], chosen: Mapping[str, Assignment]
+) -> Assignment:
+    """`listeners` with the host and port that were given separately, which count more.
+
+    So ``--port 9999`` moves the one listener of a configuration file.
+    """
+    given = {name: str(chosen[name].value) for name in shorthands if name in chosen}
+    if not given:
+        return listeners
+    names = chosen.get("controller.listener.names")
+    ignored = frozenset(
+        name.strip().upper() for name in _joined(names.value if names else "").split(",")
+    )
+    try:
+        found = parse_listeners(_joined(listeners.value), controllers=ignored)
+    except ValueError as error:
+        raise ConfigError(
+            listeners.name, listeners.value, f"{error} (from {listeners.source})"
+        ) from error
+    if len(found) > 1:
+        name = next(iter(given))
+        raise ConfigError(
+            name,
+            given[name],
+            f"is for one listener, but {listeners.name} has {len(found)}: change it there "
+            f"(from {chosen[name].source})",
+        )
+    host, port = shorthands
+    moved = f"{found[0].name}://{given.get(host, found[0].host)}:{given.get(port, found[0].port)}"
+    return listeners._replace(value=moved)
+
+
+def _joined(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _canonical(assignment: Assignment) -> list[tuple[int, Assignment]]:
     """`assignment` in terms of `SETTING_KEYS`, each with a rank; the smallest rank wins."""
     name, value, source = assignment
     if name in _KEYS_BY_NAME:
@@ -202,13 +267,12 @@ def _canonical(
             raise _with_source(error, source) from None
         in_ms = "-1" if count is None else str(int(str(count)) * unit_ms)
         return [(1 + unit_ms, Assignment(canonical, in_ms, source))]
-    if name in _LISTENERS:
-        listener = listener_rules.parse(assignment)
-        host, port = _LISTENERS[name]
-        return [
-            (1, Assignment(host, listener.host, source)),
-            (1, Assignment(port, listener.port, source)),
-        ]
+    if name.startswith(LISTENER_PREFIX):
+        try:
+            check_listener_key(name, value)
+        except ConfigError as error:
+            raise _with_source(error, source) from None
+        return [(0, assignment)]
     if name in WITHOUT_EFFECT:
         return []
     raise ConfigError(name, value, f"{_why_unknown(name)} (from {source})")
@@ -228,39 +292,6 @@ def _why_unknown(name: str) -> str:
 
 def _with_source(error: ConfigError, source: str) -> ConfigError:
     return ConfigError(error.key, error.value, f"{error.reason} (from {source})")
-
-
-@dataclass(frozen=True, slots=True)
-class _ListenerRules:
-    """What other keys define about the names in ``listeners``."""
-
-    protocols: Mapping[str, str]
-    controllers: frozenset[str]
-
-    @classmethod
-    def from_layers(cls, layers: Sequence[Sequence[Assignment]]) -> "_ListenerRules":
-        protocols: dict[str, str] = {}
-        controllers: frozenset[str] = frozenset()
-        for layer in reversed(layers):
-            for name, value, source in layer:
-                if name == "listener.security.protocol.map":
-                    try:
-                        protocols = parse_protocols(str(value))
-                    except ValueError as error:
-                        raise ConfigError(name, value, f"{error} (from {source})") from error
-                elif name == "controller.listener.names":
-                    controllers = frozenset(n.strip().upper() for n in str(value).split(","))
-        return cls(protocols, controllers)
-
-    def parse(self, assignment: Assignment) -> Listener:
-        text = assignment.value
-        joined = ",".join(map(str, text)) if isinstance(text, (list, tuple)) else str(text)
-        try:
-            return parse_listeners(joined, protocols=self.protocols, controllers=self.controllers)
-        except ValueError as error:
-            raise ConfigError(
-                assignment.name, joined, f"{error} (from {assignment.source})"
-            ) from error
 
 
 # --- sources -----------------------------------------------------------------------------------

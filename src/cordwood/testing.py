@@ -86,7 +86,7 @@ class Broker:
             return self
         settings = settings_from(self._config | {"log.dirs": self._data_dirs()})
         store = settings.store.open(settings.topic_defaults)
-        server = BrokerServer(store, settings.broker, owns_store=True)
+        server = BrokerServer(store, settings.broker, security=settings.security, owns_store=True)
         try:
             for name, partitions in self._topics.items():
                 if store.registry.find(name) is None:

@@ -16,8 +16,10 @@ from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
+from cordwood.broker.net.session import UNLIMITED
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields, encode_request
+from fakes.sessions import LOCAL_SESSION
 
 TURNS = 20
 
@@ -75,6 +77,7 @@ class ConnectionBench:
             memory=self.memory,
             metrics=metrics,
             frame_bytes_max=frame_bytes_max,
+            access_of=lambda _principal, _host: UNLIMITED,
         )
         self.produces, self.fetches = HeldAnswers(), HeldAnswers()
         self.deferred: list[Deferred] = []
@@ -90,7 +93,7 @@ class ConnectionBench:
         ours.setblocking(False)
         self.client.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
-        self.connection = ClientConnection(ours, "here", self.control, host)
+        self.connection = ClientConnection(ours, LOCAL_SESSION, self.control, host)
         self.registry.add(self.connection)
         self.connection.attach()
         self._received = bytearray()

@@ -35,6 +35,7 @@ from cordwood.protocol.messages import (
 from cordwood.protocol.request_header import RequestHeader
 from fakes.manual_clock import ManualClock
 from fakes.manual_scheduler import ManualScheduler
+from fakes.sessions import LOCAL_SESSION
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
 
@@ -156,7 +157,9 @@ class CoordinatorBench:
             workers=self.workers,
         )
         routes: list[Route] = [
-            *GroupMembershipHandler(coordinator=self.coordinator, identity=IDENTITY).routes(),
+            *GroupMembershipHandler(
+                coordinator=self.coordinator, node_id=IDENTITY.node_id
+            ).routes(),
             *GroupOffsetsHandler(coordinator=self.coordinator, store=self.store).routes(),
             *OffsetFetchHandler(coordinator=self.coordinator, store=self.store).routes(),
             *GroupAdminHandler(coordinator=self.coordinator).routes(),
@@ -180,7 +183,7 @@ class CoordinatorBench:
         header = RequestHeader(
             api_key=api, api_version=version, correlation_id=5, client_id="client"
         )
-        context = RequestContext(header=header, client_host="127.0.0.1")
+        context = RequestContext(header=header, session=LOCAL_SESSION)
         result = self._routes[api].handler(context, fields)
         self.scheduler.run_ready()
         return Pending(api, version, result)

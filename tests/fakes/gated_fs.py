@@ -88,8 +88,8 @@ class GatedFileSystem(RealFileSystem):
     def open_write(self, path: str) -> RealFile:
         return self._gated(super().open_write(path))
 
-    def create(self, path: str, *, exclusive: bool = True) -> RealFile:
-        return self._gated(super().create(path, exclusive=exclusive))
+    def create(self, path: str, *, exclusive: bool = True, is_private: bool = False) -> RealFile:
+        return self._gated(super().create(path, exclusive=exclusive, is_private=is_private))
 
     def _gated(self, file: RealFile) -> RealFile:
         if self._slow_part not in file.name or not file.name.endswith(".log"):

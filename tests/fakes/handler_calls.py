@@ -22,6 +22,7 @@ from cordwood.protocol.messages import (
     encode_response,
 )
 from cordwood.protocol.request_header import RequestHeader
+from fakes.sessions import LOCAL_SESSION
 
 IDENTITY = ClusterIdentity(node_id=7, cluster_id="cluster", host="broker.example", port=9092)
 CONFIG = BrokerConfig(node_id=7, num_partitions=2)
@@ -66,7 +67,7 @@ class HandlerCalls:
             version = API_CATALOG[api].max_version
         header = RequestHeader(api, version, 5, "test")
         fields = decode_request(api, version, encode_request(api, version, request or {}))
-        context = RequestContext(header=header, client_host="127.0.0.1")
+        context = RequestContext(header=header, session=LOCAL_SESSION)
         answer = self.routes[api].handler(context, fields)
         if isinstance(answer, Deferred):
             assert answer.response is not None

@@ -126,7 +126,9 @@ class SimulatedFileSystem:
         with self.call("open_write", path):
             return SimulatedFile(self, self._file(path), path, writable=True)
 
-    def create(self, path: str, *, exclusive: bool = True) -> SimulatedFile:
+    def create(
+        self, path: str, *, exclusive: bool = True, is_private: bool = False
+    ) -> SimulatedFile:
         with self.call("create", path):
             directory, name = self._parent(path)
             if name not in self._disk.tree[directory]:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.broker.config.listeners import SecurityProtocol
 from cordwood.errors import ConfigError
+from cordwood.quantities import INT32_MAX
 from cordwood.settings import (
     SETTING_KEYS,
     Assignment,
@@ -186,7 +188,7 @@ def test_kafkas_other_names_are_understood() -> None:
     assert settings.topic_defaults.segment_ms == 3_600_000
 
 
-def test_listeners_become_host_and_port() -> None:
+def test_listeners_have_names_addresses_and_protocols() -> None:
     settings = settings_from(
         {
             "listeners": "CLIENTS://10.0.0.1:19092,CONTROL://10.0.0.1:19093",
@@ -196,9 +198,82 @@ def test_listeners_become_host_and_port() -> None:
         }
     )
 
-    assert (settings.broker.host, settings.broker.port) == ("10.0.0.1", 19092)
-    assert settings.broker.advertised_host == "broker.example.com"
-    assert settings.broker.advertised_port == 29092
+    (clients,) = settings.security.listeners
+    assert clients.listener == ("CLIENTS", "10.0.0.1", 19092)
+    assert clients.advertised == ("CLIENTS", "broker.example.com", 29092)
+    assert clients.protocol is SecurityProtocol.PLAINTEXT
+
+
+def test_host_and_port_move_the_one_listener_of_a_file(workplace: Path) -> None:
+    (workplace / "server.properties").write_text(SHIPPED_BY_KAFKA)
+
+    flags = list(flag_assignments(["port=19092", "advertised.host=broker.example.com"]))
+    settings = load_settings(environment={}, file="server.properties", flags=flags)
+
+    (clients,) = settings.security.listeners
+    assert clients.listener == ("PLAINTEXT", "0.0.0.0", 19092)
+    assert clients.advertised == ("PLAINTEXT", "broker.example.com", 9092)
+
+
+def test_listeners_given_as_a_flag_replace_host_and_port_of_a_file(workplace: Path) -> None:
+    (workplace / "cordwood.toml").write_text("host = '10.0.0.1'\nport = 1")
+
+    flags = list(flag_assignments(["listeners=PLAINTEXT://127.0.0.1:2,SSL://127.0.0.1:3"]))
+    settings = load_settings(environment={}, flags=flags)
+
+    assert [at.listener.port for at in settings.security.listeners] == [2, 3]
+
+
+def test_host_and_port_cannot_move_several_listeners() -> None:
+    with pytest.raises(ConfigError, match="is for one listener"):
+        settings_from({"listeners": "PLAINTEXT://:1,SSL://:2", "port": 3})
+
+
+def test_a_key_of_one_listener_has_precedence_there() -> None:
+    settings = settings_from(
+        {
+            "listeners": "INSIDE://:1,OUTSIDE://:2",
+            "listener.security.protocol.map": "INSIDE:SASL_SSL,OUTSIDE:SASL_SSL",
+            "ssl.client.auth": "required",
+            "connections.max.reauth.ms": "1h",
+            "listener.name.outside.ssl.client.auth": "none",
+            "listener.name.outside.max.connections": "5",
+            "listener.name.outside.scram-sha-256.connections.max.reauth.ms": "2h",
+            "listener.name.outside.ssl.key.password": "secret",
+        }
+    )
+
+    inside, outside = settings.security.listeners
+    assert inside.tls is not None
+    assert outside.tls is not None
+    assert inside.sasl is not None
+    assert outside.sasl is not None
+    assert (inside.tls.ssl_client_auth, outside.tls.ssl_client_auth) == ("required", "none")
+    assert (inside.max_connections, outside.max_connections) == (INT32_MAX, 5)
+    hour_ms = 3_600_000
+    assert inside.sasl.of("SCRAM-SHA-256").connections_max_reauth_ms == hour_ms
+    assert outside.sasl.of("SCRAM-SHA-256").connections_max_reauth_ms == 2 * hour_ms
+    assert outside.sasl.of("SCRAM-SHA-512").connections_max_reauth_ms == hour_ms
+    shown = {setting.key.name: setting.value for setting in settings.effective}
+    assert shown["listener.name.outside.ssl.client.auth"] == "none"
+    assert shown["listener.name.outside.ssl.key.password"] == "[hidden]"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("listener.name.outside.ssl.client.auth", "none", "there is no listener OUTSIDE"),
+        ("listener.name.plaintext.log.dirs", "x", "unknown key of a listener"),
+        ("listener.name.plaintext", "x", "unknown key of a listener"),
+        ("listener.name.plaintext.plain.ssl.client.auth", "none", "unknown key of a listener"),
+        ("listener.name.plaintext.ssl.client.auth", "x", "name.plaintext.ssl.client.auth = x"),
+        ("super.users", "admin", "must be type:name"),
+        ("listeners", "SASL_PLAINTEXT://:1", "PLAIN sends passwords in clear text"),
+    ],
+)
+def test_wrong_keys_of_security_are_refused(name: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        settings_from({"sasl.enabled.mechanisms": "PLAIN", name: value})
 
 
 def test_the_file_that_kafka_ships_works_as_it_is(workplace: Path) -> None:
@@ -206,8 +281,9 @@ def test_the_file_that_kafka_ships_works_as_it_is(workplace: Path) -> None:
 
     settings = load_settings(environment={}, file="server.properties")
 
-    assert (settings.broker.host, settings.broker.port) == ("0.0.0.0", 9092)
-    assert (settings.broker.advertised_host, settings.broker.advertised_port) == ("localhost", 9092)
+    (clients,) = settings.security.listeners
+    assert clients.listener == ("PLAINTEXT", "0.0.0.0", 9092)
+    assert clients.advertised == ("PLAINTEXT", "localhost", 9092)
     assert settings.broker.socket_send_buffer_bytes == 102_400
     assert settings.store.log_dirs == ("/tmp/kraft-combined-logs",)
     assert settings.topic_defaults.retention_ms == 604_800_000
@@ -225,9 +301,9 @@ def test_the_file_that_kafka_ships_works_as_it_is(workplace: Path) -> None:
         ("log.retention.mss", "did you mean log.retention.ms"),
         ("retention.ms", "is a topic key; the default for all topics is set by log.retention.ms"),
         ("durability", "the default for all topics is set by log.durability"),
-        ("ssl.keystore.location", "TLS, authentication and"),
-        ("authorizer.class.name", "TLS, authentication and authorisation are not available"),
-        ("listener.name.outside.sasl.enabled.mechanisms", "TLS, authentication and"),
+        ("ssl.engine.factory.class", "this way of protecting a broker is not available"),
+        ("sasl.kerberos.service.name", "this way of protecting a broker is not available"),
+        ("listener.name.outside.sasl.kerberos.service.name", "unknown key of a listener"),
         ("remote.log.storage.system.enable", "set log.archive.url"),
         ("xyzzy", "`cordwood config show` lists all keys"),
     ],
@@ -251,8 +327,8 @@ def test_an_unknown_key_is_refused_with_what_was_probably_meant(name: str, reaso
             "log.retention.hours = x: .*CORDWOOD_LOG_RETENTION_H",
         ),
         (
-            {"CORDWOOD_LISTENERS": "SSL://:1"},
-            "listeners = SSL://:1: must use PLAINTEXT.*CORDWOOD_LISTENERS",
+            {"CORDWOOD_LISTENERS": "TLS://:1"},
+            "listeners = TLS: TLS is not a security protocol.*CORDWOOD_LISTENERS",
         ),
         (
             {"CORDWOOD_LOG_SEGMENT_BYTES": "1"},

@@ -1,18 +1,35 @@
-"""The broker as clients know it: its id, its address, its cluster."""
+"""The broker as clients know it: its id, its addresses, its cluster."""
 
 import contextlib
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.config.broker_config import ANY_ADDRESS, BrokerConfig
+from cordwood.broker.config.security_config import ListenerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientListener:
+    """A listener as its clients know it: `host` and `port` are what they connect to."""
+
+    name: str
+    host: str
+    port: int
+
+    @classmethod
+    def of_config(cls, config: ListenerConfig, bound_port: int) -> Self:
+        """The listener of a socket that was bound to `bound_port`."""
+        name, host, port = config.advertised
+        return cls(name=name, host=_reachable(host), port=port or bound_port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
     """One broker, which is the whole cluster: its leader, its controller, its coordinator.
 
-    `host` and `port` are what clients connect to, which need not be what we listen on.
+    `host` and `port` are those of its first listener.
     """
 
     node_id: int
@@ -22,21 +39,23 @@ class ClusterIdentity:
     rack: str | None = None
 
     @classmethod
-    def of_broker(cls, config: BrokerConfig, cluster_id: str, listening: tuple[str, int]) -> Self:
-        """The identity of a broker that listens at `listening`."""
-        host, port = listening
+    def of_broker(
+        cls, config: BrokerConfig, cluster_id: str, listeners: Iterable[ClientListener]
+    ) -> Self:
+        """The identity of a broker with these listeners, at least one."""
+        first = next(iter(listeners))
         return cls(
             node_id=config.node_id,
             cluster_id=cluster_id,
-            host=config.advertised_host or _reachable(host),
-            port=config.advertised_port or port,
+            host=first.host,
+            port=first.port,
             rack=config.broker_rack,
         )
 
 
 def _reachable(host: str) -> str:
     """A name for this machine that other machines can resolve, if it listens on all addresses."""
-    if host not in {"0.0.0.0", "::"}:
+    if host not in ANY_ADDRESS:
         return host
     with contextlib.suppress(OSError):
         return socket.getfqdn()

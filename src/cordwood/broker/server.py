@@ -12,10 +12,12 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.config.security_config import SecurityConfig
 from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.handlers.api_versions import unsupported_version_response
 from cordwood.broker.net.acceptor import Acceptor
@@ -25,6 +27,7 @@ from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
+from cordwood.broker.net.session import UNLIMITED
 from cordwood.broker.net.workers import Workers
 from cordwood.broker.observing.observed_broker import ObservedBroker
 from cordwood.broker.records.archive_reads import ArchiveReaders
@@ -54,9 +57,17 @@ _STOP_S_MIN: Final = 0.5  # for each part that is stopped, however late it is
 class BrokerServer:
     """Serves one store. `start` and `stop` are for one thread, the owner's."""
 
-    def __init__(self, store: Store, config: BrokerConfig, *, owns_store: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        config: BrokerConfig,
+        *,
+        security: SecurityConfig | None = None,
+        owns_store: bool = False,
+    ) -> None:
         self.store = store
         self.config = config
+        self.security = SecurityConfig.assemble(config) if security is None else security
         self.metrics = RequestMetrics()
         self._owns_store = owns_store
         self._control = EventLoop("cordwood-control")
@@ -86,8 +97,12 @@ class BrokerServer:
             memory=MemoryBudget(config.queued_max_request_bytes),
             metrics=self.metrics,
             frame_bytes_max=config.socket_request_max_bytes,
+            access_of=lambda _principal, _host: UNLIMITED,
         )
-        self._acceptor = Acceptor(self._dynamic.broker, self._control, self._host)
+        self._acceptors = [
+            Acceptor(listener, self._dynamic.broker, self._control, self._host)
+            for listener in self.security.listeners
+        ]
         self._dynamic.when_changed(self._reconfigure)
         self._table = PartitionTable(store)
         self._syncs = DiskSyncs(self._data)
@@ -97,7 +112,8 @@ class BrokerServer:
 
     def _reconfigure(self, config: BrokerConfig) -> None:
         self._workers.resize(config.num_io_threads)
-        self._control.call_soon(lambda: self._acceptor.reconfigure(config))
+        for acceptor in self._acceptors:
+            self._control.call_soon(partial(acceptor.reconfigure, config))
 
     def _route_records(self, watch: LogWatch) -> None:
         table, syncs, config = self._table, self._syncs, self.config
@@ -138,8 +154,13 @@ class BrokerServer:
     def start(self) -> None:
         """Listen. On return the address is known and clients are answered."""
         assert not self._is_started
-        host, port = self._acceptor.listen()
-        identity = ClusterIdentity.of_broker(self.config, self.store.cluster_id, (host, port))
+        for acceptor in self._acceptors:
+            acceptor.listen()
+        identity = ClusterIdentity.of_broker(
+            self.config,
+            self.store.cluster_id,
+            [acceptor.known_as for acceptor in self._acceptors],
+        )
         self.services = Services(
             store=self.store,
             table=self._table,
@@ -159,10 +180,12 @@ class BrokerServer:
             self._connections.sweep(loop, self.config.connections_max_idle_ms / 1000)
             loop.start()
         self.services.start()
-        self._control.call_soon(self._acceptor.start)
+        for acceptor in self._acceptors:
+            self._control.call_soon(acceptor.start)
         if self.config.metrics_port is not None:
             self._endpoint = self._open_endpoint(identity)
-        logger.info("listening on %s:%d", host, port)
+        for acceptor in self._acceptors:
+            logger.info("%s listens on %s:%d", acceptor.known_as.name, *acceptor.address)
 
     def _open_endpoint(self, identity: ClusterIdentity) -> "HttpServer":
         # Not at the top: its imports would delay the start of every broker, and few have one.
@@ -188,8 +211,8 @@ class BrokerServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The host and port that are listened on."""
-        return self._acceptor.address
+        """The host and port that the first listener listens on."""
+        return self._acceptors[0].address
 
     def stop(self, timeout_s: float | None = None) -> None:
         """Finish the requests under way, for at most `timeout_s`, then stop. Safe to repeat.
@@ -207,7 +230,8 @@ class BrokerServer:
         if self._is_started:
             self._stop_serving(timeout_s)
         else:
-            self._acceptor.stop()
+            for acceptor in self._acceptors:
+                acceptor.stop()
             for loop in (self._control, self._data):
                 loop.stop()
         self._syncs.stop()
@@ -232,7 +256,7 @@ class BrokerServer:
             )
 
     def _stop_serving(self, timeout_s: float) -> None:
-        self._control.call_soon(self._acceptor.stop)
+        self._stop_accepting()
         self._router.is_stopping = True
         self._data.call_soon(self.fetches.finish_all)
         self._control.call_soon(self.services.release_waiting)
@@ -246,6 +270,10 @@ class BrokerServer:
             self._connections.close_all(loop)
             loop.stop()
 
+    def _stop_accepting(self) -> None:
+        for acceptor in self._acceptors:
+            self._control.call_soon(acceptor.stop)
+
     def abandon(self) -> None:
         """Stop as in a crash: nothing is finished, synced or marked. For tests."""
         if is_forked(self):
@@ -253,7 +281,7 @@ class BrokerServer:
         self._is_stopped = True
         self._router.is_stopping = True
         if self._is_started:
-            self._control.call_soon(self._acceptor.stop)
+            self._stop_accepting()
             for loop in (self._control, self._data):
                 self._connections.close_all(loop)
                 loop.stop()
@@ -267,7 +295,8 @@ class BrokerServer:
 
     def close_inherited(self) -> None:
         """In a forked child, stop listening: see `fork_refusal`."""
-        self._acceptor.close_inherited()
+        for acceptor in self._acceptors:
+            acceptor.close_inherited()
 
     # --- state -------------------------------------------------------------------------------
 

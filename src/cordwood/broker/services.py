@@ -93,7 +93,7 @@ class Services:
             ListOffsetsHandler(table, when_visible),
             LogDirsHandler(store),
             ProducerIdsHandler(store.producer_ids),
-            GroupMembershipHandler(coordinator=coordinator, identity=identity),
+            GroupMembershipHandler(coordinator=coordinator, node_id=identity.node_id),
             GroupOffsetsHandler(coordinator=coordinator, store=store),
             OffsetFetchHandler(coordinator=coordinator, store=store),
             GroupAdminHandler(coordinator=coordinator),

@@ -153,10 +153,11 @@ class FileSystem(Protocol):
         """Open an existing file for reading and writing."""
         ...
 
-    def create(self, path: str, *, exclusive: bool = True) -> File:
+    def create(self, path: str, *, exclusive: bool = True, is_private: bool = False) -> File:
         """Create an empty file for reading and writing.
 
-        If it exists: `FileExistsError`; without `exclusive`, it is emptied.
+        If it exists: `FileExistsError`; without `exclusive`, it is emptied. A new private file
+        can be read by its owner alone.
         """
         ...
 
@@ -275,11 +276,15 @@ def sync_file(fs: FileSystem, path: str) -> None:
         file.close()
 
 
-def replace_file(fs: FileSystem, path: str, content: Buffer) -> None:
+def replace_file(fs: FileSystem, path: str, content: Buffer, *, is_private: bool = False) -> None:
     """Replace the file at `path` durably; after a crash it has the old content or the new."""
     temporary = path + TEMPORARY_SUFFIX
     try:
-        file = fs.create(temporary, exclusive=False)
+        if is_private:
+            # One that somebody else left there would keep its owner and its mode.
+            with contextlib.suppress(FileNotFoundError):
+                fs.remove(temporary)
+        file = fs.create(temporary, exclusive=is_private, is_private=is_private)
         try:
             write_all(file, 0, content)
             file.sync()
@@ -342,10 +347,11 @@ class RealFileSystem:
     def open_write(self, path: str) -> RealFile:
         return RealFile(os.open(path, os.O_RDWR | os.O_CLOEXEC), path)
 
-    def create(self, path: str, *, exclusive: bool = True) -> RealFile:
+    def create(self, path: str, *, exclusive: bool = True, is_private: bool = False) -> RealFile:
         how = os.O_EXCL if exclusive else os.O_TRUNC
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | how
-        return RealFile(os.open(path, flags, self._access.file_mode), path)
+        access = FileAccess.OWNER if is_private else self._access
+        return RealFile(os.open(path, flags, access.file_mode), path)
 
     def map_words(self, path: str, count: int, *, writable: bool) -> RealWordMap:
         flags = os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY

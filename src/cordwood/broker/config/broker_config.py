@@ -63,6 +63,26 @@ class BrokerConfig:
         minimum=1, since_cordwood=True, **_OPTIONAL_PORT,
     )  # fmt: skip
 
+    listeners: str | None = config_field(
+        "listeners", _TEXT, "",
+        "What to listen on, NAME://host:port, separated by commas; empty: PLAINTEXT at host and "
+        "port.",
+        none_text="",
+    )  # fmt: skip
+    advertised_listeners: str | None = config_field(
+        "advertised.listeners", _TEXT, "",
+        "What clients connect to, for the same names; empty: what is listened on.", none_text="",
+    )  # fmt: skip
+    listener_security_protocol_map: str = config_field(
+        "listener.security.protocol.map", _TEXT,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "How each listener is protected, NAME:PROTOCOL, separated by commas.",
+    )  # fmt: skip
+    controller_listener_names: tuple[str, ...] = config_field(
+        "controller.listener.names", _LIST, "CONTROLLER",
+        "Names in listeners that are not for clients. They are ignored.",
+    )  # fmt: skip
+
     # --- connections and requests ------------------------------------------------------------
     socket_request_max_bytes: int = config_field(
         "socket.request.max.bytes", _SIZE, "104857600",
@@ -78,13 +98,18 @@ class BrokerConfig:
     )  # fmt: skip
     max_connections: int = config_field(
         "max.connections", _INTEGER, "10000",
-        "The maximum number of connections; further ones are closed at once. Kafka's default is no "
-        "limit.",
+        "The maximum number of connections; further ones are closed at once. It can also be set "
+        "for one listener. Kafka's default is no limit.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
     max_connections_per_ip: int = config_field(
         "max.connections.per.ip", _INTEGER, str(INT32_MAX),
         "The maximum number of connections from one address; further ones are closed at once.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
+    max_connection_creation_rate: int = config_field(
+        "max.connection.creation.rate", _INTEGER, str(INT32_MAX),
+        "New connections per second; further ones wait. It can also be set for one listener.",
         minimum=1, maximum=INT32_MAX,
     )  # fmt: skip
     connections_max_idle_ms: int = config_field(

@@ -78,7 +78,10 @@ class ConfigEntry:
 
     @property
     def value(self) -> str | None:
-        return self.synonyms[0].value
+        """As in Kafka, a text that is not set is null."""
+        return (
+            self.synonyms[0].value or None if self.key.none_text == "" else self.synonyms[0].value
+        )
 
     @property
     def source(self) -> ConfigSource:
@@ -143,7 +146,12 @@ def broker_entries(
 
     `port` is the one that is listened on.
     """
-    texts = {**static.texts(), _LOG_DIRS: ",".join(data_dirs)}
+    config = static.broker
+    listening = config.listeners or f"PLAINTEXT://{config.host}:{port}"
+    texts = {**static.texts(), _LOG_DIRS: ",".join(data_dirs), "listeners": listening}
+    if config.advertised_host or config.advertised_port:
+        host = config.advertised_host or config.host
+        texts["advertised.listeners"] = f"PLAINTEXT://{host}:{config.advertised_port or port}"
     keys = [
         *BROKER_KEYS,
         *(default.key for default in TOPIC_DEFAULTS if not default.key.is_internal),
@@ -158,21 +166,12 @@ def broker_entries(
         )
         for key in keys
     ]
-    return entries + _fact_entries(static.broker, layers, port)
+    return entries + _fact_entries(static.broker, layers)
 
 
-def _fact_entries(config: BrokerConfig, layers: ConfigLayers, port: int) -> list[ConfigEntry]:
+def _fact_entries(config: BrokerConfig, layers: ConfigLayers) -> list[ConfigEntry]:
     """Keys that only Kafka has, as far as tools look for them."""
-    advertised = None
-    if config.advertised_host or config.advertised_port:
-        host = config.advertised_host or config.host
-        advertised = f"PLAINTEXT://{host}:{config.advertised_port or port}"
-    described = {
-        "broker.id": str(config.node_id),
-        "listeners": f"PLAINTEXT://{config.host}:{port}",
-        "advertised.listeners": advertised,
-        "log.dir": None,
-    }
+    described = {"broker.id": str(config.node_id), "log.dir": None}
     found = [(fact_key(name), value, ConfigSource.BROKER) for name, value in described.items()]
     found += [(key, value, ConfigSource.DEFAULT) for key, value in KAFKA_FACTS]
     entries = []

@@ -24,7 +24,12 @@ from cordwood.log.rules.topic_config import TopicConfig
 # Where the broker writes is decided by its operator, not by its clients.
 _STATIC_DEFAULTS: Final = frozenset({"log.archive.url"})
 _DYNAMIC_BROKER_KEYS: Final = frozenset(
-    {"max.connections", "max.connections.per.ip", "num.io.threads"}
+    {
+        "max.connection.creation.rate",
+        "max.connections",
+        "max.connections.per.ip",
+        "num.io.threads",
+    }
 )
 _CLEANER: Final = "log.cleaner."
 _DYNAMIC_CLEANER_KEYS: Final = frozenset(
@@ -43,7 +48,6 @@ _WITHOUT_EFFECT: Final = frozenset(
         "group.consumer.assignment.interval.ms",
         "leader.replication.throttled.rate",
         "log.cleaner.io.buffer.size",
-        "max.connection.creation.rate",
         "num.network.threads",
         "num.replica.fetchers",
         "producer.id.expiration.ms",

@@ -2,8 +2,8 @@
 
 A ``server.properties`` that was written for Kafka should work unchanged. So keys about
 controllers, replicas and the tuning of Kafka's own threads are accepted without effect, and
-reported at start. A key that asks for protection is refused: no operator should rely on TLS or
-passwords that do not exist.
+reported at start. A key that asks for a protection that Cordwood does not have is refused: no
+operator should rely on it.
 """
 
 from typing import Final
@@ -14,10 +14,8 @@ WITHOUT_EFFECT: Final = frozenset(
         "process.roles",
         "controller.quorum.bootstrap.servers",
         "controller.quorum.voters",
-        "controller.listener.names",
         "controlled.shutdown.enable",
         "inter.broker.listener.name",
-        "listener.security.protocol.map",
         "broker.heartbeat.interval.ms",
         "broker.session.timeout.ms",
         "metadata.log.dir",
@@ -25,6 +23,10 @@ WITHOUT_EFFECT: Final = frozenset(
         "metadata.log.segment.ms",
         "metadata.max.retention.bytes",
         "metadata.max.retention.ms",
+        "sasl.mechanism.controller.protocol",
+        "sasl.mechanism.inter.broker.protocol",
+        "security.inter.broker.protocol",
+        "ssl.endpoint.identification.algorithm",  # of connections between brokers
         # one replica of everything
         "auto.leader.rebalance.enable",
         "default.replication.factor",
@@ -91,13 +93,13 @@ WITHOUT_EFFECT: Final = frozenset(
 _PROTECTION: Final = (
     "authorizer.",
     "delegation.token.",
-    "listener.name.",
     "password.encoder.",
     "principal.builder.",
     "sasl.",
-    "security.inter.broker.protocol",
+    "security.",
     "ssl.",
-    "super.users",
+    "client.quota.",
+    "quota.",
 )
 
 
@@ -105,11 +107,9 @@ def why_refused(name: str) -> str | None:
     """Why a key of Kafka is refused; None if it is not."""
     if name.startswith(_PROTECTION):
         return (
-            "TLS, authentication and authorisation are not available: remove the key, and keep "
-            "the port on a network you trust"
+            "this way of protecting a broker is not available, and it is not ignored in silence; "
+            "remove the key. docs/security.md has the keys that are available"
         )
     if name.startswith(("remote.log.", "rlmm.")):
         return "tiered storage is not available; set log.archive.url"
-    if name.startswith(("quota.", "client.quota.")):
-        return "quotas are not available: remove the key"
     return None

@@ -17,13 +17,11 @@ _LIST: Final = (ConfigKind.LIST, 0)
 _TEXT: Final = (ConfigKind.TEXT, 0)
 
 _FACTS: Final[Mapping[str, tuple[tuple[ConfigKind, int], str | None]]] = {
-    "authorizer.class.name": (_TEXT, ""),
     "auto.leader.rebalance.enable": (_BOOLEAN, "true"),
     "background.threads": (_INT, "10"),
     "broker.heartbeat.interval.ms": (_INT, "2000"),
     "broker.session.timeout.ms": (_INT, "9000"),
     "controlled.shutdown.enable": (_BOOLEAN, "true"),
-    "controller.listener.names": (_LIST, "CONTROLLER"),
     "controller.quorum.bootstrap.servers": (_LIST, ""),
     "controller.quorum.voters": (_LIST, ""),
     "default.replication.factor": (_INT, "1"),
@@ -36,10 +34,6 @@ _FACTS: Final[Mapping[str, tuple[tuple[ConfigKind, int], str | None]]] = {
     "group.coordinator.threads": (_INT, "4"),
     "inter.broker.listener.name": (_TEXT, None),
     "leader.imbalance.check.interval.seconds": (_LONG, "300"),
-    "listener.security.protocol.map": (
-        _TEXT,
-        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-    ),
     "log.cleaner.io.buffer.size": (_INT, "524288"),
     "log.flush.offset.checkpoint.interval.ms": (_INT, "60000"),
     "log.flush.scheduler.interval.ms": (_LONG, "9223372036854775807"),
@@ -50,7 +44,6 @@ _FACTS: Final[Mapping[str, tuple[tuple[ConfigKind, int], str | None]]] = {
     "log.retention.minutes": (_INT, None),
     "log.roll.hours": (_INT, "168"),
     "log.roll.jitter.hours": (_INT, "0"),
-    "max.connection.creation.rate": (_INT, "2147483647"),
     "metadata.log.dir": (_TEXT, None),
     "metadata.log.segment.bytes": (_INT, "1073741824"),
     "metadata.log.segment.ms": (_LONG, "604800000"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cordwood.broker.error_codes import RefusedError, error_message
@@ -18,7 +19,7 @@ from cordwood.broker.groups.consumer.consumer_heartbeat import (
 )
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
-from cordwood.protocol.acl_operations import GROUP_OPERATIONS, NOT_ASKED
+from cordwood.protocol.acl_codes import NOT_ASKED, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 
@@ -138,10 +139,14 @@ class ConsumerGroupHandlers:
     def describe(
         self, context: RequestContext, request: messages.ConsumerGroupDescribeRequest
     ) -> Response:
-        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+        operations = partial(context.session.access.operations, AclResource.GROUP)
+        is_asked = request.include_authorized_operations
         return {
             "groups": [
-                {**self._described(group_id), "authorized_operations": operations}
+                {
+                    **self._described(group_id),
+                    "authorized_operations": operations(group_id) if is_asked else NOT_ASKED,
+                }
                 for group_id in dict.fromkeys(request.group_ids)
             ]
         }

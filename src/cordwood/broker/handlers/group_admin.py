@@ -9,7 +9,7 @@ from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.group_transitions import ClassicState
 from cordwood.broker.groups.coordinator import AnyGroup, GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
-from cordwood.protocol.acl_operations import GROUP_OPERATIONS, NOT_ASKED
+from cordwood.protocol.acl_codes import NOT_ASKED, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 
@@ -62,13 +62,17 @@ class GroupAdminHandler:
     def describe_groups(
         self, context: RequestContext, request: messages.DescribeGroupsRequest
     ) -> Response | Deferred:
-        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+        operations = partial(context.session.access.operations, AclResource.GROUP)
+        is_asked = request.include_authorized_operations
         group_ids = list(dict.fromkeys(request.groups))
         return self._coordinator.with_offsets(
             group_ids,
             lambda code: {
                 "groups": [
-                    {**self._described(context, group_id), "authorized_operations": operations}
+                    {
+                        **self._described(context, group_id),
+                        "authorized_operations": operations(group_id) if is_asked else NOT_ASKED,
+                    }
                     for group_id in group_ids
                 ]
             },

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.groups.classic.classic_answers import join_error, sync_error
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.classic_member import NO_MEMBER_ID, JoinRequest, SyncRequest
@@ -39,9 +38,9 @@ _PROTOCOLS_MAX: Final = 100
 class GroupMembershipHandler:
     """The five requests of members. Called in the control loop."""
 
-    def __init__(self, *, coordinator: GroupCoordinator, identity: ClusterIdentity) -> None:
+    def __init__(self, *, coordinator: GroupCoordinator, node_id: int) -> None:
         self._coordinator = coordinator
-        self._identity = identity
+        self._node_id = node_id
 
     def routes(self) -> list[Route]:
         return routes_on(
@@ -62,8 +61,8 @@ class GroupMembershipHandler:
     ) -> cluster_messages.FindCoordinatorResponseDict:
         if context.api_version >= _FIRST_FIND_OF_MANY:
             keys = request.coordinator_keys
-            return {"coordinators": [self._place(key, request.key_type) for key in keys]}
-        place = self._place(request.key, request.key_type)
+            return {"coordinators": [self._place(context, key, request.key_type) for key in keys]}
+        place = self._place(context, request.key, request.key_type)
         return {
             "error_code": place["error_code"],
             "error_message": place["error_message"],
@@ -73,17 +72,17 @@ class GroupMembershipHandler:
         }
 
     def _place(
-        self, key: str, key_type: int
+        self, context: RequestContext, key: str, key_type: int
     ) -> cluster_messages.FindCoordinatorResponseCoordinatorsDict:
         if key_type == _GROUP_KEY_TYPE:
-            identity = self._identity
+            here = context.session.listener
             return {
                 "key": key,
                 "error_code": ErrorCode.none,
                 "error_message": None,
-                "node_id": identity.node_id,
-                "host": identity.host,
-                "port": identity.port,
+                "node_id": self._node_id,
+                "host": here.host,
+                "port": here.port,
             }
         code, what = ErrorCode.invalid_request, f"key type {key_type}"
         if key_type == _TRANSACTION_KEY_TYPE:

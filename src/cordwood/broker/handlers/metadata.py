@@ -22,7 +22,7 @@ from cordwood.format.file_names import INTERNAL_TOPICS, check_topic_name
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic import Topic
-from cordwood.protocol.acl_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from cordwood.protocol.acl_codes import CLUSTER_NAME, NOT_ASKED, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class MetadataHandler:
     ) -> Response | Deferred:
         version = context.api_version
         wanted = request.topics
-        answer = partial(self._answer, request)
+        answer = partial(self._answer, context, request)
         if wanted is None or (not wanted and version < _FIRST_WITH_NULL_TOPICS):
             names = self._store.topics(include_internal=True)
             return answer([self._by_name(name) for name in names])
@@ -218,19 +218,25 @@ class MetadataHandler:
 
     def _answer(
         self,
+        context: RequestContext,
         request: messages.MetadataRequest,
         topics: Sequence[messages.MetadataResponseTopicsDict],
     ) -> messages.MetadataResponseDict:
-        me = self._identity
+        me, here, access = self._identity, context.session.listener, context.session.access
         if request.include_topic_authorized_operations:
             for topic in topics:
-                if topic["name"] is not None:
-                    topic["topic_authorized_operations"] = TOPIC_OPERATIONS
+                name = topic["name"]
+                if name is not None:
+                    topic["topic_authorized_operations"] = access.operations(
+                        AclResource.TOPIC, name
+                    )
         return {
-            "brokers": [{"node_id": me.node_id, "host": me.host, "port": me.port, "rack": me.rack}],
+            "brokers": [
+                {"node_id": me.node_id, "host": here.host, "port": here.port, "rack": me.rack}
+            ],
             "cluster_id": me.cluster_id,
             "controller_id": me.node_id,
-            "cluster_authorized_operations": CLUSTER_OPERATIONS
+            "cluster_authorized_operations": access.operations(AclResource.CLUSTER, CLUSTER_NAME)
             if request.include_cluster_authorized_operations
             else NOT_ASKED,
             "topics": topics,
@@ -242,7 +248,7 @@ class MetadataHandler:
     def describe_cluster(
         self, context: RequestContext, request: messages.DescribeClusterRequest
     ) -> messages.DescribeClusterResponseDict:
-        me = self._identity
+        me, here, access = self._identity, context.session.listener, context.session.access
         if request.endpoint_type != _BROKERS:
             is_known = request.endpoint_type == _CONTROLLERS
             return {
@@ -257,11 +263,11 @@ class MetadataHandler:
             "endpoint_type": _BROKERS,
             "cluster_id": me.cluster_id,
             "controller_id": me.node_id,
-            "cluster_authorized_operations": CLUSTER_OPERATIONS
+            "cluster_authorized_operations": access.operations(AclResource.CLUSTER, CLUSTER_NAME)
             if request.include_cluster_authorized_operations
             else NOT_ASKED,
             "brokers": [
-                {"broker_id": me.node_id, "host": me.host, "port": me.port, "rack": me.rack}
+                {"broker_id": me.node_id, "host": here.host, "port": here.port, "rack": me.rack}
             ],
         }
 
@@ -302,21 +308,24 @@ class MetadataHandler:
                     )
                 continue
             end = min(first + left, topic.partition_count)
-            topics.append(self._topic_part(topic, range(first, end)))
+            topics.append(self._topic_part(context, topic, range(first, end)))
             if end < topic.partition_count:
                 return {"topics": topics, "next_cursor": _cursor(name, end)}
             left -= max(end - first, 0)
         return {"topics": topics}
 
     def _topic_part(
-        self, topic: Topic[PartitionLog], numbers: range
+        self, context: RequestContext, topic: Topic[PartitionLog], numbers: range
     ) -> messages.DescribeTopicPartitionsResponseTopicsDict:
         return {
             "error_code": ErrorCode.none,
             "name": topic.name,
             "topic_id": topic.topic_id,
             "is_internal": topic.name in INTERNAL_TOPICS,
-            "topic_authorized_operations": TOPIC_OPERATIONS,  # also if not asked, as in Kafka
+            # Also if not asked, as in Kafka.
+            "topic_authorized_operations": context.session.access.operations(
+                AclResource.TOPIC, topic.name
+            ),
             "partitions": [
                 {
                     "error_code": partition["error_code"],

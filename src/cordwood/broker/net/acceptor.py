@@ -4,11 +4,15 @@ import logging
 import socket
 from typing import Final
 
+from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.config.security_config import ListenerConfig
 from cordwood.broker.net.client_connection import ClientConnection
 from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.event_loop import READABLE, EventLoop
+from cordwood.broker.net.session import Session
 from cordwood.errors import ConfigError
+from cordwood.security.principal import ANONYMOUS
 
 logger = logging.getLogger(__name__)
 
@@ -19,28 +23,43 @@ _OUT_OF_FILES_PAUSE_S: Final = 0.5
 class Acceptor:
     """Belongs to the control loop, except for `listen`."""
 
-    def __init__(self, config: BrokerConfig, loop: EventLoop, host: ConnectionHost) -> None:
+    def __init__(
+        self,
+        listener: ListenerConfig,
+        config: BrokerConfig,
+        loop: EventLoop,
+        host: ConnectionHost,
+    ) -> None:
+        self._listener = listener
         self._config = config
         self._loop = loop
         self._host = host
         self._socket: socket.socket | None = None
-        self._address = (config.host, config.port)
+        _, bound_host, port = listener.listener
+        self._address = (bound_host, port)
+        self._known_as = ClientListener.of_config(listener, port)
 
     @property
     def address(self) -> tuple[str, int]:
         return self._address
 
-    def listen(self) -> tuple[str, int]:
-        """Bind and listen; return the address, with the port that the system chose."""
+    @property
+    def known_as(self) -> ClientListener:
+        """The listener as clients know it, once it listens."""
+        return self._known_as
+
+    def listen(self) -> None:
+        """Bind and listen. `address` then has the port that the system chose."""
         config = self._config
+        _, host, port = self._listener.listener
+        is_named = config.listeners is not None
         try:
-            found = socket.getaddrinfo(
-                config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, kind, number, _, address = found[0]
             listening = socket.socket(family, kind, number)
         except OSError as error:
-            raise ConfigError("host", config.host, f"cannot listen on it: {error}") from error
+            key = "listeners" if is_named else "host"
+            raise ConfigError(key, host, f"cannot listen on it: {error}") from error
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if config.socket_receive_buffer_bytes is not None:
@@ -52,12 +71,14 @@ class Acceptor:
         except OSError as error:
             listening.close()
             raise ConfigError(
-                "port", config.port, f"cannot listen on it at {config.host}: {error}"
+                "listeners" if is_named else "port",
+                port,
+                f"cannot listen on it at {host}: {error}",
             ) from error
         listening.setblocking(False)
         self._socket = listening
-        self._address = (config.host, listening.getsockname()[1])
-        return self._address
+        self._address = (host, listening.getsockname()[1])
+        self._known_as = ClientListener.of_config(self._listener, self._address[1])
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Use other limits for the next connections."""
@@ -121,7 +142,12 @@ class Acceptor:
             connected.setsockopt(
                 socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes
             )
-        connection = ClientConnection(connected, host, self._loop, self._host)
+        session = Session(
+            listener=self._known_as,
+            client_host=host,
+            access=self._host.access_of(ANONYMOUS, host),
+        )
+        connection = ClientConnection(connected, session, self._loop, self._host)
         registry.add(connection)
         self._host.metrics.accepted()
         connection.attach()

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.outbox import Piece
 from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.net.session import Session
 from cordwood.errors import UnsupportedFormatError
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.request_header import (
@@ -31,7 +32,7 @@ class Connection(Protocol):
     """
 
     loop: EventLoop
-    client_host: str
+    session: Session
     answers: deque["Answer"]
 
     def send_ready(self) -> None:

@@ -28,6 +28,7 @@ from cordwood.broker.net.event_loop import READABLE, WRITABLE, EventLoop
 from cordwood.broker.net.large_frame import LargeFrame
 from cordwood.broker.net.outbox import Outbox
 from cordwood.broker.net.registration import Registration
+from cordwood.broker.net.session import Session
 from cordwood.errors import FormatError, LimitExceededError
 from cordwood.protocol.api_catalog import ApiKey
 
@@ -56,17 +57,17 @@ class ClientConnection:
         "_registration",
         "_socket",
         "answers",
-        "client_host",
         "is_closed",
         "last_active_s",
         "loop",
+        "session",
     )
 
     def __init__(
-        self, connected: socket.socket, client_host: str, loop: EventLoop, host: ConnectionHost
+        self, connected: socket.socket, session: Session, loop: EventLoop, host: ConnectionHost
     ) -> None:
         self.loop = loop
-        self.client_host = client_host
+        self.session = session
         self.last_active_s = loop.now_s()
         self._host = host
         self._socket = connected
@@ -372,7 +373,7 @@ class ClientConnection:
 
     def _failed(self) -> None:
         """A bug of ours: log it, and close the connection instead of leaving the client waiting."""
-        logger.exception("%s: a request failed", self.client_host)
+        logger.exception("%s: a request failed", self.session.client_host)
         self.close("the broker failed")
 
     def close(self, reason: str) -> None:
@@ -381,7 +382,7 @@ class ClientConnection:
             return
         self.is_closed = True
         if reason:
-            logger.info("%s: connection closed: %s", self.client_host, reason)
+            logger.info("%s: connection closed: %s", self.session.client_host, reason)
         self._registration.leave()
         self._socket.close()
         for frame in (self._frame, self._handled):

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.session import Session
 
 _DRAIN_CHECK_S: Final = 0.01
 _SWEEP_S_MAX: Final = 2.0
@@ -15,7 +16,7 @@ class OpenConnection(Protocol):
     """A connection as the registry sees it, in the thread of the connection's loop."""
 
     loop: EventLoop
-    client_host: str
+    session: Session
     last_active_s: float
 
     @property
@@ -41,7 +42,7 @@ class ConnectionRegistry:
     def count_from(self, client_host: str) -> int:
         """How many connections a host has. Any thread."""
         return sum(
-            connection.client_host == client_host
+            connection.session.client_host == client_host
             for connections in self._connections.values()
             for connection in connections.copy()
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
+from cordwood.broker.net.session import Session
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.request_header import RequestHeader
 
@@ -20,7 +21,11 @@ class RequestContext:
     """What a handler may know about the sender of a request."""
 
     header: RequestHeader
-    client_host: str
+    session: Session
+
+    @property
+    def client_host(self) -> str:
+        return self.session.client_host
 
     @property
     def api_version(self) -> int:

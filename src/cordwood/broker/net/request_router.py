@@ -152,7 +152,7 @@ class RequestRouter:
         self, route: Route, answer: Answer, fields: Fields, *, is_large: bool = False
     ) -> None:
         header = answer.header
-        context = RequestContext(header=header, client_host=answer.connection.client_host)
+        context = RequestContext(header=header, session=answer.connection.session)
         try:
             result = route.handler(context, fields)
         except FormatError as error:

@@ -160,7 +160,7 @@ def run_broker(settings: "Settings") -> None:
     started_s = time.monotonic()
     _raise_open_files_limit()
     store = settings.store.open(settings.topic_defaults)
-    server = BrokerServer(store, settings.broker, owns_store=True)
+    server = BrokerServer(store, settings.broker, security=settings.security, owns_store=True)
     try:
         server.start()
         _settle()

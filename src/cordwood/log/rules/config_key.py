@@ -55,6 +55,7 @@ class ConfigKey:
     none_text: str | None = None
     since_cordwood: bool = False
     is_internal: bool = False
+    is_sensitive: bool = False  # its value is never shown
 
     @property
     def field_name(self) -> str:

@@ -24,6 +24,7 @@ from cordwood.protocol.request_header import RequestHeader
 from cordwood.quantities import Offset
 from fakes.archived_store import ArchivedStore
 from fakes.client_batches import client_batch
+from fakes.sessions import LOCAL_SESSION
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC
 from wire.record_requests import Wanted, fetch_body
@@ -34,7 +35,7 @@ LONG_MS = 3_600_000
 class FakeConnection:
     """A client that nothing is sent to."""
 
-    client_host = "here"
+    session = LOCAL_SESSION
 
     def __init__(self, loop: EventLoop) -> None:
         self.loop = loop

@@ -1,0 +1,106 @@
+"""The file of users, rules and quotas: durable before it counts, private, and never ignored."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from cordwood.errors import FormatError
+from cordwood.protocol.acl_codes import AclOperation, AclPattern, AclPermission, AclResource
+from cordwood.security.security_document import SECURITY_FILE
+from cordwood.security.security_file import SecurityFile
+from cordwood.security.security_state import (
+    AclRule,
+    QuotaEntity,
+    ScramCredential,
+    ScramMechanism,
+    SecurityState,
+    UserCredential,
+)
+from cordwood.storage.files import RealFileSystem
+
+STATE = SecurityState(
+    credentials={
+        UserCredential("alice", ScramMechanism.SCRAM_SHA_512): ScramCredential(
+            salt=b"\0salt", iterations=4096, stored_key=b"stored", server_key=b"server"
+        )
+    },
+    rules=frozenset(
+        {
+            AclRule(
+                resource=AclResource.TOPIC,
+                pattern=AclPattern.PREFIXED,
+                name="orders-",
+                principal="User:alice",
+                host="*",
+                operation=AclOperation.READ,
+                permission=AclPermission.ALLOW,
+            )
+        }
+    ),
+    quotas={
+        QuotaEntity(user="alice", client_id=""): {"producer_byte_rate": 1024.5},
+        QuotaEntity(ip=""): {"connection_creation_rate": 5.0},
+    },
+)
+
+
+def _paths(tmp_path: Path) -> list[str]:
+    directories = [str(tmp_path / "a"), str(tmp_path / "b")]
+    for directory in directories:
+        os.makedirs(directory)
+    return directories
+
+
+def test_what_was_changed_is_there_after_opening_again(tmp_path: Path) -> None:
+    fs, directories = RealFileSystem(), _paths(tmp_path)
+    first = SecurityFile(fs, directories)
+    first.change(lambda _: STATE)
+    again = SecurityFile(fs, directories)
+    assert again.state == STATE
+    assert again.secret == first.secret
+
+
+def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
+    directories = _paths(tmp_path)
+    left_behind = Path(directories[0], SECURITY_FILE + ".tmp")
+    left_behind.write_text("")
+    left_behind.chmod(0o666)
+    SecurityFile(RealFileSystem(), directories).change(lambda _: STATE)
+    for directory in directories:
+        mode = os.stat(os.path.join(directory, SECURITY_FILE)).st_mode
+        assert stat.S_IMODE(mode) == 0o600
+
+
+def test_the_newest_sound_copy_counts(tmp_path: Path) -> None:
+    fs, directories = RealFileSystem(), _paths(tmp_path)
+    file = SecurityFile(fs, directories)
+    file.change(lambda _: SecurityState())
+    file.change(lambda _: STATE)
+    Path(directories[1], SECURITY_FILE).write_bytes(b"rot")
+    assert SecurityFile(fs, directories).state == STATE
+
+
+def test_a_store_whose_copies_are_all_unreadable_is_not_opened(tmp_path: Path) -> None:
+    fs, directories = RealFileSystem(), _paths(tmp_path)
+    SecurityFile(fs, directories).change(lambda _: STATE)
+    for directory in directories:
+        Path(directory, SECURITY_FILE).write_bytes(b"rot")
+    with pytest.raises(FormatError):
+        SecurityFile(fs, directories)
+
+
+def test_a_refused_change_changes_nothing(tmp_path: Path) -> None:
+    file = SecurityFile(RealFileSystem(), _paths(tmp_path))
+    heard: list[SecurityState] = []
+    file.when_changed(heard.append)
+
+    def refuse(_state: SecurityState) -> SecurityState:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        file.change(refuse)
+    assert file.state == SecurityState()
+    file.change(lambda _: STATE)
+    assert heard == [SecurityState(), STATE]
