@@ -69,6 +69,7 @@ class BrokerServer:
         self.config = config
         self.security = SecurityConfig.assemble(config) if security is None else security
         self.metrics = RequestMetrics()
+        self.security_file = store.open_security()
         self._owns_store = owns_store
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")

@@ -9,6 +9,7 @@ from cordwood.format.file_names import (
     parse_directory_name,
     parse_segment_file_name,
 )
+from cordwood.security.security_document import SECURITY_FILE
 
 
 def check_is_store(paths: Sequence[str]) -> None:
@@ -21,7 +22,8 @@ def check_is_store(paths: Sequence[str]) -> None:
 
 
 def _is_foreign(path: str) -> bool:
-    if os.path.exists(os.path.join(path, META_PROPERTIES)):
+    # Users may be added before the first start.
+    if any(os.path.exists(os.path.join(path, name)) for name in (META_PROPERTIES, SECURITY_FILE)):
         return False
     with os.scandir(path) as entries:
         found = list(entries)

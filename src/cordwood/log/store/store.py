@@ -60,6 +60,7 @@ from cordwood.log.topics.saved_configs import SavedConfigs
 from cordwood.log.topics.time_file import open_steady_clock
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
+from cordwood.security.security_file import SecurityFile
 from cordwood.storage.disk_errors import refused_when_full
 from cordwood.storage.files import FileSystem, RealFileSystem
 from cordwood.storage.handle_cache import HandleCache
@@ -399,6 +400,13 @@ class Store:
     def is_closed(self) -> bool:
         """True from the start of `close` on: long work ends early, and none is begun."""
         return self._lifetime.is_closing
+
+    def open_security(self) -> SecurityFile:
+        """Users, access rules and quotas of a broker over this store. One broker opens them.
+
+        Raises `FormatError` or `OSError` if there are some that cannot be read.
+        """
+        return SecurityFile(self._fs, self.data_dirs)
 
     def close(self, *, archive_timeout_s: float | None = None) -> None:
         """Sync everything, mark the directories clean, release them. Safe to repeat.
