@@ -406,6 +406,7 @@ class Store:
 
         Raises `FormatError` or `OSError` if there are some that cannot be read.
         """
+        self._lifetime.check_open()
         return SecurityFile(self._fs, self.data_dirs)
 
     def close(self, *, archive_timeout_s: float | None = None) -> None:
