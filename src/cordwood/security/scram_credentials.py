@@ -133,7 +133,7 @@ class UserDirectory:
     """
 
     def __init__(self, state: SecurityState, secret: bytes) -> None:
-        self._credentials = state.credentials
+        self.credentials = state.credentials
         self._secret = secret
         self._shapes = {
             mechanism: _shapes(
@@ -153,7 +153,7 @@ class UserDirectory:
     def find(self, user: str, mechanism: ScramMechanism) -> KnownCredential:
         # Invented in any case: a user that exists takes as long as one that does not.
         invented = self._invent(user, mechanism)
-        known = self._credentials.get(UserCredential(user, mechanism))
+        known = self.credentials.get(UserCredential(user, mechanism))
         if known is None:
             return KnownCredential(invented, is_invented=True)
         return KnownCredential(known, is_invented=False)

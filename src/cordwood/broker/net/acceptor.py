@@ -10,6 +10,7 @@ from cordwood.broker.config.security_config import ListenerConfig
 from cordwood.broker.net.client_connection import ClientConnection
 from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.event_loop import READABLE, EventLoop
+from cordwood.broker.net.sasl_gate import guarded
 from cordwood.broker.net.session import Session
 from cordwood.errors import ConfigError
 from cordwood.security.principal import ANONYMOUS
@@ -142,11 +143,15 @@ class Acceptor:
             connected.setsockopt(
                 socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes
             )
+        authentication = self._host.authentications.get(self._listener.name)
         session = Session(
             listener=self._known_as,
             client_host=host,
             access=self._host.access_of(ANONYMOUS, host),
+            frame_bytes_max=self._host.frame_bytes_max,
         )
+        if authentication is not None:
+            session = guarded(session, authentication, self._host, self._loop.now_s())
         connection = ClientConnection(connected, session, self._loop, self._host)
         registry.add(connection)
         self._host.metrics.accepted()
