@@ -53,7 +53,12 @@ def test_a_message_out_of_form_is_refused_and_not_repeated(message: bytes) -> No
 
 def test_the_password_is_checked_by_somebody_who_has_the_time() -> None:
     asked: list[tuple[str, str]] = []
-    exchange = PlainExchange(lambda user, password: not asked.append((user, password)))
+
+    def is_password(user: str, password: str) -> bool:
+        asked.append((user, password))
+        return True
+
+    exchange = PlainExchange(is_password)
 
     found = exchange.receive(plain("alice", "x"), 0)
 

@@ -96,9 +96,7 @@ def test_a_check_takes_the_same_time_for_every_name() -> None:
     """Right, wrong, unknown, and a user of the other mechanism only."""
     state = state_of(("alice", "right"))
     only = UserCredential("carol", SHA_512)
-    state = replace(
-        state, credentials={**state.credentials, only: credential(SHA_512, "right")}
-    )
+    state = replace(state, credentials={**state.credentials, only: credential(SHA_512, "right")})
     directory = UserDirectory(state, SECRET)
     cases = [("alice", "right"), ("alice", "wrong"), ("bob", "right"), ("carol", "right")]
 

@@ -51,9 +51,7 @@ def test_the_example_of_rfc_7677_is_accepted() -> None:
     )
 
     assert challenge == Challenge(token=f"r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode())
-    assert outcome == Accepted(
-        user="user", token=b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
-    )
+    assert outcome == Accepted(user="user", token=b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
