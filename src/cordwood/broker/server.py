@@ -42,6 +42,7 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.broker.records.produce_lanes import ProduceLanes
+from cordwood.broker.security.authentication import Authentications
 from cordwood.broker.security.certificate_watch import CertificateWatch
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.services import Services
@@ -74,6 +75,10 @@ class BrokerServer:
         self.security = SecurityConfig.assemble(config) if security is None else security
         self.metrics = RequestMetrics()
         self.security_file = store.open_security()
+        self._clock = SystemClock()
+        self.authentications = Authentications(
+            self.security.listeners, self.security_file, self._clock
+        )
         self._owns_store = owns_store
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
@@ -83,7 +88,6 @@ class BrokerServer:
         self._archive_readers = ArchiveReaders()
         # One thread: what takes long, such as a request with a million items, delays only its like.
         self._long_work = ThreadPoolExecutor(1, thread_name_prefix="cordwood-long")
-        self._clock = SystemClock()
         self._endpoint: HttpServer | None = None
         self._is_started = False
         self._is_stopped = False
@@ -108,6 +112,7 @@ class BrokerServer:
             metrics=self.metrics,
             frame_bytes_max=config.socket_request_max_bytes,
             access_of=lambda _principal, _host: UNLIMITED,
+            authentications=self.authentications.by_listener,
         )
         handshakes = (
             None if self._tls is None else TlsHandshakes(self._tls, self._control, self._host)
@@ -179,6 +184,7 @@ class BrokerServer:
         )
         self.services = Services(
             store=self.store,
+            security_file=self.security_file,
             table=self._table,
             dynamic=self._dynamic,
             identity=identity,
@@ -196,6 +202,7 @@ class BrokerServer:
             self._connections.sweep(loop, self.config.connections_max_idle_ms / 1000)
             loop.start()
         self.services.start()
+        self.authentications.start()
         self._start_tls()
         for acceptor in self._acceptors:
             self._control.call_soon(acceptor.start)
@@ -223,6 +230,7 @@ class BrokerServer:
                 config=self.config,
                 address=(identity.host, identity.port),
                 requests=self.metrics,
+                authentications=self.authentications.counts,
                 is_responsive=self.is_responsive,
                 groups=self.services.census.take,
                 connection_count=lambda: self.connection_count,
@@ -267,6 +275,7 @@ class BrokerServer:
                 acceptor.stop()
             for loop in self._loops():
                 loop.stop()
+        self.authentications.stop()
         self._syncs.stop()
         self._archive_readers.stop()
         self._stop_workers(max(deadline_s - time.monotonic(), _STOP_S_MIN))
@@ -337,6 +346,7 @@ class BrokerServer:
             self.services.stop()
         if self._endpoint is not None:
             self._endpoint.stop()
+        self.authentications.stop()
         self._syncs.stop()
         self._workers.shutdown(wait=False, cancel_futures=True)
         self._archive_readers.stop()
