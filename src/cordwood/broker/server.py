@@ -27,7 +27,6 @@ from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
-from cordwood.broker.net.session import UNLIMITED
 from cordwood.broker.net.workers import Workers
 from cordwood.broker.observing.observed_broker import ObservedBroker
 from cordwood.broker.records.archive_reads import ArchiveReaders
@@ -40,11 +39,13 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.broker.records.produce_lanes import ProduceLanes
+from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.broker.services import Services
 from cordwood.clock import SystemClock
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.security.access_event import AccessEvents
 
 if TYPE_CHECKING:
     from cordwood.broker.observing.http_server import HttpServer
@@ -70,6 +71,8 @@ class BrokerServer:
         self.security = SecurityConfig.assemble(config) if security is None else security
         self.metrics = RequestMetrics()
         self.security_file = store.open_security()
+        self.access_events = AccessEvents()
+        self._access = BrokerSecurity(self.security, self.security_file, self.access_events)
         self._owns_store = owns_store
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
@@ -98,7 +101,7 @@ class BrokerServer:
             memory=MemoryBudget(config.queued_max_request_bytes),
             metrics=self.metrics,
             frame_bytes_max=config.socket_request_max_bytes,
-            access_of=lambda _principal, _host: UNLIMITED,
+            access_of=self._access.access_of,
         )
         self._acceptors = [
             Acceptor(listener, self._dynamic.broker, self._control, self._host)
@@ -171,6 +174,7 @@ class BrokerServer:
             workers=self._workers,
             clock=self._clock,
             when_visible=self._early.when_visible,
+            security=self._access,
         )
         self._router.add_routes(self.services.routes())
         missing = set(API_CATALOG) - self._router.served_apis
