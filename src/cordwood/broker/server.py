@@ -28,7 +28,6 @@ from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
-from cordwood.broker.net.session import UNLIMITED
 from cordwood.broker.net.tls_handshakes import TlsHandshakes
 from cordwood.broker.net.workers import Workers
 from cordwood.broker.observing.observed_broker import ObservedBroker
@@ -43,6 +42,7 @@ from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.broker.records.produce_lanes import ProduceLanes
 from cordwood.broker.security.authentication import Authentications
+from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.broker.security.certificate_watch import CertificateWatch
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.services import Services
@@ -50,6 +50,7 @@ from cordwood.clock import SystemClock
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.security.access_event import AccessEvents
 
 if TYPE_CHECKING:
     from cordwood.broker.observing.http_server import HttpServer
@@ -79,6 +80,8 @@ class BrokerServer:
         self.authentications = Authentications(
             self.security.listeners, self.security_file, self._clock
         )
+        self.access_events = AccessEvents()
+        self._access = BrokerSecurity(self.security, self.security_file, self.access_events)
         self._owns_store = owns_store
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
@@ -111,7 +114,7 @@ class BrokerServer:
             memory=MemoryBudget(config.queued_max_request_bytes),
             metrics=self.metrics,
             frame_bytes_max=config.socket_request_max_bytes,
-            access_of=lambda _principal, _host: UNLIMITED,
+            access_of=self._access.access_of,
             authentications=self.authentications.by_listener,
         )
         handshakes = (
@@ -192,6 +195,7 @@ class BrokerServer:
             workers=self._workers,
             clock=self._clock,
             when_visible=self._early.when_visible,
+            security=self._access,
         )
         self._router.add_routes(self.services.routes())
         missing = set(API_CATALOG) - self._router.served_apis
