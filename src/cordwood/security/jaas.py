@@ -67,9 +67,7 @@ def parse_jaas(text: str) -> JaasEntry:
         equals, value = next(tokens, None), next(tokens, None)
         if equals is None or equals.text != "=" or value is None or value.is_sign:
             # If a value has unquoted blanks, a part of it stands where a name is expected.
-            raise ValueError(
-                f"option {len(options) + 1} has no value, or its value needs quotes"
-            )
+            raise ValueError(f"option {len(options) + 1} has no value, or its value needs quotes")
         options[token.text] = value.text
     raise ValueError("must end with a semicolon")
 

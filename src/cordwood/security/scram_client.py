@@ -108,9 +108,7 @@ class ScramClient:
             )
         without_proof = f"c={_CHANNEL},r={nonce}"
         signed = f"{self._first_bare},{server_first},{without_proof}".encode()
-        salted = hashlib.pbkdf2_hmac(
-            self._hash, self._password.reveal().encode(), salt, iterations
-        )
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password.reveal().encode(), salt, iterations)
         client_key = self._hmac(salted, b"Client Key")
         stored_key = hashlib.new(self._hash, client_key).digest()
         client_signature = self._hmac(stored_key, signed)

@@ -1,9 +1,9 @@
 """A text that must not be shown: a password, a token, a private key."""
 
 import hmac
-from typing import Final, final
+from typing import final
 
-HIDDEN: Final = "[hidden]"
+from cordwood.errors import HIDDEN
 
 
 @final

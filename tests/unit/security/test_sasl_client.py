@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from cordwood.security.sasl_client import BearerClient, PlainClient, SaslError, sasl_client
+from cordwood.security.sasl_client import BearerClient, PlainClient, sasl_client
+from cordwood.security.scram_client import SaslError
 from cordwood.security.secret import Secret
 
 
