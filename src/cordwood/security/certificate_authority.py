@@ -7,6 +7,7 @@ Everything is made in memory; the caller decides where it is written. Needs the 
 """
 
 import datetime
+import importlib.util
 import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +61,8 @@ class CertificateAuthority:
 
     @classmethod
     def create(cls, name: str, *, now: datetime.datetime | None = None) -> "CertificateAuthority":
-        x509 = _x509()
+        check_cryptography()
+        from cryptography import x509
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -87,7 +89,8 @@ class CertificateAuthority:
     @classmethod
     def load(cls, key_pem: bytes, certificate_pem: bytes) -> "CertificateAuthority":
         """Raises ValueError if these are not a key and its certificate."""
-        x509 = _x509()
+        check_cryptography()
+        from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -118,7 +121,7 @@ class CertificateAuthority:
         days: float = CERTIFICATE_DAYS,
     ) -> IssuedCertificate:
         """A certificate for a server, with `hosts`, or for a client, without."""
-        x509 = _x509()
+        from cryptography import x509
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.hazmat.primitives.serialization import Encoding
@@ -158,10 +161,11 @@ class CertificateAuthority:
         )
 
     def has_issued(self, certificate_pem: bytes) -> bool:
+        from cryptography import x509
         from cryptography.exceptions import InvalidSignature
 
         try:
-            _x509().load_pem_x509_certificate(certificate_pem).verify_directly_issued_by(
+            x509.load_pem_x509_certificate(certificate_pem).verify_directly_issued_by(
                 self._certificate
             )
         except (ValueError, TypeError, InvalidSignature):
@@ -171,7 +175,8 @@ class CertificateAuthority:
 
 def certificate_facts(certificate_pem: bytes) -> CertificateFacts:
     """Of the first certificate in a PEM text. Raises ValueError if there is none."""
-    x509 = _x509()
+    check_cryptography()
+    from cryptography import x509
     from cryptography.hazmat.primitives import hashes
 
     certificate = x509.load_pem_x509_certificate(certificate_pem)
@@ -208,7 +213,8 @@ def _plain(host: str) -> str:
 
 
 def _general_name(host: str) -> "x509.GeneralName":
-    x509 = _x509()
+    from cryptography import x509
+
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -216,14 +222,16 @@ def _general_name(host: str) -> "x509.GeneralName":
 
 
 def _name(name: str) -> "x509.Name":
-    x509 = _x509()
+    from cryptography import x509
     from cryptography.x509.oid import NameOID
 
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:_NAME_MAX])])
 
 
 def _usage(*, signs_certificates: bool) -> "x509.KeyUsage":
-    return _x509().KeyUsage(
+    from cryptography import x509
+
+    return x509.KeyUsage(
         digital_signature=not signs_certificates,
         key_cert_sign=signs_certificates,
         crl_sign=signs_certificates,
@@ -246,14 +254,12 @@ def _key_pem(key: "EllipticCurvePrivateKey") -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def _x509():  # type: ignore[no-untyped-def]  # a module
-    try:
-        from cryptography import x509
-    except ModuleNotFoundError as error:
+def check_cryptography() -> None:
+    """Raise `ConfigError` if the package that makes certificates is missing."""
+    if importlib.util.find_spec("cryptography") is None:
         raise ConfigError(
             "security", "certificates", "need the extra security: pip install 'cordwood[security]'"
-        ) from error
-    return x509
+        )
 
 
 def _now() -> datetime.datetime:
