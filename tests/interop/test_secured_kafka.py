@@ -13,10 +13,11 @@ from cordwood.errors import (
     BrokerNotTrustedError,
     BrokerUnreachableError,
 )
-from cordwood.remote.client_security import CertificateStore, ClientProtocol, ClientSecurity
 from cordwood.remote.remote_cluster import RemoteCluster
 from cordwood.remote.remote_topics import RemoteTopics
 from cordwood.security.certificate_authority import CertificateAuthority
+from cordwood.security.certificate_store import CertificateStore
+from cordwood.security.client_security import ClientProtocol, ClientSecurity
 from cordwood.security.secret import Secret
 from interop.kafka_peer import QUICK_START, KafkaBroker, KafkaTools
 

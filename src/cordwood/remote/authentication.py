@@ -25,7 +25,7 @@ from cordwood.protocol.wire_values import (
     read_name,
     read_string,
 )
-from cordwood.remote.client_security import ClientSecurity
+from cordwood.security.client_security import ClientSecurity
 from cordwood.security.sasl_client import BearerClient, SaslClient
 from cordwood.security.scram_client import SaslError
 

@@ -22,9 +22,9 @@ from cordwood.errors import (
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.remote import api_calls
 from cordwood.remote.api_calls import ApiCall, Response
-from cordwood.remote.client_security import PLAINTEXT, ClientSecurity
 from cordwood.remote.refusals import check, is_passing, refusal
 from cordwood.remote.wire_connection import Connector, WireConnection
+from cordwood.security.client_security import PLAINTEXT, ClientSecurity
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages as messages

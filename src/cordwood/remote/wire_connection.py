@@ -28,7 +28,7 @@ from cordwood.protocol.wire_values import skip_tagged_fields
 from cordwood.quantities import MIB
 from cordwood.remote.api_calls import ApiCall, Response
 from cordwood.remote.authentication import NAMES, Authentication, not_asked_for
-from cordwood.remote.client_security import PLAINTEXT, ClientSecurity
+from cordwood.security.client_security import PLAINTEXT, ClientSecurity
 
 if TYPE_CHECKING:
     import ssl  # not at run time: it takes longer to import than most connections take

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from cordwood.errors import ConfigError
+from cordwood.security.certificate_store import CertificateStore
 from cordwood.security.sasl_client import (
     CLIENT_MECHANISMS,
     OAUTHBEARER,
@@ -47,29 +48,6 @@ class ClientProtocol(StrEnum):
     @classmethod
     def of(cls, *, tls: bool, sasl: bool) -> "ClientProtocol":
         return cls(f"{'SASL_' if sasl else ''}{'SSL' if tls else 'PLAINTEXT'}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateStore:
-    """Certificates, and perhaps a private key: in a file, or as PEM text.
-
-    option        the key or option that named it, for errors
-    location      the file; its form is found out by its content unless `kind` says it
-    pem           the certificates themselves
-    key_location  the file of the private key, if it is not in `location`
-    key_pem       the private key itself
-    password      of a PKCS12 file
-    key_password  of an encrypted private key
-    """
-
-    option: str
-    location: str | None = None
-    kind: str | None = None  # PEM, PKCS12
-    pem: str | None = None
-    key_location: str | None = None
-    key_pem: Secret | None = None
-    password: Secret | None = None
-    key_password: Secret | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +112,14 @@ class ClientSecurity:
             if self.mechanism == OAUTHBEARER:
                 token = _read("token file", self.token_file) if self.token is None else self.token()
                 return sasl_client(self.mechanism, token=Secret(token.strip()))
-            return sasl_client(self.mechanism, user=self.user, password=self._password())
+            return sasl_client(self.mechanism, user=self.user, password=self.current_password())
         except SaslError as error:
             raise ConfigError("sasl.mechanism", self.mechanism, str(error)) from None
 
-    def _password(self) -> Secret | None:
+    def current_password(self) -> Secret:
+        """The password as it is now. Raises `ConfigError` if its file cannot be read."""
         if self.password_file is None:
+            assert self.password is not None, self.mechanism
             return self.password
         return Secret(_read("password file", self.password_file).strip("\r\n"))
 
