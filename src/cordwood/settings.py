@@ -19,7 +19,11 @@ from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig
-from cordwood.broker.config.foreign_keys import WITHOUT_EFFECT, why_refused
+from cordwood.broker.config.foreign_keys import (
+    WITHOUT_EFFECT,
+    is_without_effect,
+    why_refused,
+)
 from cordwood.broker.config.listeners import parse_listeners
 from cordwood.broker.config.security_config import (
     LISTENER_PREFIX,
@@ -178,7 +182,7 @@ def _settings(layers: Sequence[Sequence[Assignment]], environment: Mapping[str, 
         log_output=log_output,
         effective=tuple(_effective(chosen)),
         without_effect=tuple(
-            assignment for layer in layers for assignment in layer if _is_idle(assignment)
+            given for layer in layers for given in layer if is_without_effect(given.name)
         ),
         open_secrets=tuple(dict.fromkeys(open_secrets)),
     )
@@ -198,10 +202,6 @@ def _resolved(
         raise ConfigError(assignment.name, shown, f"{error} (from {assignment.source})") from None
     open_secrets += found.open_files
     return assignment._replace(value=found.text, written=text)
-
-
-def _is_idle(assignment: Assignment) -> bool:
-    return assignment.name in WITHOUT_EFFECT
 
 
 def _values(chosen: Mapping[str, Assignment], keys: Iterable[ConfigKey]) -> dict[str, object]:
@@ -323,7 +323,7 @@ def _canonical(assignment: Assignment) -> list[tuple[int, Assignment]]:
         except ConfigError as error:
             raise _with_source(error, assignment) from None
         return [(0, assignment)]
-    if name in WITHOUT_EFFECT:
+    if is_without_effect(name):
         return []
     raise ConfigError(name, assignment.shown, f"{_why_unknown(name)} (from {source})")
 
