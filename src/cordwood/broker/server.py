@@ -239,6 +239,9 @@ class BrokerServer:
                 groups=self.services.census.take,
                 connection_count=lambda: self.connection_count,
                 is_coordinator_loaded=self.services.census.is_loaded,
+                insecure_listeners=tuple(
+                    str(each.listener) for each in self.security.insecure_listeners
+                ),
             )
         )
 
