@@ -4,6 +4,7 @@ import uuid
 from concurrent.futures import Executor
 
 from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.config.security_entries import security_entries
 from cordwood.broker.config_owners import ConfigOwners
 from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.groups.classic.group_config import GroupConfig
@@ -16,6 +17,7 @@ from cordwood.broker.groups.group_census import GroupCensus
 from cordwood.broker.groups.inbox_changes import InboxGroupChanges
 from cordwood.broker.groups.journal.group_loader import GroupLoader
 from cordwood.broker.groups.journal.group_log import GroupLogWriter
+from cordwood.broker.handlers.access_rules import AccessRulesHandler
 from cordwood.broker.handlers.api_versions import ApiVersionsHandler
 from cordwood.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from cordwood.broker.handlers.group_admin import GroupAdminHandler
@@ -35,6 +37,7 @@ from cordwood.broker.net.request import Route
 from cordwood.broker.net.scheduler import Scheduler
 from cordwood.broker.records.early_answers import WhenVisible
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.clock import Clock
 from cordwood.log.store.store import Store
 from cordwood.security.security_file import SecurityFile
@@ -55,6 +58,7 @@ class Services:
         workers: Executor,
         clock: Clock,
         when_visible: WhenVisible,
+        security: BrokerSecurity,
     ) -> None:
         config = dynamic.static.broker
         group_config = GroupConfig.of_broker(config)
@@ -95,7 +99,10 @@ class Services:
             ),
             TopicCreationHandler(store=store, identity=identity, dynamic=dynamic),
             TopicDeletionHandler(store=store, table=table, config=config),
-            TopicConfigsHandler(ConfigOwners(store, identity, dynamic)),
+            TopicConfigsHandler(
+                ConfigOwners(store, identity, dynamic, security_entries(security.config))
+            ),
+            AccessRulesHandler(security.file, has_authorizer=security.has_authorizer),
             ListOffsetsHandler(table, when_visible),
             LogDirsHandler(store),
             ProducerIdsHandler(store.producer_ids),

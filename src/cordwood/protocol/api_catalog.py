@@ -34,6 +34,9 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -118,6 +121,9 @@ API_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
             _api(ApiKey.DELETE_RECORDS, 0, 2, 2),
             _api(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
             _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
+            _api(ApiKey.DESCRIBE_ACLS, 1, 3, 2),
+            _api(ApiKey.CREATE_ACLS, 1, 3, 2),
+            _api(ApiKey.DELETE_ACLS, 1, 3, 2),
             _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
             _api(ApiKey.ALTER_CONFIGS, 0, 2, 2),
             _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 2),

@@ -47,6 +47,14 @@ class ConnectionRegistry:
             for connection in connections.copy()
         )
 
+    def count_on(self, listener: str) -> int:
+        """How many connections a listener has. Any thread."""
+        return sum(
+            connection.session.listener.name == listener
+            for connections in self._connections.values()
+            for connection in connections.copy()
+        )
+
     def in_loop(self, loop: EventLoop) -> list[OpenConnection]:
         """The connections that live in `loop`. Only for the loop's own thread."""
         return list(self._connections[loop])

@@ -120,6 +120,11 @@ class RequestCollector(_Unregistered):
             attempts.add_metric(labels, count)
         yield attempts
         yield _gauge("cordwood_connections", "Open connections.", self._broker.connection_count())
+        yield _gauge(
+            "cordwood_insecure_listeners",
+            "Listeners that other machines reach without authentication.",
+            len(self._broker.insecure_listeners),
+        )
 
 
 class TopicCollector(_Unregistered):

@@ -27,6 +27,7 @@ class ObservedBroker:
     is_responsive          whether the loops that serve clients turn within so many seconds
     groups                 a copy of the facts about every group
     connection_count       how many clients are connected now
+    insecure_listeners     those that other machines reach without authentication
     is_coordinator_loaded  whether groups and their offsets have been read from the log
     """
 
@@ -39,6 +40,7 @@ class ObservedBroker:
     groups: Callable[[], Sequence[GroupFacts]]
     connection_count: Callable[[], int]
     is_coordinator_loaded: Callable[[], bool]
+    insecure_listeners: tuple[str, ...] = ()
 
 
 def groups_of(store: Store) -> list[GroupFacts]:

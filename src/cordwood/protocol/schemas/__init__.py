@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cordwood.protocol.schemas import (
+    acl_messages,
     cluster_messages,
     config_messages,
     consumer_group_messages,
@@ -31,6 +32,7 @@ from cordwood.protocol.schemas import (
 
 MESSAGE_SCHEMAS: Final[Mapping[int, str]] = MappingProxyType(
     {
+        **acl_messages.SCHEMAS,
         **cluster_messages.SCHEMAS,
         **config_messages.SCHEMAS,
         **consumer_group_messages.SCHEMAS,
