@@ -135,9 +135,8 @@ class SaslGate:
         ):
             return None
         conversation.state = SaslState.FAILED
-        reason = f"not authenticated after {self._authentication.timeout_s:g} s"
-        self._failed(reason)
-        return reason
+        self._failed(f"not authenticated after {self._authentication.timeout_s:g} s")
+        return ""
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -279,8 +278,7 @@ class SaslGate:
             # A client that sends tokens without headers expects no errors either.
             is_expected = header is not _WITHOUT_HEADER
             answer.give_here([_encoded(header, response)] if is_expected else [])
-            who = "" if user is None else f" of {user[:64]!r}"
-            connection.close(f"authentication{who} failed: {reason}")
+            connection.close("")  # `FailureLog` has the reason
 
         connection.loop.call_later(self._authentication.failure_delay_s, end)
 

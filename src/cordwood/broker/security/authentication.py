@@ -7,7 +7,11 @@ from typing import Final
 
 from cordwood.broker.config.sasl_config import SaslConfig, SaslKeys
 from cordwood.broker.config.security_config import LISTENER_PREFIX, ListenerConfig
-from cordwood.broker.security.authentication_events import AuthenticationCounts, EventGroup
+from cordwood.broker.security.authentication_events import (
+    AuthenticationCounts,
+    EventGroup,
+    FailureLog,
+)
 from cordwood.broker.security.credential_checks import CredentialChecks
 from cordwood.broker.security.token_key_source import KeyAddress, TokenKeySource
 from cordwood.clock import Clock
@@ -79,7 +83,7 @@ class Authentications:
     ) -> None:
         """Raises `ConfigError`: for users and URLs, and if packages are missing."""
         self.counts = AuthenticationCounts()
-        self.events = EventGroup([self.counts])
+        self.events = EventGroup([self.counts, FailureLog(clock.monotonic)])
         self._checks = CredentialChecks()
         self._sources: dict[KeyAddress, TokenKeySource] = {}
         self._secret = file.secret

@@ -87,6 +87,7 @@ class TokenKeySource:
         self._fetch = fetch or fetch_url
         self._now_s = now_s
         self._keys = KeySet()
+        self.fetch_count = 0  # that have ended, well or not
         self._failures = 0
         self._fetched_s = float("-inf")
         self._wake = threading.Event()
@@ -120,6 +121,11 @@ class TokenKeySource:
     def refresh(self) -> float:
         """Fetch once; return how long to wait before the next time."""
         self._fetched_s = self._now_s()
+        pause_s = self._refresh()
+        self.fetch_count += 1
+        return pause_s
+
+    def _refresh(self) -> float:
         url = self._address.url
         try:
             self._keys = parse_key_set(self._fetch(url))
