@@ -45,7 +45,11 @@ class KeyAddress:
         """Raises `ConfigError` for a URL that is neither https nor a file."""
         url = keys.sasl_oauthbearer_jwks_endpoint_url or ""
         parts = urllib.parse.urlsplit(url)
-        is_file = parts.scheme == "file" and parts.hostname in {None, "localhost"} and parts.path
+        is_file = (
+            parts.scheme == "file"
+            and parts.hostname in {None, "localhost"}
+            and parts.path.startswith("/")
+        )
         if not (is_file or (parts.scheme == "https" and parts.hostname)):
             raise ConfigError(
                 _URL_KEY,

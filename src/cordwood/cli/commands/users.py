@@ -178,9 +178,13 @@ def _mechanisms(texts: list[str] | None) -> "list[ScramMechanism]":
     return found
 
 
+def is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
 def _read_password(name: str, *, from_stdin: bool) -> str:
     if not from_stdin:
-        if not sys.stdin.isatty():
+        if not is_terminal():
             raise UsageError("Not a terminal; pass --password-stdin and pipe the password in")
         asked = f"Password of {name}"
         return str(typer.prompt(asked, hide_input=True, confirmation_prompt=True, err=True))
