@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.config.sasl_config import SaslConfig, SaslKeys
 from cordwood.broker.config.security_config import LISTENER_PREFIX, ListenerConfig
@@ -13,7 +13,6 @@ from cordwood.broker.security.authentication_events import (
     FailureLog,
 )
 from cordwood.broker.security.credential_checks import CredentialChecks
-from cordwood.broker.security.token_key_source import KeyAddress, TokenKeySource
 from cordwood.clock import Clock
 from cordwood.errors import ConfigError
 from cordwood.security.jaas_users import KEY as JAAS_KEY
@@ -27,6 +26,9 @@ from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import ScramMechanism, SecurityState
 from cordwood.security.token_keys import require_packages
 from cordwood.security.tokens import TokenRules, UnknownKeyError, ValidToken, check_token
+
+if TYPE_CHECKING:
+    from cordwood.broker.security.token_key_source import KeyAddress, TokenKeySource
 
 _PLAIN: Final = "PLAIN"
 _OAUTHBEARER: Final = "OAUTHBEARER"
@@ -140,6 +142,9 @@ class Authentications:
         return lambda: ScramExchange(kind, self._find, secrets.token_urlsafe(_NONCE_BYTES))
 
     def _token_check(self, keys: SaslKeys) -> Callable[[str, int], ValidToken]:
+        # Not at the top: what fetches would delay the start of every broker.
+        from cordwood.broker.security.token_key_source import KeyAddress, TokenKeySource
+
         require_packages()
         address = KeyAddress.of_config(keys)
         source = self._sources.get(address)
