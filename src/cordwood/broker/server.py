@@ -77,12 +77,17 @@ class BrokerServer:
         self.metrics = RequestMetrics()
         self.security_file = store.open_security()
         self._clock = SystemClock()
-        self.authentications = Authentications(
-            self.security.listeners, self.security_file, self._clock
-        )
         self.access_events = AccessEvents()
         self._access = BrokerSecurity(self.security, self.security_file, self.access_events)
         self._owns_store = owns_store
+        try:
+            self.authentications = Authentications(
+                self.security.listeners, self.security_file, self._clock
+            )
+        except BaseException:
+            if owns_store:
+                store.close()
+            raise
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
         self._dynamic = DynamicConfigs(store, config)
