@@ -96,6 +96,11 @@ class ObservedTopics:
         home = os.path.dirname(log.directory)
         return read_checkpoints(self._fs, home).cleaned.get((log.topic, log.partition))
 
+    def logs(self) -> list[ReadOnlyLog]:
+        """The open logs of all topics, as they are now."""
+        self.look()
+        return [log for topic in self._topics.values() for log in topic.opened_partitions]
+
     def close(self) -> None:
         for topic in self._topics.values():
             for log in topic.opened_partitions:

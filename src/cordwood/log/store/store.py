@@ -287,7 +287,10 @@ class Store:
             self.housekeeping.run_all()
 
     def damages(self) -> list[Damage]:
-        """Acknowledged bytes that could not be read when the store was opened."""
+        """Acknowledged records that cannot be read: found by recovery, or lost between segments.
+
+        The first call reads a few kilobytes of each sealed segment. `verify` reads all of them.
+        """
         self._lifetime.check_open()
         return self.directories.damages()
 

@@ -107,8 +107,11 @@ class DataDirectories:
         return [log for d in self._directories for log in list(d.logs.values())]
 
     def damages(self) -> list[Damage]:
-        """Acknowledged bytes that recovery could not read."""
-        return [damage for log in self.logs() for damage in log.damages]
+        """Acknowledged records that cannot be read, as far as this is known without reading all.
+
+        The first call reads a few kilobytes of each sealed segment.
+        """
+        return [damage for log in self.logs() for damage in log.find_damages()]
 
     def largest_producer_id(self, below: int) -> int:
         """The largest producer id below `below` that any log has records of; -1 for none."""
