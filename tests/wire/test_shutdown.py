@@ -34,7 +34,8 @@ def test_all_steps_of_a_stop_share_one_deadline(tmp_path: Path) -> None:
         wanted = Wanted(topic="t", offset=0, max_bytes=RECORDS * RECORD_BYTES)
         reader.send(ApiKey.FETCH, 12, fetch_body(12, [wanted]))
         assert select.select([reader.socket], [], [], 60)[0], "no answer begins"
-        assert creator.is_answered() and bystander.is_answered()
+        assert creator.is_answered()
+        assert bystander.is_answered()
         request = encode_request(ApiKey.CREATE_TOPICS, 7, {"topics": [new_topic]})
         creator.send(ApiKey.CREATE_TOPICS, 7, request)
         assert bystander.is_answered()  # and so the request before it has begun
