@@ -23,6 +23,7 @@ Inside, `batch_writer` is the one way to write, and `group_commit` lets many thr
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cordwood.errors import LogClosedError
 from cordwood.format.record import Header
 from cordwood.log.partition.appending import Appending
 from cordwood.log.partition.batch_writer import BatchWriter
@@ -138,7 +139,7 @@ class PartitionLog(LogReader):
     def find_damages(self) -> list[Damage]:
         """What recovery could not read, and what is lost between the segments."""
         if self.state.is_closed:
-            return self.damages
+            raise LogClosedError(self.name)
         return self._gaps.find(lambda: self.damages)
 
     # --- facts -------------------------------------------------------------------------------
