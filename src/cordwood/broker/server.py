@@ -203,6 +203,7 @@ class BrokerServer:
                 groups=self.services.census.take,
                 connection_count=lambda: self.connection_count,
                 is_coordinator_loaded=self.services.census.is_loaded,
+                lost_fetch_count=lambda: self.fetches.lost_records.fetch_count,
             )
         )
 

@@ -112,6 +112,11 @@ class RequestCollector(_Unregistered):
             counts.connections_refused,
         )
         yield _gauge("cordwood_connections", "Open connections.", self._broker.connection_count())
+        yield _counter(
+            "cordwood_fetches_past_lost_records",
+            "Fetches of records that are lost, answered with the records behind them.",
+            self._broker.lost_fetch_count(),
+        )
 
 
 class TopicCollector(_Unregistered):

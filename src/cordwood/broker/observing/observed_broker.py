@@ -27,6 +27,7 @@ class ObservedBroker:
     groups                 a copy of the facts about every group
     connection_count       how many clients are connected now
     is_coordinator_loaded  whether groups and their offsets have been read from the log
+    lost_fetch_count       how many fetches asked for lost records and got those behind them
     """
 
     store: Store
@@ -37,6 +38,7 @@ class ObservedBroker:
     groups: Callable[[], Sequence[GroupFacts]]
     connection_count: Callable[[], int]
     is_coordinator_loaded: Callable[[], bool]
+    lost_fetch_count: Callable[[], int] = lambda: 0
 
 
 def groups_of(store: Store) -> list[GroupFacts]:
