@@ -29,6 +29,7 @@ class ObservedBroker:
     connection_count       how many clients are connected now
     insecure_listeners     those that other machines reach without authentication
     is_coordinator_loaded  whether groups and their offsets have been read from the log
+    lost_fetch_count       how many fetches asked for lost records and got those behind them
     """
 
     store: Store
@@ -41,6 +42,7 @@ class ObservedBroker:
     connection_count: Callable[[], int]
     is_coordinator_loaded: Callable[[], bool]
     insecure_listeners: tuple[str, ...] = ()
+    lost_fetch_count: Callable[[], int] = lambda: 0
 
 
 def groups_of(store: Store) -> list[GroupFacts]:
