@@ -227,8 +227,15 @@ class BrokerServer:
                 groups=self.services.census.take,
                 connection_count=lambda: self.connection_count,
                 is_coordinator_loaded=self.services.census.is_loaded,
+                tls={listener.name: listener for listener in self._tls_listeners()},
+                hosts=frozenset(acceptor.known_as.host for acceptor in self._acceptors),
             )
         )
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether a listener has TLS."""
+        return self._tls is not None
 
     def reload_certificates(self) -> None:
         """Load the files of all TLS listeners again, soon. Safe in a signal handler.

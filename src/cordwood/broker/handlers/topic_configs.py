@@ -181,7 +181,7 @@ def _described_entry(
         "value": entry.value,
         "read_only": entry.is_read_only,
         "config_source": entry.source,
-        "is_sensitive": False,
+        "is_sensitive": entry.key.is_sensitive,
         "synonyms": [
             {"name": synonym.name, "value": synonym.value, "source": synonym.source}
             for synonym in entry.synonyms

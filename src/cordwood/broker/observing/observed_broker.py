@@ -1,10 +1,11 @@
 """A running broker as metrics and health checks see it, from outside its threads."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.log.store.store import Store
 
 
@@ -27,6 +28,8 @@ class ObservedBroker:
     groups                 a copy of the facts about every group
     connection_count       how many clients are connected now
     is_coordinator_loaded  whether groups and their offsets have been read from the log
+    tls                    the listeners with TLS, by name
+    hosts                  names that clients use for this broker
     """
 
     store: Store
@@ -37,6 +40,8 @@ class ObservedBroker:
     groups: Callable[[], Sequence[GroupFacts]]
     connection_count: Callable[[], int]
     is_coordinator_loaded: Callable[[], bool]
+    tls: Mapping[str, TlsListener] = field(default_factory=dict)
+    hosts: frozenset[str] = frozenset()
 
 
 def groups_of(store: Store) -> list[GroupFacts]:
