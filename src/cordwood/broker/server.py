@@ -109,11 +109,11 @@ class BrokerServer:
             frame_bytes_max=config.socket_request_max_bytes,
             access_of=lambda _principal, _host: UNLIMITED,
         )
-        handshakes = (
+        self._handshakes = (
             None if self._tls is None else TlsHandshakes(self._tls, self._control, self._host)
         )
         self._acceptors = [
-            Acceptor(listener, self._dynamic.broker, self._control, self._host, handshakes)
+            Acceptor(listener, self._dynamic.broker, self._control, self._host, self._handshakes)
             for listener in self.security.listeners
         ]
         self._certificates = CertificateWatch(())
