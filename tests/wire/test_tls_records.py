@@ -33,7 +33,7 @@ def broker(files: TlsFiles) -> Iterator[cordwood.Broker]:
         yield running
 
 
-@pytest.fixture(params=VERSIONS.values(), ids=VERSIONS.keys())
+@pytest.fixture(params=VERSIONS.values(), ids=list(VERSIONS))
 def context(request: pytest.FixtureRequest, files: TlsFiles) -> ssl.SSLContext:
     return files.client_context(version=request.param)
 
