@@ -26,7 +26,7 @@ EMAIL, CUSTOM = Oid.EMAIL_ADDRESS, ObjectIdentifier("1.2.3.4.5.6")
 
 
 def certificate(
-    *parts: list[x509.NameAttribute], names: list[x509.GeneralName] | None = None
+    *parts: list[x509.NameAttribute[str]], names: list[x509.GeneralName] | None = None
 ) -> bytes:
     subject = x509.Name([x509.RelativeDistinguishedName(part) for part in parts])
     builder = (
@@ -113,7 +113,7 @@ def certificate(
     ],
 )
 def test_a_subject_is_written_as_java_writes_it(
-    parts: list[list[x509.NameAttribute]], java: str
+    parts: list[list[x509.NameAttribute[str]]], java: str
 ) -> None:
     assert subject_of(certificate(*parts)) == java
 
