@@ -28,7 +28,6 @@ from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
-from cordwood.broker.net.session import UNLIMITED
 from cordwood.broker.net.tls_handshakes import TlsHandshakes
 from cordwood.broker.net.workers import Workers
 from cordwood.broker.observing.observed_broker import ObservedBroker
@@ -42,6 +41,8 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.broker.records.produce_lanes import ProduceLanes
+from cordwood.broker.security.authentication import Authentications
+from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.broker.security.certificate_watch import CertificateWatch
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.services import Services
@@ -49,6 +50,7 @@ from cordwood.clock import SystemClock
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.security.access_event import AccessEvents
 
 if TYPE_CHECKING:
     from cordwood.broker.observing.http_server import HttpServer
@@ -74,6 +76,12 @@ class BrokerServer:
         self.security = SecurityConfig.assemble(config) if security is None else security
         self.metrics = RequestMetrics()
         self.security_file = store.open_security()
+        self._clock = SystemClock()
+        self.authentications = Authentications(
+            self.security.listeners, self.security_file, self._clock
+        )
+        self.access_events = AccessEvents()
+        self._access = BrokerSecurity(self.security, self.security_file, self.access_events)
         self._owns_store = owns_store
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
@@ -83,7 +91,6 @@ class BrokerServer:
         self._archive_readers = ArchiveReaders()
         # One thread: what takes long, such as a request with a million items, delays only its like.
         self._long_work = ThreadPoolExecutor(1, thread_name_prefix="cordwood-long")
-        self._clock = SystemClock()
         self._endpoint: HttpServer | None = None
         self._is_started = False
         self._is_stopped = False
@@ -107,7 +114,8 @@ class BrokerServer:
             memory=MemoryBudget(config.queued_max_request_bytes),
             metrics=self.metrics,
             frame_bytes_max=config.socket_request_max_bytes,
-            access_of=lambda _principal, _host: UNLIMITED,
+            access_of=self._access.access_of,
+            authentications=self.authentications.by_listener,
         )
         self._handshakes = (
             None if self._tls is None else TlsHandshakes(self._tls, self._control, self._host)
@@ -179,6 +187,7 @@ class BrokerServer:
         )
         self.services = Services(
             store=self.store,
+            security_file=self.security_file,
             table=self._table,
             dynamic=self._dynamic,
             identity=identity,
@@ -186,6 +195,7 @@ class BrokerServer:
             workers=self._workers,
             clock=self._clock,
             when_visible=self._early.when_visible,
+            security=self._access,
         )
         self._router.add_routes(self.services.routes())
         missing = set(API_CATALOG) - self._router.served_apis
@@ -196,6 +206,7 @@ class BrokerServer:
             self._connections.sweep(loop, self.config.connections_max_idle_ms / 1000)
             loop.start()
         self.services.start()
+        self.authentications.start()
         self._start_tls()
         for acceptor in self._acceptors:
             self._control.call_soon(acceptor.start)
@@ -223,12 +234,16 @@ class BrokerServer:
                 config=self.config,
                 address=(identity.host, identity.port),
                 requests=self.metrics,
+                authentications=self.authentications.counts,
                 is_responsive=self.is_responsive,
                 groups=self.services.census.take,
                 connection_count=lambda: self.connection_count,
                 is_coordinator_loaded=self.services.census.is_loaded,
                 tls={listener.name: listener for listener in self._tls_listeners()},
                 hosts=frozenset(acceptor.known_as.host for acceptor in self._acceptors),
+                insecure_listeners=tuple(
+                    str(each.listener) for each in self.security.insecure_listeners
+                ),
             )
         )
 
@@ -274,6 +289,7 @@ class BrokerServer:
                 acceptor.stop()
             for loop in self._loops():
                 loop.stop()
+        self.authentications.stop()
         self._syncs.stop()
         self._archive_readers.stop()
         self._stop_workers(max(deadline_s - time.monotonic(), _STOP_S_MIN))
@@ -344,6 +360,7 @@ class BrokerServer:
             self.services.stop()
         if self._endpoint is not None:
             self._endpoint.stop()
+        self.authentications.stop()
         self._syncs.stop()
         self._workers.shutdown(wait=False, cancel_futures=True)
         self._archive_readers.stop()

@@ -10,6 +10,7 @@ from cordwood.broker.config.security_config import ListenerConfig
 from cordwood.broker.net.client_connection import ClientConnection
 from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.event_loop import READABLE, EventLoop
+from cordwood.broker.net.sasl_gate import guarded
 from cordwood.broker.net.session import Session
 from cordwood.broker.net.tls_handshakes import TlsHandshakes
 from cordwood.broker.security.tls_listener import TlsListener
@@ -172,11 +173,15 @@ class Acceptor:
             connected.setsockopt(
                 socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes
             )
+        authentication = self._host.authentications.get(self._listener.name)
         session = Session(
             listener=self._known_as,
             client_host=host,
             access=self._host.access_of(ANONYMOUS, host),
+            frame_bytes_max=self._host.frame_bytes_max,
         )
+        if authentication is not None:
+            session = guarded(session, authentication, self._host, self._loop.now_s())
         self._host.metrics.accepted()
         if self._tls is not None:
             assert self._handshakes is not None, self._listener

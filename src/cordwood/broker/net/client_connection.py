@@ -226,8 +226,8 @@ class ClientConnection:
         router = host.router
         while end - at >= _SIZE_BYTES and not self.is_closed:
             (size,) = _SIZE.unpack_from(data, at)
-            if not 0 < size <= host.frame_bytes_max:
-                raise _refused_size(size, host.frame_bytes_max)
+            if not 0 < size <= self.session.frame_bytes_max:
+                raise _refused_size(size, self.session.frame_bytes_max)
             begin = at + _SIZE_BYTES
             frame_end = begin + size
             if (self.answers or self._outbox.pieces or router.is_stopping) and not (

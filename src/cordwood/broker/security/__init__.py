@@ -1,1 +1,1 @@
-"""What protects a broker and needs its configuration or threads; it knows no connections."""
+"""What protects a broker and needs its configuration or threads. It knows no connections."""
