@@ -123,11 +123,11 @@ class BrokerServer:
             access_of=self._access.access_of,
             authentications=self.authentications.by_listener,
         )
-        handshakes = (
+        self._handshakes = (
             None if self._tls is None else TlsHandshakes(self._tls, self._control, self._host)
         )
         self._acceptors = [
-            Acceptor(listener, self._dynamic.broker, self._control, self._host, handshakes)
+            Acceptor(listener, self._dynamic.broker, self._control, self._host, self._handshakes)
             for listener in self.security.listeners
         ]
         self._certificates = CertificateWatch(())
@@ -245,12 +245,19 @@ class BrokerServer:
                 groups=self.services.census.take,
                 connection_count=lambda: self.connection_count,
                 is_coordinator_loaded=self.services.census.is_loaded,
+                tls={listener.name: listener for listener in self._tls_listeners()},
+                hosts=frozenset(acceptor.known_as.host for acceptor in self._acceptors),
                 insecure_listeners=tuple(
                     str(each.listener) for each in self.security.insecure_listeners
                 ),
                 lost_fetch_count=lambda: self.fetches.lost_records.fetch_count,
             )
         )
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether a listener has TLS."""
+        return self._tls is not None
 
     def reload_certificates(self) -> None:
         """Load the files of all TLS listeners again, soon. Safe in a signal handler.
