@@ -179,7 +179,6 @@ CASES = [
             "resources": [
                 *({"resource_type": 2, "resource_name": name} for name in TOPICS),
                 {"resource_type": 4, "resource_name": "1"},
-                {"resource_type": 4, "resource_name": ""},
                 {"resource_type": 32, "resource_name": "billing"},
             ]
         },
@@ -375,13 +374,11 @@ CASES = [
                 for kind, name, pattern, principal, operation, permission in (
                     (4, "my-cluster", 3, "User:x", 3, 3),
                     (2, "", 3, "User:x", 3, 3),
-                    (1, "a", 3, "User:x", 3, 3),
+                    # Of ANY and MATCH, Kafka makes an unknown error; its own clients refuse them.
                     (99, "a", 3, "User:x", 3, 3),
-                    (2, "a", 2, "User:x", 3, 3),
-                    (2, "a", 1, "User:x", 3, 3),
-                    (2, "a", 3, "User:x", 1, 3),
+                    (2, "a", 99, "User:x", 3, 3),
                     (2, "a", 3, "User:x", 99, 3),
-                    (2, "a", 3, "User:x", 3, 1),
+                    (2, "a", 3, "User:x", 3, 99),
                 )
             ]
         },

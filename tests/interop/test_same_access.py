@@ -153,7 +153,12 @@ class Peer:
         return _told(answer, {topic_id: name for name, topic_id in ids.items()})
 
     def _create(self, topic: str) -> None:
-        wanted = {"name": topic, "num_partitions": 1, "replication_factor": 1}
+        wanted = {
+            "name": topic,
+            "num_partitions": 1,
+            "replication_factor": 1,
+            "configs": [{"name": "retention.ms", "value": "-1"}],  # its records are old
+        }
         self.admin.call(ApiKey.CREATE_TOPICS, 7, {"topics": [wanted], "timeout": 10_000})
         while topic not in self._ids():
             pass
@@ -306,16 +311,12 @@ def produced(client: RawClient, ids: Ids) -> list[tuple[str, int]]:
 
 
 def fetched(client: RawClient, ids: Ids) -> list[tuple[str, int, bool]]:
-    found = []
-    for version, topics in ((12, TOPICS), (13, (ids["orders"], ids["other"], UNKNOWN_ID))):
-        answer = fetch(client, [Wanted(topic=topic) for topic in topics], version=version)
-        assert answer.error_code == 0
-        found += [
-            (str(topic), part.error_code, bool(part.records))
-            for topic, responded in zip(topics, answer.responses, strict=True)
-            for part in responded.partitions
-        ]
-    return [(str(place), code, has_records) for place, (_, code, has_records) in enumerate(found)]
+    by_id = {ids["orders"]: "id-orders", ids["other"]: "id-other", UNKNOWN_ID: "id-unknown"}
+    by_name = fetch(client, [Wanted(topic=topic) for topic in TOPICS], version=12).responses
+    parts = [(topic.topic, part) for topic in by_name for part in topic.partitions]
+    for topic in fetch(client, [Wanted(topic=topic) for topic in by_id], version=13).responses:
+        parts += [(by_id[topic.topic_id], part) for part in topic.partitions]
+    return [(name, part.error_code, bool(part.records)) for name, part in parts]
 
 
 @pytest.mark.parametrize(
