@@ -1,6 +1,7 @@
 """How a command connects: options, variables, property files, and what counts more."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,8 @@ from cordwood.security.secret import Secret
 from fakes.command_line import CommandLine
 
 
-def _security(environment: dict[str, str] | None = None, **options: object) -> ClientSecurity:
-    found = ConnectionOptions(**options).security(environment or {}, None)  # type: ignore[arg-type]
+def _security(environment: Any = None, **options: Any) -> ClientSecurity:
+    found = ConnectionOptions(**options).security(environment or {}, None)
     assert found is not None
     return found
 
@@ -128,34 +129,11 @@ def test_the_property_file_names_the_broker(cli: CommandLine, tmp_path: Path) ->
 
 
 def test_options_may_come_before_the_command() -> None:
-    words = [
-        "--tls",
-        "--ca=ca.pem",
-        "--user",
-        "alice",
-        "--at",
-        "log:9093",
-        "-X",
-        "a=b",
-        "topics",
-        "list",
-    ]
+    words = "--tls --ca=ca.pem --user alice --at log:9093 -X a=b topics list"
 
-    assert in_root(words) == (
-        [
-            "topics",
-            "--at",
-            "log:9093",
-            "--tls",
-            "--ca",
-            "ca.pem",
-            "--user",
-            "alice",
-            "-X",
-            "a=b",
-            "list",
-        ]
-    )
+    adapted = " ".join(in_root(words.split(" ")))
+
+    assert adapted == "topics --at log:9093 --tls --ca ca.pem --user alice -X a=b list"
 
 
 def test_every_command_with_a_target_has_them_and_habits_knows_them() -> None:
