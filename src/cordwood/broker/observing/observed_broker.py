@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.security.authentication_events import AuthenticationCounts
 from cordwood.log.store.store import Store
 
 
@@ -34,6 +35,7 @@ class ObservedBroker:
     config: BrokerConfig
     address: tuple[str, int]  # that clients connect to
     requests: RequestMetrics
+    authentications: AuthenticationCounts
     is_responsive: Callable[[float], bool]
     groups: Callable[[], Sequence[GroupFacts]]
     connection_count: Callable[[], int]

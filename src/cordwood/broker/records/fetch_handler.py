@@ -193,6 +193,7 @@ class FetchHandler:
             is_committed=request.isolation_level == _READ_COMMITTED,
             bytes_max=min(request.max_bytes, self._bytes_max),
             found=pending.found,
+            session=pending.answer.connection.session,
         )
         for part in parts:
             plan.add(part)

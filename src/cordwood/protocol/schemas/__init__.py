@@ -20,21 +20,25 @@ from types import MappingProxyType
 from typing import Final
 
 from cordwood.protocol.schemas import (
+    acl_messages,
     cluster_messages,
     config_messages,
     consumer_group_messages,
     group_messages,
     offset_messages,
     topic_messages,
+    user_messages,
 )
 
 MESSAGE_SCHEMAS: Final[Mapping[int, str]] = MappingProxyType(
     {
+        **acl_messages.SCHEMAS,
         **cluster_messages.SCHEMAS,
         **config_messages.SCHEMAS,
         **consumer_group_messages.SCHEMAS,
         **group_messages.SCHEMAS,
         **offset_messages.SCHEMAS,
         **topic_messages.SCHEMAS,
+        **user_messages.SCHEMAS,
     }
 )
