@@ -10,6 +10,7 @@ from uuid import UUID
 from cordwood.errors import FormatError
 from cordwood.format.file_names import (
     PARTITION_METADATA,
+    SECURITY_FOLDER,
     DirectoryState,
     FileKind,
     parse_directory_name,
@@ -21,9 +22,10 @@ from cordwood.storage.files import FileSystem, read_whole
 
 logger = logging.getLogger(__name__)
 
-# Directories of Kafka's own: the controller's log, and a cache of remote indexes.
+# Directories of Kafka's own: the controller's log, and a cache of remote indexes. And the files
+# of `serve --secure`.
 _NOT_TOPICS: Final = frozenset({"__cluster_metadata"})
-_NOT_PARTITIONS: Final = frozenset({"remote-log-index-cache", "lost+found"})
+_NOT_PARTITIONS: Final = frozenset({"remote-log-index-cache", "lost+found", SECURITY_FOLDER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
