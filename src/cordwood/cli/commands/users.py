@@ -172,7 +172,12 @@ def _mechanisms(texts: list[str] | None) -> "list[ScramMechanism]":
     for text in texts or known:
         kind = known.get(text.upper())
         if kind is None:
-            raise ConfigError("--mechanism", text, f"must be one of {', '.join(known)}")
+            raise ConfigError(
+                "--mechanism",
+                text,
+                f"must be one of {', '.join(known)}; the mechanism by which this command connects "
+                "is -X sasl.mechanism=NAME",
+            )
         if kind not in found:
             found.append(kind)
     return found
