@@ -492,3 +492,35 @@ def test_a_new_key_of_the_issuer_is_found(tmp_path: Path) -> None:
             handshake(client, "OAUTHBEARER")
             assert authenticate(client, bearer(newer.token(now_s=time.time()))).error_code == NONE
         assert ISSUER.key_id == "first"
+
+
+# --- with access rules ---------------------------------------------------------------------------
+
+
+def test_the_principal_decides_who_manages_users(tmp_path: Path) -> None:
+    config = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{ALICE}",
+    }
+    describe, alter = (
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    )
+    deletion = {"deletions": [{"name": ALICE, "mechanism": 1}, {"name": "x", "mechanism": 1}]}
+    with sasl_broker(tmp_path, config) as broker:
+        add_users(broker, (ALICE, PASSWORD), ("bob", "b"))
+        address = broker.bootstrap_servers
+        with RawClient(address) as alice, RawClient(address) as bob:
+            log_in(alice)
+            log_in_by_scram(bob, "SCRAM-SHA-256", "bob", "b")
+
+            seen = bob.call(describe, 0, {"users": None})
+            tried = bob.call(alter, 0, deletion)
+            allowed = alice.call(alter, 0, deletion)
+
+    assert (seen.error_code, len(seen.results)) == (31, 0)
+    assert [(result.user, result.error_code) for result in tried.results] == [
+        (ALICE, 31),
+        ("x", 31),
+    ]
+    assert {result.user: result.error_code for result in allowed.results} == {ALICE: 0, "x": 91}
