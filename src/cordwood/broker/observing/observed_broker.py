@@ -39,7 +39,7 @@ class ObservedBroker:
     config: BrokerConfig
     address: tuple[str, int]  # that clients connect to
     requests: RequestMetrics
-    authentications: AuthenticationCounts
+    authentications: AuthenticationCounts = field(default_factory=AuthenticationCounts)
     is_responsive: Callable[[float], bool]
     groups: Callable[[], Sequence[GroupFacts]]
     connection_count: Callable[[], int]
