@@ -17,6 +17,7 @@ from api_table import api_table, unserved_table  # noqa: E402
 from client_table import client_table  # noqa: E402
 
 from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig  # noqa: E402
+from cordwood.broker.config.sasl_config import SASL_KEYS  # noqa: E402
 from cordwood.broker.config.store_config import STORE_KEYS, StoreConfig  # noqa: E402
 from cordwood.broker.config.topic_defaults import TOPIC_DEFAULTS  # noqa: E402
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind  # noqa: E402
@@ -25,6 +26,7 @@ from cordwood.quantities import INT32_MAX, INT64_MAX  # noqa: E402
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 BROKER = ROOT / "docs" / "broker.md"
+AUTHENTICATION = ROOT / "docs" / "security" / "authentication.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
 
 UNITS = {
@@ -40,6 +42,7 @@ def main(arguments: list[str]) -> int:
         (CONFIGURATION, "broker keys", lambda: key_table(BROKER_KEYS)),
         (CONFIGURATION, "store keys", lambda: key_table(STORE_KEYS)),
         (BROKER, "metrics", metrics_table),
+        (AUTHENTICATION, "sasl keys", lambda: key_table(SASL_KEYS)),
         (PROTOCOL, "apis", api_table),
         (PROTOCOL, "unserved apis", unserved_table),
         (PROTOCOL, "clients", client_table),

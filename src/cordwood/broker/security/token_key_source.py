@@ -152,9 +152,13 @@ class TokenKeySource:
     def _run(self) -> None:
         while not self._is_stopped:
             self._wake.clear()
-            pause_s = self.refresh()
+            try:
+                pause_s = self.refresh()
+            except Exception:  # a bug of ours or of a library: go on with the keys that there are
+                logger.exception("%s: fetching the keys of tokens failed", self._address.url)
+                pause_s = self._address.backoff_s_max
             if not self._is_stopped:
-                self._wake.wait(pause_s)
+                self._wake.wait(min(pause_s, threading.TIMEOUT_MAX))
 
 
 class _OnlyEncrypted(urllib.request.HTTPRedirectHandler):
