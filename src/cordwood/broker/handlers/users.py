@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode, refusal
 from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
-from cordwood.broker.security import access_table
+from cordwood.broker.security import access_table as needs
 from cordwood.errors import ConfigError
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.security.security_file import SecurityFile
@@ -47,7 +47,7 @@ class UsersHandler:
     def describe(
         self, context: RequestContext, request: messages.DescribeUserScramCredentialsRequest
     ) -> messages.DescribeUserScramCredentialsResponseDict:
-        if not context.may(access_table.DESCRIBE_USER_SCRAM_CREDENTIALS):
+        if not context.may(needs.DESCRIBE_USER_SCRAM_CREDENTIALS):
             return {
                 "error_code": ErrorCode.cluster_authorization_failed,
                 "error_message": _DENIED.format("describe", "DESCRIBE"),
@@ -81,7 +81,7 @@ class UsersHandler:
         users = dict.fromkeys(
             [*(entry.user for entry in deletions), *(entry.user for entry in upsertions)]
         )
-        if not context.may(access_table.ALTER_USER_SCRAM_CREDENTIALS):
+        if not context.may(needs.ALTER_USER_SCRAM_CREDENTIALS):
             return _answer(
                 UserResult(
                     user,
