@@ -127,6 +127,11 @@ class RequestCollector(_Unregistered):
             "Listeners that other machines reach without authentication.",
             len(self._broker.insecure_listeners),
         )
+        yield _counter(
+            "cordwood_fetches_past_lost_records",
+            "Fetches of records that are lost, answered with the records behind them.",
+            self._broker.lost_fetch_count(),
+        )
 
 
 class TlsCollector(_Unregistered):

@@ -30,6 +30,7 @@ class ObservedBroker:
     connection_count       how many clients are connected now
     insecure_listeners     those that other machines reach without authentication
     is_coordinator_loaded  whether groups and their offsets have been read from the log
+    lost_fetch_count       how many fetches asked for lost records and got those behind them
     tls                    the listeners with TLS, by name
     hosts                  names that clients use for this broker
     """
@@ -46,6 +47,7 @@ class ObservedBroker:
     tls: Mapping[str, TlsListener] = field(default_factory=dict)
     hosts: frozenset[str] = frozenset()
     insecure_listeners: tuple[str, ...] = ()
+    lost_fetch_count: Callable[[], int] = lambda: 0
 
 
 def groups_of(store: Store) -> list[GroupFacts]:

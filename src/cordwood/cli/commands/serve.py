@@ -17,6 +17,7 @@ import typer
 
 from cordwood.cli.at.target import DirectoryTarget, parse_target
 from cordwood.cli.completion import completion_of
+from cordwood.cli.failures import UsageError
 from cordwood.cli.options import ConfigFileOption, SetOption
 from cordwood.cli.signals import StopSignals
 from cordwood.errors import ConfigError
@@ -67,6 +68,14 @@ MetricsPortOption = Annotated[
         help="Port for /metrics, /healthz and /readyz. Default: not served. [metrics.port]"
     ),
 ]
+SecureOption = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help="Set up TLS, a user admin and access rules, if that is not done yet, and say how to "
+        "connect.",
+    ),
+]
 InsecureOption = Annotated[
     bool,
     typer.Option(
@@ -100,6 +109,7 @@ def serve(
     advertised_port: AdvertisedPortOption = None,
     durability: DurabilityOption = None,
     metrics_port: MetricsPortOption = None,
+    secure: SecureOption = False,
     insecure: InsecureOption = False,
     config_file: ConfigFileOption = None,
     assignments: SetOption = None,
@@ -131,7 +141,22 @@ def serve(
             "logger.level": ("--log-level", log_level),
         },
     )
-    run_broker(load_settings(file=config_file, flags=flags))
+    if not secure:
+        run_broker(load_settings(file=config_file, flags=flags))
+        return
+    if insecure:
+        raise UsageError("--secure and --insecure exclude each other")
+    from cordwood.cli.commands.secured_start import (
+        check_is_secure,
+        prepare_security,
+        report_setup,
+    )
+
+    setup = prepare_security(load_settings(file=config_file, flags=flags))
+    settings = load_settings(file=config_file, flags=flags)
+    check_is_secure(settings)
+    report_setup(setup, settings)
+    run_broker(settings)
 
 
 def _data_directories(texts: Sequence[str] | None) -> list[str] | None:
