@@ -2,11 +2,12 @@
 
 The first SIGTERM or SIGINT stops it cleanly: it accepts no new requests, answers those in
 progress, syncs everything, marks the store clean and ends with exit code 0. A second signal ends
-it at once; the next start then recovers.
+it at once; the next start then recovers. SIGHUP loads the certificates of TLS listeners again.
 """
 
 import gc
 import logging
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -203,6 +204,7 @@ def run_broker(settings: "Settings") -> None:
     try:
         server.start()
         _settle()
+        _reload_on_hangup(server)
         _report_start(server, settings, time.monotonic() - started_s)
         stop.wait()
         logger.info("stopping: %s", stop.reason)
@@ -213,6 +215,12 @@ def run_broker(settings: "Settings") -> None:
         time.monotonic() - started_s,
         extra={"facts": {"event": "stopped"}},
     )
+
+
+def _reload_on_hangup(server: "BrokerServer") -> None:
+    """Without TLS there is nothing to load: SIGHUP ends the broker, as when a terminal closes."""
+    if hasattr(signal, "SIGHUP") and server.has_tls:
+        signal.signal(signal.SIGHUP, lambda *_: server.reload_certificates())
 
 
 def _settle() -> None:
