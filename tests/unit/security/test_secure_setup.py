@@ -52,7 +52,7 @@ def test_everything_is_made_and_private(tmp_path: Path) -> None:
 
     made = _contents(tmp_path)
     assert set(made) == {
-        "ca.key", "ca.pem", "server.pem", "admin.password", "client.properties", "kcat.conf",
+        "ca.key", "ca.pem", "server.pem", "admin.password", "admin.properties", "kcat.conf",
         "README.txt", "broker.properties",
     }  # fmt: skip
     assert setup.is_new
@@ -69,7 +69,7 @@ def test_the_clients_file_is_complete_in_itself(tmp_path: Path) -> None:
     setup = _prepare(tmp_path)
 
     found = parse_client_properties(
-        parse_properties((tmp_path / "security" / "client.properties").read_text())
+        parse_properties((tmp_path / "security" / "admin.properties").read_text())
     )
 
     assert found.bootstrap_servers == "log.example:9093"
@@ -120,7 +120,7 @@ def test_an_interrupted_set_up_is_continued(tmp_path: Path, count: int) -> None:
     """The files are made in this order: whatever is there is kept."""
     _prepare(tmp_path)
     order = [
-        "ca.key", "ca.pem", "server.pem", "admin.password", "client.properties", "kcat.conf",
+        "ca.key", "ca.pem", "server.pem", "admin.password", "admin.properties", "kcat.conf",
         "README.txt", "broker.properties",
     ]  # fmt: skip
     before = _contents(tmp_path)

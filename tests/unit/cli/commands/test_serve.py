@@ -215,7 +215,7 @@ class _Secured(Served):
 
 def test_secure_sets_up_a_broker_that_only_its_clients_can_use(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "security"
-    client = ("--command-config", str(folder / "client.properties"))
+    client = ("--command-config", str(folder / "admin.properties"))
     with serving(tmp_path / "data", "--secure") as plain:
         served = _Secured(plain.process)
         address = served.await_report("started")["address"]
