@@ -281,20 +281,20 @@ def test_confluents_admin_creates_lists_and_deletes_rules() -> None:
 
 
 def test_without_an_authorizer_confluents_admin_is_told_so() -> None:
-    anything = AclBindingFilter(
-        ResourceType.ANY,
-        None,
-        ResourcePatternType.ANY,
-        None,
-        None,
-        ConfluentOperation.ANY,
-        AclPermissionType.ANY,
+    binding = AclBinding(
+        ResourceType.TOPIC,
+        "orders",
+        ResourcePatternType.LITERAL,
+        "User:alice",
+        "*",
+        ConfluentOperation.READ,
+        AclPermissionType.ALLOW,
     )
     with cordwood.Broker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
         with pytest.raises(KafkaException) as caught:
-            admin.describe_acls(anything).result(30)
+            admin.create_acls([binding])[binding].result(30)
 
     assert caught.value.args[0].code() == KafkaError.SECURITY_DISABLED
 

@@ -141,9 +141,19 @@ _LS: Final = {
 _SUBCOMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     "topics": _LS
     | {"--create": "create", "--alter": "alter", "alter-config": "alter", "trim-prefix": "trim"},
+    "acls": {
+        "ls": "list",
+        "--list": "list",
+        "create": "add",
+        "--add": "add",
+        "rm": "remove",
+        "delete": "remove",
+        "--remove": "remove",
+    },
     "groups": _LS | {"lag": "describe", "seek": "reset", "--reset-offsets": "reset"},
 }
 _COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "acl": ("acls",),
     "cat": ("consume",),
     "ls": ("topics", "list"),
     "version": ("--version",),
@@ -161,8 +171,6 @@ _COMMAND_HINTS: Final[Mapping[str, str]] = {
     "-P": "use `cordwood produce TOPIC`",
     "-G": "use `cordwood consume TOPIC --group GROUP`",
     "configs": "use `cordwood topics describe TOPIC --config` or `cordwood config show`",
-    "acl": "there is no authentication; keep the port on a network you trust",
-    "acls": "there is no authentication; keep the port on a network you trust",
     "add-partitions": "use `cordwood topics alter TOPIC --partitions N`; N is the new total",
 }
 

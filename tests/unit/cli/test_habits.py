@@ -108,7 +108,6 @@ def test_an_option_without_a_counterpart_gets_a_hint(words: list[str], hint: str
         (["cluster", "info"], "cordwood doctor"),
         (["-L"], "cordwood topics list"),
         (["-C", "-t", "a"], "cordwood consume"),
-        (["acl", "list"], "no authentication"),
     ],
 )
 def test_a_command_without_a_counterpart_gets_a_hint(words: list[str], hint: str) -> None:

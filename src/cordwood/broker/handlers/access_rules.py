@@ -13,6 +13,7 @@ from cordwood.protocol.acl_codes import AclPattern, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.security.acl_filter import RULES_MAX, AclFilter, InvalidRuleError, new_rule
+from cordwood.security.acl_text import rule_text
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import AclRule, SecurityState
 
@@ -213,11 +214,3 @@ def _log(context: RequestContext, what: str, rules: frozenset[AclRule]) -> None:
             what,
             rule_text(rule),
         )
-
-
-def rule_text(rule: AclRule) -> str:
-    """One line: ALLOW User:alice at * READ on LITERAL TOPIC orders."""
-    return (
-        f"{rule.permission.name} {rule.principal} at {rule.host} {rule.operation.name} on "
-        f"{rule.pattern.name} {rule.resource.name} {rule.name}"
-    )
