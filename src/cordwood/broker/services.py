@@ -28,9 +28,11 @@ from cordwood.broker.handlers.log_dirs import LogDirsHandler
 from cordwood.broker.handlers.metadata import MetadataHandler
 from cordwood.broker.handlers.offset_fetch import OffsetFetchHandler
 from cordwood.broker.handlers.producer_ids import ProducerIdsHandler
+from cordwood.broker.handlers.sasl import SaslHandler
 from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
+from cordwood.broker.handlers.users import UsersHandler
 from cordwood.broker.net.request import Route
 from cordwood.broker.net.scheduler import Scheduler
 from cordwood.broker.records.early_answers import WhenVisible
@@ -38,6 +40,7 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.clock import Clock
 from cordwood.log.store.store import Store
+from cordwood.security.security_file import SecurityFile
 
 
 class Services:
@@ -47,6 +50,7 @@ class Services:
         self,
         *,
         store: Store,
+        security_file: SecurityFile,
         table: PartitionTable,
         dynamic: DynamicConfigs,
         identity: ClusterIdentity,
@@ -88,6 +92,8 @@ class Services:
         self._outside = InboxGroupChanges(coordinator, store.registry.id_of)
         self._handlers = (
             ApiVersionsHandler(),
+            SaslHandler(),
+            UsersHandler(security_file),
             MetadataHandler(
                 store=store, table=table, identity=identity, config=config, workers=workers
             ),

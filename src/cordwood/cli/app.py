@@ -48,6 +48,11 @@ COMMANDS: Final = tuple(
         ),
         ("acls", "commands.acls:acls_app", "List, add and remove access rules."),
         (
+            "users",
+            "commands.users:users_app",
+            "List, add and remove users and their passwords.",
+        ),
+        (
             "segments",
             "commands.segments:segments",
             "Show the segments of a topic: offsets, bytes, times, state, and when each expires.",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cordwood.protocol.schemas import group_messages as group
     from cordwood.protocol.schemas import offset_messages as offset
     from cordwood.protocol.schemas import topic_messages as topic
+    from cordwood.protocol.schemas import user_messages as user
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -104,3 +105,9 @@ DESCRIBE_ACLS: Final[Api[acl.DescribeAclsRequestDict, acl.DescribeAclsResponse]]
 )
 CREATE_ACLS: Final[Api[acl.CreateAclsRequestDict, acl.CreateAclsResponse]] = Api(ApiKey.CREATE_ACLS)
 DELETE_ACLS: Final[Api[acl.DeleteAclsRequestDict, acl.DeleteAclsResponse]] = Api(ApiKey.DELETE_ACLS)
+DESCRIBE_USER_SCRAM_CREDENTIALS: Final[
+    Api[user.DescribeUserScramCredentialsRequestDict, user.DescribeUserScramCredentialsResponse]
+] = Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
+ALTER_USER_SCRAM_CREDENTIALS: Final[
+    Api[user.AlterUserScramCredentialsRequestDict, user.AlterUserScramCredentialsResponse]
+] = Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)

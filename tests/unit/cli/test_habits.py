@@ -91,7 +91,6 @@ def test_an_option_of_the_command_wins_over_a_foreign_one() -> None:
     ("words", "hint"),
     [
         (["-o", "stored"], "--group"),
-        (["-X", "a=b"], "--at names the broker"),
         (["--property", "print.key=true"], "--key-separator"),
         (["-f", "%s"], "--format '%s'"),
         (["-t"], "requires a value"),

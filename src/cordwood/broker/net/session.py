@@ -1,7 +1,7 @@
 """Who is at the other end of a connection: the listener, the principal, and what they may do."""
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.security.access_table import Need
@@ -13,6 +13,9 @@ from cordwood.protocol.acl_codes import (
     operation_bits,
 )
 from cordwood.security.principal import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from cordwood.broker.net.answer import Connection
 
 
 class Access(Protocol):
@@ -76,12 +79,35 @@ class UnlimitedAccess:
 UNLIMITED: Final[Access] = UnlimitedAccess()
 
 
+class Gate(Protocol):
+    """Stands before the router while a client has to prove who it is, now or later.
+
+    Belongs to the thread of the connection's loop.
+    """
+
+    def admits(self, connection: "Connection", data: memoryview, begin: int, end: int) -> bool:
+        """Whether the router may start the request in ``data[begin:end]``.
+
+        If not, the gate answers it. Raises `FormatError` to close the connection.
+        """
+        ...
+
+    def overdue(self, now_s: float) -> str | None:
+        """Why the connection must be closed now. Asked repeatedly."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What is known of a client. A new one replaces it when the client authenticates."""
+    """What is known of a client. A new one replaces it when the client authenticates.
+
+    Without a gate every request is started.
+    """
 
     listener: ClientListener
     client_host: str
+    frame_bytes_max: int  # the largest request
+    gate: Gate | None = None
     principal: Principal = ANONYMOUS
     access: Access = UNLIMITED
 

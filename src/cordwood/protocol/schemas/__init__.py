@@ -27,6 +27,7 @@ from cordwood.protocol.schemas import (
     group_messages,
     offset_messages,
     topic_messages,
+    user_messages,
 )
 
 MESSAGE_SCHEMAS: Final[Mapping[int, str]] = MappingProxyType(
@@ -38,5 +39,6 @@ MESSAGE_SCHEMAS: Final[Mapping[int, str]] = MappingProxyType(
         **group_messages.SCHEMAS,
         **offset_messages.SCHEMAS,
         **topic_messages.SCHEMAS,
+        **user_messages.SCHEMAS,
     }
 )
