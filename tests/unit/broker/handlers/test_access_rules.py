@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -63,8 +62,8 @@ def file(fs: SimulatedFileSystem) -> SecurityFile:
 
 
 @pytest.fixture
-def call(file: SecurityFile) -> Iterator[HandlerCalls]:
-    yield HandlerCalls([AccessRulesHandler(file, has_authorizer=True)])
+def call(file: SecurityFile) -> HandlerCalls:
+    return HandlerCalls([AccessRulesHandler(file, has_authorizer=True)])
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.CREATE_ACLS))
