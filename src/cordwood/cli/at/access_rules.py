@@ -34,7 +34,7 @@ def open_rules(target: Target) -> Iterator[AccessRules]:
     from cordwood.remote.remote_acls import RemoteAcls
     from cordwood.remote.remote_cluster import RemoteCluster
 
-    with RemoteCluster(target.addresses) as cluster:
+    with RemoteCluster(target.addresses, security=target.security) as cluster:
         yield RemoteAcls(cluster)
 
 
