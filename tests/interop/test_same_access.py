@@ -177,7 +177,7 @@ class Peer:
         tried = self.admin.call(
             ApiKey.CREATE_PARTITIONS, 3, {**wanted, "timeout": 10_000, "validate_only": True}
         )
-        return ("doomed" in ids) != (tried.results[0].error_code == 0)
+        return ("doomed" in ids) != bool(tried.results[0].error_code == 0)
 
     def _beat(self) -> None:
         """A member of the new protocol has both topics."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import RefusedError, refusal
@@ -162,7 +163,7 @@ def _with_rules(state: SecurityState, rules: frozenset[AclRule]) -> SecurityStat
             ErrorCode.policy_violation,
             f"there would be {len(rules)} rules, but {RULES_MAX} are the limit; use prefixed rules",
         )
-    return SecurityState(credentials=state.credentials, rules=rules, quotas=state.quotas)
+    return replace(state, rules=rules)
 
 
 def _selected(wanted: AclFilter, rules: frozenset[AclRule]) -> list[AclRule] | Exception:

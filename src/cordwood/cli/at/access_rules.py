@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from cordwood.cli.at.target import DirectoryTarget, Target
@@ -62,6 +63,6 @@ class _DirectoryRules:
                     f"there would be {len(rules)} access rules, but {RULES_MAX} are the limit; "
                     "use prefixed rules"
                 )
-            return SecurityState(credentials=state.credentials, rules=rules, quotas=state.quotas)
+            return replace(state, rules=rules)
 
         self._file.change(changed)
