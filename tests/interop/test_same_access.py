@@ -234,15 +234,11 @@ def our_peer(super_users: str = "") -> Iterator[Peer]:
     ):
         assert running._server is not None
         file = running._server.security_file
-        yield Peer(
-            client,
-            client,
-            lambda rules: void(file.change(lambda state: SecurityState(rules=rules))),
-        )
 
+        def set_rules(rules: frozenset[AclRule]) -> None:
+            file.change(lambda state: SecurityState(rules=rules))
 
-def void(_result: object) -> None:
-    pass
+        yield Peer(client, client, set_rules)
 
 
 @pytest.fixture(scope="module")

@@ -292,11 +292,11 @@ class MetadataHandler:
         return {"error_code": ErrorCode.none, "topics": []}
 
 
-def _not_creatable(context: RequestContext, names: list[str]) -> list[str]:
+def _not_creatable(context: RequestContext, names: list[str]) -> dict[str, None]:
     """The missing topics that the client may describe, but not create."""
     if not names or context.may(needs.METADATA_CREATE_CLUSTER):
-        return []
-    return [name for name in names if not context.may(needs.METADATA_CREATE, name)]
+        return {}
+    return {name: None for name in names if not context.may(needs.METADATA_CREATE, name)}
 
 
 def _cluster_operations(context: RequestContext, need: needs.Need) -> int:
