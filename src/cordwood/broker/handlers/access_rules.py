@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Each of these is compared with all rules, while no other change can be made.
+_WIDE_FILTERS_MAX: Final = 200
+_TOO_MANY: Final = RefusedError(
+    ErrorCode.invalid_request,
+    f"more than {_WIDE_FILTERS_MAX} filters of this request can match several rules; send fewer",
+)
 _NO_AUTHORIZER: Final = "this broker has no authorizer; its operator can set authorizer.class.name"
 
 
@@ -103,10 +109,15 @@ class AccessRulesHandler:
     ) -> messages.DeleteAclsResponseDict:
         """A rule that several filters match is reported by each of them."""
         filters = [_filter(item) for item in request.filters]
+        wide = [place for place, wanted in enumerate(filters) if wanted.sole_rule is None]
+        too_many = frozenset(wide[_WIDE_FILTERS_MAX:])
         found: list[list[AclRule] | Exception] = []
 
         def without(state: SecurityState) -> SecurityState:
-            found[:] = [_selected(wanted, state.rules) for wanted in filters]
+            found[:] = [
+                _TOO_MANY if place in too_many else _selected(wanted, state.rules)
+                for place, wanted in enumerate(filters)
+            ]
             gone = frozenset(rule for rules in found if isinstance(rules, list) for rule in rules)
             return _with_rules(state, state.rules - gone)
 
