@@ -13,6 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from access_table_rows import access_table  # noqa: E402
 from api_table import api_table, unserved_table  # noqa: E402
 from client_table import client_table  # noqa: E402
 
@@ -28,6 +29,7 @@ CONFIGURATION = ROOT / "docs" / "configuration.md"
 BROKER = ROOT / "docs" / "broker.md"
 AUTHENTICATION = ROOT / "docs" / "security" / "authentication.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
+AUTHORIZATION = ROOT / "docs" / "security" / "authorization.md"
 
 UNITS = {
     ConfigKind.SIZE: {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10},
@@ -46,6 +48,7 @@ def main(arguments: list[str]) -> int:
         (PROTOCOL, "apis", api_table),
         (PROTOCOL, "unserved apis", unserved_table),
         (PROTOCOL, "clients", client_table),
+        (AUTHORIZATION, "access table", access_table),
     ]
     is_outdated = False
     for document, title, table in tables:
@@ -110,6 +113,7 @@ def metrics_table() -> str:
     from cordwood.broker.net.request_metrics import RequestMetrics
     from cordwood.broker.observing.metrics import BrokerMetrics
     from cordwood.broker.observing.observed_broker import ObservedBroker
+    from cordwood.broker.security.authentication_events import AuthenticationCounts
 
     with tempfile.TemporaryDirectory() as directory:
         store = StoreConfig(log_dirs=(directory,)).open(TopicConfig())
@@ -120,6 +124,7 @@ def metrics_table() -> str:
                     config=BrokerConfig(),
                     address=("127.0.0.1", 9092),
                     requests=RequestMetrics(),
+                    authentications=AuthenticationCounts(),
                     is_responsive=lambda timeout_s: True,
                     groups=list,
                     connection_count=lambda: 0,

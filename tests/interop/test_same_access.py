@@ -177,7 +177,7 @@ class Peer:
         tried = self.admin.call(
             ApiKey.CREATE_PARTITIONS, 3, {**wanted, "timeout": 10_000, "validate_only": True}
         )
-        return ("doomed" in ids) != (tried.results[0].error_code == 0)
+        return ("doomed" in ids) != bool(tried.results[0].error_code == 0)
 
     def _beat(self) -> None:
         """A member of the new protocol has both topics."""
@@ -234,15 +234,11 @@ def our_peer(super_users: str = "") -> Iterator[Peer]:
     ):
         assert running._server is not None
         file = running._server.security_file
-        yield Peer(
-            client,
-            client,
-            lambda rules: void(file.change(lambda state: SecurityState(rules=rules))),
-        )
 
+        def set_rules(rules: frozenset[AclRule]) -> None:
+            file.change(lambda state: SecurityState(rules=rules))
 
-def void(_result: object) -> None:
-    pass
+        yield Peer(client, client, set_rules)
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,7 @@ from cordwood.broker.handlers.sasl import SaslHandler
 from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
+from cordwood.broker.handlers.topic_partitions import TopicPartitionsHandler
 from cordwood.broker.handlers.users import UsersHandler
 from cordwood.broker.net.request import Route
 from cordwood.broker.net.scheduler import Scheduler
@@ -97,6 +98,7 @@ class Services:
             MetadataHandler(
                 store=store, table=table, identity=identity, config=config, workers=workers
             ),
+            TopicPartitionsHandler(store=store, identity=identity, config=config),
             TopicCreationHandler(store=store, identity=identity, dynamic=dynamic),
             TopicDeletionHandler(store=store, table=table, config=config),
             TopicConfigsHandler(

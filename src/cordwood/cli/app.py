@@ -46,6 +46,7 @@ COMMANDS: Final = tuple(
             "commands.groups:groups_app",
             "List, describe, reset and delete consumer groups.",
         ),
+        ("acls", "commands.acls:acls_app", "List, add and remove access rules."),
         (
             "users",
             "commands.users:users_app",

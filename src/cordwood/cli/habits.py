@@ -156,9 +156,19 @@ _LS: Final = {
 _SUBCOMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     "topics": _LS
     | {"--create": "create", "--alter": "alter", "alter-config": "alter", "trim-prefix": "trim"},
+    "acls": {
+        "ls": "list",
+        "--list": "list",
+        "create": "add",
+        "--add": "add",
+        "rm": "remove",
+        "delete": "remove",
+        "--remove": "remove",
+    },
     "groups": _LS | {"lag": "describe", "seek": "reset", "--reset-offsets": "reset"},
 }
 _COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "acl": ("acls",),
     "cat": ("consume",),
     "ls": ("topics", "list"),
     "version": ("--version",),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 from cordwood.protocol.api_catalog import ApiKey
 
 if TYPE_CHECKING:
+    from cordwood.protocol.schemas import acl_messages as acl
     from cordwood.protocol.schemas import cluster_messages as cluster
     from cordwood.protocol.schemas import config_messages as config
     from cordwood.protocol.schemas import consumer_group_messages as consumer_group
@@ -99,6 +100,11 @@ CONSUMER_GROUP_DESCRIBE: Final[
     ]
 ] = Api(ApiKey.CONSUMER_GROUP_DESCRIBE)
 
+DESCRIBE_ACLS: Final[Api[acl.DescribeAclsRequestDict, acl.DescribeAclsResponse]] = Api(
+    ApiKey.DESCRIBE_ACLS
+)
+CREATE_ACLS: Final[Api[acl.CreateAclsRequestDict, acl.CreateAclsResponse]] = Api(ApiKey.CREATE_ACLS)
+DELETE_ACLS: Final[Api[acl.DeleteAclsRequestDict, acl.DeleteAclsResponse]] = Api(ApiKey.DELETE_ACLS)
 DESCRIBE_USER_SCRAM_CREDENTIALS: Final[
     Api[user.DescribeUserScramCredentialsRequestDict, user.DescribeUserScramCredentialsResponse]
 ] = Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)

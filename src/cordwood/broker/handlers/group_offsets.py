@@ -211,8 +211,9 @@ class GroupOffsetsHandler:
             by_id=False,
         )
         codes = _refused_topics(context, needs.OFFSET_DELETE_TOPIC, topics)
+        refused_topics = {name for name, _ in codes}
         for topic in topics:
-            if topic.name is not None and not _is_allowed(topic, codes):
+            if topic.name in refused_topics:
                 continue
             is_read = topic.name is not None and is_subscribed(group, topic.name)
             for number in topic.numbers:
@@ -243,10 +244,6 @@ def _refused_topics(
         if topic.name is not None and not context.may(need, topic.name)
         for number in topic.numbers
     }
-
-
-def _is_allowed(topic: NamedTopic, refused: _Codes) -> bool:
-    return not any(topic.place(number) in refused for number in topic.numbers)
 
 
 def _committed(

@@ -48,9 +48,16 @@ class UsersHandler:
         self, context: RequestContext, request: messages.DescribeUserScramCredentialsRequest
     ) -> messages.DescribeUserScramCredentialsResponseDict:
         if not context.may(needs.DESCRIBE_USER_SCRAM_CREDENTIALS):
+            code, message = (
+                needs.DESCRIBE_USER_SCRAM_CREDENTIALS.code,
+                _DENIED.format("describe", "DESCRIBE"),
+            )
             return {
-                "error_code": ErrorCode.cluster_authorization_failed,
-                "error_message": _DENIED.format("describe", "DESCRIBE"),
+                "error_code": code,
+                "error_message": message,
+                "results": [  # each without its name, as in Kafka
+                    {"error_code": code, "error_message": message} for _ in request.users or ()
+                ],
             }
         known = _by_user(self._file.state)
         asked = Counter(user.name for user in request.users or ()) or Counter(known.keys())
