@@ -58,7 +58,7 @@ _FILE_BYTES_MAX: Final = 1024 * 1024
 # Variables of other parts of the project, and those that Kubernetes sets in every container for
 # a service named "cordwood", such as CORDWOOD_PORT=tcp://10.0.0.1:9092.
 _OTHER_VARIABLES: Final = re.compile(
-    r"CORDWOOD_(AT|CONFIG|CC|PYTHON|KAFKA_LIBS|SERVICE_.*|PORT_[0-9]+_(TCP|UDP).*)"
+    r"CORDWOOD_(AT|CONFIG|CC|KERNELS|PYTHON|WHEEL_PYTHONS|KAFKA_LIBS|SERVICE_.*|PORT_[0-9]+_(TCP|UDP).*)"
 )
 _SERVICE_LINK: Final = re.compile(r"(tcp|udp)://.*")
 
