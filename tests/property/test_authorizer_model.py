@@ -86,9 +86,7 @@ def decide_anywhere(
     *,
     allows_everyone: bool,
 ) -> bool:
-    if decide(
-        state, principal, operation, resource, "hardcode", allows_everyone=allows_everyone
-    ):
+    if decide(state, principal, operation, resource, "hardcode", allows_everyone=allows_everyone):
         return True
     mine = [
         rule
