@@ -40,9 +40,7 @@ def wheel_complaints(
     ]
 
 
-def name_complaints(
-    names: Iterable[str], *, kernels: Sequence[str], suffix: str
-) -> Iterator[str]:
+def name_complaints(names: Iterable[str], *, kernels: Sequence[str], suffix: str) -> Iterator[str]:
     names = set(names)
     for required in _REQUIRED:
         if required not in names:

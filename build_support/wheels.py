@@ -158,8 +158,10 @@ def check_configuration() -> None:
     """Wheels for macOS and musl are built elsewhere; here only their configuration is read."""
     for platform in ("linux", "macos"):
         listed = subprocess.run(
-            [sys.executable, "-m", "cibuildwheel", "--print-build-identifiers"]
-            + ["--platform", platform, "--allow-empty", ROOT],
+            [
+                *(sys.executable, "-m", "cibuildwheel", "--print-build-identifiers"),
+                *("--platform", platform, ROOT),
+            ],
             capture_output=True,
             text=True,
             check=False,
