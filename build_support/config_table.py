@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -16,13 +15,14 @@ sys.path.insert(0, str(ROOT / "src"))
 from access_table_rows import access_table  # noqa: E402
 from api_table import api_table, unserved_table  # noqa: E402
 from client_table import client_table  # noqa: E402
+from metric_list import metric_list  # noqa: E402
 
-from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig  # noqa: E402
+from cordwood.broker.config.broker_config import BROKER_KEYS  # noqa: E402
 from cordwood.broker.config.sasl_config import SASL_KEYS  # noqa: E402
-from cordwood.broker.config.store_config import STORE_KEYS, StoreConfig  # noqa: E402
+from cordwood.broker.config.store_config import STORE_KEYS  # noqa: E402
 from cordwood.broker.config.topic_defaults import TOPIC_DEFAULTS  # noqa: E402
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind  # noqa: E402
-from cordwood.log.rules.topic_config import CONFIG_KEYS, TopicConfig  # noqa: E402
+from cordwood.log.rules.topic_config import CONFIG_KEYS  # noqa: E402
 from cordwood.quantities import INT32_MAX, INT64_MAX  # noqa: E402
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -109,30 +109,7 @@ def topic_default_table() -> str:
 
 
 def metrics_table() -> str:
-    """Every metric of a broker; an empty broker has them all, without samples."""
-    from cordwood.broker.net.request_metrics import RequestMetrics
-    from cordwood.broker.observing.metrics import BrokerMetrics
-    from cordwood.broker.observing.observed_broker import ObservedBroker
-    from cordwood.broker.security.authentication_events import AuthenticationCounts
-
-    with tempfile.TemporaryDirectory() as directory:
-        store = StoreConfig(log_dirs=(directory,)).open(TopicConfig())
-        with store:
-            metrics = BrokerMetrics(
-                ObservedBroker(
-                    store=store,
-                    config=BrokerConfig(),
-                    address=("127.0.0.1", 9092),
-                    requests=RequestMetrics(),
-                    authentications=AuthenticationCounts(),
-                    is_responsive=lambda timeout_s: True,
-                    groups=list,
-                    connection_count=lambda: 0,
-                    is_coordinator_loaded=lambda: True,
-                )
-            )
-            described = metrics.described()
-    rows = [f"| `{name}` | {kind} | {text} |" for name, kind, text in described]
+    rows = [f"| `{each.name}` | {each.kind} | {each.text} |" for each in metric_list()]
     return lines("| metric | kind | meaning |", rows)
 
 
