@@ -8,7 +8,14 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from cordwood.broker.net.session import Session
-from cordwood.protocol.api_catalog import ApiKey
+from cordwood.broker.security.security_events import (
+    UNWATCHED,
+    AdministrativeChange,
+    Detail,
+    Origin,
+    SecurityEvents,
+)
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.request_header import RequestHeader
 
 Response = Mapping[str, object]
@@ -22,6 +29,44 @@ class RequestContext:
 
     header: RequestHeader
     session: Session
+    events: SecurityEvents = UNWATCHED  # takes reports for the audit log
+
+    @property
+    def origin(self) -> Origin:
+        """Who sent the request, for the audit log."""
+        session = self.session
+        return Origin(
+            principal=str(session.principal),
+            address=session.client_host,
+            listener=session.listener.name,
+            client_id=self.client_id,
+        )
+
+    @property
+    def api_name(self) -> str:
+        return API_CATALOG[self.header.api_key].name
+
+    def changed(
+        self,
+        operation: str,
+        resource: str,
+        name: str,
+        *,
+        old: Mapping[str, Detail] | None = None,
+        new: Mapping[str, Detail] | None = None,
+    ) -> None:
+        """Report a change that this request made, with the values before and after it."""
+        self.events.report(
+            AdministrativeChange(
+                origin=self.origin,
+                api=self.api_name,
+                operation=operation,
+                resource=resource,
+                name=name,
+                old=old or {},
+                new=new or {},
+            )
+        )
 
     @property
     def client_host(self) -> str:

@@ -21,6 +21,7 @@ from cordwood.broker.net.answer import Answer, Connection, begin_answer
 from cordwood.broker.net.event_loop import RECEIVE_BYTES, EventLoop
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.security.security_events import UNWATCHED, SecurityEvents
 from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.message_codec import ITEMS_MAX
@@ -61,6 +62,7 @@ class RequestRouter:
         long_work: Executor,
         metrics: RequestMetrics,
         unsupported_version: UnsupportedVersionAnswer,
+        events: SecurityEvents = UNWATCHED,
     ) -> None:
         self.is_stopping = False  # no request is started any more
         self.data_loop = data
@@ -69,6 +71,7 @@ class RequestRouter:
         self._long_work = long_work
         self._metrics = metrics
         self._unsupported_version = unsupported_version
+        self._events = events
         self._routes: dict[int, Route] = {}
         self._frame_handlers: dict[int, FrameHandler] = {}
 
@@ -152,7 +155,9 @@ class RequestRouter:
         self, route: Route, answer: Answer, fields: Fields, *, is_large: bool = False
     ) -> None:
         header = answer.header
-        context = RequestContext(header=header, session=answer.connection.session)
+        context = RequestContext(
+            header=header, session=answer.connection.session, events=self._events
+        )
         try:
             result = route.handler(context, fields)
         except FormatError as error:

@@ -1,0 +1,1 @@
+"""Security inside the broker: what needs its configuration, threads or clock, and no connection."""
