@@ -40,11 +40,13 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.broker.records.produce_lanes import ProduceLanes
+from cordwood.broker.security.client_quotas import ClientQuotas
 from cordwood.broker.services import Services
 from cordwood.clock import SystemClock
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.security.security_state import SecurityState
 
 if TYPE_CHECKING:
     from cordwood.broker.observing.http_server import HttpServer
@@ -70,6 +72,7 @@ class BrokerServer:
         self.security = SecurityConfig.assemble(config) if security is None else security
         self.metrics = RequestMetrics()
         self.security_file = store.open_security()
+        self.quotas = ClientQuotas(self.security.quotas)
         self._owns_store = owns_store
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
@@ -90,6 +93,7 @@ class BrokerServer:
             long_work=self._long_work,
             metrics=self.metrics,
             unsupported_version=unsupported_version_response,
+            quotas=self.quotas,
         )
         self._connections = ConnectionRegistry([self._control, self._data])
         self._host = ConnectionHost(
@@ -110,6 +114,13 @@ class BrokerServer:
         watch = LogWatch(self._data)
         self._early = EarlyAnswers(self._data, watch, self._workers)
         self._route_records(watch)
+        self.security_file.when_changed(self._apply_quotas)
+
+    def _apply_quotas(self, state: SecurityState) -> None:
+        """Quotas have changed: clients that are muted because of the old ones are read again."""
+        if self.quotas.apply(state):
+            for loop in (self._control, self._data):
+                self._connections.unmute_all(loop)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
         self._workers.resize(config.num_io_threads)
@@ -136,6 +147,7 @@ class BrokerServer:
                 lanes=lanes,
                 loop=self._data,
                 long_work=self._long_work,
+                quotas=self.quotas,
             ),
         )
         self.fetches = FetchHandler(
@@ -147,6 +159,7 @@ class BrokerServer:
                 config.max_incremental_fetch_session_cache_slots, self._data.now_s
             ),
             bytes_max=config.fetch_max_bytes,
+            quotas=self.quotas,
         )
         self._router.add_frame_handler(ApiKey.FETCH, self.fetches)
 
@@ -171,6 +184,7 @@ class BrokerServer:
             workers=self._workers,
             clock=self._clock,
             when_visible=self._early.when_visible,
+            security_file=self.security_file,
         )
         self._router.add_routes(self.services.routes())
         missing = set(API_CATALOG) - self._router.served_apis

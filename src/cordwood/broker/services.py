@@ -17,6 +17,7 @@ from cordwood.broker.groups.inbox_changes import InboxGroupChanges
 from cordwood.broker.groups.journal.group_loader import GroupLoader
 from cordwood.broker.groups.journal.group_log import GroupLogWriter
 from cordwood.broker.handlers.api_versions import ApiVersionsHandler
+from cordwood.broker.handlers.client_quotas import ClientQuotasHandler
 from cordwood.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from cordwood.broker.handlers.group_admin import GroupAdminHandler
 from cordwood.broker.handlers.group_membership import GroupMembershipHandler
@@ -35,6 +36,7 @@ from cordwood.broker.records.early_answers import WhenVisible
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.clock import Clock
 from cordwood.log.store.store import Store
+from cordwood.security.security_file import SecurityFile
 
 
 class Services:
@@ -51,6 +53,7 @@ class Services:
         workers: Executor,
         clock: Clock,
         when_visible: WhenVisible,
+        security_file: SecurityFile,
     ) -> None:
         config = dynamic.static.broker
         group_config = GroupConfig.of_broker(config)
@@ -97,6 +100,7 @@ class Services:
             GroupOffsetsHandler(coordinator=coordinator, store=store),
             OffsetFetchHandler(coordinator=coordinator, store=store),
             GroupAdminHandler(coordinator=coordinator),
+            ClientQuotasHandler(security_file),
             ConsumerGroupHandlers(coordinator, consumer_groups, lambda: str(uuid.uuid4())),
         )
 

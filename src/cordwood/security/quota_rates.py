@@ -98,41 +98,42 @@ class SampledRate:
 class TokenBucket:
     """Tokens: `limit` come back each second, up to what `burst_s` seconds give.
 
-    Taking may leave the bucket in debt. Then nothing is allowed until the debt is paid. The caller
-    sees to it that one thread calls it.
+    Taking may leave the bucket in debt. Then nothing is allowed until the debt is paid. The bucket
+    knows what is missing from it, so it stays right if the limit, and with it its size, changes.
+    The caller sees to it that one thread calls it.
     """
 
-    __slots__ = ("_burst_s", "_tokens", "_updated_s")
+    __slots__ = ("_burst_s", "_missing", "_updated_s")
 
     def __init__(self, burst_s: float) -> None:
         self._burst_s = burst_s
-        self._tokens: float | None = None  # full, whatever the limit is
+        self._missing = 0.0
         self._updated_s = 0.0
 
     def throttle_s(self, limit: float, now_s: float) -> float:
-        """How long nothing is allowed; 0 if the next change is."""
-        tokens = self._refill(limit, now_s)
-        return -tokens / limit if tokens < 0 else 0.0
+        """How long nothing is allowed; 0 if the next taker is."""
+        debt = self._refilled(limit, now_s) - limit * self._burst_s
+        return debt / limit if debt > 0 else 0.0
+
+    def is_full(self, limit: float, now_s: float) -> bool:
+        return self._refilled(limit, now_s) <= 0
 
     def take(self, count: float, limit: float, now_s: float) -> None:
-        self._tokens = self._refill(limit, now_s) - count
+        self._missing = self._refilled(limit, now_s) + count
 
-    def _refill(self, limit: float, now_s: float) -> float:
-        burst = limit * self._burst_s
-        if self._tokens is None:
-            self._tokens = burst
-        else:
-            self._tokens = min(burst, self._tokens + limit * (now_s - self._updated_s))
+    def _refilled(self, limit: float, now_s: float) -> float:
+        self._missing = max(self._missing - limit * (now_s - self._updated_s), 0.0)
         self._updated_s = now_s
-        return self._tokens
+        return self._missing
 
 
 class QuotaMeter:
     """What one entity used of one quota. The caller sees to it that one thread calls it."""
 
-    __slots__ = ("_bucket", "_rate")
+    __slots__ = ("_bucket", "_rate", "_sure_s")
 
     def __init__(self, windows: RateWindows) -> None:
+        self._sure_s = windows.sure_s
         self._rate = SampledRate(windows)
         self._bucket = TokenBucket(windows.sure_s)
 
@@ -141,6 +142,19 @@ class QuotaMeter:
         self._rate.add(amount, now_s)
         self._bucket.take(amount, limit, now_s)
         return max(self._rate.throttle_s(limit, now_s), self._bucket.throttle_s(limit, now_s))
+
+    def add_if_allowed(self, amount: float, limit: float, now_s: float) -> float:
+        """As `add`, but what has to wait is not counted: it is to be tried again after the wait.
+
+        What is too large for any wait is allowed once nothing is owed, and the next one waits the
+        longer. Otherwise it would be tried for ever.
+        """
+        is_overdue = amount > limit * self._sure_s and self._bucket.is_full(limit, now_s)
+        wait_s = self.add(amount, limit, now_s)
+        if not wait_s or is_overdue:
+            return 0.0
+        self.take_back(amount, limit, now_s)
+        return wait_s
 
     def take_back(self, amount: float, limit: float, now_s: float) -> None:
         """Do not count what was added at the same moment."""

@@ -116,6 +116,22 @@ def test_a_client_that_always_sends_converges_to_its_quota(
     assert 0.5 * limit < sent / now_s < 1.1 * limit
 
 
+@given(windows=windows, limit=limits, share=st.floats(0.01, 5.0))
+def test_a_consumer_makes_progress_whatever_its_answers_weigh(
+    windows: RateWindows, limit: float, share: float
+) -> None:
+    """Its answers are not counted until they are sent, and the quota is kept all the same."""
+    meter, now_s, sent = QuotaMeter(windows), 0.0, 0.0
+    size = share * limit * windows.whole_s
+    while now_s < 100 * windows.whole_s:
+        wait_s = meter.add_if_allowed(size, limit, now_s)
+        if not wait_s:
+            sent += size
+        now_s += max(wait_s, 0.005 * windows.whole_s)
+
+    assert 0.25 * limit < sent / now_s < 1.1 * limit
+
+
 @given(limit=limits, sizes=st.lists(st.floats(0.0, 20.0), min_size=1, max_size=30))
 def test_what_a_meter_takes_back_has_no_effect(limit: float, sizes: list[float]) -> None:
     meter, other, now_s = QuotaMeter(KAFKA), QuotaMeter(KAFKA), 0.0

@@ -104,14 +104,20 @@ class GroupAdminHandler:
         self, context: RequestContext, request: messages.DeleteGroupsRequest
     ) -> Response | Deferred:
         group_ids = list(dict.fromkeys(request.groups_names))
-        return self._coordinator.with_offsets(group_ids, lambda code: self._delete(group_ids, code))
+        return self._coordinator.with_offsets(
+            group_ids, lambda code: self._delete(context, group_ids, code)
+        )
 
-    def _delete(self, group_ids: list[str], code: ErrorCode) -> Response | Deferred:
+    def _delete(
+        self, context: RequestContext, group_ids: list[str], code: ErrorCode
+    ) -> Response | Deferred:
         results: dict[str, ErrorCode] = {}
         reply = Deferred()
 
         def finished(group_id: str, code: ErrorCode) -> None:
             results[group_id] = code
+            if code is ErrorCode.none:
+                context.changed("DELETE", "GROUP", group_id)
             if len(results) == len(group_ids):
                 reply.resolve({"results": [_result(g, results[g]) for g in group_ids]})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -107,16 +107,21 @@ class TopicConfigsHandler:
         self, context: RequestContext, request: messages.AlterConfigsRequest
     ) -> messages.AlterConfigsResponseDict:
         """Set the given keys, and take all others back to their defaults."""
-        return self._alter(request.resources, _replacement, validate_only=request.validate_only)
+        return self._alter(
+            context, request.resources, _replacement, validate_only=request.validate_only
+        )
 
     def incremental_alter_configs(
         self, context: RequestContext, request: messages.IncrementalAlterConfigsRequest
     ) -> messages.AlterConfigsResponseDict:
         """Change each given key in its own way; the others stay as they are."""
-        return self._alter(request.resources, _increments, validate_only=request.validate_only)
+        return self._alter(
+            context, request.resources, _increments, validate_only=request.validate_only
+        )
 
     def _alter(
         self,
+        context: RequestContext,
         wanted: Sequence[Resource],
         changes_of: Callable[[ConfigOwner, Resource], dict[str, str | None]],
         *,
@@ -132,7 +137,11 @@ class TopicConfigsHandler:
             try:
                 owner = self._owners.find(kind, name)
                 _check_repeated(resource)
-                owner.change(changes_of(owner, resource), validate_only=validate_only)
+                changes = changes_of(owner, resource)
+                before = owner.overrides()
+                owner.change(changes, validate_only=validate_only)
+                if not validate_only:
+                    _report(context, kind, name, before, changes)
             except Exception as error:
                 responses.append(_altered(kind, name, error))
             else:
@@ -159,6 +168,23 @@ class TopicConfigsHandler:
                 for name in listed
             ],
         }
+
+
+def _report(
+    context: RequestContext,
+    kind: int,
+    name: str,
+    before: Mapping[str, str],
+    changes: Mapping[str, str | None],
+) -> None:
+    """None: back to the default. The audit log hides the values of secret keys."""
+    context.changed(
+        "ALTER_CONFIGS",
+        ResourceType(kind).name,
+        name,
+        old={key: before.get(key) for key in changes},
+        new=changes,
+    )
 
 
 def _altered(

@@ -3,11 +3,12 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
 from cordwood.broker.net.session import Session
+from cordwood.broker.security.client_quotas import ClientQuotas, Mutations
 from cordwood.broker.security.security_events import (
     UNWATCHED,
     AdministrativeChange,
@@ -30,6 +31,13 @@ class RequestContext:
     header: RequestHeader
     session: Session
     events: SecurityEvents = UNWATCHED  # takes reports for the audit log
+    quotas: ClientQuotas = field(default_factory=ClientQuotas)
+
+    def mutations(self, *, is_strict: bool) -> Mutations:
+        """Counts the partitions that the request creates or deletes under the client's quota."""
+        return self.quotas.mutations(
+            self.session.principal.name, self.client_id, is_strict=is_strict
+        )
 
     @property
     def origin(self) -> Origin:

@@ -5,14 +5,12 @@ goes on: a report never blocks and never fails. Texts of clients may be of any l
 characters; the audit log cuts and escapes them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Union
 
 # Values that JSON has. Secrets are not put in: see `audit_record.HIDDEN`.
-Detail = Union[
-    None, bool, int, float, str, "list[Detail]", "tuple[Detail, ...]", "Mapping[str, Detail]"
-]
+Detail = Union[None, bool, int, float, str, "Sequence[Detail]", "Mapping[str, Detail]"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
