@@ -17,7 +17,7 @@ from typing import Final
 from cordwood.broker.config.access_config import QuotaConfig
 from cordwood.broker.error_codes import ErrorCode, RefusedError
 from cordwood.quantities import INT32_MAX
-from cordwood.security.quota_rates import QuotaMeter, RateWindows, TokenBucket
+from cordwood.security.quota_rates import RateWindows, TokenBucket
 from cordwood.security.quota_rules import (
     Measured,
     QuotaKey,
@@ -55,74 +55,52 @@ class _Throttles:
             self.seconds[label] = self.seconds.get(label, 0.0) + pause_s
 
 
-class RateUse:
-    """What the clients that are measured together use of a rate. Any thread."""
+class QuotaUse:
+    """What the clients that are measured together use of one quota. Any thread."""
 
-    __slots__ = ("_label", "_lock", "_meter", "_pause_s_max", "_throttles", "limit", "used_s")
+    __slots__ = ("_bucket", "_label", "_lock", "_pause_s_max", "_throttles", "limit", "used_s")
 
     def __init__(
-        self, label: tuple[str, str], windows: RateWindows, pause_s_max: float, counts: _Throttles
+        self, label: tuple[str, str], burst_s: float, pause_s_max: float, throttles: _Throttles
     ) -> None:
         self._label = label
         self._lock = threading.Lock()
-        self._meter = QuotaMeter(windows)
+        self._bucket = TokenBucket(burst_s)
         self._pause_s_max = pause_s_max
-        self._throttles = counts
+        self._throttles = throttles
         self.limit = 0.0
         self.used_s = 0.0
 
     def add(self, amount: float, now_s: float) -> float:
-        """Count `amount`; how long the client has to wait."""
+        """Count `amount`; how long the client has to wait after it."""
         with self._lock:
             self.used_s = now_s
-            pause_s = self._meter.add(amount, self.limit, now_s)
+            pause_s = self._bucket.use(amount, self.limit, now_s)
         return self._throttled(pause_s) if pause_s > 0 else 0.0
 
     def add_if_allowed(self, amount: float, now_s: float) -> float:
-        """As `add`, but an amount that is too much now is not counted: it is not sent."""
+        """Count `amount`, or how long to wait before it may be tried again."""
         with self._lock:
             self.used_s = now_s
-            pause_s = self._meter.add_if_allowed(amount, self.limit, now_s)
+            pause_s = self._bucket.use_if_allowed(amount, self.limit, now_s)
         return self._throttled(pause_s) if pause_s > 0 else 0.0
 
-    def take_back(self, amount: float, now_s: float) -> None:
+    def add_after_debt(self, amount: float, now_s: float) -> float:
+        """Count `amount` if nothing is owed for earlier ones; else how long that takes."""
         with self._lock:
-            self._meter.take_back(amount, self.limit, now_s)
+            self.used_s = now_s
+            pause_s = self._bucket.wait_s(self.limit, now_s)
+            if not pause_s:
+                self._bucket.use(amount, self.limit, now_s)
+        return self._throttled(pause_s) if pause_s > 0 else 0.0
+
+    def give_back(self, amount: float) -> None:
+        with self._lock:
+            self._bucket.give_back(amount)
 
     def _throttled(self, pause_s: float) -> float:
         pause_s = min(pause_s, self._pause_s_max)
         self._throttles.add(self._label, pause_s)
-        return pause_s
-
-
-class TokenUse:
-    """What the clients that are measured together use of a bucket of changes. Any thread."""
-
-    __slots__ = ("_bucket", "_label", "_lock", "_throttles", "limit", "used_s")
-
-    def __init__(self, label: tuple[str, str], burst_s: float, counts: _Throttles) -> None:
-        self._label = label
-        self._lock = threading.Lock()
-        self._bucket = TokenBucket(burst_s)
-        self._throttles = counts
-        self.limit = 0.0
-        self.used_s = 0.0
-
-    def take(self, count: float, now_s: float, *, is_strict: bool) -> float:
-        """How long the client has to wait: strict, before this change; else after it.
-
-        A strict change that has to wait takes nothing.
-        """
-        with self._lock:
-            self.used_s = now_s
-            pause_s = self._bucket.throttle_s(self.limit, now_s) if is_strict else 0.0
-            if not pause_s:
-                self._bucket.take(count, self.limit, now_s)
-                if not is_strict:
-                    pause_s = self._bucket.throttle_s(self.limit, now_s)
-        if pause_s:
-            pause_s = min(pause_s, PAUSE_S_MAX)
-            self._throttles.add(self._label, pause_s)
         return pause_s
 
 
@@ -136,7 +114,7 @@ class Mutations:
     __slots__ = ("_is_strict", "_now_s", "_use", "pause_s")
 
     def __init__(
-        self, use: TokenUse | None, now_s: Callable[[], float], *, is_strict: bool
+        self, use: QuotaUse | None, now_s: Callable[[], float], *, is_strict: bool
     ) -> None:
         self._use = use
         self._now_s = now_s
@@ -147,7 +125,8 @@ class Mutations:
         """Before so many partitions are created or deleted. Raises `RefusedError` 89."""
         if self._use is None:
             return
-        pause_s = self._use.take(partitions, self._now_s(), is_strict=self._is_strict)
+        add = self._use.add_after_debt if self._is_strict else self._use.add
+        pause_s = add(partitions, self._now_s())
         self.pause_s = max(self.pause_s, pause_s)
         if pause_s and self._is_strict:
             raise RefusedError(
@@ -165,10 +144,10 @@ class Mutations:
 class ClientRates:
     """The quotas of one client; None: not limited."""
 
-    produce: RateUse | None
-    fetch: RateUse | None
-    requests: RateUse | None
-    mutations: TokenUse | None
+    produce: QuotaUse | None
+    fetch: QuotaUse | None
+    requests: QuotaUse | None
+    mutations: QuotaUse | None
 
 
 def to_ms(pause_s: float) -> int:
@@ -184,14 +163,18 @@ class ClientQuotas:
     ) -> None:
         config = config or QuotaConfig()
         self._now_s = now_s
-        self._windows = RateWindows(config.quota_window_num, config.quota_window_size_seconds)
-        self._mutation_windows = RateWindows(
+        windows = RateWindows(config.quota_window_num, config.quota_window_size_seconds)
+        mutations = RateWindows(
             config.controller_quota_window_num, config.controller_quota_window_size_seconds
         )
+        self._burst_s = windows.burst_s
+        # A slow request is one of many of its kind: it delays the client by one sample at most.
+        self._request_pause_s_max = windows.sample_s
+        self._mutation_burst_s = mutations.whole_s
         self._lock = threading.Lock()
         self._quotas: Quotas = {}
         self._throttles = _Throttles()
-        self._uses: dict[tuple[str, Measured], RateUse | TokenUse] = {}
+        self._uses: dict[tuple[str, Measured], QuotaUse] = {}
         self._clients: dict[tuple[str, str], ClientRates] = {}
         self.is_set = False  # whether any user or client id has a quota
         self.times_requests = False  # whether request_percentage is among them
@@ -225,39 +208,28 @@ class ClientQuotas:
             if len(self._uses) >= _TRACKED_MAX or len(self._clients) >= _TRACKED_MAX:
                 self._forget_some()
             rates = ClientRates(
-                produce=self._rate(QuotaKey.PRODUCER_BYTE_RATE, key),
-                fetch=self._rate(QuotaKey.CONSUMER_BYTE_RATE, key),
-                requests=self._rate(QuotaKey.REQUEST_PERCENTAGE, key),
-                mutations=self._tokens(key),
+                produce=self._use(QuotaKey.PRODUCER_BYTE_RATE, key),
+                fetch=self._use(QuotaKey.CONSUMER_BYTE_RATE, key),
+                requests=self._use(QuotaKey.REQUEST_PERCENTAGE, key),
+                mutations=self._use(QuotaKey.CONTROLLER_MUTATION_RATE, key),
             )
             self._clients[key] = rates
             return rates
 
-    def _rate(self, quota: QuotaKey, key: tuple[str, str]) -> RateUse | None:
+    def _use(self, quota: QuotaKey, key: tuple[str, str]) -> QuotaUse | None:
         limit = find_limit(self._quotas, quota, *key)
         if limit is None:
             return None
         use = self._uses.get((quota, limit.measured))
-        if not isinstance(use, RateUse):
-            # A slow request is one of many of its kind: it delays the client by one sample at most.
+        if use is None:
+            is_mutation = quota is QuotaKey.CONTROLLER_MUTATION_RATE
             is_time = quota is QuotaKey.REQUEST_PERCENTAGE
-            pause_s_max = self._windows.sample_s if is_time else PAUSE_S_MAX
-            label = (quota.value, limit.measured.kind)
-            use = RateUse(label, self._windows, pause_s_max, self._throttles)
-            self._uses[quota, limit.measured] = use
-        use.limit, use.used_s = limit.value, self._now_s()
-        return use
-
-    def _tokens(self, key: tuple[str, str]) -> TokenUse | None:
-        quota = QuotaKey.CONTROLLER_MUTATION_RATE
-        limit = find_limit(self._quotas, quota, *key)
-        if limit is None:
-            return None
-        use = self._uses.get((quota, limit.measured))
-        if not isinstance(use, TokenUse):
-            label = (quota.value, limit.measured.kind)
-            use = TokenUse(label, self._mutation_windows.whole_s, self._throttles)
-            self._uses[quota, limit.measured] = use
+            use = self._uses[quota, limit.measured] = QuotaUse(
+                (quota.value, limit.measured.kind),
+                self._mutation_burst_s if is_mutation else self._burst_s,
+                self._request_pause_s_max if is_time else PAUSE_S_MAX,
+                self._throttles,
+            )
         use.limit, use.used_s = limit.value, self._now_s()
         return use
 
@@ -287,12 +259,12 @@ class ClientQuotas:
         """What `fetched` counted was not sent after all."""
         use = self.rates_of(user, client_id).fetch
         if use is not None:
-            use.take_back(size, self._now_s())
+            use.give_back(size)
 
     def fetch_bytes_max(self, user: str, client_id: str) -> int | None:
         """What one answer may hold so that it is not over the quota by itself; None: no limit."""
         use = self.rates_of(user, client_id).fetch
-        return None if use is None else max(int(use.limit * self._windows.sure_s), 1)
+        return None if use is None else max(int(use.limit * self._burst_s), 1)
 
     def took(self, user: str, client_id: str, handler_s: float) -> float:
         """A thread was busy with a request for so long; how long the client has to wait."""

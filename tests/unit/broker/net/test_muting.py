@@ -67,7 +67,7 @@ def test_the_end_of_the_time_unmutes(bench: ConnectionBench) -> None:
     bench.connection.mute(0.001)
     bench.send(frame(METADATA, 1))
 
-    answered = []
+    answered: list[int] = []
     while not answered:
         answered = bench.receive()
 
