@@ -41,6 +41,7 @@ from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.broker.records.produce_lanes import ProduceLanes
 from cordwood.broker.security.client_quotas import ClientQuotas
+from cordwood.broker.security.connection_rates import ConnectionRates
 from cordwood.broker.services import Services
 from cordwood.clock import SystemClock
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
@@ -73,6 +74,7 @@ class BrokerServer:
         self.metrics = RequestMetrics()
         self.security_file = store.open_security()
         self.quotas = ClientQuotas(self.security.quotas)
+        self._rates = ConnectionRates(self.security.quotas)
         self._owns_store = owns_store
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
@@ -105,7 +107,7 @@ class BrokerServer:
             access_of=lambda _principal, _host: UNLIMITED,
         )
         self._acceptors = [
-            Acceptor(listener, self._dynamic.broker, self._control, self._host)
+            Acceptor(listener, self._dynamic.broker, self._control, self._host, self._rates)
             for listener in self.security.listeners
         ]
         self._dynamic.when_changed(self._reconfigure)
@@ -118,6 +120,7 @@ class BrokerServer:
 
     def _apply_quotas(self, state: SecurityState) -> None:
         """Quotas have changed: clients that are muted because of the old ones are read again."""
+        self._rates.apply(state)
         if self.quotas.apply(state):
             for loop in (self._control, self._data):
                 self._connections.unmute_all(loop)

@@ -11,6 +11,7 @@ from cordwood.broker.net.client_connection import ClientConnection
 from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.event_loop import READABLE, EventLoop
 from cordwood.broker.net.session import Session
+from cordwood.broker.security.connection_rates import ConnectionRates
 from cordwood.errors import ConfigError
 from cordwood.security.principal import ANONYMOUS
 
@@ -18,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 _ACCEPT_ONCE: Final = 64  # then the connected clients have their turn
 _OUT_OF_FILES_PAUSE_S: Final = 0.5
+_TURN_S_MAX: Final = 10.0  # a client waits so long for the turn of its address; others give up too
+_WAITING_MAX: Final = 1000
 
 
 class Acceptor:
@@ -29,7 +32,10 @@ class Acceptor:
         config: BrokerConfig,
         loop: EventLoop,
         host: ConnectionHost,
+        rates: ConnectionRates | None = None,
     ) -> None:
+        self._rates = ConnectionRates() if rates is None else rates
+        self._waiting: set[socket.socket] = set()  # clients beyond the rate of their address
         self._listener = listener
         self._config = config
         self._loop = loop
@@ -93,6 +99,9 @@ class Acceptor:
             self._loop.unregister(self._socket.fileno())
             self._socket.close()
             self._socket = None
+        for connected in self._waiting:
+            connected.close()
+        self._waiting.clear()
 
     def close_inherited(self) -> None:
         """In a forked child: nobody must think that this process accepts clients.
@@ -107,6 +116,14 @@ class Acceptor:
         for _ in range(_ACCEPT_ONCE):
             if listening is None:
                 return
+            wait_s = self._rates.accept_wait_s(
+                self._known_as.name,
+                broker_limit=self._config.max_connection_creation_rate,
+                listener_limit=self._listener.max_connection_creation_rate,
+            )
+            if wait_s:
+                self._rest(wait_s)  # clients wait in the backlog
+                return
             try:
                 connected, peer = listening.accept()
             except (BlockingIOError, ConnectionAbortedError):
@@ -114,14 +131,35 @@ class Acceptor:
             except OSError as error:
                 self._pause(error)
                 return
-            self._admit(connected, str(peer[0]))
+            self._admit_in_turn(connected, str(peer[0]))
 
     def _pause(self, error: OSError) -> None:
         """No file handles are left: clients wait in the backlog, and we do not spin."""
         logger.error("cannot accept connections for %.1f s: %s", _OUT_OF_FILES_PAUSE_S, error)
+        self._rest(_OUT_OF_FILES_PAUSE_S)
+
+    def _rest(self, pause_s: float) -> None:
         assert self._socket is not None
         self._loop.unregister(self._socket.fileno())
-        self._loop.call_later(_OUT_OF_FILES_PAUSE_S, self.start)
+        self._loop.call_later(pause_s, self.start)
+
+    def _admit_in_turn(self, connected: socket.socket, host: str) -> None:
+        """Admit a client now, or when its address may connect again."""
+        wait_s = self._rates.address_wait_s(host, _TURN_S_MAX)
+        if wait_s == 0.0:
+            self._admit(connected, host)
+        elif wait_s is None or len(self._waiting) >= _WAITING_MAX:
+            logger.warning("%s: connection refused: it connects too often", host)
+            connected.close()
+            self._host.metrics.refused()
+        else:
+            self._waiting.add(connected)
+            self._loop.call_later(wait_s, lambda: self._turn_came(connected, host))
+
+    def _turn_came(self, connected: socket.socket, host: str) -> None:
+        if connected in self._waiting:  # else the broker stops
+            self._waiting.remove(connected)
+            self._admit(connected, host)
 
     def _admit(self, connected: socket.socket, host: str) -> None:
         config = self._config

@@ -8,6 +8,7 @@ recently used are forgotten, which gives them a fresh start. An entity that was 
 is forgotten too, as in Kafka.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -152,7 +153,7 @@ class ClientRates:
 
 def to_ms(pause_s: float) -> int:
     """As answers have it; a pause is never rounded to none."""
-    return min(int(pause_s * 1000) + 1, INT32_MAX) if pause_s > 0 else 0
+    return min(math.ceil(pause_s * 1000 - 1e-6) or 1, INT32_MAX) if pause_s > 0 else 0
 
 
 class ClientQuotas:

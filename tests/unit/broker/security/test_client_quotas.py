@@ -121,7 +121,7 @@ def test_strict_changes_are_refused_while_earlier_ones_are_not_paid_for(
         mutations.count(1)
 
     assert refused.value.code is ErrorCode.throttling_quota_exceeded
-    assert mutations.throttle_ms == 10_001
+    assert mutations.throttle_ms == 10_000
     time.now_s += 10.0
     quotas.mutations("alice", "app", is_strict=True).count(1)
 
@@ -136,7 +136,7 @@ def test_changes_of_old_clients_are_made_and_the_client_is_throttled(
     before = mutations.throttle_ms
     mutations.count(4)
 
-    assert (before, mutations.throttle_ms) == (0, 4001)
+    assert (before, mutations.throttle_ms) == (0, 4000)
 
 
 def test_changes_without_a_quota_cost_nothing(quotas: ClientQuotas) -> None:
