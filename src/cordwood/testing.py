@@ -15,6 +15,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from cordwood.broker.config.broker_config import ANY_ADDRESS
+from cordwood.broker.config.security_config import refuse_insecure_listeners
 from cordwood.broker.server import BrokerServer
 from cordwood.errors import LogClosedError
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
@@ -72,7 +73,9 @@ class Broker:
         if durability is not None:
             self._config["log.durability"] = durability
         self._server: BrokerServer | None = None
-        settings_from(self._config)  # a wrong setting is reported here, not by `start`
+        # A wrong setting is reported here, not by `start`.
+        settings = settings_from(self._config)
+        refuse_insecure_listeners(settings.broker, settings.security)
 
     def __repr__(self) -> str:
         where = self.bootstrap_servers if self.is_running else "stopped"

@@ -41,7 +41,7 @@ def messages(fields: Sequence[FieldSchema], version: int) -> st.SearchStrategy[d
 def _values(field: FieldSchema, version: int) -> st.SearchStrategy[Any]:
     if field.name == "error_code":
         value: st.SearchStrategy[Any] = _ERROR_CODES
-    elif field.name == "retention_time":
+    elif field.name in {"retention_time", "session_lifetime"}:
         value = _LONG_DURATIONS
     else:
         value = _PRIMITIVES[field.type] if field.type else messages(field.fields, version)

@@ -4,6 +4,7 @@
     data loop      produce and fetch; their connections live here
     workers        requests that wait for the disk
     long work      one thread: large requests are read, batches that inflate a lot are checked
+    TLS loop       handshakes, if a listener has TLS; then connections go to the control loop
 
 So a slow disk or a busy partition delays produce and fetch requests, but no heartbeat.
 """
@@ -27,7 +28,7 @@ from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
-from cordwood.broker.net.session import UNLIMITED
+from cordwood.broker.net.tls_handshakes import TlsHandshakes
 from cordwood.broker.net.workers import Workers
 from cordwood.broker.observing.observed_broker import ObservedBroker
 from cordwood.broker.records.archive_reads import ArchiveReaders
@@ -40,13 +41,18 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.broker.records.produce_lanes import ProduceLanes
+from cordwood.broker.security.authentication import Authentications
+from cordwood.broker.security.broker_security import BrokerSecurity
+from cordwood.broker.security.certificate_watch import CertificateWatch
 from cordwood.broker.security.client_quotas import ClientQuotas
 from cordwood.broker.security.connection_rates import ConnectionRates
+from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.services import Services
 from cordwood.clock import SystemClock
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.security.access_event import AccessEvents
 from cordwood.security.security_state import SecurityState
 
 if TYPE_CHECKING:
@@ -75,6 +81,12 @@ class BrokerServer:
         self.security_file = store.open_security()
         self.quotas = ClientQuotas(self.security.quotas)
         self._rates = ConnectionRates(self.security.quotas)
+        self._clock = SystemClock()
+        self.authentications = Authentications(
+            self.security.listeners, self.security_file, self._clock
+        )
+        self.access_events = AccessEvents()
+        self._access = BrokerSecurity(self.security, self.security_file, self.access_events)
         self._owns_store = owns_store
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
@@ -84,7 +96,6 @@ class BrokerServer:
         self._archive_readers = ArchiveReaders()
         # One thread: what takes long, such as a request with a million items, delays only its like.
         self._long_work = ThreadPoolExecutor(1, thread_name_prefix="cordwood-long")
-        self._clock = SystemClock()
         self._endpoint: HttpServer | None = None
         self._is_started = False
         self._is_stopped = False
@@ -97,19 +108,31 @@ class BrokerServer:
             unsupported_version=unsupported_version_response,
             quotas=self.quotas,
         )
-        self._connections = ConnectionRegistry([self._control, self._data])
+        self._tls: EventLoop | None = None
+        if any(listener.tls is not None for listener in self.security.listeners):
+            self._tls = EventLoop("cordwood-tls")
+        self._connections = ConnectionRegistry(
+            loop for loop in (self._control, self._data, self._tls) if loop is not None
+        )
         self._host = ConnectionHost(
             router=self._router,
             registry=self._connections,
             memory=MemoryBudget(config.queued_max_request_bytes),
             metrics=self.metrics,
             frame_bytes_max=config.socket_request_max_bytes,
-            access_of=lambda _principal, _host: UNLIMITED,
+            access_of=self._access.access_of,
+            authentications=self.authentications.by_listener,
+        )
+        handshakes = (
+            None if self._tls is None else TlsHandshakes(self._tls, self._control, self._host)
         )
         self._acceptors = [
-            Acceptor(listener, self._dynamic.broker, self._control, self._host, self._rates)
+            Acceptor(
+                listener, self._dynamic.broker, self._control, self._host, handshakes, self._rates
+            )
             for listener in self.security.listeners
         ]
+        self._certificates = CertificateWatch(())
         self._dynamic.when_changed(self._reconfigure)
         self._table = PartitionTable(store)
         self._syncs = DiskSyncs(self._data)
@@ -172,6 +195,8 @@ class BrokerServer:
         """Listen. On return the address is known and clients are answered."""
         assert not self._is_started
         for acceptor in self._acceptors:
+            acceptor.load_certificates()
+        for acceptor in self._acceptors:
             acceptor.listen()
         identity = ClusterIdentity.of_broker(
             self.config,
@@ -180,6 +205,7 @@ class BrokerServer:
         )
         self.services = Services(
             store=self.store,
+            security_file=self.security_file,
             table=self._table,
             dynamic=self._dynamic,
             identity=identity,
@@ -187,7 +213,7 @@ class BrokerServer:
             workers=self._workers,
             clock=self._clock,
             when_visible=self._early.when_visible,
-            security_file=self.security_file,
+            security=self._access,
         )
         self._router.add_routes(self.services.routes())
         missing = set(API_CATALOG) - self._router.served_apis
@@ -198,12 +224,23 @@ class BrokerServer:
             self._connections.sweep(loop, self.config.connections_max_idle_ms / 1000)
             loop.start()
         self.services.start()
+        self.authentications.start()
+        self._start_tls()
         for acceptor in self._acceptors:
             self._control.call_soon(acceptor.start)
         if self.config.metrics_port is not None:
             self._endpoint = self._open_endpoint(identity)
         for acceptor in self._acceptors:
             logger.info("%s listens on %s:%d", acceptor.known_as.name, *acceptor.address)
+
+    def _start_tls(self) -> None:
+        if self._tls is not None:
+            self._tls.start()
+        self._certificates = CertificateWatch(self._tls_listeners())
+        self._certificates.start()
+
+    def _tls_listeners(self) -> list[TlsListener]:
+        return [acceptor.tls for acceptor in self._acceptors if acceptor.tls is not None]
 
     def _open_endpoint(self, identity: ClusterIdentity) -> "HttpServer":
         # Not at the top: its imports would delay the start of every broker, and few have one.
@@ -215,12 +252,23 @@ class BrokerServer:
                 config=self.config,
                 address=(identity.host, identity.port),
                 requests=self.metrics,
+                authentications=self.authentications.counts,
                 is_responsive=self.is_responsive,
                 groups=self.services.census.take,
                 connection_count=lambda: self.connection_count,
                 is_coordinator_loaded=self.services.census.is_loaded,
+                insecure_listeners=tuple(
+                    str(each.listener) for each in self.security.insecure_listeners
+                ),
             )
         )
+
+    def reload_certificates(self) -> None:
+        """Load the files of all TLS listeners again, soon. Safe in a signal handler.
+
+        New connections use them, if they are sound; see the log.
+        """
+        self._certificates.look_now()
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
@@ -250,8 +298,9 @@ class BrokerServer:
         else:
             for acceptor in self._acceptors:
                 acceptor.stop()
-            for loop in (self._control, self._data):
+            for loop in self._loops():
                 loop.stop()
+        self.authentications.stop()
         self._syncs.stop()
         self._archive_readers.stop()
         self._stop_workers(max(deadline_s - time.monotonic(), _STOP_S_MIN))
@@ -273,8 +322,23 @@ class BrokerServer:
                 "a request is still under way after %.1f s; stopping without it", timeout_s
             )
 
+    def _loops(self) -> list[EventLoop]:
+        """All loops. Handshakes first: connections leave their loop for the others."""
+        return [loop for loop in (self._tls, self._control, self._data) if loop is not None]
+
+    def _stop_handshakes(self) -> None:
+        """So that no connection comes to the other loops any more."""
+        self._certificates.stop()
+        if self._tls is not None:
+            is_stopped = threading.Event()
+            self._control.call_soon(is_stopped.set)  # after the acceptors were
+            is_stopped.wait(_STOP_S_MIN)
+            self._connections.close_all(self._tls)
+            self._tls.stop()
+
     def _stop_serving(self, timeout_s: float) -> None:
         self._stop_accepting()
+        self._stop_handshakes()
         self._router.is_stopping = True
         self._data.call_soon(self.fetches.finish_all)
         self._control.call_soon(self.services.release_waiting)
@@ -300,12 +364,14 @@ class BrokerServer:
         self._router.is_stopping = True
         if self._is_started:
             self._stop_accepting()
+            self._stop_handshakes()
             for loop in (self._control, self._data):
                 self._connections.close_all(loop)
                 loop.stop()
             self.services.stop()
         if self._endpoint is not None:
             self._endpoint.stop()
+        self.authentications.stop()
         self._syncs.stop()
         self._workers.shutdown(wait=False, cancel_futures=True)
         self._archive_readers.stop()

@@ -83,6 +83,13 @@ class BrokerConfig:
         "Names in listeners that are not for clients. They are ignored.",
     )  # fmt: skip
 
+    insecure_listeners_allowed: bool = config_field(
+        "insecure.listeners.allowed", _BOOLEAN, "false",
+        "Whether a listener may be reached from other machines although its clients do not "
+        "authenticate. For networks where everybody may read, write and delete everything.",
+        since_cordwood=True,
+    )  # fmt: skip
+
     # --- connections and requests ------------------------------------------------------------
     socket_request_max_bytes: int = config_field(
         "socket.request.max.bytes", _SIZE, "104857600",

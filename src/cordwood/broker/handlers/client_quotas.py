@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
 from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
-from cordwood.protocol.acl_codes import CLUSTER_NAME, AclOperation, AclResource
+from cordwood.broker.security import access_table as needs
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.security.quota_filters import QuotaFilter, UnknownEntityTypeError, select
 from cordwood.security.quota_rules import Quotas, altered, described, entity_of, names_of
@@ -43,7 +43,7 @@ class ClientQuotasHandler:
     ) -> messages.DescribeClientQuotasResponseDict:
         quotas = self._file.state.quotas
         try:
-            _check_access(context, AclOperation.DESCRIBE_CONFIGS)
+            _check_access(context, needs.DESCRIBE_CLIENT_QUOTAS)
             found = select(
                 quotas,
                 [
@@ -69,10 +69,12 @@ class ClientQuotasHandler:
         counts = Counter(_place(entry.entity) for entry in request.entries)
         results: list[messages.AlterClientQuotasResponseEntriesDict] = []
         wanted: list[tuple[QuotaEntity, dict[str, float | None]]] = []
+        is_allowed = context.may(needs.ALTER_CLIENT_QUOTAS)
         for entry in request.entries:
             code, message = ErrorCode.none, None
             try:
-                _check_access(context, AclOperation.ALTER_CONFIGS)
+                if not is_allowed:
+                    raise _refused_access(needs.ALTER_CLIENT_QUOTAS)
                 if counts[_place(entry.entity)] > 1:
                     raise RefusedError(
                         ErrorCode.invalid_request, "the entity is in the request twice"
@@ -118,12 +120,13 @@ class ClientQuotasHandler:
             )
 
 
-def _check_access(context: RequestContext, operation: AclOperation) -> None:
-    if not context.session.access.allows(operation, AclResource.CLUSTER, CLUSTER_NAME):
-        raise RefusedError(
-            ErrorCode.cluster_authorization_failed,
-            f"{context.session.principal} needs {operation.name} on the cluster",
-        )
+def _check_access(context: RequestContext, need: needs.Need) -> None:
+    if not context.may(need):
+        raise _refused_access(need)
+
+
+def _refused_access(need: needs.Need) -> RefusedError:
+    return RefusedError(need.code, "Cluster authorization failed.")
 
 
 def _wanted(

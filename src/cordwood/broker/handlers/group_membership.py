@@ -10,6 +10,7 @@ from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.classic_member import NO_MEMBER_ID, JoinRequest, SyncRequest
 from cordwood.broker.groups.coordinator import NAME_CHARS_MAX, GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.broker.security import access_table as needs
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import MIB
@@ -75,6 +76,8 @@ class GroupMembershipHandler:
         self, context: RequestContext, key: str, key_type: int
     ) -> cluster_messages.FindCoordinatorResponseCoordinatorsDict:
         if key_type == _GROUP_KEY_TYPE:
+            if not context.may(needs.FIND_COORDINATOR_GROUP, key):
+                return _nowhere(key, needs.FIND_COORDINATOR_GROUP.code, None)
             here = context.session.listener
             return {
                 "key": key,
@@ -86,19 +89,14 @@ class GroupMembershipHandler:
             }
         code, what = ErrorCode.invalid_request, f"key type {key_type}"
         if key_type == _TRANSACTION_KEY_TYPE:
+            if not context.may(needs.FIND_COORDINATOR_TRANSACTION, key):
+                return _nowhere(key, needs.FIND_COORDINATOR_TRANSACTION.code, None)
             # The one error that every client treats as final; others are repeated for ever.
             code, what = ErrorCode.transactional_id_authorization_failed, "transactions"
             logger.warning(
                 "refused the transactional producer %s: transactions are not supported", key
             )
-        return {
-            "key": key,
-            "error_code": code,
-            "error_message": f"this broker does not support {what}",
-            "node_id": -1,
-            "host": "",
-            "port": -1,
-        }
+        return _nowhere(key, code, f"this broker does not support {what}")
 
     # --- JoinGroup ---------------------------------------------------------------------------
 
@@ -110,7 +108,11 @@ class GroupMembershipHandler:
         answer = reply
         if version < _FIRST_JOIN_WITH_NULL_PROTOCOL:
             answer = _without_null_protocol(reply)
-        code = self._check_join(request)
+        code = (
+            self._check_join(request)
+            if context.may(needs.JOIN_GROUP, request.group_id)
+            else needs.JOIN_GROUP.code
+        )
         if code is not None:
             reply.resolve(join_error(code, request.member_id))
             return answer
@@ -147,6 +149,8 @@ class GroupMembershipHandler:
     def sync_group(
         self, context: RequestContext, request: group_messages.SyncGroupRequest
     ) -> Response | Deferred:
+        if not context.may(needs.SYNC_GROUP, request.group_id):
+            return sync_error(needs.SYNC_GROUP.code)
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is not None:
             return sync_error(refusal)
@@ -176,6 +180,8 @@ class GroupMembershipHandler:
     def heartbeat(
         self, context: RequestContext, request: group_messages.HeartbeatRequest
     ) -> group_messages.HeartbeatResponseDict:
+        if not context.may(needs.HEARTBEAT, request.group_id):
+            return {"error_code": needs.HEARTBEAT.code}
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is ErrorCode.coordinator_load_in_progress:
             # We do not know better: a restart must not make a member join again.
@@ -193,6 +199,8 @@ class GroupMembershipHandler:
     def leave_group(
         self, context: RequestContext, request: group_messages.LeaveGroupRequest
     ) -> group_messages.LeaveGroupResponseDict:
+        if not context.may(needs.LEAVE_GROUP, request.group_id):
+            return {"error_code": needs.LEAVE_GROUP.code, "members": []}
         is_of_many = context.api_version >= _FIRST_LEAVE_OF_MANY
         leaving: list[tuple[str, str | None]] = (
             [(member.member_id, member.group_instance_id) for member in request.members]
@@ -216,6 +224,19 @@ class GroupMembershipHandler:
                 for (member_id, instance_id), code in zip(leaving, codes, strict=True)
             ],
         }
+
+
+def _nowhere(
+    key: str, code: ErrorCode, message: str | None
+) -> cluster_messages.FindCoordinatorResponseCoordinatorsDict:
+    return {
+        "key": key,
+        "error_code": code,
+        "error_message": message,
+        "node_id": -1,
+        "host": "",
+        "port": -1,
+    }
 
 
 def _join_request(context: RequestContext, request: group_messages.JoinGroupRequest) -> JoinRequest:

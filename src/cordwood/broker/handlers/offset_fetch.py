@@ -10,6 +10,7 @@ from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.broker.records.partition_table import AskedTopic, NamedTopic, name_topics
+from cordwood.broker.security import access_table as needs
 from cordwood.log.store.store import Store
 from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets
 from cordwood.protocol.api_catalog import ApiKey
@@ -50,10 +51,20 @@ class OffsetFetchHandler:
         self, context: RequestContext, request: messages.OffsetFetchRequest
     ) -> Response | Deferred:
         if context.api_version >= _FIRST_FETCH_OF_MANY:
-            wanted = [_wanted_of(group) for group in request.groups]
+            wanted: list[_WantedOffsets] = []
+            refused: list[messages.OffsetFetchResponseGroupsDict] = []
+            for group in map(_wanted_of, request.groups):
+                if context.may(needs.OFFSET_FETCH_GROUP, group.group_id):
+                    wanted.append(group)
+                else:
+                    refused.append(_refused_group(group))
+            if not wanted:
+                return {"groups": refused}
             return self._coordinator.with_offsets(
                 [group.group_id for group in wanted],
-                lambda code: {"groups": [self._fetched(context, group, code) for group in wanted]},
+                lambda code: {
+                    "groups": refused + [self._fetched(context, group, code) for group in wanted]
+                },
             )
         topics = request.topics
         sole = _WantedOffsets(
@@ -64,6 +75,8 @@ class OffsetFetchHandler:
             if topics is None
             else [(topic.name, NIL_UUID, topic.partition_indexes) for topic in topics],
         )
+        if not context.may(needs.OFFSET_FETCH_GROUP, sole.group_id):
+            return _fetched_of_one(context, sole, _refused_group(sole))
         return self._coordinator.with_offsets(
             [sole.group_id],
             lambda code: _fetched_of_one(context, sole, self._fetched(context, sole, code)),
@@ -87,7 +100,10 @@ class OffsetFetchHandler:
             "error_code": ErrorCode.none,
             "topics": self._all_topics(context, offsets)
             if wanted.topics is None
-            else [_fetched_topic(topic, offsets) for topic in self._named(context, wanted.topics)],
+            else [
+                _fetched_topic(topic, offsets, is_allowed=_may_see(context, topic))
+                for topic in self._named(context, wanted.topics)
+            ],
         }
 
     def _named(self, context: RequestContext, topics: Sequence[AskedTopic]) -> list[NamedTopic]:
@@ -106,7 +122,8 @@ class OffsetFetchHandler:
     ) -> list[messages.OffsetFetchResponseGroupsTopicsDict]:
         by_topic: dict[str, list[messages.OffsetFetchResponseGroupsTopicsPartitionsDict]] = {}
         for (name, number), committed in sorted(offsets.items(), key=lambda item: item[0]):
-            by_topic.setdefault(name, []).append(_fetched_partition(number, committed))
+            if context.may(needs.OFFSET_FETCH_ALL, name):
+                by_topic.setdefault(name, []).append(_fetched_partition(number, committed))
         found: list[messages.OffsetFetchResponseGroupsTopicsDict] = []
         for name, partitions in by_topic.items():
             topic = self._store.registry.find(name)
@@ -129,10 +146,26 @@ def _wanted_of(group: messages.OffsetFetchRequestGroups) -> _WantedOffsets:
     )
 
 
+def _may_see(context: RequestContext, topic: NamedTopic) -> bool:
+    """That no topic has an id is no secret."""
+    return topic.name is None or context.may(needs.OFFSET_FETCH_TOPIC, topic.name)
+
+
+def _refused_group(wanted: _WantedOffsets) -> messages.OffsetFetchResponseGroupsDict:
+    return {
+        "group_id": wanted.group_id,
+        "error_code": needs.OFFSET_FETCH_GROUP.code,
+        "topics": [],
+    }
+
+
 def _fetched_topic(
-    topic: NamedTopic, offsets: GroupOffsets
+    topic: NamedTopic, offsets: GroupOffsets, *, is_allowed: bool
 ) -> messages.OffsetFetchResponseGroupsTopicsDict:
-    code = ErrorCode.unknown_topic_id if topic.name is None else ErrorCode.none
+    if not is_allowed:
+        code, offsets = needs.OFFSET_FETCH_TOPIC.code, {}
+    else:
+        code = ErrorCode.unknown_topic_id if topic.name is None else ErrorCode.none
     return {
         "name": topic.name or "",
         "topic_id": topic.topic_id,

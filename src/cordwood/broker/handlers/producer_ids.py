@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode, refusal
 from cordwood.broker.net.request import RequestContext, Route, RunsOn
+from cordwood.broker.security import access_table as needs
 from cordwood.log.topics.producer_ids import ProducerIds
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.quantities import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -39,7 +40,11 @@ class ProducerIdsHandler:
         sequence, and batches under the old id that still arrive cannot be mistaken for them.
         """
         if request.transactional_id is not None:
+            if not context.may(needs.INIT_PRODUCER_ID_TRANSACTION, request.transactional_id):
+                return _refused(needs.INIT_PRODUCER_ID_TRANSACTION.code)
             return self._refuse_transactions(request)
+        if not _may_be_idempotent(context):
+            return _refused(needs.INIT_PRODUCER_ID_TOPIC.code)
         has_id = request.producer_id != NO_PRODUCER_ID
         has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH
         if has_id != has_epoch:
@@ -68,6 +73,17 @@ class ProducerIdsHandler:
             request.transactional_id,
         )
         return _refused(ErrorCode.transactional_id_authorization_failed)
+
+
+def _may_be_idempotent(context: RequestContext) -> bool:
+    """Who may write to any topic may do it idempotently."""
+    if context.may(needs.INIT_PRODUCER_ID_CLUSTER):
+        return True
+    need, access = needs.INIT_PRODUCER_ID_TOPIC, context.session.access
+    if access.allows_anywhere(need.operation, need.resource):
+        return True
+    access.report(need.api, need.operation, need.resource, "*", is_allowed=False)
+    return False
 
 
 def _refused(code: ErrorCode) -> messages.InitProducerIdResponseDict:

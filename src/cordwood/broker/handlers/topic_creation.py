@@ -18,6 +18,7 @@ from cordwood.broker.net.request import (
     routes_on,
     split_repeated,
 )
+from cordwood.broker.security import access_table as needs
 from cordwood.broker.security.client_quotas import Mutations
 from cordwood.errors import ConfigError
 from cordwood.format.file_names import INTERNAL_TOPICS
@@ -66,23 +67,28 @@ class TopicCreationHandler:
             _refused(name, _repeated(name)) for name in repeated
         ]
         accepted: list[NewTopic] = []
+        may_create_all = bool(topics) and context.may(needs.CREATE_TOPICS_CLUSTER)
         for topic in topics:
             try:
+                if not (may_create_all or context.may(needs.CREATE_TOPICS_TOPIC, topic.name)):
+                    raise RefusedError(needs.CREATE_TOPICS_TOPIC.code, "Authorization failed.")
                 wanted, config = self._checked(topic)
                 mutations.count(wanted.partitions)
                 if request.validate_only:
-                    results.append(self._created(wanted, config))
+                    results.append(self._created(context, wanted, config))
                 else:
                     accepted.append(wanted)
             except Exception as error:
-                results.append(_refused(topic.name, error))
+                results.append(
+                    {**_refused(topic.name, error), **_hidden_configs(context, topic.name)}
+                )
         created = self._store.registry.create_all(accepted)
         for wanted, outcome in zip(accepted, created, strict=True):
             if isinstance(outcome, Exception):
                 results.append(_refused(wanted.name, outcome))
                 continue
             logger.info("created topic %s with %d partitions", wanted.name, wanted.partitions)
-            result = self._created(wanted, outcome.config)
+            result = self._created(context, wanted, outcome.config)
             results.append({**result, "topic_id": outcome.topic_id})
             context.changed(
                 "CREATE",
@@ -158,8 +164,11 @@ class TopicCreationHandler:
             )
 
     def _created(
-        self, topic: NewTopic, config: TopicConfig
+        self, context: RequestContext, topic: NewTopic, config: TopicConfig
     ) -> messages.CreateTopicsResponseTopicsDict:
+        hidden = _hidden_configs(context, topic.name)
+        if hidden:
+            return {"name": topic.name, "error_code": ErrorCode.none, **hidden}
         entries = topic_entries(
             config,
             canonical_texts(topic.config),
@@ -197,6 +206,10 @@ class TopicCreationHandler:
         ]
         for topic in topics:
             try:
+                if not context.may(needs.CREATE_PARTITIONS_TOPIC, topic.name):
+                    code = needs.CREATE_PARTITIONS_TOPIC.code
+                    results.append({"name": topic.name, "error_code": code})
+                    continue
                 before = self._grow(topic, mutations, validate_only=request.validate_only)
                 if not request.validate_only:
                     context.changed(
@@ -248,6 +261,17 @@ class TopicCreationHandler:
         except ConfigError as error:
             raise _with_code(error) from error
         return now
+
+
+def _hidden_configs(context: RequestContext, topic: str) -> messages.CreateTopicsResponseTopicsDict:
+    """In place of the configuration, for a client that may not know it; else empty."""
+    if context.may(needs.CREATE_TOPICS_CONFIGS, topic):
+        return {}
+    return {
+        "topic_config_error_code": needs.CREATE_TOPICS_CONFIGS.code,
+        "num_partitions": -1,
+        "replication_factor": -1,
+    }
 
 
 def _refused(name: str, error: Exception) -> messages.CreateTopicsResponseTopicsDict:

@@ -111,7 +111,20 @@ class RequestCollector(_Unregistered):
             "Connections that were closed at once, because of a limit.",
             counts.connections_refused,
         )
+        attempts = CounterMetricFamily(
+            "cordwood_authentications",
+            "Clients that authenticated, failed to, or did not authenticate again in time.",
+            labels=["listener", "mechanism", "result"],
+        )
+        for labels, count in sorted(self._broker.authentications.view().items()):
+            attempts.add_metric(labels, count)
+        yield attempts
         yield _gauge("cordwood_connections", "Open connections.", self._broker.connection_count())
+        yield _gauge(
+            "cordwood_insecure_listeners",
+            "Listeners that other machines reach without authentication.",
+            len(self._broker.insecure_listeners),
+        )
 
 
 class TopicCollector(_Unregistered):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.security.authentication_events import AuthenticationCounts
 from cordwood.log.store.store import Store
 
 
@@ -26,6 +27,7 @@ class ObservedBroker:
     is_responsive          whether the loops that serve clients turn within so many seconds
     groups                 a copy of the facts about every group
     connection_count       how many clients are connected now
+    insecure_listeners     those that other machines reach without authentication
     is_coordinator_loaded  whether groups and their offsets have been read from the log
     """
 
@@ -33,10 +35,12 @@ class ObservedBroker:
     config: BrokerConfig
     address: tuple[str, int]  # that clients connect to
     requests: RequestMetrics
+    authentications: AuthenticationCounts
     is_responsive: Callable[[float], bool]
     groups: Callable[[], Sequence[GroupFacts]]
     connection_count: Callable[[], int]
     is_coordinator_loaded: Callable[[], bool]
+    insecure_listeners: tuple[str, ...] = ()
 
 
 def groups_of(store: Store) -> list[GroupFacts]:

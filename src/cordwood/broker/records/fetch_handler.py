@@ -200,6 +200,7 @@ class FetchHandler:
             is_committed=request.isolation_level == _READ_COMMITTED,
             bytes_max=self._bytes_max_of(pending),
             found=pending.found,
+            session=pending.answer.connection.session,
         )
         for part in parts:
             plan.add(part)

@@ -24,10 +24,12 @@ from uuid import UUID
 from cordwood.broker.error_codes import error_code, error_message
 from cordwood.broker.net.answer import Answer, Connection, begin_answer
 from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.session import Session
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_lanes import ProduceLanes
+from cordwood.broker.security import access_table as needs
 from cordwood.broker.security.client_quotas import ClientQuotas
 from cordwood.errors import CordwoodError, InvalidRecordError, LongCheckError
 from cordwood.format.batch_header import CODEC_MASK, HEADER_SIZE
@@ -45,7 +47,7 @@ from cordwood.protocol.produce_response import (
     encode_produce_response,
     with_throttle_time,
 )
-from cordwood.protocol.request_header import decode_request_header
+from cordwood.protocol.request_header import RequestHeader, decode_request_header
 from cordwood.protocol.sole_produce import find_sole_produce
 from cordwood.quantities import Offset
 
@@ -55,7 +57,7 @@ _ACKS_ALL: Final = -1
 _ACKS: Final = frozenset({0, 1, _ACKS_ALL})
 _FIRST_WITH_ZSTD: Final = 7
 _ATTRIBUTES_AT: Final = 22  # their lower byte, in a batch
-# Kafka lets its own admin tools write to internal topics, and no other client.
+# Without an authorizer, Kafka's own admin tools may write to internal topics, and no other client.
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 
 
@@ -216,11 +218,12 @@ class ProduceHandler:
         topic, partition, records = produced
         header = answer.header
         try:
+            code = self._refusal(answer, topic)
+            if code is not None:
+                return ProducedPart(topic, partition, code)
             log = self._table.log(topic, partition)
             if log is None:
                 return ProducedPart(topic, partition, _unknown(topic))
-            if log.topic in INTERNAL_TOPICS and header.client_id != _ADMIN_CLIENT_ID:
-                return ProducedPart(topic, partition, ErrorCode.invalid_topic_exception)
             if header.api_version < _FIRST_WITH_ZSTD and _is_zstd(records):
                 return ProducedPart(topic, partition, ErrorCode.unsupported_compression_type)
             if is_brief:
@@ -238,6 +241,29 @@ class ProduceHandler:
             log_append_time_ms=placed.timestamp_ms if log.config.is_log_append_time else -1,
             log_start_offset=log.archive.known_start_offset,
         )
+
+    def _refusal(self, answer: Answer, topic: str | UUID) -> ErrorCode | None:
+        """Why the client may not write to a topic. An unknown id is no secret, as in Kafka."""
+        session = answer.connection.session
+        name: str | None
+        if isinstance(topic, str):
+            name = topic
+        else:
+            found = self._table.topic(topic)
+            name = None if found is None else found.name
+        if name is None:
+            return ErrorCode.unknown_topic_id
+        if not session.may(needs.PRODUCE_TOPIC, name):
+            return needs.PRODUCE_TOPIC.code
+        if name in INTERNAL_TOPICS and not _may_write_internal(session, answer.header):
+            return needs.PRODUCE_INTERNAL.code
+        return None
+
+
+def _may_write_internal(session: Session, header: RequestHeader) -> bool:
+    if session.access.is_unlimited:
+        return header.client_id == _ADMIN_CLIENT_ID
+    return session.may(needs.PRODUCE_INTERNAL)
 
 
 def _refusal_of_all(acks: int, transactional_id: str | None) -> ErrorCode | None:

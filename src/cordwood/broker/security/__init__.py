@@ -1,1 +1,1 @@
-"""Security inside the broker: what needs its configuration, threads or clock, and no connection."""
+"""What protects a broker and needs its configuration or threads. It knows no connections."""

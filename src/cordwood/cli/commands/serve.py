@@ -66,6 +66,14 @@ MetricsPortOption = Annotated[
         help="Port for /metrics, /healthz and /readyz. Default: not served. [metrics.port]"
     ),
 ]
+InsecureOption = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Let clients of other machines in without authentication. "
+        "[insecure.listeners.allowed]",
+    ),
+]
 LogFormatOption = Annotated[
     str | None,
     typer.Option(
@@ -91,6 +99,7 @@ def serve(
     advertised_port: AdvertisedPortOption = None,
     durability: DurabilityOption = None,
     metrics_port: MetricsPortOption = None,
+    insecure: InsecureOption = False,
     config_file: ConfigFileOption = None,
     assignments: SetOption = None,
     log_format: LogFormatOption = None,
@@ -101,7 +110,7 @@ def serve(
     \b
     Examples:
       cordwood serve
-      cordwood serve --at /srv/data --host 0.0.0.0 --advertised-host log.example.org
+      cordwood serve --secure --at /srv/data --host 0.0.0.0 --advertised-host log.example.org
       cordwood serve --durability os --set log.retention.ms=7d --metrics-port 9600
     """
     from cordwood.settings import load_settings
@@ -116,6 +125,7 @@ def serve(
             "advertised.port": ("--advertised-port", advertised_port),
             "log.durability": ("--durability", durability),
             "metrics.port": ("--metrics-port", metrics_port),
+            "insecure.listeners.allowed": ("--insecure", "true" if insecure else None),
             "logger.format": ("--log-format", log_format),
             "logger.level": ("--log-level", log_level),
         },
@@ -149,14 +159,18 @@ def _flags(texts: Sequence[str], given: dict[str, tuple[str, object | None]]) ->
 
 def run_broker(settings: "Settings") -> None:
     """Serve until a signal comes; return after everything is closed."""
+    from cordwood.broker.config.security_config import refuse_insecure_listeners
     from cordwood.broker.observing.log_output import configure_logging
     from cordwood.broker.server import BrokerServer
 
+    refuse_insecure_listeners(settings.broker, settings.security)
     configure_logging(settings.log_output)
     stop = StopSignals()
     stop.install()
-    for name, _, source in settings.without_effect:
-        logger.warning("%s (from %s) is accepted but has no effect", name, source)
+    for idle in settings.without_effect:
+        logger.warning("%s (from %s) is accepted but has no effect", idle.name, idle.source)
+    for path in settings.open_secrets:
+        logger.warning("%s has a secret and every user can read it: chmod 600 it", path)
     started_s = time.monotonic()
     _raise_open_files_limit()
     store = settings.store.open(settings.topic_defaults)
@@ -217,6 +231,13 @@ def _report_start(server: "BrokerServer", settings: "Settings", took_s: float) -
         facts["took_ms"],
         extra={"facts": facts},
     )
+    for listener in settings.security.insecure_listeners:
+        logger.warning(
+            "INSECURE: %s lets everybody in who reaches it: clients can read, write and delete "
+            "everything without authentication (insecure.listeners.allowed)",
+            listener.listener,
+            extra={"facts": {"event": "insecure", "listener": str(listener.listener)}},
+        )
     if settings.topic_defaults.durability == "os":
         logger.warning(
             "durability is os: the last acknowledged records may be lost in a power failure"

@@ -160,3 +160,25 @@ def test_a_port_in_use_is_told_in_one_line_with_exit_code_2(tmp_path: Path) -> N
     assert said.startswith(f"cordwood: port = {taken}: cannot listen on it at 127.0.0.1")
     assert said.count("\n") == 1
     cordwood.open(tmp_path / "data").close()
+
+
+def test_it_does_not_let_everybody_in_unless_that_is_allowed(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--host", "0.0.0.0") as served:
+        assert served.process.wait(DEADLINE_S) == 2
+        assert served.process.stderr is not None
+        refused = served.process.stderr.read()
+    assert "PLAINTEXT://0.0.0.0:0" in refused
+    for way_out in ("--secure", "--host 127.0.0.1", "--insecure"):
+        assert way_out in refused
+    assert not (tmp_path / "data").exists()
+
+    allowed = ("--host", "0.0.0.0", "--insecure", "--metrics-port", "0")
+    with serving(tmp_path / "data", *allowed) as served:
+        port = served.await_report("started")["metrics_address"].rpartition(":")[2]
+        warned = served.await_report("insecure")
+        ready = urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30).read()
+        metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read()
+        assert served.end(signal.SIGTERM) == 0
+    assert warned["level"] == "warning"
+    assert b"lets everybody in" in ready
+    assert b"cordwood_insecure_listeners 1.0" in metrics
