@@ -41,6 +41,9 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.broker.records.produce_lanes import ProduceLanes
+from cordwood.broker.security.audit_log import AuditLog, audit_targets
+from cordwood.broker.security.audit_topic import AuditTopic
+from cordwood.broker.security.audited_decisions import AuditedDecisions
 from cordwood.broker.security.authentication import Authentications
 from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.broker.security.certificate_watch import CertificateWatch
@@ -85,7 +88,14 @@ class BrokerServer:
         self.authentications = Authentications(
             self.security.listeners, self.security_file, self._clock
         )
-        self.access_events = AccessEvents()
+        self.audit = AuditLog(
+            self.security.audit,
+            self._clock,
+            audit_targets(self.security.audit, lambda name: AuditTopic(store, name)),
+        )
+        decisions = AuditedDecisions(self.audit)
+        self.authentications.events.add(decisions)
+        self.access_events = AccessEvents(decisions.decided)
         self._access = BrokerSecurity(self.security, self.security_file, self.access_events)
         self._owns_store = owns_store
         self._control = EventLoop("cordwood-control")
@@ -106,6 +116,7 @@ class BrokerServer:
             long_work=self._long_work,
             metrics=self.metrics,
             unsupported_version=unsupported_version_response,
+            events=self.audit,
             quotas=self.quotas,
         )
         self._tls: EventLoop | None = None
@@ -163,6 +174,7 @@ class BrokerServer:
             pending=pending,
             loop=self._data,
             clock=self._clock,
+            closed_topics=self.security.audit.closed_topics,
         )
         self._router.add_frame_handler(
             ApiKey.PRODUCE,
@@ -174,6 +186,7 @@ class BrokerServer:
                 loop=self._data,
                 long_work=self._long_work,
                 quotas=self.quotas,
+                closed_topics=self.security.audit.closed_topics,
             ),
         )
         self.fetches = FetchHandler(
@@ -305,6 +318,7 @@ class BrokerServer:
         self._archive_readers.stop()
         self._stop_workers(max(deadline_s - time.monotonic(), _STOP_S_MIN))
         self._long_work.shutdown(cancel_futures=True)
+        self.audit.stop()  # before the store, which may have its topic
         if self._owns_store:
             left_s = max(deadline_s - time.monotonic(), _STOP_S_MIN)
             self.store.close(archive_timeout_s=left_s)
@@ -376,6 +390,7 @@ class BrokerServer:
         self._workers.shutdown(wait=False, cancel_futures=True)
         self._archive_readers.stop()
         self._long_work.shutdown(wait=False, cancel_futures=True)
+        self.audit.stop()
 
     def close_inherited(self) -> None:
         """In a forked child, stop listening: see `fork_refusal`."""

@@ -99,7 +99,12 @@ class Services:
                 store=store, table=table, identity=identity, config=config, workers=workers
             ),
             TopicCreationHandler(store=store, identity=identity, dynamic=dynamic),
-            TopicDeletionHandler(store=store, table=table, config=config),
+            TopicDeletionHandler(
+                store=store,
+                table=table,
+                config=config,
+                closed_topics=security.config.audit.closed_topics,
+            ),
             TopicConfigsHandler(
                 ConfigOwners(store, identity, dynamic, security_entries(security.config))
             ),

@@ -46,7 +46,15 @@ _Wanted = tuple[str | None, UUID]
 class TopicDeletionHandler:
     """Deletes topics and records. Called by workers: it waits for the disk."""
 
-    def __init__(self, *, store: Store, table: PartitionTable, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        table: PartitionTable,
+        config: BrokerConfig,
+        closed_topics: frozenset[str] = frozenset(),
+    ) -> None:
+        self._kept_topics = INTERNAL_TOPICS | closed_topics
         self._store = store
         self._table = table
         self._config = config
@@ -149,7 +157,7 @@ class TopicDeletionHandler:
                 else ErrorCode.invalid_request,
                 "delete.topic.enable is false",
             )
-        if topic.name in INTERNAL_TOPICS:
+        if topic.name in self._kept_topics:
             raise RefusedError(
                 ErrorCode.policy_violation, f"{topic.name} is internal and cannot be deleted"
             )
@@ -205,7 +213,7 @@ class TopicDeletionHandler:
         return results
 
     def _delete_before(self, topic: str, number: int, offset: int) -> int:
-        if topic in INTERNAL_TOPICS:
+        if topic in self._kept_topics:
             raise RefusedError(ErrorCode.invalid_topic_exception, f"{topic} is internal")
         log = self._store.topic(topic).partition(number)
         if log.config.is_compacted and not log.config.is_deleted:

@@ -113,7 +113,10 @@ class ProduceHandler:
         loop: EventLoop,
         long_work: Executor,
         quotas: ClientQuotas,
+        closed_topics: frozenset[str] = frozenset(),
     ) -> None:
+        """Nobody may write to `closed_topics`, whatever the rules say."""
+        self._closed_topics = closed_topics
         self._quotas = quotas
         self._loop = loop
         self._long_work = long_work
@@ -255,6 +258,8 @@ class ProduceHandler:
             return ErrorCode.unknown_topic_id
         if not session.may(needs.PRODUCE_TOPIC, name):
             return needs.PRODUCE_TOPIC.code
+        if name in self._closed_topics:
+            return ErrorCode.invalid_topic_exception
         if name in INTERNAL_TOPICS and not _may_write_internal(session, answer.header):
             return needs.PRODUCE_INTERNAL.code
         return None

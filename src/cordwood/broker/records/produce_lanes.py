@@ -159,7 +159,9 @@ class ProduceLanes:
         pending: PendingProduces,
         loop: EventLoop,
         clock: Clock,
+        closed_topics: frozenset[str] = frozenset(),
     ) -> None:
+        self._closed_topics = closed_topics
         self._table = table
         self._watch = watch
         self._syncs = syncs
@@ -247,6 +249,8 @@ class ProduceLanes:
         except (StorageError, UnicodeDecodeError):
             return None
         if topic is None or log is None or log.is_closed or log.topic in INTERNAL_TOPICS:
+            return None
+        if log.topic in self._closed_topics:
             return None
         if len(self._by_log) >= _LANES_MAX:
             self._forget_idle()
