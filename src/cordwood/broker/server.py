@@ -30,7 +30,7 @@ from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
 from cordwood.broker.net.tls_handshakes import TlsHandshakes
 from cordwood.broker.net.workers import Workers
-from cordwood.broker.observing.observed_broker import ObservedBroker
+from cordwood.broker.observing.observed_broker import ObservedBroker, ObservedLimits
 from cordwood.broker.records.archive_reads import ArchiveReaders
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.early_answers import EarlyAnswers
@@ -270,6 +270,12 @@ class BrokerServer:
                 groups=self.services.census.take,
                 connection_count=lambda: self.connection_count,
                 is_coordinator_loaded=self.services.census.is_loaded,
+                limits=ObservedLimits(
+                    quotas=self.quotas.view,
+                    muted_connections=lambda: self._connections.muted_count,
+                    delayed_connections=lambda: self._rates.delayed,
+                ),
+                audit=self.audit.counts,
                 insecure_listeners=tuple(
                     str(each.listener) for each in self.security.insecure_listeners
                 ),

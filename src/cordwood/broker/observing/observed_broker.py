@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.security.audit_log import AuditCounts
 from cordwood.broker.security.authentication_events import AuthenticationCounts
+from cordwood.broker.security.client_quotas import QuotaCounts
 from cordwood.log.store.store import Store
 
 
@@ -18,6 +20,15 @@ class GroupFacts:
     state: str
     member_count: int
     committed: Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedLimits:
+    """What quotas and limits on connections do to clients. Any thread."""
+
+    quotas: Callable[[], QuotaCounts]
+    muted_connections: Callable[[], int]
+    delayed_connections: Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +52,8 @@ class ObservedBroker:
     connection_count: Callable[[], int]
     is_coordinator_loaded: Callable[[], bool]
     insecure_listeners: tuple[str, ...] = ()
+    limits: ObservedLimits | None = None
+    audit: Callable[[], AuditCounts] | None = None
 
 
 def groups_of(store: Store) -> list[GroupFacts]:
