@@ -20,6 +20,7 @@
     └── LogError                                         a well-formed request refused
         ├── OffsetOutOfRangeError(requested, start, end)
         ├── RecordTooLargeError(size, limit)
+        ├── TooManyRecordsError(count, limit)
         ├── InvalidRecordError(reason, record_errors)
         │   └── InvalidTimestampError
         ├── UnexpectedOffsetError(expected, actual)      `expected_offset` did not match
@@ -293,6 +294,15 @@ class RecordTooLargeError(LogError):
         self.size = size
         self.limit = limit
         self.key = key
+
+
+class TooManyRecordsError(LogError):
+    """A batch of a client has more records than one batch may have, however small they are."""
+
+    def __init__(self, *, count: int, limit: int) -> None:
+        super().__init__(f"batch of {count} records; one batch may have {limit}: send smaller ones")
+        self.count = count
+        self.limit = limit
 
 
 class InvalidRecordError(LogError):

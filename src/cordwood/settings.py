@@ -13,6 +13,7 @@ to is used, and never shown: neither by ``config show``, nor in errors, nor in l
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -40,6 +41,7 @@ from cordwood.broker.config.topic_defaults import (
 )
 from cordwood.broker.observing.log_output import LOG_OUTPUT_KEYS, LogOutputConfig
 from cordwood.errors import HIDDEN, ConfigError, FormatError, is_secret_key
+from cordwood.format.file_names import SECURITY_FOLDER
 from cordwood.format.small_files.meta_properties import parse_properties
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue
 from cordwood.log.rules.topic_config import TopicConfig
@@ -53,12 +55,15 @@ ENVIRONMENT_PREFIX: Final = "CORDWOOD_"
 CONFIG_VARIABLE: Final = "CORDWOOD_CONFIG"
 DEFAULT_FILE: Final = "cordwood.toml"
 DEFAULT_SOURCE: Final = "default"
+SECURED_FILE: Final = "broker.properties"  # in SECURITY_FOLDER of the first data directory
 
 _FILE_BYTES_MAX: Final = 1024 * 1024
 # Variables of other parts of the project, and those that Kubernetes sets in every container for
 # a service named "cordwood", such as CORDWOOD_PORT=tcp://10.0.0.1:9092.
 _OTHER_VARIABLES: Final = re.compile(
-    r"CORDWOOD_(AT|CONFIG|CC|PYTHON|KAFKA_LIBS|SERVICE_.*|PORT_[0-9]+_(TCP|UDP).*)"
+    r"CORDWOOD_(AT|CONFIG|CC|PYTHON|KAFKA_LIBS|SERVICE_.*|PORT_[0-9]+_(TCP|UDP).*"
+    r"|TLS|CA|CERT|CERT_KEY|USER|PASSWORD|PASSWORD_FILE|KEY_PASSWORD|MECHANISM|TOKEN_FILE"
+    r"|COMMAND_CONFIG)"
 )
 _SERVICE_LINK: Final = re.compile(r"(tcp|udp)://.*")
 
@@ -137,7 +142,8 @@ def load_settings(
 ) -> Settings:
     """The settings of this process; `environment` defaults to that of the process.
 
-    `file` defaults to CORDWOOD_CONFIG, else to ``cordwood.toml`` if that exists.
+    `file` defaults to CORDWOOD_CONFIG, else to ``cordwood.toml`` if that exists. What
+    ``cordwood serve --secure`` wrote into the data directory counts less than all of these.
     """
     variables = os.environ if environment is None else environment
     layers = [
@@ -145,6 +151,7 @@ def load_settings(
         list(_environment_assignments(variables)),
         _file_assignments(file or variables.get(CONFIG_VARIABLE) or None),
     ]
+    layers.append(_secured_assignments(_data_dir(layers)))
     return _settings(layers, variables)
 
 
@@ -391,6 +398,32 @@ def _file_assignments(file: str | os.PathLike[str] | None) -> list[Assignment]:
         values = _read_properties(path)
     else:
         raise ConfigError("config", path, "must end in .toml or .properties")
+    return [Assignment(name, value, path) for name, value in values.items()]
+
+
+def _data_dir(layers: Sequence[Sequence[Assignment]]) -> str:
+    """The first data directory."""
+    name = "log.dirs"
+    relevant = [[given for given in layer if given.name in (name, "log.dir")] for layer in layers]
+    chosen = _choose(relevant)
+    value = chosen[name].value if name in chosen else _KEYS_BY_NAME[name].default_text
+    return _joined(value).split(",")[0].strip()
+
+
+def _secured_assignments(data_dir: str) -> list[Assignment]:
+    """The settings of ``cordwood serve --secure``. They name files beside them."""
+    folder = os.path.join(data_dir, SECURITY_FOLDER)
+    path = os.path.join(folder, SECURED_FILE)
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return []
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigError("config", path, "can be changed by other users; chmod 600 it")
+    values = _read_properties(path)
+    location = values.get("ssl.keystore.location")
+    if isinstance(location, str):
+        values["ssl.keystore.location"] = os.path.join(folder, location)
     return [Assignment(name, value, path) for name, value in values.items()]
 
 

@@ -45,6 +45,15 @@ class TlsFiles:
         )
         return self._write("broker.pem", made.private_key_and_cert_chain_pem.bytes())
 
+    def write_mismatch(self) -> str:
+        """A key and a certificate that do not belong together."""
+        one, other = (
+            self.authority.issue_cert(*BROKER_NAMES, key_type=trustme.KeyType.ECDSA)
+            for _ in range(2)
+        )
+        pem = one.private_key_pem.bytes() + other.cert_chain_pems[0].bytes()
+        return self._write("broker.pem", pem)
+
     def client(
         self,
         name: str,

@@ -182,6 +182,11 @@ class KafkaBroker:
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """More keys for a broker that was not started, such as those that depend on its port."""
+        assert self._process is None, "already started"
+        self._properties |= properties
+
     @property
     def pid(self) -> int:
         assert self._process is not None, "not started"
@@ -358,3 +363,9 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    (port,) = _free_ports(1)
+    return port

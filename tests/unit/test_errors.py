@@ -58,6 +58,7 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
         ("offset 9", "[1, 5)"),
     ),
     (errors.RecordTooLargeError(size=11, limit=10), ("11 bytes", "max.message.bytes = 10")),
+    (errors.TooManyRecordsError(count=12, limit=10), ("12 records", "may have 10")),
     (errors.InvalidRecordError("no key", [(3, "key is null")]), ("no key",)),
     (errors.InvalidTimestampError("too old", [(0, "timestamp 1")]), ("too old",)),
     (

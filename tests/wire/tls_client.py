@@ -31,7 +31,7 @@ def _wrapped(plain: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
 
 
 class CutTlsClient:
-    """TLS in memory: the test decides how the encrypted bytes are cut on their way to the broker."""
+    """TLS in memory: the test decides how the encrypted bytes are cut on their way."""
 
     def __init__(self, address: str, context: ssl.SSLContext) -> None:
         host, port = address.rsplit(":", 1)

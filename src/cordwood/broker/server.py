@@ -63,7 +63,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_STOP_S_MIN: Final = 0.5  # for each part that is stopped, however late it is
+# How long the steps after the last request may take in all, if the requests took all the time.
+_STOP_S_MIN: Final = 0.5
 
 
 class BrokerServer:
@@ -85,19 +86,24 @@ class BrokerServer:
         self.quotas = ClientQuotas(self.security.quotas)
         self._rates = ConnectionRates(self.security.quotas)
         self._clock = SystemClock()
-        self.authentications = Authentications(
-            self.security.listeners, self.security_file, self._clock
-        )
         self.audit = AuditLog(
             self.security.audit,
             self._clock,
             audit_targets(self.security.audit, lambda name: AuditTopic(store, name)),
         )
         decisions = AuditedDecisions(self.audit)
-        self.authentications.events.add(decisions)
         self.access_events = AccessEvents(decisions.decided)
         self._access = BrokerSecurity(self.security, self.security_file, self.access_events)
         self._owns_store = owns_store
+        try:
+            self.authentications = Authentications(
+                self.security.listeners, self.security_file, self._clock
+            )
+        except BaseException:
+            if owns_store:
+                store.close()
+            raise
+        self.authentications.events.add(decisions)
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
         self._dynamic = DynamicConfigs(store, config)
@@ -134,12 +140,17 @@ class BrokerServer:
             access_of=self._access.access_of,
             authentications=self.authentications.by_listener,
         )
-        handshakes = (
+        self._handshakes = (
             None if self._tls is None else TlsHandshakes(self._tls, self._control, self._host)
         )
         self._acceptors = [
             Acceptor(
-                listener, self._dynamic.broker, self._control, self._host, handshakes, self._rates
+                listener,
+                self._dynamic.broker,
+                self._control,
+                self._host,
+                self._handshakes,
+                self._rates,
             )
             for listener in self.security.listeners
         ]
@@ -270,6 +281,8 @@ class BrokerServer:
                 groups=self.services.census.take,
                 connection_count=lambda: self.connection_count,
                 is_coordinator_loaded=self.services.census.is_loaded,
+                tls={listener.name: listener for listener in self._tls_listeners()},
+                hosts=frozenset(acceptor.known_as.host for acceptor in self._acceptors),
                 limits=ObservedLimits(
                     quotas=self.quotas.view,
                     muted_connections=lambda: self._connections.muted_count,
@@ -279,8 +292,14 @@ class BrokerServer:
                 insecure_listeners=tuple(
                     str(each.listener) for each in self.security.insecure_listeners
                 ),
+                lost_fetch_count=lambda: self.fetches.lost_records.fetch_count,
             )
         )
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether a listener has TLS."""
+        return self._tls is not None
 
     def reload_certificates(self) -> None:
         """Load the files of all TLS listeners again, soon. Safe in a signal handler.
@@ -302,6 +321,8 @@ class BrokerServer:
     def stop(self, timeout_s: float | None = None) -> None:
         """Finish the requests under way, for at most `timeout_s`, then stop. Safe to repeat.
 
+        All steps share one deadline. What waits for the data directories alone is not cut off:
+        syncs that were begun, queued group records, and the closing of the store.
         In a forked child it does nothing: the broker is its parent's.
         """
         if is_forked(self) or self._is_stopped:
@@ -313,7 +334,7 @@ class BrokerServer:
         if self._endpoint is not None:
             self._endpoint.stop()
         if self._is_started:
-            self._stop_serving(timeout_s)
+            self._stop_serving(deadline_s)
         else:
             for acceptor in self._acceptors:
                 acceptor.stop()
@@ -322,25 +343,12 @@ class BrokerServer:
         self.authentications.stop()
         self._syncs.stop()
         self._archive_readers.stop()
-        self._stop_workers(max(deadline_s - time.monotonic(), _STOP_S_MIN))
-        self._long_work.shutdown(cancel_futures=True)
+        deadline_s = max(deadline_s, time.monotonic() + _STOP_S_MIN)
+        _stop_pool(self._workers, deadline_s)
+        _stop_pool(self._long_work, deadline_s)
         self.audit.stop()  # before the store, which may have its topic
         if self._owns_store:
-            left_s = max(deadline_s - time.monotonic(), _STOP_S_MIN)
-            self.store.close(archive_timeout_s=left_s)
-
-    def _stop_workers(self, timeout_s: float) -> None:
-        """Wait for the workers, but not for one that waits for an archive that does not answer."""
-        stopping = threading.Thread(
-            target=self._workers.shutdown, name="cordwood-stop", daemon=True
-        )
-        stopping.start()
-        stopping.join(timeout_s)
-        if stopping.is_alive():
-            self._workers.shutdown(wait=False, cancel_futures=True)
-            logger.warning(
-                "a request is still under way after %.1f s; stopping without it", timeout_s
-            )
+            self.store.close(archive_timeout_s=_left_s(deadline_s))
 
     def _loops(self) -> list[EventLoop]:
         """All loops. Handshakes first: connections leave their loop for the others."""
@@ -356,17 +364,16 @@ class BrokerServer:
             self._connections.close_all(self._tls)
             self._tls.stop()
 
-    def _stop_serving(self, timeout_s: float) -> None:
+    def _stop_serving(self, deadline_s: float) -> None:
         self._stop_accepting()
         self._stop_handshakes()
         self._router.is_stopping = True
         self._data.call_soon(self.fetches.finish_all)
         self._control.call_soon(self.services.release_waiting)
-        for loop in (self._control, self._data):
-            if not self._connections.drain(loop).wait(timeout_s):
-                logger.warning(
-                    "%s: requests are still under way after %.1f s", loop.name, timeout_s
-                )
+        draining = [(loop, self._connections.drain(loop)) for loop in (self._control, self._data)]
+        for loop, drained in draining:
+            if not drained.wait(_left_s(deadline_s)):
+                logger.warning("%s: requests are still under way; stopping without them", loop.name)
         self.services.stop()
         for loop in (self._control, self._data):
             self._connections.close_all(loop)
@@ -417,3 +424,17 @@ class BrokerServer:
             if not answered.wait(timeout_s):
                 return False
         return True
+
+
+def _left_s(deadline_s: float) -> float:
+    return max(deadline_s - time.monotonic(), 0.0)
+
+
+def _stop_pool(pool: Workers | ThreadPoolExecutor, deadline_s: float) -> None:
+    """Wait for the threads of a pool, but not for one that waits for a silent archive."""
+    stopping = threading.Thread(target=pool.shutdown, name="cordwood-stop", daemon=True)
+    stopping.start()
+    stopping.join(_left_s(deadline_s))
+    if stopping.is_alive():
+        pool.shutdown(wait=False, cancel_futures=True)
+        logger.warning("a request still runs in a thread; stopping without it")

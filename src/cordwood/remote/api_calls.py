@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from cordwood.protocol.schemas import consumer_group_messages as consumer_group
     from cordwood.protocol.schemas import group_messages as group
     from cordwood.protocol.schemas import offset_messages as offset
+    from cordwood.protocol.schemas import quota_messages as quota
     from cordwood.protocol.schemas import topic_messages as topic
+    from cordwood.protocol.schemas import user_messages as user
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -97,3 +99,16 @@ CONSUMER_GROUP_DESCRIBE: Final[
         consumer_group.ConsumerGroupDescribeResponse,
     ]
 ] = Api(ApiKey.CONSUMER_GROUP_DESCRIBE)
+
+DESCRIBE_CLIENT_QUOTAS: Final[
+    Api[quota.DescribeClientQuotasRequestDict, quota.DescribeClientQuotasResponse]
+] = Api(ApiKey.DESCRIBE_CLIENT_QUOTAS)
+ALTER_CLIENT_QUOTAS: Final[
+    Api[quota.AlterClientQuotasRequestDict, quota.AlterClientQuotasResponse]
+] = Api(ApiKey.ALTER_CLIENT_QUOTAS)
+DESCRIBE_USER_SCRAM_CREDENTIALS: Final[
+    Api[user.DescribeUserScramCredentialsRequestDict, user.DescribeUserScramCredentialsResponse]
+] = Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
+ALTER_USER_SCRAM_CREDENTIALS: Final[
+    Api[user.AlterUserScramCredentialsRequestDict, user.AlterUserScramCredentialsResponse]
+] = Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)

@@ -57,12 +57,12 @@ class Connector:
 
     def __init__(
         self,
-        security: ClientSecurity = PLAINTEXT,
+        security: ClientSecurity | None = None,
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
-        self._security = security
+        self._security = security or PLAINTEXT
         self._connect_timeout_s = connect_timeout_s
         self._answer_timeout_s = answer_timeout_s
         self._context: ssl.SSLContext | None = None

@@ -218,7 +218,7 @@ def _general_name(host: str) -> "x509.GeneralName":
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        return x509.DNSName(host)
+        return x509.DNSName(host.encode("idna").decode())
 
 
 def _name(name: str) -> "x509.Name":

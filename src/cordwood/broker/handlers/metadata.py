@@ -350,6 +350,9 @@ class MetadataHandler:
                             "name": name,
                             "error_code": _why_unknown(name),
                             "is_internal": name in INTERNAL_TOPICS,
+                            "topic_authorized_operations": context.session.access.operations(
+                                AclResource.TOPIC, name
+                            ),
                         }
                     )
                 continue

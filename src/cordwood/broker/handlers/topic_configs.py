@@ -19,6 +19,7 @@ from cordwood.broker.net.request import (
 from cordwood.broker.security import access_table as needs
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKind
+from cordwood.protocol.acl_codes import CLUSTER_NAME, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 
 if TYPE_CHECKING:
@@ -222,13 +223,8 @@ def _check_access(
     context: RequestContext, needed: Mapping[int, needs.Need], kind: int, name: str
 ) -> None:
     """Everything that is not a topic or a group belongs to the cluster."""
-    need = needed.get(kind)
-    if need is not None:
-        is_allowed = context.may(need, name)
-    else:
-        need = needed[ResourceType.BROKER]
-        is_allowed = context.may(need)
-    if not is_allowed:
+    need = needed.get(kind, needed[ResourceType.BROKER])
+    if not context.may(need, CLUSTER_NAME if need.resource is AclResource.CLUSTER else name):
         raise RefusedError(need.code, f"{need.resource.name.capitalize()} authorization failed.")
 
 

@@ -79,9 +79,7 @@ class TopicCreationHandler:
                 else:
                     accepted.append(wanted)
             except Exception as error:
-                results.append(
-                    {**_refused(topic.name, error), **_hidden_configs(context, topic.name)}
-                )
+                results.append(_refused(topic.name, error))
         created = self._store.registry.create_all(accepted)
         for wanted, outcome in zip(accepted, created, strict=True):
             if isinstance(outcome, Exception):
@@ -269,6 +267,7 @@ def _hidden_configs(context: RequestContext, topic: str) -> messages.CreateTopic
         return {}
     return {
         "topic_config_error_code": needs.CREATE_TOPICS_CONFIGS.code,
+        "configs": [],
         "num_partitions": -1,
         "replication_factor": -1,
     }
@@ -276,7 +275,7 @@ def _hidden_configs(context: RequestContext, topic: str) -> messages.CreateTopic
 
 def _refused(name: str, error: Exception) -> messages.CreateTopicsResponseTopicsDict:
     code, message = refusal(error)
-    return {"name": name, "error_code": code, "error_message": message}
+    return {"name": name, "error_code": code, "error_message": message, "configs": []}
 
 
 def _repeated(name: str) -> RefusedError:

@@ -94,7 +94,7 @@ class TopicDeletionHandler:
                 if counts[name] > 1:
                     raise twice
                 if not may_delete_all and isinstance(name, str):
-                    refused = _without_access(context, item, name)
+                    refused = self._without_access(context, item, name)
                     if refused is not None:
                         responses.append(refused)
                         continue
@@ -138,6 +138,24 @@ class TopicDeletionHandler:
             return name or ""
         topic = self._table.topic(topic_id)
         return topic_id if topic is None else topic.name
+
+    def _without_access(
+        self, context: RequestContext, item: _Wanted, name: str
+    ) -> messages.DeleteTopicsResponseResponsesDict | None:
+        """The refusal of a client that may not delete a topic.
+
+        A client that may describe it is told that it is missing, and the name that an id has.
+        """
+        given, topic_id = item
+        if not name or (given is None) == (topic_id == _NIL):
+            return None  # the request is wrong, whoever sent it
+        if not context.may(needs.DELETE_TOPICS_NAME, name):
+            code = needs.DELETE_TOPICS_NAME.code
+            return {"name": given, "topic_id": topic_id, "error_code": code}
+        if self._table.topic(name) is not None and not context.may(needs.DELETE_TOPICS_TOPIC, name):
+            code = needs.DELETE_TOPICS_TOPIC.code
+            return {"name": name, "topic_id": topic_id, "error_code": code}
+        return None
 
     def _checked(self, item: _Wanted, api_version: int) -> Topic[PartitionLog]:
         name, topic_id = item
@@ -229,21 +247,6 @@ class TopicDeletionHandler:
         elif offset < 0:
             raise OffsetOutOfRangeError(Offset(offset), start=view.start, end=view.high_watermark)
         return log.delete_before(offset)
-
-
-def _without_access(
-    context: RequestContext, item: _Wanted, name: str
-) -> messages.DeleteTopicsResponseResponsesDict | None:
-    """The refusal of a client that may not delete a topic. An id gets its name only if the client
-    may describe the topic."""
-    given, topic_id = item
-    if not name or (given is None) == (topic_id == _NIL):
-        return None  # the request is wrong, whoever sent it
-    if not context.may(needs.DELETE_TOPICS_NAME, name):
-        return {"name": given, "topic_id": topic_id, "error_code": needs.DELETE_TOPICS_NAME.code}
-    if not context.may(needs.DELETE_TOPICS_TOPIC, name):
-        return {"name": name, "topic_id": topic_id, "error_code": needs.DELETE_TOPICS_TOPIC.code}
-    return None
 
 
 def _refused(item: _Wanted, error: Exception) -> messages.DeleteTopicsResponseResponsesDict:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode, refusal
 from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
+from cordwood.broker.security import access_table
 from cordwood.broker.security.security_events import Detail
 from cordwood.errors import ConfigError
-from cordwood.protocol.acl_codes import CLUSTER_NAME, AclOperation, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import ScramCredential, ScramMechanism, SecurityState
@@ -48,7 +48,7 @@ class UsersHandler:
     def describe(
         self, context: RequestContext, request: messages.DescribeUserScramCredentialsRequest
     ) -> messages.DescribeUserScramCredentialsResponseDict:
-        if not _may(context, AclOperation.DESCRIBE):
+        if not context.may(access_table.DESCRIBE_USER_SCRAM_CREDENTIALS):
             return {
                 "error_code": ErrorCode.cluster_authorization_failed,
                 "error_message": _DENIED.format("describe", "DESCRIBE"),
@@ -82,7 +82,7 @@ class UsersHandler:
         users = dict.fromkeys(
             [*(entry.user for entry in deletions), *(entry.user for entry in upsertions)]
         )
-        if not _may(context, AclOperation.ALTER):
+        if not context.may(access_table.ALTER_USER_SCRAM_CREDENTIALS):
             return _answer(
                 UserResult(
                     user,
@@ -107,10 +107,6 @@ class UsersHandler:
             return _answer(UserResult(user, code, message) for user in users)
         _report(context, users, before, after)
         return _answer(planned.results)
-
-
-def _may(context: RequestContext, operation: AclOperation) -> bool:
-    return context.session.access.allows(operation, AclResource.CLUSTER, CLUSTER_NAME)
 
 
 def _report(

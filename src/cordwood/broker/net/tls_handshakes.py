@@ -15,6 +15,7 @@ import socket
 import ssl
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from cordwood.broker.net.client_connection import ClientConnection
@@ -56,7 +57,7 @@ class TlsHandshakes:
         self.loop = loop
         self._target = target
         self._host = host
-        self._pending: dict[TlsHandshake, None] = {}  # oldest first
+        self.pending: dict[TlsHandshake, None] = {}  # oldest first
         self._logged_s = -_LOG_PAUSE_S
         self._unlogged = 0
 
@@ -65,11 +66,14 @@ class TlsHandshakes:
     @property
     def has_room(self) -> bool:
         """Whether a further client can be taken now. Any thread may ask."""
-        pending = self._pending
-        if len(pending) < HANDSHAKES_MAX:
+        pending = self.pending
+        excess = len(pending) - HANDSHAKES_MAX
+        if excess < 0:
             return True
+        self.loop.call_soon(_turn)  # so that it knows who is slow now
         try:
-            oldest = next(iter(pending))
+            # Those before it make room for the clients that were taken just now.
+            oldest = next(islice(pending, excess, None))
         except (StopIteration, RuntimeError):  # another thread changed it
             return True
         return oldest.is_slow()
@@ -78,14 +82,14 @@ class TlsHandshakes:
         """Have a client that was accepted prove itself. It is counted from now on."""
         handshake = TlsHandshake(self, connected, session, listener)
         self._host.registry.add(handshake)
-        self._pending[handshake] = None
+        self.pending[handshake] = None
         self.loop.call_soon(handshake.start)
 
     # --- the loop of handshakes --------------------------------------------------------------
 
     def make_room(self) -> None:
         """If there are too many, end the oldest slow one of the host that has the most."""
-        pending = list(self._pending)
+        pending = list(self.pending)
         if len(pending) <= HANDSHAKES_MAX:
             return
         slow = [handshake for handshake in pending if handshake.is_slow()]
@@ -95,7 +99,7 @@ class TlsHandshakes:
             victim.fail("others wait, and the client is slow")
 
     def forget(self, handshake: "TlsHandshake") -> None:
-        self._pending.pop(handshake, None)
+        self.pending.pop(handshake, None)
         self._host.registry.remove(handshake)
 
     def connect(self, tls: ssl.SSLSocket, session: Session, principal: Principal) -> None:
@@ -243,6 +247,10 @@ class TlsHandshake:
         if self._tls is not None and self._tls.fileno() >= 0:
             self.loop.unregister(self._tls.fileno())
         self._all.forget(self)
+
+
+def _turn() -> None:
+    """A loop that is idle looks at its sockets."""
 
 
 def _reason(error: OSError) -> str:

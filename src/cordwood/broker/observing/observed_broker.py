@@ -1,13 +1,14 @@
 """A running broker as metrics and health checks see it, from outside its threads."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.security.audit_log import AuditCounts
 from cordwood.broker.security.authentication_events import AuthenticationCounts
 from cordwood.broker.security.client_quotas import QuotaCounts
+from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.log.store.store import Store
 
 
@@ -40,6 +41,9 @@ class ObservedBroker:
     connection_count       how many clients are connected now
     insecure_listeners     those that other machines reach without authentication
     is_coordinator_loaded  whether groups and their offsets have been read from the log
+    lost_fetch_count       how many fetches asked for lost records and got those behind them
+    tls                    the listeners with TLS, by name
+    hosts                  names that clients use for this broker
     """
 
     store: Store
@@ -51,7 +55,10 @@ class ObservedBroker:
     groups: Callable[[], Sequence[GroupFacts]]
     connection_count: Callable[[], int]
     is_coordinator_loaded: Callable[[], bool]
+    tls: Mapping[str, TlsListener] = field(default_factory=dict)
+    hosts: frozenset[str] = frozenset()
     insecure_listeners: tuple[str, ...] = ()
+    lost_fetch_count: Callable[[], int] = lambda: 0
     limits: ObservedLimits | None = None
     audit: Callable[[], AuditCounts] | None = None
 

@@ -13,10 +13,12 @@ from uuid import UUID
 from cordwood.broker.error_codes import error_code
 from cordwood.broker.net.session import Session
 from cordwood.broker.records.archive_reads import ArchivedPlace, ArchivedRange
+from cordwood.broker.records.lost_records import lost_before
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.security import access_table as needs
 from cordwood.errors import CordwoodError, OffsetOutOfRangeError
 from cordwood.format.compression import Codec
+from cordwood.format.small_files.segment_manifest import Hole
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.file_range import FileRange, read_range
 from cordwood.log.reading.log_source import LogView
@@ -37,6 +39,7 @@ class FetchPlan:
     logs       the logs that were found, and in
     marks      their high watermarks when they were looked at
     archived   places in archives that have to be read before all records are here
+    lost       lost records that were asked for, with their logs
     size       bytes of records in `parts`
     is_urgent  the answer holds an error or a diverging epoch, and must not wait
     """
@@ -52,6 +55,7 @@ class FetchPlan:
         "archived",
         "is_urgent",
         "logs",
+        "lost",
         "marks",
         "parts",
         "size",
@@ -71,6 +75,7 @@ class FetchPlan:
         self.logs: list[PartitionLog] = []
         self.marks: list[Offset] = []
         self.archived: list[ArchivedPlace] = []
+        self.lost: list[tuple[PartitionLog, Hole]] = []
         self.size = 0
         self.is_urgent = False
         self._table = table
@@ -191,6 +196,10 @@ class FetchPlan:
                 stop=stable,
             )
         if found is not None:
+            if found.base_offset > offset:
+                hole = lost_before(log, view, offset, found.base_offset)
+                if hole is not None:
+                    self.lost.append((log, hole))
             self.size += found.length
             self._bytes_left -= found.length
         return found

@@ -10,7 +10,7 @@ from cordwood.broker.security.tls_listener import TlsListener
 
 logger = logging.getLogger(__name__)
 
-_INTERVAL_S: Final = 60.0
+INTERVAL_S: Final = 60.0
 
 
 class CertificateWatch:
@@ -20,11 +20,8 @@ class CertificateWatch:
     thread holds any lock.
     """
 
-    def __init__(
-        self, listeners: Sequence[TlsListener], *, interval_s: float = _INTERVAL_S
-    ) -> None:
+    def __init__(self, listeners: Sequence[TlsListener]) -> None:
         self._listeners = listeners
-        self._interval_s = interval_s
         self._requests: SimpleQueue[bool] = SimpleQueue()  # False: stop
         self._thread: threading.Thread | None = None
 
@@ -49,7 +46,7 @@ class CertificateWatch:
     def _run(self) -> None:
         while True:
             try:
-                is_forced = self._requests.get(timeout=self._interval_s)
+                is_forced = self._requests.get(timeout=INTERVAL_S)
                 if not is_forced:
                     return
             except Empty:

@@ -78,7 +78,7 @@ def local_files_of(target: BrokerTarget) -> DirectoryTarget | None:
     from cordwood.remote.remote_cluster import RemoteCluster
     from cordwood.remote.remote_topics import RemoteTopics
 
-    with RemoteCluster(target.addresses) as cluster:
+    with RemoteCluster(target.addresses, security=target.security) as cluster:
         paths = [directory.path for directory in RemoteTopics(cluster).log_dirs()]
         cluster_id = cluster.cluster_id
     if paths and all(_cluster_of(path) == cluster_id for path in paths):

@@ -112,7 +112,7 @@ class BrokerBackend:
     """Implements `Backend`. For one thread."""
 
     def __init__(self, target: BrokerTarget) -> None:
-        self.cluster = RemoteCluster(target.addresses)
+        self.cluster = RemoteCluster(target.addresses, security=target.security)
         self._topics = RemoteTopics(self.cluster)
         self._groups = RemoteGroups(self.cluster)
 

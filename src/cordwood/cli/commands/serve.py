@@ -2,11 +2,12 @@
 
 The first SIGTERM or SIGINT stops it cleanly: it accepts no new requests, answers those in
 progress, syncs everything, marks the store clean and ends with exit code 0. A second signal ends
-it at once; the next start then recovers.
+it at once; the next start then recovers. SIGHUP loads the certificates of TLS listeners again.
 """
 
 import gc
 import logging
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ import typer
 
 from cordwood.cli.at.target import DirectoryTarget, parse_target
 from cordwood.cli.completion import completion_of
+from cordwood.cli.failures import UsageError
 from cordwood.cli.options import ConfigFileOption, SetOption
 from cordwood.cli.signals import StopSignals
 from cordwood.errors import ConfigError
@@ -66,6 +68,14 @@ MetricsPortOption = Annotated[
         help="Port for /metrics, /healthz and /readyz. Default: not served. [metrics.port]"
     ),
 ]
+SecureOption = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help="Set up TLS, a user admin and access rules, if that is not done yet, and say how to "
+        "connect.",
+    ),
+]
 InsecureOption = Annotated[
     bool,
     typer.Option(
@@ -99,6 +109,7 @@ def serve(
     advertised_port: AdvertisedPortOption = None,
     durability: DurabilityOption = None,
     metrics_port: MetricsPortOption = None,
+    secure: SecureOption = False,
     insecure: InsecureOption = False,
     config_file: ConfigFileOption = None,
     assignments: SetOption = None,
@@ -130,7 +141,22 @@ def serve(
             "logger.level": ("--log-level", log_level),
         },
     )
-    run_broker(load_settings(file=config_file, flags=flags))
+    if not secure:
+        run_broker(load_settings(file=config_file, flags=flags))
+        return
+    if insecure:
+        raise UsageError("--secure and --insecure exclude each other")
+    from cordwood.cli.commands.secured_start import (
+        check_is_secure,
+        prepare_security,
+        report_setup,
+    )
+
+    setup = prepare_security(load_settings(file=config_file, flags=flags))
+    settings = load_settings(file=config_file, flags=flags)
+    check_is_secure(settings)
+    report_setup(setup, settings)
+    run_broker(settings)
 
 
 def _data_directories(texts: Sequence[str] | None) -> list[str] | None:
@@ -178,6 +204,7 @@ def run_broker(settings: "Settings") -> None:
     try:
         server.start()
         _settle()
+        _reload_on_hangup(server)
         _report_start(server, settings, time.monotonic() - started_s)
         stop.wait()
         logger.info("stopping: %s", stop.reason)
@@ -188,6 +215,12 @@ def run_broker(settings: "Settings") -> None:
         time.monotonic() - started_s,
         extra={"facts": {"event": "stopped"}},
     )
+
+
+def _reload_on_hangup(server: "BrokerServer") -> None:
+    """Without TLS there is nothing to load: SIGHUP ends the broker, as when a terminal closes."""
+    if hasattr(signal, "SIGHUP") and server.has_tls:
+        signal.signal(signal.SIGHUP, lambda *_: server.reload_certificates())
 
 
 def _settle() -> None:
