@@ -19,6 +19,7 @@ def quotas(
 ) -> Iterator[CommandLine]:
     path = tmp_path / "data"
     if request.param == "directory":
+        path.mkdir()
         yield CommandLine(capsys, monkeypatch, at=f"{path}/")
         return
     with cordwood.Broker(path) as broker:
@@ -93,7 +94,7 @@ def test_a_quota_that_does_not_exist_cannot_be_removed(quotas: CommandLine) -> N
     unknown = quotas("quotas", "remove", "--user", "bob")
     other = quotas("quotas", "remove", "--user", "alice", "request_percentage")
 
-    assert unknown.code == other.code == 1
+    assert unknown.code == other.code == 2
     assert "no such quota" in unknown.err
 
 
