@@ -106,7 +106,10 @@ def metrics_table() -> str:
     """Every metric of a broker; an empty broker has them all, without samples."""
     from cordwood.broker.net.request_metrics import RequestMetrics
     from cordwood.broker.observing.metrics import BrokerMetrics
-    from cordwood.broker.observing.observed_broker import ObservedBroker
+    from cordwood.broker.observing.observed_broker import ObservedBroker, ObservedLimits
+    from cordwood.broker.security.audit_log import AuditCounts
+    from cordwood.broker.security.authentication_events import AuthenticationCounts
+    from cordwood.broker.security.client_quotas import ClientQuotas
 
     with tempfile.TemporaryDirectory() as directory:
         store = StoreConfig(log_dirs=(directory,)).open(TopicConfig())
@@ -117,10 +120,17 @@ def metrics_table() -> str:
                     config=BrokerConfig(),
                     address=("127.0.0.1", 9092),
                     requests=RequestMetrics(),
+                    authentications=AuthenticationCounts(),
                     is_responsive=lambda timeout_s: True,
                     groups=list,
                     connection_count=lambda: 0,
                     is_coordinator_loaded=lambda: True,
+                    limits=ObservedLimits(
+                        quotas=ClientQuotas().view,
+                        muted_connections=lambda: 0,
+                        delayed_connections=lambda: 0,
+                    ),
+                    audit=lambda: AuditCounts(written=0, dropped=0, left_out=0),
                 )
             )
             described = metrics.described()
