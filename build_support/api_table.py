@@ -19,7 +19,6 @@ from cordwood.protocol.api_catalog import API_CATALOG
 UNSERVED = {
     "transactions": (24, 25, 26, 28, 61, 65, 66),
     "delegation tokens": (38, 39, 40, 41),
-    "quotas": (48, 49),
     "moving replicas, electing leaders": (34, 43, 45),
     "share groups": (76, 77, 78, 79, 90, 91, 92),
     "Kafka Streams groups": (88, 89),

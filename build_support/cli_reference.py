@@ -147,7 +147,9 @@ def is_connection(parameter: Any) -> bool:
 
 def connection_section(commands: Iterable[Any]) -> str:
     """The options that say how to connect, once."""
-    every = [[p for p in command.params if is_connection(p)] for command in commands]
+    every: list[list[Any]] = [
+        [p for p in command.params if is_connection(p)] for command in commands
+    ]
     rows = map(option_row, max(every, key=len))
     return "\n".join(
         [_CONNECTION, "| option | default | meaning |", "|---|---|---|", *rows, "", ""]

@@ -404,6 +404,10 @@ def ask_more(client: RawClient, api: ApiKey) -> None:
             {"resource_type": kind, "resource_name": "1", "configs": []} for kind in (4, 32)
         ]
         client.call(api, 2, {"resources": resources, "validate_only": True})
+    elif api is ApiKey.DESCRIBE_CLIENT_QUOTAS:
+        client.call(api, 1, {"components": []})
+    elif api is ApiKey.ALTER_CLIENT_QUOTAS:
+        client.call(api, 1, {"entries": [], "validate_only": True})
 
 
 @pytest.mark.parametrize("api", sorted(ApiKey), ids=lambda api: api.name.lower())

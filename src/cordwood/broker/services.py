@@ -19,6 +19,7 @@ from cordwood.broker.groups.journal.group_loader import GroupLoader
 from cordwood.broker.groups.journal.group_log import GroupLogWriter
 from cordwood.broker.handlers.access_rules import AccessRulesHandler
 from cordwood.broker.handlers.api_versions import ApiVersionsHandler
+from cordwood.broker.handlers.client_quotas import ClientQuotasHandler
 from cordwood.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from cordwood.broker.handlers.group_admin import GroupAdminHandler
 from cordwood.broker.handlers.group_membership import GroupMembershipHandler
@@ -100,7 +101,12 @@ class Services:
             ),
             TopicPartitionsHandler(store=store, identity=identity, config=config),
             TopicCreationHandler(store=store, identity=identity, dynamic=dynamic),
-            TopicDeletionHandler(store=store, table=table, config=config),
+            TopicDeletionHandler(
+                store=store,
+                table=table,
+                config=config,
+                closed_topics=security.config.audit.closed_topics,
+            ),
             TopicConfigsHandler(
                 ConfigOwners(store, identity, dynamic, security_entries(security.config))
             ),
@@ -112,6 +118,7 @@ class Services:
             GroupOffsetsHandler(coordinator=coordinator, store=store),
             OffsetFetchHandler(coordinator=coordinator, store=store),
             GroupAdminHandler(coordinator=coordinator),
+            ClientQuotasHandler(security_file),
             ConsumerGroupHandlers(coordinator, consumer_groups, lambda: str(uuid.uuid4())),
         )
 

@@ -53,6 +53,11 @@ COMMANDS: Final = tuple(
             "List, add and remove users and their passwords.",
         ),
         (
+            "quotas",
+            "commands.quotas:quotas_app",
+            "List, set and remove quotas of users, client ids and addresses.",
+        ),
+        (
             "segments",
             "commands.segments:segments",
             "Show the segments of a topic: offsets, bytes, times, state, and when each expires.",

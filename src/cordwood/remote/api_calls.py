@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cordwood.protocol.schemas import consumer_group_messages as consumer_group
     from cordwood.protocol.schemas import group_messages as group
     from cordwood.protocol.schemas import offset_messages as offset
+    from cordwood.protocol.schemas import quota_messages as quota
     from cordwood.protocol.schemas import topic_messages as topic
     from cordwood.protocol.schemas import user_messages as user
 
@@ -105,6 +106,12 @@ DESCRIBE_ACLS: Final[Api[acl.DescribeAclsRequestDict, acl.DescribeAclsResponse]]
 )
 CREATE_ACLS: Final[Api[acl.CreateAclsRequestDict, acl.CreateAclsResponse]] = Api(ApiKey.CREATE_ACLS)
 DELETE_ACLS: Final[Api[acl.DeleteAclsRequestDict, acl.DeleteAclsResponse]] = Api(ApiKey.DELETE_ACLS)
+DESCRIBE_CLIENT_QUOTAS: Final[
+    Api[quota.DescribeClientQuotasRequestDict, quota.DescribeClientQuotasResponse]
+] = Api(ApiKey.DESCRIBE_CLIENT_QUOTAS)
+ALTER_CLIENT_QUOTAS: Final[
+    Api[quota.AlterClientQuotasRequestDict, quota.AlterClientQuotasResponse]
+] = Api(ApiKey.ALTER_CLIENT_QUOTAS)
 DESCRIBE_USER_SCRAM_CREDENTIALS: Final[
     Api[user.DescribeUserScramCredentialsRequestDict, user.DescribeUserScramCredentialsResponse]
 ] = Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)

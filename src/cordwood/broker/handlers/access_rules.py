@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from cordwood.broker.error_codes import RefusedError, refusal
 from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
 from cordwood.broker.security import access_table as needs
+from cordwood.broker.security.security_events import Detail
 from cordwood.protocol.acl_codes import AclPattern, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
@@ -226,3 +227,8 @@ def _log(context: RequestContext, what: str, rules: frozenset[AclRule]) -> None:
             what,
             rule_text(rule),
         )
+        value: dict[str, Detail] = {"rule": rule_text(rule)}
+        if what == "created":
+            context.changed("CREATE", "ACL", rule.name, new=value)
+        else:
+            context.changed("DELETE", "ACL", rule.name, old=value)

@@ -154,6 +154,7 @@ class TlsHandshake:
     is_idle = True
     is_owed = False
     is_receiving = False
+    muted_until_s = 0.0
 
     def __init__(
         self,
@@ -176,6 +177,9 @@ class TlsHandshake:
     def is_slow(self) -> bool:
         """The client had not sent what it must send, when the loop last looked, for a while."""
         return self._tls is not None and self.loop.turn_s - self.last_active_s > _SLOW_S
+
+    def unmute(self) -> None:
+        """It is never muted."""
 
     def is_too_slow(self, now_s: float) -> bool:
         return False  # it has a time limit of its own
