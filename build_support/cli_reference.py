@@ -150,7 +150,8 @@ def connection_section(commands: Iterable[Any]) -> str:
     every: list[list[Any]] = [
         [p for p in command.params if is_connection(p)] for command in commands
     ]
-    rows = map(option_row, max(every, key=len))
+    most = sorted(every, key=len)[-1]
+    rows = map(option_row, most)
     return "\n".join(
         [_CONNECTION, "| option | default | meaning |", "|---|---|---|", *rows, "", ""]
     )
