@@ -107,6 +107,7 @@ def metrics_table() -> str:
     from cordwood.broker.net.request_metrics import RequestMetrics
     from cordwood.broker.observing.metrics import BrokerMetrics
     from cordwood.broker.observing.observed_broker import ObservedBroker
+    from cordwood.broker.security.authentication_events import AuthenticationCounts
 
     with tempfile.TemporaryDirectory() as directory:
         store = StoreConfig(log_dirs=(directory,)).open(TopicConfig())
@@ -121,6 +122,7 @@ def metrics_table() -> str:
                     groups=list,
                     connection_count=lambda: 0,
                     is_coordinator_loaded=lambda: True,
+                    authentications=AuthenticationCounts(),
                 )
             )
             described = metrics.described()
