@@ -40,7 +40,7 @@ from cordwood.broker.net.large_frame import LargeFrame
 from cordwood.broker.net.outbox import Outbox
 from cordwood.broker.net.registration import Registration
 from cordwood.broker.net.session import Session
-from cordwood.broker.net.tls_outbox import TlsOutbox, outbox_of
+from cordwood.broker.net.tls_outbox import TlsOutbox
 from cordwood.broker.net.tls_registration import TlsRegistration
 from cordwood.broker.net.tls_socket import TlsSocket
 from cordwood.errors import FormatError, LimitExceededError
@@ -97,7 +97,7 @@ class ClientConnection:
         self._outbox: Outbox | TlsOutbox
         if isinstance(connected, TlsSocket):
             self._registration = TlsRegistration(connected, self._on_ready, loop)
-            self._outbox = outbox_of(connected)
+            self._outbox = TlsOutbox(connected)
         else:
             self._registration = Registration(connected.fileno(), self._on_ready, loop)
             self._outbox = Outbox(connected)
