@@ -107,6 +107,7 @@ def metrics_table() -> str:
     from cordwood.broker.net.request_metrics import RequestMetrics
     from cordwood.broker.observing.metrics import BrokerMetrics
     from cordwood.broker.observing.observed_broker import ObservedBroker
+    from cordwood.broker.security.authentication_events import AuthenticationCounts
 
     with tempfile.TemporaryDirectory() as directory:
         store = StoreConfig(log_dirs=(directory,)).open(TopicConfig())
@@ -117,6 +118,7 @@ def metrics_table() -> str:
                     config=BrokerConfig(),
                     address=("127.0.0.1", 9092),
                     requests=RequestMetrics(),
+                    authentications=AuthenticationCounts(),
                     is_responsive=lambda timeout_s: True,
                     groups=list,
                     connection_count=lambda: 0,
