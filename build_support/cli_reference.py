@@ -147,11 +147,8 @@ def is_connection(parameter: Any) -> bool:
 
 def connection_section(commands: Iterable[Any]) -> str:
     """The options that say how to connect, once."""
-    every: list[list[Any]] = [
-        [p for p in command.params if is_connection(p)] for command in commands
-    ]
-    most = sorted(every, key=len)[-1]
-    rows = map(option_row, most)
+    every = [[p for p in command.params if is_connection(p)] for command in commands]
+    rows = map(option_row, max(every, key=lambda options: sum(len(p.opts) for p in options)))
     return "\n".join(
         [_CONNECTION, "| option | default | meaning |", "|---|---|---|", *rows, "", ""]
     )
