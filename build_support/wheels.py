@@ -183,7 +183,7 @@ def try_wheel(interpreter: Interpreter, version: str) -> None:
         packages = site_packages(python)
         before = size(packages)
         started_s = time.monotonic()
-        run([*pip, "--only-binary", ":all:", f"{wheel}[broker]"])
+        run([*pip, "--prefer-binary", f"{wheel}[broker]"])
         took_s = time.monotonic() - started_s
         own = size(packages / "cordwood")
         say(
