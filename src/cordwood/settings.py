@@ -1,23 +1,18 @@
-"""The only reader of configuration files, environment variables and flags.
+"""The settings of a broker process, from files, environment variables and flags.
 
 Precedence: flags, then the environment, then the file, then the default. An unknown key is an
 error that names similar ones. The source of each value is kept for ``cordwood config show``.
 
-    file          cordwood.toml, or a Java properties file such as Kafka's server.properties
-    environment   CORDWOOD_LOG_RETENTION_MS is log.retention.ms; CORDWOOD_CONFIG is the file
-    flags         --port 9092, --set log.retention.ms=7d
-
-A value may refer to a secret: ``${file:/run/secrets/key}``, see `secret_references`. What it refers
-to is used, and never shown: neither by ``config show``, nor in errors, nor in logs.
+`setting_sources` reads them; nothing else does. A value may refer to a secret, such as
+``${file:/run/secrets/key}``, see `secret_references`. What it refers to is used, and never shown:
+neither by ``config show``, nor in errors, nor in logs.
 """
 
 import os
-import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig
 from cordwood.broker.config.foreign_keys import (
@@ -40,9 +35,7 @@ from cordwood.broker.config.topic_defaults import (
     parse_topic_defaults,
 )
 from cordwood.broker.observing.log_output import LOG_OUTPUT_KEYS, LogOutputConfig
-from cordwood.errors import HIDDEN, ConfigError, FormatError, is_secret_key
-from cordwood.format.file_names import SECURITY_FOLDER
-from cordwood.format.small_files.meta_properties import parse_properties
+from cordwood.errors import HIDDEN, ConfigError, is_secret_key
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.security.secret_references import (
@@ -50,22 +43,29 @@ from cordwood.security.secret_references import (
     is_reference,
     resolve_references,
 )
-
-ENVIRONMENT_PREFIX: Final = "CORDWOOD_"
-CONFIG_VARIABLE: Final = "CORDWOOD_CONFIG"
-DEFAULT_FILE: Final = "cordwood.toml"
-DEFAULT_SOURCE: Final = "default"
-SECURED_FILE: Final = "broker.properties"  # in SECURITY_FOLDER of the first data directory
-
-_FILE_BYTES_MAX: Final = 1024 * 1024
-# Variables of other parts of the project, and those that Kubernetes sets in every container for
-# a service named "cordwood", such as CORDWOOD_PORT=tcp://10.0.0.1:9092.
-_OTHER_VARIABLES: Final = re.compile(
-    r"CORDWOOD_(AT|CONFIG|CC|PYTHON|KAFKA_LIBS|SERVICE_.*|PORT_[0-9]+_(TCP|UDP).*"
-    r"|TLS|CA|CERT|CERT_KEY|USER|PASSWORD|PASSWORD_FILE|KEY_PASSWORD|MECHANISM|TOKEN_FILE"
-    r"|COMMAND_CONFIG|KERNELS|WHEEL_PYTHONS)"
+from cordwood.setting_sources import (
+    CONFIG_VARIABLE,
+    Assignment,
+    environment_assignments,
+    file_assignments,
+    flag_assignments,
+    secured_assignments,
+    variable_name,
 )
-_SERVICE_LINK: Final = re.compile(r"(tcp|udp)://.*")
+
+__all__ = [
+    "DEFAULT_SOURCE",
+    "SETTING_KEYS",
+    "Assignment",
+    "Setting",
+    "Settings",
+    "flag_assignments",
+    "load_settings",
+    "settings_from",
+    "variable_name",
+]
+
+DEFAULT_SOURCE: Final = "default"
 
 _TOPIC_DEFAULT_KEYS: Final = tuple(default.key for default in TOPIC_DEFAULTS)
 SETTING_KEYS: Final = (
@@ -88,27 +88,6 @@ _COARSER_KEYS: Final = {
     for name in COARSER_NAMES
 }
 _KNOWN: Final = frozenset({*_KEYS_BY_NAME, *_SYNONYMS, *_COARSER_KEYS, *WITHOUT_EFFECT})
-
-
-class Assignment(NamedTuple):
-    """A key, its value and its source: ``cordwood.toml``, ``CORDWOOD_PORT``, ``--port``.
-
-    `written` is the value with its references to secrets, if it has some.
-    """
-
-    name: str
-    value: object
-    source: str
-    written: str | None = None
-
-    def __repr__(self) -> str:
-        value = HIDDEN if is_secret_key(self.name) else self.shown
-        return f"<{self.name} = {value} from {self.source}>"
-
-    @property
-    def shown(self) -> object:
-        """The value as errors may show it."""
-        return self.value if self.written is None else self.written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,10 +127,10 @@ def load_settings(
     variables = os.environ if environment is None else environment
     layers = [
         list(flags),
-        list(_environment_assignments(variables)),
-        _file_assignments(file or variables.get(CONFIG_VARIABLE) or None),
+        list(environment_assignments(variables, _KNOWN)),
+        file_assignments(file or variables.get(CONFIG_VARIABLE) or None),
     ]
-    layers.append(_secured_assignments(_data_dir(layers)))
+    layers.append(secured_assignments(_data_dir(layers)))
     return _settings(layers, variables)
 
 
@@ -356,51 +335,6 @@ def _with_source(error: ConfigError, given: Assignment) -> ConfigError:
     return ConfigError(error.key, value, f"{reason} (from {given.source})")
 
 
-# --- sources -----------------------------------------------------------------------------------
-
-
-def variable_name(key: str) -> str:
-    """The environment variable of a key: ``log.retention.ms`` is CORDWOOD_LOG_RETENTION_MS."""
-    return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
-
-
-def _environment_assignments(variables: Mapping[str, str]) -> Iterator[Assignment]:
-    names = {variable_name(name): name for name in _KNOWN}
-    for variable in sorted(variables):
-        if not variable.startswith(ENVIRONMENT_PREFIX) or _OTHER_VARIABLES.fullmatch(variable):
-            continue
-        value = variables[variable]
-        if _SERVICE_LINK.fullmatch(value) and variable == variable_name("port"):
-            continue
-        # An unknown name becomes the key it would be, and is refused like any unknown key.
-        guess = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
-        yield Assignment(names.get(variable, guess), value, variable)
-
-
-def flag_assignments(texts: Iterable[str], *, source: str = "--set") -> Iterator[Assignment]:
-    """The ``key=value`` texts given to ``--set``."""
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(source, text, "must be key=value")
-        yield Assignment(name.strip(), value.strip(), source)
-
-
-def _file_assignments(file: str | os.PathLike[str] | None) -> list[Assignment]:
-    if file is None:
-        if not os.path.isfile(DEFAULT_FILE):
-            return []
-        file = DEFAULT_FILE
-    path = os.fspath(file)
-    if path.endswith(".toml"):
-        values = _read_toml(path)
-    elif path.endswith(".properties"):
-        values = _read_properties(path)
-    else:
-        raise ConfigError("config", path, "must end in .toml or .properties")
-    return [Assignment(name, value, path) for name, value in values.items()]
-
-
 def _data_dir(layers: Sequence[Sequence[Assignment]]) -> str:
     """The first data directory."""
     name = "log.dirs"
@@ -408,61 +342,3 @@ def _data_dir(layers: Sequence[Sequence[Assignment]]) -> str:
     chosen = _choose(relevant)
     value = chosen[name].value if name in chosen else _KEYS_BY_NAME[name].default_text
     return _joined(value).split(",")[0].strip()
-
-
-def _secured_assignments(data_dir: str) -> list[Assignment]:
-    """The settings of ``cordwood serve --secure``. They name files beside them."""
-    folder = os.path.join(data_dir, SECURITY_FOLDER)
-    path = os.path.join(folder, SECURED_FILE)
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):
-        return []
-    if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ConfigError("config", path, "can be changed by other users; chmod 600 it")
-    values = _read_properties(path)
-    location = values.get("ssl.keystore.location")
-    if isinstance(location, str):
-        values["ssl.keystore.location"] = os.path.join(folder, location)
-    return [Assignment(name, value, path) for name, value in values.items()]
-
-
-def _read_text(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            content = file.read(_FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ConfigError("config", path, f"cannot be read: {error.strerror}") from error
-    if len(content) > _FILE_BYTES_MAX:
-        raise ConfigError("config", path, f"is larger than {_FILE_BYTES_MAX} bytes")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError("config", path, f"is not UTF-8: {error}") from error
-
-
-def _read_properties(path: str) -> dict[str, object]:
-    try:
-        found = parse_properties(_read_text(path))
-        return {name: value.strip() for name, value in found.items()}
-    except FormatError as error:
-        raise ConfigError("config", path, f"is not a properties file: {error}") from error
-
-
-def _read_toml(path: str) -> dict[str, object]:
-    import tomllib  # imported here because most brokers in tests read no file
-
-    try:
-        document = tomllib.loads(_read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError("config", path, f"is not TOML: {error}") from error
-    return dict(_flattened(document, ""))
-
-
-def _flattened(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
-    """``[log] retention.ms = 1`` and ``"log.retention.ms" = 1`` are the same."""
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flattened(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value

@@ -5,6 +5,7 @@ import ssl
 from pathlib import Path
 
 import trustme
+from cryptography.hazmat.primitives import serialization
 
 BROKER_NAMES = ("localhost", "127.0.0.1")
 
@@ -71,7 +72,8 @@ class TlsFiles:
             not_after=not_after,
             key_type=trustme.KeyType.ECDSA,
         )
-        return self._write(f"{name}.pem", made.private_key_and_cert_chain_pem.bytes())
+        chain = b"".join(pem.bytes() for pem in made.cert_chain_pems)
+        return self._write(f"{name}.pem", _as_pkcs8(made.private_key_pem.bytes()) + chain)
 
     def listener_config(self, **more: object) -> dict[str, object]:
         """The broker's settings for one TLS listener; `ssl_client_auth="required"` adds a key."""
@@ -92,3 +94,12 @@ class TlsFiles:
         if version is not None:
             context.minimum_version = context.maximum_version = version
         return context
+
+
+def _as_pkcs8(key: bytes) -> bytes:
+    """The only form that Java reads."""
+    return serialization.load_pem_private_key(key, None).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

@@ -14,6 +14,9 @@ class TlsClient(RawClient):
         self, address: str, context: ssl.SSLContext, *, receive_buffer_bytes: int | None = None
     ) -> None:
         super().__init__(address, receive_buffer_bytes=receive_buffer_bytes)
+        # A request takes several records. Without this, the last one may wait in the client for an
+        # acknowledgement, and be discarded if the client leaves without reading its answers.
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = _wrapped(self.socket, context)
 
     @property

@@ -113,8 +113,10 @@ def _add_connection(command: ClickCommand, path: str) -> None:
         return
     from cordwood.cli.options import connection_options
 
-    taken = {name for each in command.params for name in each.opts}
-    added = [each for each in _options_of(connection_options) if not taken & set(each.opts)]
+    taken = {name for each in command.params for name in (each.name, *each.opts)}
+    added = [
+        each for each in _options_of(connection_options) if not taken & {each.name, *each.opts}
+    ]
     for each in added:
         each.is_connection = True  # the reference of commands describes them once
     command.params = [*command.params, *added]

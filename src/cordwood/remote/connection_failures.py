@@ -67,6 +67,16 @@ def alert_failure(address: str, error: OSError) -> BrokerError | None:
     return BrokerUnreachableError(address, f"it ends TLS with an alert: {_words(reason)}")
 
 
+def no_certificate(failure: BrokerUnreachableError, *, has_one: bool) -> BrokerUnreachableError:
+    """The error of the first request of a connection with TLS."""
+    question = (
+        "does it accept the client's certificate?"
+        if has_one
+        else "does it require a certificate of the client (--cert FILE, ssl.keystore.location)?"
+    )
+    return BrokerUnreachableError(failure.address, f"{failure.reason} at once; {question}")
+
+
 def first_request_failure(address: str, error: OSError | FormatError) -> BrokerUnreachableError:
     """The error of the first request of a connection without TLS."""
     if isinstance(error, TimeoutError):

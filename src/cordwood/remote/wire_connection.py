@@ -263,7 +263,11 @@ class WireConnection:
         return frame[_INT32.size :]
 
     def _why(self, error: OSError | FormatError, api: int, limit_s: float) -> BrokerError:
-        from cordwood.remote.connection_failures import alert_failure, first_request_failure
+        from cordwood.remote.connection_failures import (
+            alert_failure,
+            first_request_failure,
+            no_certificate,
+        )
 
         protocol = self._security.protocol
         if isinstance(error, OSError):
@@ -280,6 +284,9 @@ class WireConnection:
                 self.address, f"no answer to {name} in {limit_s:g} s{hint}"
             )
         failure = self._unreachable(error)
+        if not self._answered_count and isinstance(error, OSError):
+            # TLS 1.3: the broker looks at the client's certificate after the client's first words.
+            return no_certificate(failure, has_one=self._security.identity is not None)
         if self._answered_count == 1 and not protocol.has_sasl and isinstance(error, OSError):
             return not_asked_for(failure)
         return failure
@@ -346,6 +353,6 @@ class WireConnection:
 def _context_of(security: ClientSecurity) -> "ssl.SSLContext | None":
     if not security.protocol.has_tls:
         return None
-    from cordwood.remote.client_tls import tls_context
+    from cordwood.security.client_tls import tls_context
 
     return tls_context(security)

@@ -8,20 +8,20 @@ This broker accepts clients with TLS and a password. The user {user} may do ever
 Its password is in {folder}/admin.password.
 
 To connect from another machine, copy {folder}/ca.pem there, which is not secret, or
-client.properties, which has the password of {user} in it.
+admin.properties, which has the password of {user} in it.
 
 cordwood
-    cordwood topics list --command-config {folder}/client.properties
+    cordwood topics list --command-config {folder}/admin.properties
     cordwood topics list --at {address} --ca {folder}/ca.pem \\
         --user {user} --password-file {folder}/admin.password
 
 More users, and what they may do
-    cordwood users add alice --command-config {folder}/client.properties
+    cordwood users add alice --command-config {folder}/admin.properties
     cordwood acls add --help
 
 Kafka's own tools (Java)
     kafka-topics.sh --bootstrap-server {address} --list \\
-        --command-config {folder}/client.properties
+        --command-config {folder}/admin.properties
 
 kcat
     kcat -F {folder}/kcat.conf -L

@@ -28,7 +28,7 @@ SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.", "enable.ssl.")
 _BOOTSTRAP: Final = ("bootstrap.servers", "metadata.broker.list")
 _PROTOCOL: Final = "security.protocol"
 _JAAS: Final = "sasl.jaas.config"
-_KNOWN: Final = frozenset(
+SECURITY_KEYS: Final = frozenset(
     {
         _PROTOCOL,
         _JAAS,
@@ -96,7 +96,7 @@ def parse_client_properties(properties: Mapping[str, str]) -> ClientProperties:
     given = {key: text.strip() for key, text in properties.items()}
     without_effect: list[str] = []
     for key, text in given.items():
-        if key in _KNOWN or key in _BOOTSTRAP:
+        if key in SECURITY_KEYS or key in _BOOTSTRAP:
             continue
         if key.startswith(SECURITY_PREFIXES) and not _is_idle(key):
             raise ConfigError(key, text, _unknown(key))
@@ -125,7 +125,7 @@ def _is_idle(key: str) -> bool:
 
 
 def _unknown(key: str) -> str:
-    near = get_close_matches(key, sorted(_KNOWN), n=2, cutoff=0.8)
+    near = get_close_matches(key, sorted(SECURITY_KEYS), n=2, cutoff=0.8)
     if near:
         return f"unknown key; did you mean {' or '.join(near)}?"
     return "is not supported, and connecting without it may be less safe than you expect; remove it"

@@ -4,7 +4,7 @@
     ca.pem              its certificate: what clients need
     server.pem          the broker's key and certificate
     admin.password      the password of the user admin
-    client.properties   for `--command-config` and Java's clients, as admin
+    admin.properties    for `--command-config` and Java's clients, as admin
     kcat.conf           for kcat and other programs of librdkafka, as admin
     README.txt          how to connect, with examples
     broker.properties   settings of the broker; it is written last
@@ -202,7 +202,7 @@ class SecureFolder:
         )
         examples = render_examples(setup.folder, address, ADMIN)
         for name, content, is_private in (
-            ("client.properties", java, True),
+            ("admin.properties", java, True),
             ("kcat.conf", librdkafka, True),
             ("README.txt", examples, False),
         ):

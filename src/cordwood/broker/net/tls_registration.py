@@ -68,6 +68,11 @@ class TlsRegistration(Registration):
 
     def _on_event(self, mask: int) -> None:
         tls, loop, can = self._tls, self._loop, 0
+        if mask == READABLE == self.interest and not tls.is_crossed:  # the usual case
+            self._connection_ready(READABLE)
+            if self._is_entered and self._loop is loop and (tls.has_more or tls.is_crossed):
+                self._read_on(loop)
+            return
         if mask & READABLE:
             if self.interest & WRITABLE and tls.write_waits_for_bytes:
                 can |= WRITABLE

@@ -23,6 +23,9 @@ from typing import Final
 from cordwood.quantities import KIB
 
 _RECEIVE_ONCE_BYTES: Final = 512 * KIB  # then other connections have their turn
+_RECORD_BYTES: Final = 16 * KIB  # of a full record
+_LOOK_EVERY: Final = 8
+_LOOKS: Final = 32
 _SOL_TLS: Final = 282
 _TLS_TX: Final = 1
 _CRYPTO_INFO_BYTES: Final = 4  # version and cipher; the kernel tells no more, and no keys
@@ -31,16 +34,28 @@ _CRYPTO_INFO_BYTES: Final = 4  # version and cipher; the kernel tells no more, a
 class TlsSocket:
     """A connection after its handshake. Belongs to the thread of its connection."""
 
-    __slots__ = ("_left", "_tls", "read_waits_for_room", "write_waits_for_bytes")
+    __slots__ = (
+        "_left",
+        "_looks_due",
+        "_tls",
+        "read_waits_for_room",
+        "write_waits_for_bytes",
+    )
 
     def __init__(self, tls: ssl.SSLSocket) -> None:
         self._tls = tls
         self._left: OSError | bool = False  # what the next read reports; True: the end
+        self._looks_due = 0  # for further records; negative: only now and then
         self.read_waits_for_room = False
         self.write_waits_for_bytes = False
 
     def fileno(self) -> int:
         return self._tls.fileno()
+
+    @property
+    def is_crossed(self) -> bool:
+        """One direction waits for the other."""
+        return self.read_waits_for_room or self.write_waits_for_bytes
 
     @property
     def has_more(self) -> bool:
@@ -50,11 +65,15 @@ class TlsSocket:
     def recv_into(self, buffer: memoryview) -> int:
         """Receive what is there; 0: no more will come; `BlockingIOError`: nothing is there.
 
-        OpenSSL gives one record of at most 16 KiB at a time, so this reads several.
+        OpenSSL gives one record of at most 16 KiB at a time, so this reads several. Behind a
+        record that is not full there is seldom another, and finding nothing costs as much as
+        reading one: it looks for more where it has found more lately, and now and then.
         """
         filled, room = 0, min(len(buffer), _RECEIVE_ONCE_BYTES)
         if self._left is not False:
             return self._report_left()
+        self._looks_due -= 1
+        is_patient = self._looks_due < 0 and self._looks_due % _LOOK_EVERY
         read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]
         try:
             while filled < room:
@@ -62,6 +81,11 @@ class TlsSocket:
                 if not count:
                     self._left = True
                     break
+                if is_patient and count < _RECORD_BYTES and not filled:
+                    self.read_waits_for_room = False
+                    return count  # the loop reports if more is there, or `has_more`
+                if filled:
+                    self._looks_due = _LOOKS
                 filled += count
         except ssl.SSLWantReadError:
             self.read_waits_for_room = False
@@ -92,7 +116,7 @@ class TlsSocket:
     def send(self, data: bytes | memoryview) -> int:
         """Send all of `data`. After a `BlockingIOError` it must be repeated with the same bytes."""
         try:
-            return self._tls.send(data)
+            return self._tls.write(data)
         except ssl.SSLWantWriteError:
             self.write_waits_for_bytes = False
         except ssl.SSLWantReadError:

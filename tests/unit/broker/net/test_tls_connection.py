@@ -206,6 +206,27 @@ def test_bytes_that_are_not_tls_are_an_error_after_those_that_are(pair: TlsPair)
     buffer = memoryview(bytearray(100))
 
     assert pair.broker.recv_into(buffer) == 4
+    for _ in range(2):
+        with pytest.raises(ssl.SSLError):
+            pair.broker.recv_into(buffer)
     assert pair.broker.has_more
-    with pytest.raises(ssl.SSLError):
-        pair.broker.recv_into(buffer)
+
+
+@pytest.mark.parametrize("receipts", [1, 5, 8, 40])
+def test_records_that_come_together_are_received_together(pair: TlsPair, receipts: int) -> None:
+    """Sooner or later: a client that sends single ones is not looked at for more each time."""
+    buffer = memoryview(bytearray(100 * KIB))
+    for _ in range(receipts):
+        pair.client.send(b"one")
+        assert pair.broker.recv_into(buffer) == 3
+
+    received = []
+    for _ in range(10):
+        for _ in range(5):
+            pair.client.send(b"one")
+        count = 0
+        while count < 15:
+            count += pair.broker.recv_into(buffer)
+            received.append(count)
+
+    assert received[-3:] == [15, 15, 15]

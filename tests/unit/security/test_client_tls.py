@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509 import load_pem_x509_certificate
 
 from cordwood.errors import ConfigError
-from cordwood.remote.client_tls import tls_context
 from cordwood.security.certificate_authority import CertificateAuthority, IssuedCertificate
 from cordwood.security.certificate_store import CertificateStore
 from cordwood.security.client_security import ClientProtocol, ClientSecurity
+from cordwood.security.client_tls import tls_context
 from cordwood.security.secret import Secret
 
 
