@@ -18,12 +18,15 @@ GLIBC = (2, 17)
 
 _QUESTION = """
 import json, os, sys, sysconfig
+include = sysconfig.get_paths()["include"]
+settings = os.path.join(include, "pyconfig.h")
 print(json.dumps({
     "version": "%d.%d" % sys.version_info[:2],
     "is_release": sys.implementation.name == "cpython" and sys.version_info[3] == "final",
     "is_free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     "suffix": sysconfig.get_config_var("EXT_SUFFIX"),
-    "has_headers": os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")),
+    "has_headers": os.path.exists(os.path.join(include, "Python.h")),
+    "is_multiarch": os.path.exists(settings) and "-linux-gnu/python" in open(settings).read(),
 }))
 """
 
@@ -56,12 +59,20 @@ TARGETS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """A CPython of this machine that has its headers."""
+    """A CPython of this machine that has its headers.
+
+    They serve other machines too, because all targets are 64-bit and little-endian. Debian's
+    packages are different: their headers include a file for each machine, and have only one.
+    """
 
     path: Path
     version: str
     is_free_threaded: bool
     suffix: str
+    is_multiarch: bool = False
+
+    def can_build_for(self, target: Target) -> bool:
+        return target.is_native or not self.is_multiarch
 
     @property
     def name(self) -> str:
@@ -84,12 +95,18 @@ def wanted_names() -> list[str]:
 
 
 def find_interpreters() -> list[Interpreter]:
-    """One for each wanted version that this machine has, in the order of `wanted_names`."""
+    """One for each wanted version that this machine has, in the order of `wanted_names`.
+
+    The first one counts, unless only a later one can build for all targets.
+    """
     found: dict[str, Interpreter] = {}
     for path in _candidates():
         interpreter = describe(path)
-        if interpreter is not None and interpreter.name in wanted_names():
-            found.setdefault(interpreter.name, interpreter)
+        if interpreter is None or interpreter.name not in wanted_names():
+            continue
+        known = found.get(interpreter.name)
+        if known is None or (known.is_multiarch and not interpreter.is_multiarch):
+            found[interpreter.name] = interpreter
     return [found[name] for name in wanted_names() if name in found]
 
 
@@ -124,4 +141,5 @@ def describe(path: Path) -> Interpreter | None:
         version=facts["version"],
         is_free_threaded=facts["is_free_threaded"],
         suffix=facts["suffix"],
+        is_multiarch=facts["is_multiarch"],
     )

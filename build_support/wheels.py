@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,8 @@ _LINK_FLAGS = "-s"
 
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
+    if platform.system() != "Linux":
+        raise SystemExit("wheels: needs Linux; elsewhere use cibuildwheel, see docs/releasing.md")
     interpreters = find_interpreters()
     if options.only:
         interpreters = [found for found in interpreters if found.name in options.only]
@@ -48,7 +51,10 @@ def main(arguments: list[str]) -> int:
     wheels = [sdist]
     for interpreter in interpreters:
         for target in TARGETS:
-            wheels.append(build_wheel(source, interpreter, target, version))
+            if interpreter.can_build_for(target):
+                wheels.append(build_wheel(source, interpreter, target, version))
+            else:
+                say(f"Python {interpreter.name}: its headers are not for {target.machine}; skipped")
     judge_metadata(wheels)
     check_configuration()
     for interpreter in interpreters:
@@ -156,11 +162,11 @@ def judge_metadata(files: Sequence[Path]) -> None:
 
 def check_configuration() -> None:
     """Wheels for macOS and musl are built elsewhere; here only their configuration is read."""
-    for platform in ("linux", "macos"):
+    for system in ("linux", "macos"):
         listed = subprocess.run(
             [
                 *(sys.executable, "-m", "cibuildwheel", "--print-build-identifiers"),
-                *("--platform", platform, ROOT),
+                *("--platform", system, ROOT),
             ],
             capture_output=True,
             text=True,
@@ -168,7 +174,7 @@ def check_configuration() -> None:
         )
         if listed.returncode != 0:
             raise SystemExit(f"wheels: cibuildwheel refuses pyproject.toml: {listed.stderr}")
-        say(f"configured for {platform}, built elsewhere: {' '.join(listed.stdout.split())}")
+        say(f"configured for {system}, built elsewhere: {' '.join(listed.stdout.split())}")
 
 
 def try_wheel(interpreter: Interpreter, version: str) -> None:
@@ -183,7 +189,7 @@ def try_wheel(interpreter: Interpreter, version: str) -> None:
         packages = site_packages(python)
         before = size(packages)
         started_s = time.monotonic()
-        run([*pip, "--only-binary", ":all:", f"{wheel}[broker]"])
+        run([*pip, "--prefer-binary", f"{wheel}[broker]"])
         took_s = time.monotonic() - started_s
         own = size(packages / "cordwood")
         say(

@@ -6,6 +6,7 @@ import io
 import platform
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 from deploy.outside_tool import ROOT
@@ -111,3 +112,17 @@ def test_tags_and_suffixes_name_the_machine_and_the_kind_of_python() -> None:
 
     assert f"{python.wheel_tag}-{arm.platform_tag}" == "cp314-cp314t-manylinux_2_17_aarch64"
     assert python.suffix_for(arm) == ".cpython-314t-aarch64-linux-gnu.so"
+
+
+def test_headers_for_one_machine_cannot_build_for_another() -> None:
+    foreign = [target for target in TARGETS if not target.is_native]
+    python = Interpreter(
+        path=Path("python3.11"),
+        version="3.11",
+        is_free_threaded=False,
+        suffix=SUFFIX,
+        is_multiarch=True,
+    )
+
+    assert [target for target in foreign if python.can_build_for(target)] == []
+    assert all(replace(python, is_multiarch=False).can_build_for(target) for target in TARGETS)
