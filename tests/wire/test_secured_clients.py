@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
 import cordwood
+from cordwood.clock import SystemClock
 from cordwood.errors import (
     AuthenticationFailedError,
     BrokerNotTrustedError,
@@ -21,6 +22,7 @@ from cordwood.errors import (
     ConfigError,
 )
 from cordwood.remote.remote_cluster import RemoteCluster
+from cordwood.remote.remote_producer import RemoteProducer
 from cordwood.remote.remote_topics import RemoteTopics
 from cordwood.security.client_security import ClientProtocol, ClientSecurity
 from cordwood.testing import Broker, BrokerSecurity, allow, deny
@@ -120,6 +122,18 @@ def test_our_client_reports_a_refusal(broker: Broker) -> None:
         pytest.raises(BrokerRefusedError, match="authorization_failed"),
     ):
         RemoteTopics(cluster).create("mine", partitions=1, config={})
+
+
+def test_our_producer_needs_no_more_rights_than_another() -> None:
+    rules = [allow("bob", "WRITE", topic="orders"), allow("bob", "DESCRIBE", topic="orders")]
+    with cordwood.Broker(
+        security="sasl_ssl", users=_USERS, acls=rules, topics=["orders"]
+    ) as running:
+        address = [(running.host, running.port)]
+        with RemoteCluster(address, security=running.client_security("bob")) as cluster:
+            (placed,) = RemoteProducer(cluster, "orders", SystemClock()).append_many([(b"k", b"v")])
+
+    assert (placed.first_offset, placed.next_offset) == (0, 1)
 
 
 def test_a_wrong_password_is_refused(broker: Broker) -> None:

@@ -80,9 +80,9 @@ def no_certificate(failure: BrokerUnreachableError, *, has_one: bool) -> BrokerU
 def first_request_failure(address: str, error: OSError | FormatError) -> BrokerUnreachableError:
     """The error of the first request of a connection without TLS."""
     if isinstance(error, TimeoutError):
-        reason = "no answer in time; does the listener use TLS (--tls)?"
+        reason = "no answer in time; if the listener uses TLS, pass --tls"
     elif isinstance(error, OSError):
-        reason = f"{reason_of(error)} at once; does the listener use TLS (--tls)?"
+        reason = f"{reason_of(error)} at once; if the listener uses TLS, pass --tls"
     else:
         reason = f"it is not a Kafka broker: {error}"
     return BrokerUnreachableError(address, reason)

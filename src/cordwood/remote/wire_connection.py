@@ -279,7 +279,7 @@ class WireConnection:
             return first_request_failure(self.address, error)
         if isinstance(error, TimeoutError):
             name = NAMES.get(api) or API_CATALOG[ApiKey(api)].name
-            hint = "; does the listener use TLS (--tls)?" if is_first else ""
+            hint = "; if the listener uses TLS, pass --tls" if is_first else ""
             return BrokerUnreachableError(
                 self.address, f"no answer to {name} in {limit_s:g} s{hint}"
             )

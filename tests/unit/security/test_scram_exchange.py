@@ -70,6 +70,19 @@ def test_the_right_password_is_accepted_and_the_broker_proves_itself(
     assert client.is_ours(outcome.token)
 
 
+def test_the_nonce_of_librdkafka_before_2_6_1_is_accepted() -> None:
+    """It has the client's part twice. A login of another time cannot be repeated with it."""
+    login = exchange(state_of(("alice", "right")))
+    client = ScramClient("sha256", "alice", "right")
+
+    server_first = first_of(login.receive(client.first(), 0))
+    final = client.final(server_first, lambda text: text.replace("r=abcdef", "r=abcdefabcdef"))
+    outcome = login.receive(final, 0)
+
+    assert isinstance(outcome, Accepted)
+    assert client.is_ours(outcome.token)
+
+
 def test_a_wrong_password_is_refused_at_the_proof() -> None:
     login = exchange(state_of(("alice", "right")))
     client = ScramClient("sha256", "alice", "wrong")
