@@ -28,6 +28,7 @@ _SOURCE_SUFFIX: Final = ".py"
 _CODECS: Final = (("snappy", "cramjam"), ("lz4", "lz4"), ("zstd", "zstandard"))
 _EXTRAS: Final = {
     "broker": "metrics of `cordwood serve`",
+    "security": "`cordwood serve --secure`, PKCS12 files, tokens",
     "spark": '`cordwood spark` and format("cordwood")',
     "lake": "`cordwood spark export` to Iceberg and Delta",
 }
