@@ -50,6 +50,7 @@ class Refusal(Enum):
     INVALID_TRANSACTION_TIMEOUT = "the timeout of the transaction is not in the allowed range"
     COORDINATOR_NOT_AVAILABLE = "the coordinator is stopping, or has too much to do"
     NOT_COORDINATOR = "the state of the transaction could not be written"
+    UNKNOWN_SERVER_ERROR = "the state of the transaction is too large"
 
 
 @dataclass(frozen=True, slots=True)
