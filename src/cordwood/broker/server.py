@@ -136,6 +136,7 @@ class BrokerServer:
                 lanes=lanes,
                 loop=self._data,
                 long_work=self._long_work,
+                transactions=self.store.transactions,
             ),
         )
         self.fetches = FetchHandler(

@@ -25,10 +25,12 @@ from cordwood.broker.handlers.list_offsets import ListOffsetsHandler
 from cordwood.broker.handlers.log_dirs import LogDirsHandler
 from cordwood.broker.handlers.metadata import MetadataHandler
 from cordwood.broker.handlers.offset_fetch import OffsetFetchHandler
-from cordwood.broker.handlers.producer_ids import ProducerIdsHandler
 from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
+from cordwood.broker.handlers.transaction_admin import TransactionAdminHandler
+from cordwood.broker.handlers.transaction_offsets import TransactionOffsetsHandler
+from cordwood.broker.handlers.transactions import TransactionsHandler
 from cordwood.broker.net.request import Route
 from cordwood.broker.net.scheduler import Scheduler
 from cordwood.broker.records.early_answers import WhenVisible
@@ -92,7 +94,13 @@ class Services:
             TopicConfigsHandler(ConfigOwners(store, identity, dynamic)),
             ListOffsetsHandler(table, when_visible),
             LogDirsHandler(store),
-            ProducerIdsHandler(store.producer_ids),
+            TransactionsHandler(store, group_config.offsets_topic_partitions),
+            TransactionAdminHandler(store, table, clock),
+            TransactionOffsetsHandler(
+                coordinator=coordinator,
+                store=store,
+                offsets_topic_partitions=group_config.offsets_topic_partitions,
+            ),
             GroupMembershipHandler(coordinator=coordinator, node_id=identity.node_id),
             GroupOffsetsHandler(coordinator=coordinator, store=store),
             OffsetFetchHandler(coordinator=coordinator, store=store),

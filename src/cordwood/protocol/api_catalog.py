@@ -33,6 +33,11 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -42,6 +47,9 @@ class ApiKey(IntEnum):
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
@@ -113,6 +121,11 @@ API_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
             _api(ApiKey.DELETE_RECORDS, 0, 2, 2),
             _api(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
             _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
+            _api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),
+            _api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
+            _api(ApiKey.END_TXN, 0, 5, 3),
+            _api(ApiKey.WRITE_TXN_MARKERS, 1, 2, 1),
+            _api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3),
             _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
             _api(ApiKey.ALTER_CONFIGS, 0, 2, 2),
             _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 2),
@@ -122,6 +135,9 @@ API_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
             _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0),
             _api(ApiKey.OFFSET_DELETE, 0, 0, None),
             _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0),
+            _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
+            _api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
+            _api(ApiKey.LIST_TRANSACTIONS, 0, 2, 0),
             _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
             _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
             _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, 0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.groups.classic.classic_answers import join_error, sync_error
@@ -17,10 +16,7 @@ from cordwood.quantities import MIB
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages, group_messages
 
-logger = logging.getLogger(__name__)
-
-_GROUP_KEY_TYPE: Final = 0
-_TRANSACTION_KEY_TYPE: Final = 1
+_KEY_TYPES: Final = (0, 1)  # groups, transactional ids
 _FIRST_FIND_OF_MANY: Final = 4
 _FIRST_JOIN_WITH_REBALANCE_TIMEOUT: Final = 1
 _FIRST_JOIN_WITH_KNOWN_MEMBER_ID: Final = 4
@@ -74,7 +70,7 @@ class GroupMembershipHandler:
     def _place(
         self, context: RequestContext, key: str, key_type: int
     ) -> cluster_messages.FindCoordinatorResponseCoordinatorsDict:
-        if key_type == _GROUP_KEY_TYPE:
+        if key_type in _KEY_TYPES:
             here = context.session.listener
             return {
                 "key": key,
@@ -84,17 +80,10 @@ class GroupMembershipHandler:
                 "host": here.host,
                 "port": here.port,
             }
-        code, what = ErrorCode.invalid_request, f"key type {key_type}"
-        if key_type == _TRANSACTION_KEY_TYPE:
-            # The one error that every client treats as final; others are repeated for ever.
-            code, what = ErrorCode.transactional_id_authorization_failed, "transactions"
-            logger.warning(
-                "refused the transactional producer %s: transactions are not supported", key
-            )
         return {
             "key": key,
-            "error_code": code,
-            "error_message": f"this broker does not support {what}",
+            "error_code": ErrorCode.invalid_request,
+            "error_message": f"this broker does not support key type {key_type}",
             "node_id": -1,
             "host": "",
             "port": -1,

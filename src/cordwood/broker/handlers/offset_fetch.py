@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,7 @@ from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.broker.records.partition_table import AskedTopic, NamedTopic, name_topics
 from cordwood.log.store.store import Store
-from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets
+from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets, TopicPartition
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.message_schema import NIL_UUID
@@ -34,6 +35,7 @@ class _WantedOffsets:
     member_id: str | None
     member_epoch: int
     topics: Sequence[AskedTopic] | None
+    require_stable: bool
 
 
 class OffsetFetchHandler:
@@ -50,7 +52,8 @@ class OffsetFetchHandler:
         self, context: RequestContext, request: messages.OffsetFetchRequest
     ) -> Response | Deferred:
         if context.api_version >= _FIRST_FETCH_OF_MANY:
-            wanted = [_wanted_of(group) for group in request.groups]
+            stable = request.require_stable
+            wanted = [_wanted_of(group, require_stable=stable) for group in request.groups]
             return self._coordinator.with_offsets(
                 [group.group_id for group in wanted],
                 lambda code: {"groups": [self._fetched(context, group, code) for group in wanted]},
@@ -63,6 +66,7 @@ class OffsetFetchHandler:
             topics=None
             if topics is None
             else [(topic.name, NIL_UUID, topic.partition_indexes) for topic in topics],
+            require_stable=request.require_stable,
         )
         return self._coordinator.with_offsets(
             [sole.group_id],
@@ -82,12 +86,18 @@ class OffsetFetchHandler:
         if refusal is not None:
             return {"group_id": group_id, "error_code": refusal, "topics": []}
         offsets = self._coordinator.keeper.of_group(group_id)
+        pending: AbstractSet[TopicPartition] = frozenset()
+        if wanted.require_stable:
+            pending = self._coordinator.keeper.pending(group_id)
         return {
             "group_id": group_id,
             "error_code": ErrorCode.none,
-            "topics": self._all_topics(context, offsets)
+            "topics": self._all_topics(context, offsets, pending)
             if wanted.topics is None
-            else [_fetched_topic(topic, offsets) for topic in self._named(context, wanted.topics)],
+            else [
+                _fetched_topic(topic, offsets, pending)
+                for topic in self._named(context, wanted.topics)
+            ],
         }
 
     def _named(self, context: RequestContext, topics: Sequence[AskedTopic]) -> list[NamedTopic]:
@@ -102,11 +112,20 @@ class OffsetFetchHandler:
         return None if code is ErrorCode.none else code
 
     def _all_topics(
-        self, context: RequestContext, offsets: GroupOffsets
+        self,
+        context: RequestContext,
+        offsets: GroupOffsets,
+        pending: AbstractSet[TopicPartition],
     ) -> list[messages.OffsetFetchResponseGroupsTopicsDict]:
         by_topic: dict[str, list[messages.OffsetFetchResponseGroupsTopicsPartitionsDict]] = {}
-        for (name, number), committed in sorted(offsets.items(), key=lambda item: item[0]):
-            by_topic.setdefault(name, []).append(_fetched_partition(number, committed))
+        for name, number in sorted({*offsets, *pending}):
+            place = (name, number)
+            fetched = (
+                _unstable_partition(number)
+                if place in pending
+                else _fetched_partition(number, offsets[place])
+            )
+            by_topic.setdefault(name, []).append(fetched)
         found: list[messages.OffsetFetchResponseGroupsTopicsDict] = []
         for name, partitions in by_topic.items():
             topic = self._store.registry.find(name)
@@ -117,7 +136,7 @@ class OffsetFetchHandler:
         return found
 
 
-def _wanted_of(group: messages.OffsetFetchRequestGroups) -> _WantedOffsets:
+def _wanted_of(group: messages.OffsetFetchRequestGroups, *, require_stable: bool) -> _WantedOffsets:
     topics = group.topics
     return _WantedOffsets(
         group_id=group.group_id,
@@ -126,18 +145,21 @@ def _wanted_of(group: messages.OffsetFetchRequestGroups) -> _WantedOffsets:
         topics=None
         if topics is None
         else [(topic.name, topic.topic_id, topic.partition_indexes) for topic in topics],
+        require_stable=require_stable,
     )
 
 
 def _fetched_topic(
-    topic: NamedTopic, offsets: GroupOffsets
+    topic: NamedTopic, offsets: GroupOffsets, pending: AbstractSet[TopicPartition]
 ) -> messages.OffsetFetchResponseGroupsTopicsDict:
     code = ErrorCode.unknown_topic_id if topic.name is None else ErrorCode.none
     return {
         "name": topic.name or "",
         "topic_id": topic.topic_id,
         "partitions": [
-            _fetched_partition(number, offsets.get(topic.place(number)), code)
+            _unstable_partition(number)
+            if topic.place(number) in pending
+            else _fetched_partition(number, offsets.get(topic.place(number)), code)
             for number in topic.numbers
         ],
     }
@@ -153,6 +175,11 @@ def _fetched_partition(
         "metadata": "" if committed is None else committed.metadata,
         "error_code": code,
     }
+
+
+def _unstable_partition(number: int) -> messages.OffsetFetchResponseGroupsTopicsPartitionsDict:
+    """A transaction that is open may still change the offset: the client asks again."""
+    return _fetched_partition(number, None, ErrorCode.unstable_offset_commit)
 
 
 def _fetched_of_one(

@@ -84,6 +84,11 @@ class LogProducers:
             return state.high_watermark
         return Offset(max(min(unstable, state.high_watermark), state.start))
 
+    def is_in_transaction(self, producer_id: ProducerId, epoch: int) -> bool:
+        """Whether the producer has an open transaction here, which it began in this epoch."""
+        with self._holder.lock:
+            return self.states.is_in_transaction(producer_id, epoch)
+
     def open_transactions(self) -> list[ProducerSnapshotEntry]:
         """The producers that have an open transaction, in the order of their first offsets."""
         with self._holder.lock:

@@ -143,12 +143,15 @@ class TransactionCoordinator:
         *,
         client_version: int,
         done: Done,
+        verify_only: bool = False,
     ) -> None:
         """Allow an append to partitions. `done` gets a lease, to be released after the append.
 
         Clients of version 2 add the partitions by it; older ones must have added them before.
         """
-        adds = client_version >= EPOCH_BUMPING_VERSION or not self.config.verifies_partitions
+        adds = not verify_only and (
+            client_version >= EPOCH_BUMPING_VERSION or not self.config.verifies_partitions
+        )
 
         def decide(
             current: TransactionMetadata | None, now_ms: TimestampMs, _: ProducerId | None

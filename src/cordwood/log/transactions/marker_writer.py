@@ -94,7 +94,23 @@ class MarkerWriter:
             logger.warning("%s-%d has no transaction marker yet: %s", *place, failure)
         return failures
 
+    def write_one(self, wanted: WantedMarker) -> None:
+        """Write one marker; durable on return. Raises if its partition refuses it."""
+        written = self._append(wanted)
+        if written is not None:
+            log, end = written
+            log.promises.await_kept(end)
+
     def _write(self, wanted: WantedMarker) -> tuple[PartitionLog, Offset] | None:
+        try:
+            return self._append(wanted)
+        except (InvalidProducerEpochError, TransactionCoordinatorFencedError) as error:
+            # A newer producer, or this transaction's own successor: the marker was there before.
+            log = self._find_log(*wanted.place)
+            logger.info("%s-%d needs no transaction marker: %s", *wanted.place, error)
+            return None if log is None else (log, log.end_offset)
+
+    def _append(self, wanted: WantedMarker) -> tuple[PartitionLog, Offset] | None:
         topic, partition = wanted.place
         log = self._find_log(topic, partition)
         if log is None:
@@ -107,19 +123,10 @@ class MarkerWriter:
             timestamp=self._clock.now_ms(),
             is_abort=not wanted.is_commit,
         )
-        try:
-            if topic == CONSUMER_OFFSETS_TOPIC:
-                at = self._offsets.append_marker(
-                    partition, marker, transaction_version=wanted.version
-                )
-            else:
-                at = log.batches.end_transaction(
-                    marker, transaction_version=wanted.version, wait=False
-                )
-        except (InvalidProducerEpochError, TransactionCoordinatorFencedError) as error:
-            # A newer producer, or this transaction's own successor: the marker was there before.
-            logger.info("%s needs no transaction marker: %s", log.name, error)
-            return log, log.end_offset
+        if topic == CONSUMER_OFFSETS_TOPIC:
+            at = self._offsets.append_marker(partition, marker, transaction_version=wanted.version)
+        else:
+            at = log.batches.end_transaction(marker, transaction_version=wanted.version, wait=False)
         return log, Offset(at + 1)
 
     def _sync(self, ends: dict[PartitionLog, Offset]) -> dict[PartitionLog, Exception]:

@@ -26,6 +26,7 @@ from cordwood.protocol.schemas import (
     group_messages,
     offset_messages,
     topic_messages,
+    transaction_messages,
 )
 
 MESSAGE_SCHEMAS: Final[Mapping[int, str]] = MappingProxyType(
@@ -36,5 +37,6 @@ MESSAGE_SCHEMAS: Final[Mapping[int, str]] = MappingProxyType(
         **group_messages.SCHEMAS,
         **offset_messages.SCHEMAS,
         **topic_messages.SCHEMAS,
+        **transaction_messages.SCHEMAS,
     }
 )
