@@ -4,6 +4,7 @@ import uuid
 from concurrent.futures import Executor
 
 from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config_owners import ConfigOwners
 from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.groups.classic.group_config import GroupConfig
@@ -37,6 +38,7 @@ from cordwood.broker.records.early_answers import WhenVisible
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.clock import Clock
 from cordwood.log.store.store import Store
+from cordwood.log.transactions.transaction_config import TransactionConfig
 
 
 class Services:
@@ -56,6 +58,7 @@ class Services:
     ) -> None:
         config = dynamic.static.broker
         group_config = GroupConfig.of_broker(config)
+        store.transactions.config = _transaction_config(config)
         self._group_log = GroupLogWriter(
             store.committed_offsets,
             scheduler,
@@ -125,3 +128,15 @@ class Services:
         """Write the group records that are still queued, then stop."""
         self._changes.coordinate_groups(None)
         self._group_log.stop()
+
+
+def _transaction_config(config: BrokerConfig) -> TransactionConfig:
+    return TransactionConfig(
+        max_timeout_ms=config.transaction_max_timeout_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+        abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+        expiry_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        verifies_partitions=config.transaction_partition_verification_enable,
+        state_log_partitions=config.transaction_state_log_num_partitions,
+        state_log_segment_bytes=config.transaction_state_log_segment_bytes,
+    )
