@@ -24,7 +24,7 @@ from cordwood.format.batch_builder import ProducerStamp, build_batch
 from cordwood.format.batch_header import TRANSACTIONAL, advance_sequence
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
 from cordwood.format.record import Header, Record
-from cordwood.format.transaction_records import TopicPartition
+from cordwood.format.transaction_records import TopicPartition, TransactionState
 from cordwood.log.partition.appending import batch_style
 from cordwood.log.partition.client_batches import TransactionRules
 from cordwood.log.partition.partition_log import PartitionLog
@@ -42,6 +42,7 @@ from cordwood.quantities import Offset
 
 TIMEOUT_MS: Final = 60_000  # as the default of Kafka's clients
 _PATIENCE_S: Final = WAIT_S + 10.0  # the coordinator answers before that
+_ABORTED: Final = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
 _FENCED: Final = (Refusal.PRODUCER_FENCED, Refusal.INVALID_PRODUCER_ID_MAPPING)
 
 
@@ -329,7 +330,8 @@ class Transaction:
             and current is not None
             and current.producer_id == identity.producer_id
             and current.epoch == identity.epoch + 1
-            and current.is_complete
+            and current.state in _ABORTED
+            and current.bumps_epochs
         ):
             return TransactionError(
                 self.transactional_id,
