@@ -195,7 +195,7 @@ def test_acks_that_mean_nothing_are_refused(client: RawClient, topic: str, acks:
 def test_a_transactional_batch_without_a_transactional_id_is_refused(
     client: RawClient, topic: str
 ) -> None:
-    batch = client_batch(b"x", producer_id=1, sequence=0, transactional=True)
+    batch = bytes(client_batch(b"x", producer_id=1, sequence=0, transactional=True))
     client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, batch)]))
 
     (answer,) = receive_produced(client, 9).responses
@@ -206,7 +206,7 @@ def test_a_transactional_batch_without_a_transactional_id_is_refused(
 def test_a_transactional_batch_of_a_producer_without_a_coordinator_is_refused(
     client: RawClient, topic: str
 ) -> None:
-    batch = client_batch(b"x", producer_id=1, sequence=0, transactional=True)
+    batch = bytes(client_batch(b"x", producer_id=1, sequence=0, transactional=True))
     client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, batch)], transactional_id="t"))
 
     (answer,) = receive_produced(client, 9).responses

@@ -13,7 +13,7 @@ from typing import Final
 
 from cordwood.broker.error_codes import transaction_code
 from cordwood.broker.net.event_loop import EventLoop
-from cordwood.format.batch_header import HEADER_SIZE, TRANSACTIONAL, decode_batch_header
+from cordwood.format.batch_header import HEADER_SIZE, MAGIC, TRANSACTIONAL, decode_batch_header
 from cordwood.log.partition.client_batches import TransactionRules
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.transactions.transaction_entry import Granted, Lease, Outcome
@@ -27,6 +27,7 @@ from cordwood.protocol.produce_request import ProducedRecords
 
 _FIRST_WITH_ABORTABLE: Final = 11
 _FIRST_ADDING: Final = 12  # from here on a produce adds its partitions to the transaction
+_MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 22  # their lower byte, in a batch
 _RETRIED: Final = frozenset(
     {
@@ -46,7 +47,12 @@ def has_transactional(parts: Iterable[ProducedRecords]) -> bool:
 
 
 def is_transactional(records: memoryview) -> bool:
-    return len(records) >= HEADER_SIZE and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL)
+    """Whether it is a batch with that attribute; False for anything that is no batch."""
+    return (
+        len(records) >= HEADER_SIZE
+        and records[_MAGIC_AT] == MAGIC
+        and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL)
+    )
 
 
 def producer_of(
