@@ -61,6 +61,13 @@ def bomb(codec: Codec, size: int, topic: str) -> bytes:
     return produce_frame(topic, bytes(batch.data))
 
 
+def tiny_records(codec: Codec, count: int, topic: str) -> bytes:
+    """A batch of `count` records without key and value."""
+    style = BatchStyle(bytes_max=GIB, codec=codec)
+    (batch,) = build_batches([(None, None)] * count, _NOW_MS, style, target_bytes=GIB)
+    return produce_frame(topic, bytes(batch.data))
+
+
 def giant_frame(_topic: str) -> bytes:
     """The beginning of a request of 100 MiB."""
     return struct.pack(">i", 100 * MIB) + bytes(8)
@@ -74,6 +81,16 @@ ATTACKS: Final = (
     Attack(title="zstd bombs of 1 MiB", clients=4, request=partial(bomb, Codec.ZSTD, MIB)),
     Attack(title="lz4 bombs of 200 MiB", clients=4, request=partial(bomb, Codec.LZ4, 200 * MIB)),
     Attack(title="gzip bombs of 64 MiB", clients=4, request=partial(bomb, Codec.GZIP, 64 * MIB)),
+    Attack(
+        title="a million empty records in a batch",
+        clients=4,
+        request=partial(tiny_records, Codec.ZSTD, 1_000_000),
+    ),
+    Attack(
+        title="100,000 empty records in a batch",
+        clients=4,
+        request=partial(tiny_records, Codec.NONE, 100_000),
+    ),
     Attack(title="slow senders of 100 MiB", clients=40, request=giant_frame, is_slow=True),
 )
 

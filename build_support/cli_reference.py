@@ -62,6 +62,12 @@ Words that you know from kcat, rpk and Kafka's scripts are accepted where their 
 Other words get an error that names ours.
 
 """
+_CONNECTION = """\
+## Connecting with TLS or as a user
+
+Every command that takes a broker at `--at` also takes these options, before or after its name.
+[Clients](security/clients.md) has examples.
+"""
 _EXAMPLES = re.compile(r"^\s*Examples?:\s*$", re.MULTILINE)
 _MARK = "\b"  # precedes a paragraph whose lines must not be wrapped
 
@@ -89,7 +95,8 @@ def reference() -> str:
     ]
     overview = "\n".join(["| command | what it does |", "|---|---|", *table, ""])
     parts = [section(path, command) for path, command in leaves]
-    return _HEAD + overview + "\n" + "\n".join(parts)
+    connection = connection_section(command for _, command in leaves)
+    return _HEAD + overview + "\n" + connection + "\n".join(parts)
 
 
 def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -119,7 +126,7 @@ def section(path: tuple[str, ...], command: Any) -> str:
     text, examples = split_help(command)
     lines = [f"## cordwood {' '.join(path)}", "", text, "", "```", usage(path, command), "```", ""]
     arguments = [p for p in command.params if is_argument(p) and not p.hidden]
-    options = [p for p in command.params if not is_argument(p) and not p.hidden]
+    options = [p for p in command.params if is_own_option(p)]
     if arguments:
         lines += ["| argument | meaning |", "|---|---|", *map(argument_row, arguments), ""]
     if options:
@@ -127,6 +134,24 @@ def section(path: tuple[str, ...], command: Any) -> str:
     if examples:
         lines += ["```sh", *examples, "```", ""]
     return "\n".join(lines)
+
+
+def is_own_option(parameter: Any) -> bool:
+    return not (is_argument(parameter) or parameter.hidden or is_connection(parameter))
+
+
+def is_connection(parameter: Any) -> bool:
+    """Whether it says how to connect: these options are the same for all commands."""
+    return getattr(parameter, "is_connection", False)
+
+
+def connection_section(commands: Iterable[Any]) -> str:
+    """The options that say how to connect, once."""
+    every = [[p for p in command.params if is_connection(p)] for command in commands]
+    rows = map(option_row, max(every, key=len))
+    return "\n".join(
+        [_CONNECTION, "| option | default | meaning |", "|---|---|---|", *rows, "", ""]
+    )
 
 
 def split_help(command: Any) -> tuple[str, list[str]]:

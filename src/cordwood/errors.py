@@ -14,10 +14,13 @@
     │   └── LogFailedError(name, reason)                 a sync failed; reopen to continue
     ├── BrokerError                                      a remote broker, as seen by a client
     │   ├── BrokerUnreachableError(address, reason)      no answer, or not a broker's answer
+    │   ├── BrokerNotTrustedError(address, reason)       its certificate is not accepted
+    │   ├── AuthenticationFailedError(address, reason)   the broker does not accept the client
     │   └── BrokerRefusedError(what, code, reason)       the broker refused a request
     └── LogError                                         a well-formed request refused
         ├── OffsetOutOfRangeError(requested, start, end)
         ├── RecordTooLargeError(size, limit)
+        ├── TooManyRecordsError(count, limit)
         ├── InvalidRecordError(reason, record_errors)
         │   └── InvalidTimestampError
         ├── UnexpectedOffsetError(expected, actual)      `expected_offset` did not match
@@ -39,8 +42,10 @@ survives pickling: Spark and process pools move exceptions between processes. An
 through, with a note that says what was being done.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import Final
 
 from cordwood.quantities import Offset
 
@@ -63,10 +68,30 @@ class CordwoodError(Exception):
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
+# Also misspelled keys and keys of others, whose values nobody declared secret. A key that names a
+# file, or says where something is, is not secret.
+_SECRET_KEY: Final = re.compile(
+    r"(passw|pasw|passphrase|secret|jaas|credential|token|private|keystore\.(key|cert))"
+    r"(?!.*(file|location|path|url|type|class|iteration|algorithm|lifetime|\.ms$))",
+    re.IGNORECASE,
+)
+HIDDEN: Final = "[hidden]"
+
+
+def is_secret_key(name: str) -> bool:
+    """Whether the value of a key is probably secret, by the name of the key."""
+    return _SECRET_KEY.search(name) is not None
+
+
 class ConfigError(CordwoodError, ValueError):
-    """A setting has an unusable value. The key is named as the operator wrote it."""
+    """A setting has an unusable value. The key is named as the operator wrote it.
+
+    The value of a key that is secret by its name is neither shown nor kept.
+    """
 
     def __init__(self, key: str, value: object, reason: str) -> None:
+        if is_secret_key(key) and value not in ("", None):
+            value = HIDDEN
         super().__init__(f"{key} = {value}: {reason}")
         self.key = key
         self.value = value
@@ -218,6 +243,24 @@ class BrokerUnreachableError(BrokerError):
         self.reason = reason
 
 
+class BrokerNotTrustedError(BrokerError):
+    """The broker's certificate is not trusted, so nothing was sent."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"the broker at {address} is not trusted: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class AuthenticationFailedError(BrokerError):
+    """The client could not prove who it is, or the broker could not."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"authentication with the broker at {address} failed: {reason}")
+        self.address = address
+        self.reason = reason
+
+
 class BrokerRefusedError(BrokerError):
     """The broker refused a request. `code` is the name of Kafka's error code."""
 
@@ -254,6 +297,15 @@ class RecordTooLargeError(LogError):
         self.size = size
         self.limit = limit
         self.key = key
+
+
+class TooManyRecordsError(LogError):
+    """A batch of a client has more records than one batch may have, however small they are."""
+
+    def __init__(self, *, count: int, limit: int) -> None:
+        super().__init__(f"batch of {count} records; one batch may have {limit}: send smaller ones")
+        self.count = count
+        self.limit = limit
 
 
 class InvalidRecordError(LogError):

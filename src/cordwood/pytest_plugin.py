@@ -7,7 +7,11 @@
     @pytest.mark.cordwood_broker(topics={"orders": 3}, config={"log.retention.ms": "1h"})
     def test_orders(cordwood_broker): ...
 
-The marker takes the arguments of `cordwood.Broker`.
+The marker takes the arguments of `cordwood.Broker`, also those of a protected broker:
+
+    @pytest.mark.cordwood_broker(security="sasl_ssl", users={"alice": "secret"})
+    def test_logins(cordwood_broker):
+        Producer(cordwood_broker.client_config(user="alice"))
 """
 
 from collections.abc import Callable, Iterator

@@ -1,22 +1,25 @@
-"""The only reader of configuration files, environment variables and flags.
+"""The settings of a broker process, from files, environment variables and flags.
 
 Precedence: flags, then the environment, then the file, then the default. An unknown key is an
 error that names similar ones. The source of each value is kept for ``cordwood config show``.
 
-    file          cordwood.toml, or a Java properties file such as Kafka's server.properties
-    environment   CORDWOOD_LOG_RETENTION_MS is log.retention.ms; CORDWOOD_CONFIG is the file
-    flags         --port 9092, --set log.retention.ms=7d
+`setting_sources` reads them; nothing else does. A value may refer to a secret, such as
+``${file:/run/secrets/key}``, see `secret_references`. What it refers to is used, and never shown:
+neither by ``config show``, nor in errors, nor in logs.
 """
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig
-from cordwood.broker.config.foreign_keys import WITHOUT_EFFECT, why_refused
+from cordwood.broker.config.foreign_keys import (
+    WITHOUT_EFFECT,
+    is_without_effect,
+    why_refused,
+)
 from cordwood.broker.config.listeners import parse_listeners
 from cordwood.broker.config.security_config import (
     LISTENER_PREFIX,
@@ -32,23 +35,37 @@ from cordwood.broker.config.topic_defaults import (
     parse_topic_defaults,
 )
 from cordwood.broker.observing.log_output import LOG_OUTPUT_KEYS, LogOutputConfig
-from cordwood.errors import ConfigError, FormatError
-from cordwood.format.small_files.meta_properties import parse_properties
-from cordwood.log.rules.config_key import ConfigKey, ConfigKind
+from cordwood.errors import HIDDEN, ConfigError, is_secret_key
+from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue
 from cordwood.log.rules.topic_config import TopicConfig
-
-ENVIRONMENT_PREFIX: Final = "CORDWOOD_"
-CONFIG_VARIABLE: Final = "CORDWOOD_CONFIG"
-DEFAULT_FILE: Final = "cordwood.toml"
-DEFAULT_SOURCE: Final = "default"
-
-_FILE_BYTES_MAX: Final = 1024 * 1024
-# Variables of other parts of the project, and those that Kubernetes sets in every container for
-# a service named "cordwood", such as CORDWOOD_PORT=tcp://10.0.0.1:9092.
-_OTHER_VARIABLES: Final = re.compile(
-    r"CORDWOOD_(AT|CONFIG|CC|PYTHON|KAFKA_LIBS|SERVICE_.*|PORT_[0-9]+_(TCP|UDP).*)"
+from cordwood.security.secret_references import (
+    has_reference,
+    is_reference,
+    resolve_references,
 )
-_SERVICE_LINK: Final = re.compile(r"(tcp|udp)://.*")
+from cordwood.setting_sources import (
+    CONFIG_VARIABLE,
+    Assignment,
+    environment_assignments,
+    file_assignments,
+    flag_assignments,
+    secured_assignments,
+    variable_name,
+)
+
+__all__ = [
+    "DEFAULT_SOURCE",
+    "SETTING_KEYS",
+    "Assignment",
+    "Setting",
+    "Settings",
+    "flag_assignments",
+    "load_settings",
+    "settings_from",
+    "variable_name",
+]
+
+DEFAULT_SOURCE: Final = "default"
 
 _TOPIC_DEFAULT_KEYS: Final = tuple(default.key for default in TOPIC_DEFAULTS)
 SETTING_KEYS: Final = (
@@ -64,7 +81,6 @@ _SHORTHANDS: Final = {  # of keys that describe one listener
     "listeners": ("host", "port"),
     "advertised.listeners": ("advertised.host", "advertised.port"),
 }
-HIDDEN: Final = "[hidden]"
 _COARSER_KEYS: Final = {
     name: ConfigKey(
         name=name, kind=ConfigKind.INTEGER, default_text="-1", doc="", none_text="-1", minimum=1
@@ -72,14 +88,6 @@ _COARSER_KEYS: Final = {
     for name in COARSER_NAMES
 }
 _KNOWN: Final = frozenset({*_KEYS_BY_NAME, *_SYNONYMS, *_COARSER_KEYS, *WITHOUT_EFFECT})
-
-
-class Assignment(NamedTuple):
-    """A key, its value and its source: ``cordwood.toml``, ``CORDWOOD_PORT``, ``--port``."""
-
-    name: str
-    value: object
-    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +110,7 @@ class Settings:
     log_output: LogOutputConfig
     effective: tuple[Setting, ...]
     without_effect: tuple[Assignment, ...]  # accepted keys of Kafka for features Cordwood lacks
+    open_secrets: tuple[str, ...] = ()  # files with secrets that every user of the machine can read
 
 
 def load_settings(
@@ -112,24 +121,30 @@ def load_settings(
 ) -> Settings:
     """The settings of this process; `environment` defaults to that of the process.
 
-    `file` defaults to CORDWOOD_CONFIG, else to ``cordwood.toml`` if that exists.
+    `file` defaults to CORDWOOD_CONFIG, else to ``cordwood.toml`` if that exists. What
+    ``cordwood serve --secure`` wrote into the data directory counts less than all of these.
     """
     variables = os.environ if environment is None else environment
     layers = [
         list(flags),
-        list(_environment_assignments(variables)),
-        _file_assignments(file or variables.get(CONFIG_VARIABLE) or None),
+        list(environment_assignments(variables, _KNOWN)),
+        file_assignments(file or variables.get(CONFIG_VARIABLE) or None),
     ]
-    return _settings(layers)
+    layers.append(secured_assignments(_data_dir(layers)))
+    return _settings(layers, variables)
 
 
 def settings_from(config: Mapping[str, object], *, source: str = "config") -> Settings:
     """The settings in `config` alone, without a file or the environment."""
-    return _settings([[Assignment(name, value, source) for name, value in config.items()]])
+    given = [Assignment(name, value, source) for name, value in config.items()]
+    return _settings([given], os.environ)
 
 
-def _settings(layers: Sequence[Sequence[Assignment]]) -> Settings:
-    chosen = _choose(layers)
+def _settings(layers: Sequence[Sequence[Assignment]], environment: Mapping[str, str]) -> Settings:
+    open_secrets: list[str] = []
+    chosen = _choose(
+        [[_resolved(each, environment, open_secrets) for each in layer] for layer in layers]
+    )
     try:
         broker = BrokerConfig.parse(_values(chosen, BROKER_KEYS))
         security = SecurityConfig.assemble(broker, _security_values(chosen))
@@ -144,8 +159,7 @@ def _settings(layers: Sequence[Sequence[Assignment]]) -> Settings:
         log_output = LogOutputConfig(**output)
     except ConfigError as error:
         name = BROKER_NAMES.get(error.key, error.key)  # rules between topic keys name topic keys
-        source = chosen[name].source if name in chosen else None
-        raise error if source is None else _with_source(error, source) from None
+        raise _with_source(error, chosen[name]) if name in chosen else error from None
     return Settings(
         broker=broker,
         security=security,
@@ -154,13 +168,26 @@ def _settings(layers: Sequence[Sequence[Assignment]]) -> Settings:
         log_output=log_output,
         effective=tuple(_effective(chosen)),
         without_effect=tuple(
-            assignment for layer in layers for assignment in layer if _is_idle(assignment)
+            given for layer in layers for given in layer if is_without_effect(given.name)
         ),
+        open_secrets=tuple(dict.fromkeys(open_secrets)),
     )
 
 
-def _is_idle(assignment: Assignment) -> bool:
-    return assignment.name in WITHOUT_EFFECT
+def _resolved(
+    assignment: Assignment, environment: Mapping[str, str], open_secrets: list[str]
+) -> Assignment:
+    """The assignment with its references to secrets replaced. Lists have none."""
+    text = assignment.value
+    if not isinstance(text, str) or not has_reference(text):
+        return assignment
+    try:
+        found = resolve_references(text, environment)
+    except ValueError as error:
+        shown = HIDDEN if is_secret_key(assignment.name) and not is_reference(text) else text
+        raise ConfigError(assignment.name, shown, f"{error} (from {assignment.source})") from None
+    open_secrets += found.open_files
+    return assignment._replace(value=found.text, written=text)
 
 
 def _values(chosen: Mapping[str, Assignment], keys: Iterable[ConfigKey]) -> dict[str, object]:
@@ -178,15 +205,24 @@ def _effective(chosen: Mapping[str, Assignment]) -> Iterator[Setting]:
         value = key.default if given is None else key.parse(given.value)
         yield Setting(
             key=key,
-            value=HIDDEN if key.is_sensitive and value is not None else key.render(value),
+            value=_shown(key, value, given),
             source=DEFAULT_SOURCE if given is None else given.source,
         )
     for name in sorted(chosen):
         if name.startswith(LISTENER_PREFIX):
             key = replace(check_listener_key(name, ""), name=name)
             value = key.parse(chosen[name].value)
-            text = HIDDEN if key.is_sensitive and value is not None else key.render(value)
-            yield Setting(key=key, value=text, source=chosen[name].source)
+            yield Setting(
+                key=key, value=_shown(key, value, chosen[name]), source=chosen[name].source
+            )
+
+
+def _shown(key: ConfigKey, value: ConfigValue, given: Assignment | None) -> str:
+    """A value as text: a reference to a secret instead of the secret."""
+    written = None if given is None else given.written
+    if written is not None and (is_reference(written) or not key.is_sensitive):
+        return written
+    return HIDDEN if key.is_sensitive and value is not None else key.render(value)
 
 
 # --- precedence --------------------------------------------------------------------------------
@@ -233,7 +269,7 @@ def _at_address(
         found = parse_listeners(_joined(listeners.value), controllers=ignored)
     except ValueError as error:
         raise ConfigError(
-            listeners.name, listeners.value, f"{error} (from {listeners.source})"
+            listeners.name, listeners.shown, f"{error} (from {listeners.source})"
         ) from error
     if len(found) > 1:
         name = next(iter(given))
@@ -245,7 +281,7 @@ def _at_address(
         )
     host, port = shorthands
     moved = f"{found[0].name}://{given.get(host, found[0].host)}:{given.get(port, found[0].port)}"
-    return listeners._replace(value=moved)
+    return listeners._replace(value=moved, written=None)
 
 
 def _joined(value: object) -> str:
@@ -254,7 +290,7 @@ def _joined(value: object) -> str:
 
 def _canonical(assignment: Assignment) -> list[tuple[int, Assignment]]:
     """`assignment` in terms of `SETTING_KEYS`, each with a rank; the smallest rank wins."""
-    name, value, source = assignment
+    name, value, source, _ = assignment
     if name in _KEYS_BY_NAME:
         return [(0, assignment)]
     if name in _SYNONYMS:
@@ -264,18 +300,18 @@ def _canonical(assignment: Assignment) -> list[tuple[int, Assignment]]:
         try:
             count = _COARSER_KEYS[name].parse(value)
         except ConfigError as error:
-            raise _with_source(error, source) from None
+            raise _with_source(error, assignment) from None
         in_ms = "-1" if count is None else str(int(str(count)) * unit_ms)
-        return [(1 + unit_ms, Assignment(canonical, in_ms, source))]
+        return [(1 + unit_ms, Assignment(canonical, in_ms, source, assignment.written))]
     if name.startswith(LISTENER_PREFIX):
         try:
             check_listener_key(name, value)
         except ConfigError as error:
-            raise _with_source(error, source) from None
+            raise _with_source(error, assignment) from None
         return [(0, assignment)]
-    if name in WITHOUT_EFFECT:
+    if is_without_effect(name):
         return []
-    raise ConfigError(name, value, f"{_why_unknown(name)} (from {source})")
+    raise ConfigError(name, assignment.shown, f"{_why_unknown(name)} (from {source})")
 
 
 def _why_unknown(name: str) -> str:
@@ -290,91 +326,19 @@ def _why_unknown(name: str) -> str:
     return "unknown key; `cordwood config show` lists all keys"
 
 
-def _with_source(error: ConfigError, source: str) -> ConfigError:
-    return ConfigError(error.key, error.value, f"{error.reason} (from {source})")
+def _with_source(error: ConfigError, given: Assignment) -> ConfigError:
+    """The error with the source of the value, and without what a reference refers to."""
+    value, reason = error.value, error.reason
+    if given.written is not None:
+        value, secret = given.written, str(given.value)
+        reason = reason.replace(secret, given.written) if secret else reason
+    return ConfigError(error.key, value, f"{reason} (from {given.source})")
 
 
-# --- sources -----------------------------------------------------------------------------------
-
-
-def variable_name(key: str) -> str:
-    """The environment variable of a key: ``log.retention.ms`` is CORDWOOD_LOG_RETENTION_MS."""
-    return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
-
-
-def _environment_assignments(variables: Mapping[str, str]) -> Iterator[Assignment]:
-    names = {variable_name(name): name for name in _KNOWN}
-    for variable in sorted(variables):
-        if not variable.startswith(ENVIRONMENT_PREFIX) or _OTHER_VARIABLES.fullmatch(variable):
-            continue
-        value = variables[variable]
-        if _SERVICE_LINK.fullmatch(value) and variable == variable_name("port"):
-            continue
-        # An unknown name becomes the key it would be, and is refused like any unknown key.
-        guess = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
-        yield Assignment(names.get(variable, guess), value, variable)
-
-
-def flag_assignments(texts: Iterable[str], *, source: str = "--set") -> Iterator[Assignment]:
-    """The ``key=value`` texts given to ``--set``."""
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(source, text, "must be key=value")
-        yield Assignment(name.strip(), value.strip(), source)
-
-
-def _file_assignments(file: str | os.PathLike[str] | None) -> list[Assignment]:
-    if file is None:
-        if not os.path.isfile(DEFAULT_FILE):
-            return []
-        file = DEFAULT_FILE
-    path = os.fspath(file)
-    if path.endswith(".toml"):
-        values = _read_toml(path)
-    elif path.endswith(".properties"):
-        values = _read_properties(path)
-    else:
-        raise ConfigError("config", path, "must end in .toml or .properties")
-    return [Assignment(name, value, path) for name, value in values.items()]
-
-
-def _read_text(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            content = file.read(_FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ConfigError("config", path, f"cannot be read: {error.strerror}") from error
-    if len(content) > _FILE_BYTES_MAX:
-        raise ConfigError("config", path, f"is larger than {_FILE_BYTES_MAX} bytes")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError("config", path, f"is not UTF-8: {error}") from error
-
-
-def _read_properties(path: str) -> dict[str, object]:
-    try:
-        found = parse_properties(_read_text(path))
-        return {name: value.strip() for name, value in found.items()}
-    except FormatError as error:
-        raise ConfigError("config", path, f"is not a properties file: {error}") from error
-
-
-def _read_toml(path: str) -> dict[str, object]:
-    import tomllib  # imported here because most brokers in tests read no file
-
-    try:
-        document = tomllib.loads(_read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError("config", path, f"is not TOML: {error}") from error
-    return dict(_flattened(document, ""))
-
-
-def _flattened(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
-    """``[log] retention.ms = 1`` and ``"log.retention.ms" = 1`` are the same."""
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flattened(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+def _data_dir(layers: Sequence[Sequence[Assignment]]) -> str:
+    """The first data directory."""
+    name = "log.dirs"
+    relevant = [[given for given in layer if given.name in (name, "log.dir")] for layer in layers]
+    chosen = _choose(relevant)
+    value = chosen[name].value if name in chosen else _KEYS_BY_NAME[name].default_text
+    return _joined(value).split(",")[0].strip()

@@ -5,6 +5,11 @@
 
 It is the broker that `cordwood serve` runs, in threads of this process. Without a directory it
 uses a temporary one, which is removed when it stops, and the settings in `TEST_CONFIG`.
+
+    with cordwood.Broker(security="sasl_ssl", users={"alice": "secret"}) as broker:
+        Producer(broker.client_config(user="alice")).produce("orders", b"paid")
+
+With `security` it has TLS, users and access rules, and says how its clients connect.
 """
 
 import os
@@ -12,18 +17,23 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from cordwood.broker.config.broker_config import ANY_ADDRESS
+from cordwood.broker.config.security_config import refuse_insecure_listeners
 from cordwood.broker.server import BrokerServer
-from cordwood.errors import LogClosedError
+from cordwood.errors import ConfigError, LogClosedError
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
+from cordwood.security.local_security import BrokerSecurity, Rules, allow, ca_file, deny
 from cordwood.settings import settings_from
 
 if TYPE_CHECKING:
     from cordwood.log.partition.partition_log import PartitionLog
     from cordwood.log.store.store import Store
     from cordwood.log.topics.topic import Topic
+    from cordwood.security.client_security import ClientSecurity
+
+__all__ = ["TEST_CONFIG", "Broker", "BrokerSecurity", "Topics", "allow", "deny"]
 
 # The defaults of a broker in a temporary directory. Its data does not outlive the process, so
 # syncing each append would be wasted; short intervals keep tests of groups fast.
@@ -51,6 +61,10 @@ class Broker:
     durability  when appends are acknowledged, "disk" or "os"; None: "disk" with a `data_dir`,
                 "os" in a temporary directory
 
+    security    "SASL_SSL", "SASL_PLAINTEXT" or "SSL", or a `BrokerSecurity`; None: PLAINTEXT
+    users       with `security` as text: names with their passwords
+    acls        with `security` as text: access rules, as `allow` and `deny` make them
+
     Any number of brokers may run in one process. `start`, `stop`, `restart` and `kill` are for
     one thread at a time.
     """
@@ -63,16 +77,25 @@ class Broker:
         config: Mapping[str, object] | None = None,
         topics: Topics = (),
         durability: str | None = None,
+        security: "str | BrokerSecurity | None" = None,
+        users: Mapping[str, str] | None = None,
+        acls: "Rules | None" = None,
     ) -> None:
         self._given_dir = None if data_dir is None else os.fspath(data_dir)
         self._temporary_dir: str | None = None
         self._topics = _partition_counts(topics)
+        self._security = _security(security, users, acls)
+        self._security_dir: str | None = None
         self._config: dict[str, object] = dict(TEST_CONFIG) if data_dir is None else {}
+        if self._security is not None:
+            self._config["listeners"] = f"{self._security.kind}://127.0.0.1:0"
         self._config |= {"port": port, **(config or {})}
         if durability is not None:
             self._config["log.durability"] = durability
         self._server: BrokerServer | None = None
-        settings_from(self._config)  # a wrong setting is reported here, not by `start`
+        # A wrong setting is reported here, not by `start`.
+        settings = settings_from(self._config)
+        refuse_insecure_listeners(settings.broker, settings.security)
 
     def __repr__(self) -> str:
         where = self.bootstrap_servers if self.is_running else "stopped"
@@ -84,10 +107,15 @@ class Broker:
         """Open the store and listen. Clients are answered on return. Safe to repeat."""
         if self._server is not None:
             return self
-        settings = settings_from(self._config | {"log.dirs": self._data_dirs()})
+        protection: dict[str, object] = {}
+        if self._security is not None:
+            protection = self._security.config(self._certificates())
+        settings = settings_from({**protection, **self._config, "log.dirs": self._data_dirs()})
         store = settings.store.open(settings.topic_defaults)
         server = BrokerServer(store, settings.broker, security=settings.security, owns_store=True)
         try:
+            if self._security is not None:
+                server.security_file.change(self._security.apply)
             for name, partitions in self._topics.items():
                 if store.registry.find(name) is None:
                     store.create_topic(name, partitions=partitions)
@@ -185,6 +213,65 @@ class Broker:
             raise LogClosedError("the broker")
         return directory
 
+    # --- how clients connect -----------------------------------------------------------------
+
+    @property
+    def ca_file(self) -> str:
+        """The certificate that clients trust, as PEM. It exists from `start` to `stop`."""
+        if self._security is None or not self._security.kind.has_tls:
+            raise ConfigError("security", "", "this broker has no TLS")
+        self._running()
+        return ca_file(self._certificates())
+
+    def client_security(
+        self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256"
+    ) -> "ClientSecurity":
+        """How a client of ours connects as `user`, by default the first one."""
+        from cordwood.security.client_security import PLAINTEXT
+
+        self._running()
+        if self._security is None:
+            return PLAINTEXT
+        return self._security.client_security(self._certificates(), user, mechanism=mechanism)
+
+    def client_config(
+        self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256"
+    ) -> dict[str, Any]:
+        """The settings of a client of confluent-kafka, with ``bootstrap.servers``."""
+        from cordwood.security.client_settings import librdkafka_settings
+
+        settings = librdkafka_settings(self.client_security(user, mechanism=mechanism))
+        return {"bootstrap.servers": self.bootstrap_servers, **settings}
+
+    def kafka_python_config(
+        self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256"
+    ) -> dict[str, Any]:
+        """The arguments of a client of kafka-python, with ``bootstrap_servers``."""
+        from cordwood.security.client_settings import kafka_python_settings
+
+        settings = kafka_python_settings(self.client_security(user, mechanism=mechanism))
+        return {"bootstrap_servers": self.bootstrap_servers, **settings}
+
+    def aiokafka_config(
+        self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256"
+    ) -> dict[str, Any]:
+        """The arguments of a client of aiokafka, with ``bootstrap_servers``."""
+        from cordwood.security.client_settings import aiokafka_settings
+        from cordwood.security.client_tls import tls_context
+
+        security = self.client_security(user, mechanism=mechanism)
+        context = tls_context(security) if security.protocol.has_tls else None
+        return {"bootstrap_servers": self.bootstrap_servers, **aiokafka_settings(security, context)}
+
+    def java_config(
+        self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256"
+    ) -> dict[str, str]:
+        """The properties of a client in Java, and of Spark's Kafka source, without ``kafka.``."""
+        from cordwood.security.client_settings import java_properties
+
+        settings = java_properties(self.client_security(user, mechanism=mechanism))
+        return {"bootstrap.servers": self.bootstrap_servers, **settings}
+
     def create_topic(
         self, name: str, *, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> "Topic[PartitionLog]":
@@ -205,10 +292,30 @@ class Broker:
             self._temporary_dir = tempfile.mkdtemp(prefix="cordwood-")
         return [self._temporary_dir]
 
+    def _certificates(self) -> str:
+        """The directory of certificates and keys, which is temporary in any case."""
+        if self._security_dir is None:
+            self._security_dir = tempfile.mkdtemp(prefix="cordwood-security-")
+        return self._security_dir
+
     def _remove_temporary_dir(self) -> None:
-        directory, self._temporary_dir = self._temporary_dir, None
-        if directory is not None:
-            shutil.rmtree(directory, ignore_errors=True)
+        directories = [self._temporary_dir, self._security_dir]
+        self._temporary_dir = self._security_dir = None
+        for directory in directories:
+            if directory is not None:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _security(
+    given: "str | BrokerSecurity | None",
+    users: Mapping[str, str] | None,
+    acls: "Rules | None",
+) -> BrokerSecurity | None:
+    if isinstance(given, str):
+        return BrokerSecurity(protocol=given, users=users or {}, acls=acls)
+    if users is not None or acls is not None:
+        raise TypeError('users and acls need security as text, such as security="sasl_ssl"')
+    return given
 
 
 def _partition_counts(topics: Topics) -> dict[str, int]:

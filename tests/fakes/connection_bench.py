@@ -4,6 +4,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from typing import Any
 
 from cordwood.broker.handlers.api_versions import unsupported_version_response
@@ -93,7 +94,9 @@ class ConnectionBench:
         ours.setblocking(False)
         self.client.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
-        self.connection = ClientConnection(ours, LOCAL_SESSION, self.control, host)
+        self.connection = ClientConnection(
+            ours, replace(LOCAL_SESSION, frame_bytes_max=frame_bytes_max), self.control, host
+        )
         self.registry.add(self.connection)
         self.connection.attach()
         self._received = bytearray()

@@ -43,7 +43,7 @@ def messages(fields: Sequence[FieldSchema], version: int) -> st.SearchStrategy[d
 def _values(field: FieldSchema, version: int) -> st.SearchStrategy[Any]:
     if field.name.endswith("error_code"):
         value: st.SearchStrategy[Any] = _ERROR_CODES
-    elif field.name in ("retention_time", "duration_filter"):
+    elif field.name in {"retention_time", "session_lifetime", "duration_filter"}:
         value = _LONG_DURATIONS
     elif field.name == "transaction_start_time":
         value = _MOMENTS

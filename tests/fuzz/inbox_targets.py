@@ -73,6 +73,7 @@ _CHANGES: Final[tuple[StoreChange, ...]] = (
     CompactTopic(topic="orders", topic_id=_ID, force=False),
     ArchiveTopics(topics=("orders",)),
     SnapshotStore(path="/srv/copy"),
+    SnapshotStore(path="/srv/copy", include_security=True),
     RestoreTopic(
         topic="orders",
         url="file:///srv/archive",

@@ -160,7 +160,10 @@ class KafkaBroker:
         jvm_options: Sequence[str] = ("-Xms256m", "-Xmx512m"),
         command_prefix: Sequence[str] = (),
         log_level: str = "INFO",
+        listeners: Mapping[str, str] | None = None,
+        format_arguments: Sequence[str] = (),
     ) -> None:
+        """`listeners` are further ones on localhost: names, each with its security protocol."""
         assert log_dirs, "a broker needs a log directory"
         self._tools = tools
         self._log_dirs = tuple(log_dirs)
@@ -170,11 +173,19 @@ class KafkaBroker:
         self._command_prefix = tuple(command_prefix)  # as ("taskset", "-c", "0")
         self._log_level = log_level
         self._process: subprocess.Popen[bytes] | None = None
-        self.port, self._controller_port = _free_ports(2)
+        self._protocols = dict(listeners or {})
+        self._format_arguments = tuple(format_arguments)
+        self.port, self._controller_port, *further = _free_ports(2 + len(self._protocols))
+        self.ports = dict(zip(self._protocols, further, strict=True))
 
     @property
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """More keys for a broker that was not started, such as those that depend on its port."""
+        assert self._process is None, "already started"
+        self._properties |= properties
 
     @property
     def pid(self) -> int:
@@ -252,7 +263,8 @@ class KafkaBroker:
     def _write_configuration(self) -> Path:
         listeners = (
             f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}"
-        )
+        ) + "".join(f",{name}://localhost:{port}" for name, port in self.ports.items())
+        protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT"} | self._protocols
         properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -261,7 +273,9 @@ class KafkaBroker:
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{self._controller_port}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name, protocol in protocols.items()
+            ),
             "log.dirs": ",".join(map(str, self._log_dirs)),
             # One node: left at three, the internal topics are never created.
             "offsets.topic.replication.factor": "1",
@@ -294,6 +308,7 @@ class KafkaBroker:
             "--standalone",
             f"--cluster-id={cluster}",
             f"--config={configuration}",
+            *self._format_arguments,
         )
 
     def _wait_until_ready(self, timeout_s: float) -> None:
@@ -348,3 +363,9 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    (port,) = _free_ports(1)
+    return port

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 
+# Spark compiles every query twice, to bytecode and to machine code, which pays off after millions
+# of rows. These tests have a few rows for each query.
+_QUICK_START = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m",
+    "spark.sql.codegen.wholeStage": False,
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -41,6 +49,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
             "spark.local.dir": str(home / "local"),
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            **_QUICK_START,
         },
     )
     yield session

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import cordwood
 from cordwood.spark.jobs.stats import StatsOptions, run_stats
+from spark.spark_tasks import tasks_of
 
 TOPIC = "orders"
 HOUR_MS = 3_600_000
@@ -64,3 +65,15 @@ def test_a_dry_run_says_over_how_much_it_would_count(data: Path) -> None:
     report = run_stats(None, StatsOptions(paths=(str(data),), topics=(TOPIC,), is_dry_run=True))
 
     assert report.totals == {"offsets": 6}
+
+
+def test_few_records_make_few_tasks(spark: SparkSession, data: Path) -> None:
+    options = StatsOptions(paths=(str(data),), topics=(TOPIC,))
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", 200)
+    try:
+        tasks = tasks_of(spark, lambda: run_stats(spark, options))
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before or 2)
+
+    assert 0 < tasks < 20

@@ -14,6 +14,7 @@ from cordwood.log.topics.topic import partition_for
 from cordwood.spark.sink.broker_writer import producer_settings, send_rows
 from cordwood.spark.sink.sink_columns import SinkColumns
 from cordwood.spark.sink.sink_options import SinkOptions
+from cordwood.testing import allow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,3 +157,46 @@ def test_rows_written_to_the_directory_of_a_running_broker_reach_its_clients(
             consumer.close()
 
     assert sorted(found) == list(range(300))
+
+
+def test_rows_reach_a_broker_with_tls_and_users(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    frame = spark.range(0, 100, 1, 2).selectExpr("cast(id AS string) AS value")
+    with cordwood.Broker(
+        security="sasl_ssl",
+        users={"spark": "hunter2"},
+        acls=[allow("spark", "write", topic="orders")],
+        topics={"orders": 2, "others": 1},
+    ) as broker:
+        # The names that Spark's own Kafka sink has for them.
+        connection = {f"kafka.{key}": text for key, text in broker.java_config("spark").items()}
+
+        def write(topic: str, **more: str) -> None:
+            writer = frame.write.format("cordwood").options(topic=topic, **connection, **more)
+            writer.mode("append").save()
+
+        write("orders")
+        with pytest.raises(Exception, match=r"(?i)authorization") as refused:
+            write("others")
+
+        found = [record for log in records(broker, "orders").values() for record in log]
+    assert sorted(int(record.value or b"") for record in found) == list(range(100))
+    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in "".join(capfd.readouterr())
+
+
+def test_a_producer_that_cannot_be_made_does_not_show_its_password() -> None:
+    wrong = options(
+        **{
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.username": "spark",
+            "kafka.sasl.password": "hunter2",
+            "kafka.linger.ms": "hunter2",
+        }
+    )
+
+    with pytest.raises(ConfigError, match=r"linger\.ms") as raised:
+        send_rows([], wrong, SinkColumns(value=0))
+
+    assert "hunter2" not in f"{raised.value!r} {raised.value.__cause__!r}"

@@ -43,6 +43,11 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
     (errors.LogFailedError("t-0", "fsync failed"), ("t-0", "fsync failed", "reopen")),
     (errors.BrokerError("no"), ("no",)),
     (errors.BrokerUnreachableError("h:9092", "refused"), ("h:9092", "refused")),
+    (errors.BrokerNotTrustedError("h:9092", "it expired"), ("h:9092", "not trusted: it expired")),
+    (
+        errors.AuthenticationFailedError("h:9092", "wrong password"),
+        ("authentication", "h:9092", "wrong password"),
+    ),
     (
         errors.BrokerRefusedError("delete topic 'a'", "policy_violation", "it is internal"),
         ("delete topic 'a'", "it is internal", "policy_violation"),
@@ -53,6 +58,7 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
         ("offset 9", "[1, 5)"),
     ),
     (errors.RecordTooLargeError(size=11, limit=10), ("11 bytes", "max.message.bytes = 10")),
+    (errors.TooManyRecordsError(count=12, limit=10), ("12 records", "may have 10")),
     (errors.InvalidRecordError("no key", [(3, "key is null")]), ("no key",)),
     (errors.InvalidTimestampError("too old", [(0, "timestamp 1")]), ("too old",)),
     (
@@ -152,3 +158,18 @@ def test_some_errors_are_also_what_python_calls_them() -> None:
     assert issubclass(errors.ConfigError, ValueError)
     assert issubclass(errors.UnknownTopicError, KeyError)
     assert issubclass(errors.InvalidTopicNameError, ValueError)
+
+
+@pytest.mark.parametrize(
+    "key", ["ssl.keystore.password", "sasl.jaas.config", "listener.name.x.ssl.keystore.pasword"]
+)
+def test_a_config_error_neither_shows_nor_keeps_a_secret(key: str) -> None:
+    error = errors.ConfigError(key, "hunter2", "is wrong")
+
+    assert str(error) == f"{key} = [hidden]: is wrong"
+    assert "hunter2" not in repr(vars(error))
+
+
+def test_a_config_error_shows_where_a_secret_is() -> None:
+    assert "/run/x" in str(errors.ConfigError("password.file", "/run/x", "does not exist"))
+    assert "a.p12" in str(errors.ConfigError("ssl.keystore.location", "a.p12", "does not exist"))

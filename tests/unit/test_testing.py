@@ -214,9 +214,15 @@ def test_no_thread_and_no_socket_outlives_it() -> None:
 
 
 def test_a_broker_that_listens_everywhere_is_reached_on_loopback() -> None:
-    with cordwood.Broker(config={"host": "0.0.0.0", "advertised.host": "127.0.0.1"}) as broker:
+    everywhere = {"host": "0.0.0.0", "advertised.host": "127.0.0.1"}
+    with cordwood.Broker(config=everywhere | {"insecure.listeners.allowed": True}) as broker:
         assert broker.bootstrap_servers.startswith("127.0.0.1:")
         assert topic_names(broker) == set()
+
+
+def test_a_broker_that_lets_everybody_in_from_everywhere_must_be_allowed_to() -> None:
+    with pytest.raises(ConfigError, match=r"0\.0\.0\.0:0.*insecure\.listeners\.allowed=true"):
+        cordwood.Broker(config={"host": "0.0.0.0"})
 
 
 # --- the pytest plugin ---------------------------------------------------------------------------

@@ -66,6 +66,10 @@ class ServedProcess:
             time.sleep(0.01)
         raise AssertionError(reports.read_text())
 
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """SIGKILL: nothing is finished, synced or marked."""
         process, self._process = self._process, None

@@ -2,17 +2,20 @@
 
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import cordwood
+from cordwood.format.batch_builder import BatchStyle, build_batch
 from cordwood.format.batch_header import HEADER_SIZE
 from cordwood.format.compression import Codec, compress
+from cordwood.format.record import Record
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import decode_response, encode_request
+from cordwood.quantities import TimestampMs
 from fakes.client_batches import client_batch, raw_batch, raw_record
 from wire.raw_client import RawClient, framed, request_header
 from wire.record_requests import produce, produce_body, receive_produced
@@ -201,3 +204,52 @@ def test_many_records_with_wrong_numbers_are_renumbered_elsewhere(
     answer = produce(client, topic, batch)
 
     assert (answer.error_code, answer.base_offset) == (0, 0)
+
+
+# --- batches of very many records ----------------------------------------------------------------
+
+
+def empty_records(count: int, codec: Codec) -> bytes:
+    """A batch of `count` records without key and value."""
+    style = BatchStyle(bytes_max=64 * MIB, codec=codec)
+    records = [Record(None, timestamp_ms=int(time.time() * 1000))] * count
+    return bytes(build_batch(records, TimestampMs(0), style).data)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD], ids=str)
+@pytest.mark.parametrize("stored_as", ["producer", "gzip"])
+def test_a_batch_of_very_many_records_is_checked_elsewhere_and_stored_in_its_place(
+    broker: cordwood.Broker,
+    client: RawClient,
+    make_topic: Callable[..., str],
+    codec: Codec,
+    stored_as: str,
+) -> None:
+    topic = make_topic(max_message_bytes=64 * MIB, compression_type=stored_as)
+    count = 300_000
+    large = empty_records(count, codec)
+    with RawClient(broker.bootstrap_servers) as other:
+        produce(other, topic, BATCH)
+        for batch in (large, BATCH):
+            client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, batch)]))
+        assert produce(other, topic, BATCH).error_code == 0
+
+        answers = [receive_produced(client, 9).responses[0].partition_responses[0] for _ in "12"]
+
+    assert [part.error_code for part in answers] == [0, 0]
+    assert answers[1].base_offset - answers[0].base_offset in {count, count + 1}
+    assert broker.store.topic(topic).partition(0).end_offset == count + 3
+
+
+def test_more_records_than_a_batch_may_have_are_refused_so_that_java_splits_the_batch(
+    client: RawClient, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(max_message_bytes=64 * MIB)
+    payload = compress(Codec.ZSTD, raw_record(None, offset_delta=0) * 1_000_001)
+    batch = bytes(raw_batch(payload, count=1_000_001, attributes=int(Codec.ZSTD)))
+
+    answer = produce(client, topic, batch)
+
+    assert answer.error_code == ErrorCode.message_too_large
+    assert "1000001 records" in answer.error_message
+    assert client.is_answered()

@@ -4,7 +4,7 @@ Each describes its keys with their sources, and changes them. See `handlers/topi
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol
 
@@ -62,7 +62,14 @@ class ConfigOwner(Protocol):
 class ConfigOwners:
     """Finds owners by type and name."""
 
-    def __init__(self, store: Store, identity: ClusterIdentity, dynamic: DynamicConfigs) -> None:
+    def __init__(
+        self,
+        store: Store,
+        identity: ClusterIdentity,
+        dynamic: DynamicConfigs,
+        security: Sequence[ConfigEntry] = (),
+    ) -> None:
+        self._security = security
         self._store = store
         self._identity = identity
         self._dynamic = dynamic
@@ -80,7 +87,9 @@ class ConfigOwners:
                         ErrorCode.invalid_request,
                         f"this is broker {self._identity.node_id}, not {name!r}",
                     )
-                return _BrokerConfigs(self._store, self._dynamic, self._identity, name)
+                return _BrokerConfigs(
+                    self._store, self._dynamic, self._identity, name, self._security
+                )
             case ResourceType.GROUP:
                 return _GroupConfigs(self._dynamic, name)
             case _:
@@ -139,8 +148,14 @@ class _BrokerConfigs:
     """Of this broker, or of every broker."""
 
     def __init__(
-        self, store: Store, dynamic: DynamicConfigs, identity: ClusterIdentity, name: str
+        self,
+        store: Store,
+        dynamic: DynamicConfigs,
+        identity: ClusterIdentity,
+        name: str,
+        security: Sequence[ConfigEntry],
     ) -> None:
+        self._security = security
         self._store = store
         self._dynamic = dynamic
         self._identity = identity
@@ -151,7 +166,8 @@ class _BrokerConfigs:
             return shared_entries(self.overrides())
         static = self._dynamic.static
         port = static.broker.port or self._identity.port
-        return broker_entries(static, self._dynamic.layers, self._store.data_dirs, port)
+        entries = broker_entries(static, self._dynamic.layers, self._store.data_dirs, port)
+        return [*entries, *self._security]
 
     def key(self, name: str, value: str | None) -> ConfigKey:
         key = DYNAMIC_KEYS.get(name)

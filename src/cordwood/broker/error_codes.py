@@ -29,6 +29,7 @@ from cordwood.errors import (
     ReadOnlyError,
     RecordTooLargeError,
     StorageError,
+    TooManyRecordsError,
     TopicExistsError,
     TransactionCoordinatorFencedError,
     TransactionError,
@@ -66,6 +67,7 @@ _CODES: Final[Mapping[type[BaseException], ErrorCode]] = {
     InvalidRecordError: ErrorCode.invalid_record,
     InvalidTimestampError: ErrorCode.invalid_timestamp,
     RecordTooLargeError: ErrorCode.message_too_large,
+    TooManyRecordsError: ErrorCode.message_too_large,  # Java's producer splits the batch
     OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
     InvalidProducerEpochError: ErrorCode.invalid_producer_epoch,
     InvalidTransactionStateError: ErrorCode.invalid_txn_state,

@@ -4,6 +4,7 @@
     data loop      produce and fetch; their connections live here
     workers        requests that wait for the disk
     long work      one thread: large requests are read, batches that inflate a lot are checked
+    TLS loop       handshakes, if a listener has TLS; then connections go to the control loop
 
 So a slow disk or a busy partition delays produce and fetch requests, but no heartbeat.
 """
@@ -27,7 +28,7 @@ from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
-from cordwood.broker.net.session import UNLIMITED
+from cordwood.broker.net.tls_handshakes import TlsHandshakes
 from cordwood.broker.net.workers import Workers
 from cordwood.broker.observing.observed_broker import ObservedBroker
 from cordwood.broker.records.archive_reads import ArchiveReaders
@@ -40,18 +41,24 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.broker.records.produce_lanes import ProduceLanes
+from cordwood.broker.security.authentication import Authentications
+from cordwood.broker.security.broker_security import BrokerSecurity
+from cordwood.broker.security.certificate_watch import CertificateWatch
+from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.services import Services
 from cordwood.clock import SystemClock
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.security.access_event import AccessEvents
 
 if TYPE_CHECKING:
     from cordwood.broker.observing.http_server import HttpServer
 
 logger = logging.getLogger(__name__)
 
-_STOP_S_MIN: Final = 0.5  # for each part that is stopped, however late it is
+# How long the steps after the last request may take in all, if the requests took all the time.
+_STOP_S_MIN: Final = 0.5
 
 
 class BrokerServer:
@@ -70,7 +77,18 @@ class BrokerServer:
         self.security = SecurityConfig.assemble(config) if security is None else security
         self.metrics = RequestMetrics()
         self.security_file = store.open_security()
+        self._clock = SystemClock()
+        self.access_events = AccessEvents()
+        self._access = BrokerSecurity(self.security, self.security_file, self.access_events)
         self._owns_store = owns_store
+        try:
+            self.authentications = Authentications(
+                self.security.listeners, self.security_file, self._clock
+            )
+        except BaseException:
+            if owns_store:
+                store.close()
+            raise
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
         self._dynamic = DynamicConfigs(store, config)
@@ -79,7 +97,6 @@ class BrokerServer:
         self._archive_readers = ArchiveReaders()
         # One thread: what takes long, such as a request with a million items, delays only its like.
         self._long_work = ThreadPoolExecutor(1, thread_name_prefix="cordwood-long")
-        self._clock = SystemClock()
         self._endpoint: HttpServer | None = None
         self._is_started = False
         self._is_stopped = False
@@ -91,19 +108,29 @@ class BrokerServer:
             metrics=self.metrics,
             unsupported_version=unsupported_version_response,
         )
-        self._connections = ConnectionRegistry([self._control, self._data])
+        self._tls: EventLoop | None = None
+        if any(listener.tls is not None for listener in self.security.listeners):
+            self._tls = EventLoop("cordwood-tls")
+        self._connections = ConnectionRegistry(
+            loop for loop in (self._control, self._data, self._tls) if loop is not None
+        )
         self._host = ConnectionHost(
             router=self._router,
             registry=self._connections,
             memory=MemoryBudget(config.queued_max_request_bytes),
             metrics=self.metrics,
             frame_bytes_max=config.socket_request_max_bytes,
-            access_of=lambda _principal, _host: UNLIMITED,
+            access_of=self._access.access_of,
+            authentications=self.authentications.by_listener,
+        )
+        self._handshakes = (
+            None if self._tls is None else TlsHandshakes(self._tls, self._control, self._host)
         )
         self._acceptors = [
-            Acceptor(listener, self._dynamic.broker, self._control, self._host)
+            Acceptor(listener, self._dynamic.broker, self._control, self._host, self._handshakes)
             for listener in self.security.listeners
         ]
+        self._certificates = CertificateWatch(())
         self._dynamic.when_changed(self._reconfigure)
         self._table = PartitionTable(store)
         self._syncs = DiskSyncs(self._data)
@@ -157,6 +184,8 @@ class BrokerServer:
         """Listen. On return the address is known and clients are answered."""
         assert not self._is_started
         for acceptor in self._acceptors:
+            acceptor.load_certificates()
+        for acceptor in self._acceptors:
             acceptor.listen()
         identity = ClusterIdentity.of_broker(
             self.config,
@@ -165,6 +194,7 @@ class BrokerServer:
         )
         self.services = Services(
             store=self.store,
+            security_file=self.security_file,
             table=self._table,
             dynamic=self._dynamic,
             identity=identity,
@@ -172,6 +202,7 @@ class BrokerServer:
             workers=self._workers,
             clock=self._clock,
             when_visible=self._early.when_visible,
+            security=self._access,
         )
         self._router.add_routes(self.services.routes())
         missing = set(API_CATALOG) - self._router.served_apis
@@ -182,12 +213,23 @@ class BrokerServer:
             self._connections.sweep(loop, self.config.connections_max_idle_ms / 1000)
             loop.start()
         self.services.start()
+        self.authentications.start()
+        self._start_tls()
         for acceptor in self._acceptors:
             self._control.call_soon(acceptor.start)
         if self.config.metrics_port is not None:
             self._endpoint = self._open_endpoint(identity)
         for acceptor in self._acceptors:
             logger.info("%s listens on %s:%d", acceptor.known_as.name, *acceptor.address)
+
+    def _start_tls(self) -> None:
+        if self._tls is not None:
+            self._tls.start()
+        self._certificates = CertificateWatch(self._tls_listeners())
+        self._certificates.start()
+
+    def _tls_listeners(self) -> list[TlsListener]:
+        return [acceptor.tls for acceptor in self._acceptors if acceptor.tls is not None]
 
     def _open_endpoint(self, identity: ClusterIdentity) -> "HttpServer":
         # Not at the top: its imports would delay the start of every broker, and few have one.
@@ -199,12 +241,31 @@ class BrokerServer:
                 config=self.config,
                 address=(identity.host, identity.port),
                 requests=self.metrics,
+                authentications=self.authentications.counts,
                 is_responsive=self.is_responsive,
                 groups=self.services.census.take,
                 connection_count=lambda: self.connection_count,
                 is_coordinator_loaded=self.services.census.is_loaded,
+                tls={listener.name: listener for listener in self._tls_listeners()},
+                hosts=frozenset(acceptor.known_as.host for acceptor in self._acceptors),
+                insecure_listeners=tuple(
+                    str(each.listener) for each in self.security.insecure_listeners
+                ),
+                lost_fetch_count=lambda: self.fetches.lost_records.fetch_count,
             )
         )
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether a listener has TLS."""
+        return self._tls is not None
+
+    def reload_certificates(self) -> None:
+        """Load the files of all TLS listeners again, soon. Safe in a signal handler.
+
+        New connections use them, if they are sound; see the log.
+        """
+        self._certificates.look_now()
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
@@ -219,6 +280,8 @@ class BrokerServer:
     def stop(self, timeout_s: float | None = None) -> None:
         """Finish the requests under way, for at most `timeout_s`, then stop. Safe to repeat.
 
+        All steps share one deadline. What waits for the data directories alone is not cut off:
+        syncs that were begun, queued group records, and the closing of the store.
         In a forked child it does nothing: the broker is its parent's.
         """
         if is_forked(self) or self._is_stopped:
@@ -230,43 +293,45 @@ class BrokerServer:
         if self._endpoint is not None:
             self._endpoint.stop()
         if self._is_started:
-            self._stop_serving(timeout_s)
+            self._stop_serving(deadline_s)
         else:
             for acceptor in self._acceptors:
                 acceptor.stop()
-            for loop in (self._control, self._data):
+            for loop in self._loops():
                 loop.stop()
+        self.authentications.stop()
         self._syncs.stop()
         self._archive_readers.stop()
-        self._stop_workers(max(deadline_s - time.monotonic(), _STOP_S_MIN))
-        self._long_work.shutdown(cancel_futures=True)
+        deadline_s = max(deadline_s, time.monotonic() + _STOP_S_MIN)
+        _stop_pool(self._workers, deadline_s)
+        _stop_pool(self._long_work, deadline_s)
         if self._owns_store:
-            left_s = max(deadline_s - time.monotonic(), _STOP_S_MIN)
-            self.store.close(archive_timeout_s=left_s)
+            self.store.close(archive_timeout_s=_left_s(deadline_s))
 
-    def _stop_workers(self, timeout_s: float) -> None:
-        """Wait for the workers, but not for one that waits for an archive that does not answer."""
-        stopping = threading.Thread(
-            target=self._workers.shutdown, name="cordwood-stop", daemon=True
-        )
-        stopping.start()
-        stopping.join(timeout_s)
-        if stopping.is_alive():
-            self._workers.shutdown(wait=False, cancel_futures=True)
-            logger.warning(
-                "a request is still under way after %.1f s; stopping without it", timeout_s
-            )
+    def _loops(self) -> list[EventLoop]:
+        """All loops. Handshakes first: connections leave their loop for the others."""
+        return [loop for loop in (self._tls, self._control, self._data) if loop is not None]
 
-    def _stop_serving(self, timeout_s: float) -> None:
+    def _stop_handshakes(self) -> None:
+        """So that no connection comes to the other loops any more."""
+        self._certificates.stop()
+        if self._tls is not None:
+            is_stopped = threading.Event()
+            self._control.call_soon(is_stopped.set)  # after the acceptors were
+            is_stopped.wait(_STOP_S_MIN)
+            self._connections.close_all(self._tls)
+            self._tls.stop()
+
+    def _stop_serving(self, deadline_s: float) -> None:
         self._stop_accepting()
+        self._stop_handshakes()
         self._router.is_stopping = True
         self._data.call_soon(self.fetches.finish_all)
         self._control.call_soon(self.services.release_waiting)
-        for loop in (self._control, self._data):
-            if not self._connections.drain(loop).wait(timeout_s):
-                logger.warning(
-                    "%s: requests are still under way after %.1f s", loop.name, timeout_s
-                )
+        draining = [(loop, self._connections.drain(loop)) for loop in (self._control, self._data)]
+        for loop, drained in draining:
+            if not drained.wait(_left_s(deadline_s)):
+                logger.warning("%s: requests are still under way; stopping without them", loop.name)
         self.services.stop()
         for loop in (self._control, self._data):
             self._connections.close_all(loop)
@@ -284,12 +349,14 @@ class BrokerServer:
         self._router.is_stopping = True
         if self._is_started:
             self._stop_accepting()
+            self._stop_handshakes()
             for loop in (self._control, self._data):
                 self._connections.close_all(loop)
                 loop.stop()
             self.services.stop()
         if self._endpoint is not None:
             self._endpoint.stop()
+        self.authentications.stop()
         self._syncs.stop()
         self._workers.shutdown(wait=False, cancel_futures=True)
         self._archive_readers.stop()
@@ -314,3 +381,17 @@ class BrokerServer:
             if not answered.wait(timeout_s):
                 return False
         return True
+
+
+def _left_s(deadline_s: float) -> float:
+    return max(deadline_s - time.monotonic(), 0.0)
+
+
+def _stop_pool(pool: Workers | ThreadPoolExecutor, deadline_s: float) -> None:
+    """Wait for the threads of a pool, but not for one that waits for a silent archive."""
+    stopping = threading.Thread(target=pool.shutdown, name="cordwood-stop", daemon=True)
+    stopping.start()
+    stopping.join(_left_s(deadline_s))
+    if stopping.is_alive():
+        pool.shutdown(wait=False, cancel_futures=True)
+        logger.warning("a request still runs in a thread; stopping without it")

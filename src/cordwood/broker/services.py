@@ -5,6 +5,7 @@ from concurrent.futures import Executor
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.config.security_entries import security_entries
 from cordwood.broker.config_owners import ConfigOwners
 from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.groups.classic.group_config import GroupConfig
@@ -17,6 +18,7 @@ from cordwood.broker.groups.group_census import GroupCensus
 from cordwood.broker.groups.inbox_changes import InboxGroupChanges
 from cordwood.broker.groups.journal.group_loader import GroupLoader
 from cordwood.broker.groups.journal.group_log import GroupLogWriter
+from cordwood.broker.handlers.access_rules import AccessRulesHandler
 from cordwood.broker.handlers.api_versions import ApiVersionsHandler
 from cordwood.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from cordwood.broker.handlers.group_admin import GroupAdminHandler
@@ -26,19 +28,23 @@ from cordwood.broker.handlers.list_offsets import ListOffsetsHandler
 from cordwood.broker.handlers.log_dirs import LogDirsHandler
 from cordwood.broker.handlers.metadata import MetadataHandler
 from cordwood.broker.handlers.offset_fetch import OffsetFetchHandler
+from cordwood.broker.handlers.sasl import SaslHandler
 from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
 from cordwood.broker.handlers.transaction_admin import TransactionAdminHandler
 from cordwood.broker.handlers.transaction_offsets import TransactionOffsetsHandler
 from cordwood.broker.handlers.transactions import TransactionsHandler
+from cordwood.broker.handlers.users import UsersHandler
 from cordwood.broker.net.request import Route
 from cordwood.broker.net.scheduler import Scheduler
 from cordwood.broker.records.early_answers import WhenVisible
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.clock import Clock
 from cordwood.log.store.store import Store
 from cordwood.log.transactions.transaction_config import TransactionConfig
+from cordwood.security.security_file import SecurityFile
 
 
 class Services:
@@ -48,6 +54,7 @@ class Services:
         self,
         *,
         store: Store,
+        security_file: SecurityFile,
         table: PartitionTable,
         dynamic: DynamicConfigs,
         identity: ClusterIdentity,
@@ -55,6 +62,7 @@ class Services:
         workers: Executor,
         clock: Clock,
         when_visible: WhenVisible,
+        security: BrokerSecurity,
     ) -> None:
         config = dynamic.static.broker
         group_config = GroupConfig.of_broker(config)
@@ -89,12 +97,17 @@ class Services:
         self._outside = InboxGroupChanges(coordinator, store.registry.id_of)
         self._handlers = (
             ApiVersionsHandler(),
+            SaslHandler(),
+            UsersHandler(security_file),
             MetadataHandler(
                 store=store, table=table, identity=identity, config=config, workers=workers
             ),
             TopicCreationHandler(store=store, identity=identity, dynamic=dynamic),
             TopicDeletionHandler(store=store, table=table, config=config),
-            TopicConfigsHandler(ConfigOwners(store, identity, dynamic)),
+            TopicConfigsHandler(
+                ConfigOwners(store, identity, dynamic, security_entries(security.config))
+            ),
+            AccessRulesHandler(security.file, has_authorizer=security.has_authorizer),
             ListOffsetsHandler(table, when_visible),
             LogDirsHandler(store),
             TransactionsHandler(store, group_config.offsets_topic_partitions),

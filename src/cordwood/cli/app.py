@@ -47,6 +47,11 @@ COMMANDS: Final = tuple(
             "List, describe, reset and delete consumer groups.",
         ),
         (
+            "users",
+            "commands.users:users_app",
+            "List, add and remove users and their passwords.",
+        ),
+        (
             "segments",
             "commands.segments:segments",
             "Show the segments of a topic: offsets, bytes, times, state, and when each expires.",

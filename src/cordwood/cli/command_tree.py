@@ -5,11 +5,12 @@ no command. A test compares each line with the first paragraph of the command's 
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import typer
 from typer.core import TyperGroup
@@ -21,6 +22,8 @@ from cordwood.cli.terminal import discard_stdout
 # Commands are click's. Newer versions of Typer bring a click of their own, older ones use the
 # package, so there is no one type to name.
 ClickCommand = Any
+
+_WITHOUT_BROKER: Final = ("spark ",)  # commands that work on files only
 
 
 class HelpFormatter(Protocol):
@@ -84,6 +87,7 @@ def _adapt(command: ClickCommand, change: Callable[[Sequence[str]], list[str]]) 
 
 
 def _adapt_leaf(command: ClickCommand, path: str) -> None:
+    _add_connection(command, path)
     options = [each for each in command.params if each.param_type_name == "option"]
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     own = {
@@ -93,6 +97,83 @@ def _adapt_leaf(command: ClickCommand, path: str) -> None:
     }
     first = arguments[0].metavar if arguments else None
     _adapt(command, lambda words: in_command(path, words, own, first))
+
+
+# --- how a command connects ---------------------------------------------------------------------
+
+
+def _add_connection(command: ClickCommand, path: str) -> None:
+    """Give a command that takes ``--at`` the options that say how to connect.
+
+    Their values travel with the text of ``--at``, so commands need not know of them. An option of
+    the command's own wins over one of these with the same name.
+    """
+    at = next((each for each in command.params if each.name == "at"), None)
+    if at is None or path.startswith(_WITHOUT_BROKER):
+        return
+    from cordwood.cli.options import connection_options
+
+    taken = {name for each in command.params for name in (each.name, *each.opts)}
+    added = [
+        each for each in _options_of(connection_options) if not taken & {each.name, *each.opts}
+    ]
+    for each in added:
+        each.is_connection = True  # the reference of commands describes them once
+    command.params = [*command.params, *added]
+    _join_with_target(command, added)
+    _write_apart(command, added)
+
+
+def _options_of(function: Callable[..., None]) -> list[Any]:
+    within = typer.Typer(rich_markup_mode=None, add_completion=False)
+    within.command()(function)
+    built: ClickCommand = typer.main.get_command(within)
+    return list(built.params)
+
+
+def _join_with_target(command: ClickCommand, added: Sequence[Any]) -> None:
+    parse = command.parse_args
+
+    def parse_args(ctx: Any, args: list[str]) -> list[str]:
+        from cordwood.cli.at.connection import AtText, ConnectionOptions
+
+        found: list[str] = parse(ctx, args)
+        given = {each.name: ctx.params.pop(each.name, None) for each in added}
+        flags = tuple(
+            each.opts[0]
+            for each in added
+            if given[each.name] and ctx.get_parameter_source(each.name).name == "COMMANDLINE"
+        )
+        values = {name: value for name, value in given.items() if value}
+        values["client_properties"] = tuple(given.get("client_properties") or ())
+        connection = ConnectionOptions(**values)
+        if not connection.is_empty:
+            at = ctx.params.get("at") or ""
+            can_ask = not ctx.resilient_parsing
+            if not at and connection.command_config and can_ask:
+                at = connection.bootstrap_servers(os.environ) or ""
+            ctx.params["at"] = AtText(at, connection, flags=flags, can_ask=can_ask)
+        return found
+
+    command.parse_args = parse_args
+
+
+def _write_apart(command: ClickCommand, added: Sequence[Any]) -> None:
+    """In the help, these options have a section of their own, after the command's."""
+    write = command.format_options
+
+    def format_options(ctx: Any, formatter: HelpFormatter) -> None:
+        for each in added:
+            each.hidden = True
+        try:
+            write(ctx, formatter)
+        finally:
+            for each in added:
+                each.hidden = False
+        with formatter.section("Connecting to a broker with TLS or as a user"):
+            formatter.write_dl([each.get_help_record(ctx) for each in added])
+
+    command.format_options = format_options
 
 
 def _first_paragraph(command: ClickCommand) -> str:

@@ -7,7 +7,6 @@ shown to a user who is typing; there is just nothing to complete.
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -81,7 +80,8 @@ def _starting(incomplete: str, names: Sequence[str]) -> list[str]:
 def _target(context: typer.Context) -> "Target":
     from cordwood.cli.at.target import AT_VARIABLE, parse_target
 
-    return parse_target(context.params.get("at") or os.environ.get(AT_VARIABLE))
+    at: str | None = context.params.get("at")
+    return parse_target(at if at else os.environ.get(AT_VARIABLE))
 
 
 def _partition_counts(context: typer.Context) -> dict[str, int]:
@@ -145,10 +145,12 @@ def _groups_in(target: "DirectoryTarget") -> list[str]:
 
 def _connected(target: "BrokerTarget") -> "RemoteCluster":
     from cordwood.remote.remote_cluster import RemoteCluster
-    from cordwood.remote.wire_connection import WireConnection
+    from cordwood.remote.wire_connection import Connector
 
-    connect = partial(
-        WireConnection, connect_timeout_s=_CONNECT_TIMEOUT_S, answer_timeout_s=_ANSWER_TIMEOUT_S
+    connect = Connector(
+        target.security,
+        connect_timeout_s=_CONNECT_TIMEOUT_S,
+        answer_timeout_s=_ANSWER_TIMEOUT_S,
     )
     return RemoteCluster(target.addresses[:1], connect=connect)
 

@@ -77,10 +77,25 @@ _TARGET: Final = Habit(
 _EVERYWHERE: Final = (
     _TARGET,
     Habit(
-        names=("-X", "-F", "--command-config", "--consumer.config", "--producer.config"),
-        hint="there are no client settings here; --at names the broker",
+        names=("-F", "--consumer.config", "--producer.config", "--consumer-config"),
+        option="--command-config",
     ),
 )
+# How a command connects, each with whether a value follows: like --at, before the command, too.
+CONNECTION: Final[Mapping[str, bool]] = {
+    "--tls": False,
+    "--ca": True,
+    "--cert": True,
+    "--cert-key": True,
+    "--no-verify-host": False,
+    "--user": True,
+    "--password-file": True,
+    "--mechanism": True,
+    "--token-file": True,
+    "--command-config": True,
+    "--client-property": True,
+    "-X": True,
+}
 _ARGUMENTS: Final = {
     "TOPIC": Habit(names=("-t", "--topic", "--topics"), option=FIRST),
     "GROUP": Habit(names=("-g", "--group"), option=FIRST),
@@ -161,8 +176,6 @@ _COMMAND_HINTS: Final[Mapping[str, str]] = {
     "-P": "use `cordwood produce TOPIC`",
     "-G": "use `cordwood consume TOPIC --group GROUP`",
     "configs": "use `cordwood topics describe TOPIC --config` or `cordwood config show`",
-    "acl": "there is no authentication; keep the port on a network you trust",
-    "acls": "there is no authentication; keep the port on a network you trust",
     "add-partitions": "use `cordwood topics alter TOPIC --partitions N`; N is the new total",
 }
 
@@ -258,18 +271,27 @@ def _split(word: str, known: Mapping[str, Habit]) -> tuple[str, str | None]:
 
 
 def _leading_target(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """``--at TARGET``, in any spelling, before the name of a command; and the rest."""
+    """``--at TARGET``, in any spelling, and how to connect, before a command; and the rest."""
     left = list(words)
     names = ("--at", *_TARGET.names)
     target: list[str] = []
+    connection: list[str] = []
     while left:
         name, equals, value = left[0].partition("=")
-        if name not in names or not (equals or len(left) > 1):
+        if CONNECTION.get(name) is False and not equals:
+            connection.append(left.pop(0))
+            continue
+        if name not in names and name not in CONNECTION:
+            break
+        if not (equals or len(left) > 1):
             break
         del left[0]
         given = value if equals else left.pop(0)
-        target = ["--at", given if name == "--at" else _address(given)]
-    return target, left
+        if name in CONNECTION:
+            connection += [name, given]
+        else:
+            target = ["--at", given if name == "--at" else _address(given)]
+    return [*target, *connection], left
 
 
 def _with_target(target: Sequence[str], words: Sequence[str]) -> list[str]:

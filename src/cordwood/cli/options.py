@@ -13,6 +13,7 @@ from cordwood.cli.completion import (
     complete_setting,
     complete_topic,
     complete_topic_key,
+    completion_of,
 )
 from cordwood.errors import ConfigError
 
@@ -91,6 +92,106 @@ SetOption = Annotated[
         help="Set any key of `cordwood config show`; repeatable.",
     ),
 ]
+
+
+def connection_options(
+    *,
+    tls: Annotated[
+        bool, typer.Option("--tls", envvar="CORDWOOD_TLS", help="Connect with TLS.")
+    ] = False,
+    ca: Annotated[
+        str | None,
+        typer.Option(
+            "--ca",
+            metavar="FILE",
+            envvar="CORDWOOD_CA",
+            help="Certificate of the authority that signs those of brokers, PEM or PKCS12. "
+            "Default: the authorities of the system. Implies --tls.",
+        ),
+    ] = None,
+    cert: Annotated[
+        str | None,
+        typer.Option(
+            "--cert",
+            metavar="FILE",
+            envvar="CORDWOOD_CERT",
+            help="Certificate of this client, PEM or PKCS12. Implies --tls.",
+        ),
+    ] = None,
+    cert_key: Annotated[
+        str | None,
+        typer.Option(
+            "--cert-key",
+            metavar="FILE",
+            envvar="CORDWOOD_CERT_KEY",
+            help="Private key of the certificate. Default: it is in the same file.",
+        ),
+    ] = None,
+    no_verify_host: Annotated[
+        bool,
+        typer.Option(
+            "--no-verify-host",
+            help="Accept a certificate that is for another host; its authority is still checked.",
+        ),
+    ] = False,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user",
+            metavar="NAME",
+            envvar="CORDWOOD_USER",
+            help="Authenticate as this user. The password comes from --password-file, "
+            "CORDWOOD_PASSWORD or the terminal.",
+        ),
+    ] = None,
+    password_file: Annotated[
+        str | None,
+        typer.Option(
+            "--password-file",
+            metavar="FILE",
+            envvar="CORDWOOD_PASSWORD_FILE",
+            help="File with the password of the user.",
+        ),
+    ] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            "--mechanism",
+            metavar="NAME",
+            envvar="CORDWOOD_MECHANISM",
+            autocompletion=completion_of("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"),
+            help="SASL mechanism. Default: SCRAM-SHA-256.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            envvar="CORDWOOD_TOKEN_FILE",
+            help="File with a token; authenticates with OAUTHBEARER.",
+        ),
+    ] = None,
+    command_config: Annotated[
+        str | None,
+        typer.Option(
+            "--command-config",
+            metavar="FILE",
+            envvar="CORDWOOD_COMMAND_CONFIG",
+            help="Properties file of a Kafka client, with security.protocol and so on.",
+        ),
+    ] = None,
+    client_properties: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--client-property",
+            "-X",
+            metavar="KEY=VALUE",
+            help="One property of such a file; repeatable.",
+        ),
+    ] = None,
+) -> None:
+    """Options of every command that connects to a broker. The command tree adds them."""
 
 
 def parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:

@@ -296,7 +296,7 @@ class BatchDecoder:
         return self._table
 
     def _grow(self, count: int) -> "array[int]":
-        self._table = array("q", bytes(8 * tables.RECORD_ROW * count))
+        self._table = array("q", (0,)) * (tables.RECORD_ROW * count)
         return self._table
 
     def _check(self, code: int, position: int) -> None:

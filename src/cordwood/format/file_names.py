@@ -22,6 +22,7 @@ from cordwood.quantities import INT32_MAX, INT64_MAX, Offset
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 META_PROPERTIES: Final = "meta.properties"
+SECURITY_FOLDER: Final = "security"  # certificates and settings of `serve --secure`
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 LOG_START: Final = "log-start-offset-checkpoint"

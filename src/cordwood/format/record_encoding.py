@@ -23,6 +23,8 @@ else:
 
 COMPILED = cython.compiled
 
+_RECORDS_IN_A_ROW = cython.declare(cython.Py_ssize_t, 4096)  # one millisecond
+
 _INT32_MAX = cython.declare(cython.longlong, 0x7FFFFFFF)
 _INT64_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 
@@ -227,6 +229,10 @@ def encode_records(
         at = _put_bytes(out, at, encoded_headers, len(encoded_headers))
         max_timestamp = max(max_timestamp, timestamp)
         index += 1
+        if index % _RECORDS_IN_A_ROW == 0:
+            with cython.nogil:
+                pass  # other threads take their turn; they may have shortened the list
+            total = min(total, len(records))
     return index, at, base_timestamp, max_timestamp, needed
 
 

@@ -27,6 +27,7 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -38,14 +39,20 @@ class ApiKey(IntEnum):
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -115,6 +122,7 @@ API_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
             _api(ApiKey.SYNC_GROUP, 0, 5, 4),
             _api(ApiKey.DESCRIBE_GROUPS, 0, 6, 5),
             _api(ApiKey.LIST_GROUPS, 0, 5, 3),
+            _api(ApiKey.SASL_HANDSHAKE, 0, 1, None),
             _api(ApiKey.API_VERSIONS, 0, 4, 3),
             _api(ApiKey.CREATE_TOPICS, 2, 7, 5),
             _api(ApiKey.DELETE_TOPICS, 1, 6, 4),
@@ -126,14 +134,20 @@ API_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
             _api(ApiKey.END_TXN, 0, 5, 3),
             _api(ApiKey.WRITE_TXN_MARKERS, 1, 2, 1),
             _api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3),
+            _api(ApiKey.DESCRIBE_ACLS, 1, 3, 2),
+            _api(ApiKey.CREATE_ACLS, 1, 3, 2),
+            _api(ApiKey.DELETE_ACLS, 1, 3, 2),
             _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
             _api(ApiKey.ALTER_CONFIGS, 0, 2, 2),
             _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 2),
+            _api(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
             _api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
             _api(ApiKey.DELETE_GROUPS, 0, 2, 2),
             _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
             _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0),
             _api(ApiKey.OFFSET_DELETE, 0, 0, None),
+            _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0),
+            _api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, 0),
             _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0),
             _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
             _api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cordwood.protocol.schemas import group_messages as group
     from cordwood.protocol.schemas import offset_messages as offset
     from cordwood.protocol.schemas import topic_messages as topic
+    from cordwood.protocol.schemas import user_messages as user
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -97,3 +98,10 @@ CONSUMER_GROUP_DESCRIBE: Final[
         consumer_group.ConsumerGroupDescribeResponse,
     ]
 ] = Api(ApiKey.CONSUMER_GROUP_DESCRIBE)
+
+DESCRIBE_USER_SCRAM_CREDENTIALS: Final[
+    Api[user.DescribeUserScramCredentialsRequestDict, user.DescribeUserScramCredentialsResponse]
+] = Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
+ALTER_USER_SCRAM_CREDENTIALS: Final[
+    Api[user.AlterUserScramCredentialsRequestDict, user.AlterUserScramCredentialsResponse]
+] = Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)

@@ -29,6 +29,14 @@ PASSING: Final = frozenset(
     }
 )
 
+FORBIDDEN: Final = frozenset(
+    {
+        ErrorCode.topic_authorization_failed.name,
+        ErrorCode.group_authorization_failed.name,
+        ErrorCode.cluster_authorization_failed.name,
+    }
+)
+
 _SETTING: Final = re.compile(r"([A-Za-z0-9._-]+) = (.*?): (.*)", re.DOTALL)
 _NAME: Final = re.compile(r"topic name '.*?': (.*)", re.DOTALL)
 
@@ -71,6 +79,11 @@ def check(code: int, what: str, *, message: str | None = None, topic: str | None
     """Raise unless `code` is none."""
     if code:
         raise refusal(code, what, message=message, topic=topic)
+
+
+def is_forbidden(error: CordwoodError) -> bool:
+    """Whether the user may not do it."""
+    return isinstance(error, BrokerRefusedError) and error.code in FORBIDDEN
 
 
 def is_passing(error: CordwoodError) -> bool:

@@ -23,7 +23,8 @@ from cordwood.protocol.api_catalog import ApiKey
 from cordwood.remote import api_calls
 from cordwood.remote.api_calls import ApiCall, Response
 from cordwood.remote.refusals import check, is_passing, refusal
-from cordwood.remote.wire_connection import WireConnection
+from cordwood.remote.wire_connection import Connector, WireConnection
+from cordwood.security.client_security import ClientSecurity
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages as messages
@@ -57,17 +58,21 @@ class RemoteTopic:
 
 
 class RemoteCluster:
-    """One or several brokers of one cluster. For one thread."""
+    """One or several brokers of one cluster. For one thread.
+
+    `connect` opens connections in another way than `security` says: with other limits.
+    """
 
     def __init__(
         self,
         addresses: Sequence[Address],
         *,
-        connect: Callable[[str, int], WireConnection] = WireConnection,
+        security: ClientSecurity | None = None,
+        connect: Callable[[str, int], WireConnection] | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._addresses = list(addresses)
-        self._connect = connect
+        self._connect = Connector(security) if connect is None else connect
         self._pause = pause
         self._connections: dict[Address, WireConnection] = {}
         self._brokers: dict[int, Address] = {}

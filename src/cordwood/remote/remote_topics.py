@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
 from cordwood.remote import api_calls
 from cordwood.remote.refusals import check
 from cordwood.remote.remote_cluster import RemoteCluster
@@ -47,8 +48,13 @@ class RemoteTopics:
 
     # --- reading -----------------------------------------------------------------------------
 
-    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, RemoteConfig]]:
-        """Every configuration key of each topic."""
+    def configs(
+        self, topics: Iterable[str], *, hides_forbidden: bool = False
+    ) -> dict[str, dict[str, RemoteConfig]]:
+        """Every configuration key of each topic.
+
+        With `hides_forbidden`, a topic whose keys the user may not see has none.
+        """
         names = list(topics)
         if not names:
             return {}
@@ -65,6 +71,9 @@ class RemoteTopics:
         found: dict[str, dict[str, RemoteConfig]] = {}
         for result in answer.results:
             name = result.resource_name
+            if hides_forbidden and result.error_code == ErrorCode.topic_authorization_failed:
+                found[name] = {}
+                continue
             check(
                 result.error_code,
                 f"describe the configuration of {name}",

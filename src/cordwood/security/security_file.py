@@ -75,6 +75,16 @@ class SecurityFile:
                     listener(wanted)
             return wanted
 
+    def copy_to(self, directory: str) -> None:
+        """Write the state and the secret into the directory of another store, of mode 0600."""
+        with self._changing:
+            generation, document = self._generation, SecurityDocument(self._state, self.secret)
+        if generation:
+            content = encode_document(
+                SECURITY_FILE, CheckedDocument(generation, encode_security(document))
+            )
+            replace_file(self._fs, os.path.join(directory, SECURITY_FILE), content, is_private=True)
+
     def _write(self, generation: int, document: SecurityDocument) -> None:
         """Durable in at least one directory on return; failures of others are logged."""
         body = encode_security(document)

@@ -18,9 +18,10 @@ import fcntl
 import os
 import struct
 import threading
+from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Self
 
 from cordwood.clock import SystemClock
 from cordwood.errors import DirectoryLockedError
@@ -30,33 +31,108 @@ from cordwood.storage.file_access import FileAccess
 _OWNER_BYTES_MAX: Final = 512  # another program may have written the file
 _REFUSALS: Final = (errno.EACCES, errno.EAGAIN)  # POSIX allows either for "locked"
 
-_guard: Final = threading.Lock()
+# Not a plain lock: the garbage collector may release a lost lock while this thread holds the guard.
+_guard: Final = threading.RLock()
 # In a forked child nobody would release it.
 os.register_at_fork(after_in_child=_guard._at_fork_reinit)  # type: ignore[attr-defined]
-_holders: Final[dict[str, int]] = {}  # real path of the lock file -> process that holds it
+
+
+class _Holder:
+    """Stands for one held lock, without keeping the lock alive."""
+
+    __slots__ = ("pid",)
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this process. A forked child inherits the objects but not the locks."""
+        return self.pid == os.getpid()
+
+
+_holders: Final[dict[str, _Holder]] = {}  # by the real path of the lock file
+
+
+class _Descriptor:
+    """The descriptor of a lock file. Opening and closing are one call of C code each.
+
+    So no interrupt comes between the descriptor and the knowledge that there is one: a descriptor
+    that nobody knows would keep the directory locked until the process ends.
+    """
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open: list[int] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    @property
+    def fd(self) -> int:
+        return self._open[0]
+
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        assert not self._open
+        self._open.extend(map(os.open, (path,), (flags | os.O_CLOEXEC,), (mode,)))
+        return self.fd
+
+    def close(self) -> None:
+        """Safe to repeat."""
+        deque(map(os.close, map(self._open.pop, [0] * len(self._open))), maxlen=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):  # an interrupt ended `__exit__`
+            self.close()
 
 
 class DirectoryLock:
-    """A held lock. `release`, garbage collection and the end of the process release it."""
+    """A held lock. `release`, garbage collection and the end of the process release it.
 
-    def __init__(self, path: str, fd: int) -> None:
+    This process counts as the holder from the moment it has the lock until the file is closed. So
+    if an interrupt ends `release` before its end, the directory stays locked for this process as
+    for others, and `release` can be repeated.
+    """
+
+    def __init__(self, path: str) -> None:
         self._path = path
-        self.fd = fd
-        self._pid = os.getpid()
+        self._file = _Descriptor()
+        self._holder = _Holder()
+
+    def take(self, directory: str, access: FileAccess) -> None:
+        """Lock the file, or raise `DirectoryLockedError`. Called once."""
+        with _guard:
+            holder = _holders.get(self._path)
+            if holder is not None and holder.is_here:
+                raise DirectoryLockedError(directory, f"this process (pid {os.getpid()})")
+            _lock_file(self._file, directory, self._path, access)
+            _holders[self._path] = self._holder
+
+    def describe_owner(self) -> None:
+        """Name the owner in the file, for the error message of the next process."""
+        # Only a message: a full disk must not prevent a start.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file.fd, 0)
+            os.pwrite(self._file.fd, _describe_this_process(), 0)
 
     def release(self) -> None:
-        """Release the lock; safe to repeat."""
+        """Release the lock; safe to repeat, also after an interrupt."""
         with _guard:
-            if self.fd < 0:
-                return
-            # A forked child inherits this object but not the lock: the file belongs to its parent.
-            if self._pid == os.getpid():
-                _holders.pop(self._path, None)
-                # Removed while the lock is held, so that the file of a next owner is never removed.
+            is_holder = _holders.get(self._path) is self._holder and self._holder.is_here
+            # Removed while the lock is held, so that the file of a next owner is never removed.
+            if is_holder and self._file and _is_still_named(self._file.fd, self._path):
                 with contextlib.suppress(OSError):
                     os.unlink(self._path)
-            fd, self.fd = self.fd, -1
-            os.close(fd)
+            self._file.close()
+            if is_holder:
+                _holders.pop(self._path, None)
 
     def __del__(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
@@ -65,16 +141,13 @@ class DirectoryLock:
 
 def lock_directory(directory: str, access: FileAccess = FileAccess.OWNER) -> DirectoryLock:
     """Become the only writer of `directory`; `DirectoryLockedError` names the present one."""
-    path = os.path.join(os.path.realpath(directory), LOCK)
-    with _guard:
-        if _holders.get(path) == os.getpid():
-            raise DirectoryLockedError(directory, f"this process (pid {os.getpid()})")
-        lock = DirectoryLock(path, _take(directory, path, access))
-        _holders[path] = os.getpid()
-    # The line is only for a message; a full disk must not prevent a start.
-    with contextlib.suppress(OSError):
-        os.ftruncate(lock.fd, 0)
-        os.pwrite(lock.fd, _describe_this_process(), 0)
+    lock = DirectoryLock(os.path.join(os.path.realpath(directory), LOCK))
+    try:
+        lock.take(directory, access)
+        lock.describe_owner()
+    except BaseException:
+        lock.release()
+        raise
     return lock
 
 
@@ -89,22 +162,20 @@ class LockOwner:
 def lock_owner(directory: str) -> LockOwner | None:
     """The present writer of `directory`; None if there is none. Takes no lock, changes nothing."""
     path = os.path.join(os.path.realpath(directory), LOCK)
-    with _guard:
-        if _holders.get(path) == os.getpid():
+    with _guard, _Descriptor() as file:
+        holder = _holders.get(path)
+        if holder is not None and holder.is_here:
             # The file is not opened here: closing it would release the lock.
             return LockOwner(description=f"this process (pid {os.getpid()})", pid=os.getpid())
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = file.open(path, os.O_RDONLY)
         except FileNotFoundError:
             return None
-        try:
-            answer = fcntl.fcntl(fd, fcntl.F_GETLK, _whole_file_lock())
-            kind, pid = _parse_lock(answer)
-            if kind == fcntl.F_UNLCK:
-                return None
-            return LockOwner(description=_read_owner(fd), pid=pid if pid > 0 else None)
-        finally:
-            os.close(fd)
+        answer = fcntl.fcntl(fd, fcntl.F_GETLK, _whole_file_lock())
+        kind, pid = _parse_lock(answer)
+        if kind == fcntl.F_UNLCK:
+            return None
+        return LockOwner(description=_read_owner(fd), pid=pid if pid > 0 else None)
 
 
 # `struct flock`, whose layout depends on the system.
@@ -124,26 +195,21 @@ def _parse_lock(answer: bytes) -> tuple[int, int]:
     return (fields[0], fields[4]) if _IS_LINUX else (fields[3], fields[2])
 
 
-def _take(directory: str, path: str, access: FileAccess) -> int:
-    """The descriptor of the locked file at `path`."""
+def _lock_file(file: _Descriptor, directory: str, path: str, access: FileAccess) -> None:
+    """Open and lock the file at `path`. If that fails, the caller closes it."""
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, access.file_mode)
+        fd = file.open(path, os.O_RDWR | os.O_CREAT, access.file_mode)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_still_named(fd, path):
-                return fd
         except OSError as error:
-            owner = _read_owner(fd)
-            os.close(fd)
             if error.errno in _REFUSALS:
-                raise DirectoryLockedError(directory, owner) from error
+                raise DirectoryLockedError(directory, _read_owner(fd)) from error
             raise
-        except BaseException:
-            os.close(fd)
-            raise
+        if _is_still_named(fd, path):
+            return
         # The last owner removed the file after we opened it and before we locked it. Our lock
         # excludes nobody, because the next process will create another file.
-        os.close(fd)
+        file.close()
 
 
 def _is_still_named(fd: int, path: str) -> bool:

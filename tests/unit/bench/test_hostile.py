@@ -1,7 +1,7 @@
 """The suite of hostile clients: attacks are well-formed, and others are measured during them."""
 
 from bench.hostile import row_makers
-from bench.hostile_clients import ATTACKS, bomb, framed, giant_frame, many_tags
+from bench.hostile_clients import ATTACKS, bomb, framed, giant_frame, many_tags, tiny_records
 from cordwood.format.compression import Codec
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.quantities import MIB
@@ -20,3 +20,7 @@ def test_frames_have_the_size_that_they_announce_except_giant_ones() -> None:
 
 def test_a_bomb_is_small() -> None:
     assert len(bomb(Codec.ZSTD, 64 * MIB, "t")) < 13_000
+
+
+def test_a_million_empty_records_are_small() -> None:
+    assert len(tiny_records(Codec.ZSTD, 1_000_000, "t")) < 1_000_000

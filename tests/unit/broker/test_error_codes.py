@@ -41,6 +41,8 @@ NOT_ON_THE_WIRE = {
     "LogError",
     "BrokerError",
     "BrokerUnreachableError",
+    "BrokerNotTrustedError",
+    "AuthenticationFailedError",
     "BrokerRefusedError",
     "ChangeRefusedError",
     "ChangeTimeoutError",

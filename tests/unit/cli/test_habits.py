@@ -91,7 +91,6 @@ def test_an_option_of_the_command_wins_over_a_foreign_one() -> None:
     ("words", "hint"),
     [
         (["-o", "stored"], "--group"),
-        (["-X", "a=b"], "--at names the broker"),
         (["--property", "print.key=true"], "--key-separator"),
         (["-f", "%s"], "--format '%s'"),
         (["-t"], "requires a value"),
@@ -108,7 +107,6 @@ def test_an_option_without_a_counterpart_gets_a_hint(words: list[str], hint: str
         (["cluster", "info"], "cordwood doctor"),
         (["-L"], "cordwood topics list"),
         (["-C", "-t", "a"], "cordwood consume"),
-        (["acl", "list"], "no authentication"),
     ],
 )
 def test_a_command_without_a_counterpart_gets_a_hint(words: list[str], hint: str) -> None:

@@ -125,7 +125,7 @@ def test_kio_reads_what_we_write_and_writes_what_we_read(api: Api, data: st.Data
 
 def kafka_python_class(key: int, kind: str) -> Any:
     name = f"{API_CATALOG[key].name}{kind}"
-    for package in ("admin", "consumer", "metadata", "producer"):
+    for package in ("admin", "consumer", "metadata", "producer", "sasl"):
         module = importlib.import_module(f"kafka.protocol.{package}")
         if hasattr(module, name):
             return getattr(module, name)

@@ -1,14 +1,18 @@
 """One writer per directory, between processes and within one."""
 
+import gc
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cordwood.errors import DirectoryLockedError
+from cordwood.storage import directory_lock
 from cordwood.storage.directory_lock import lock_directory, lock_owner
+from fakes.interrupter import interrupt, places
 
 TRY_LOCK = """
 import sys
@@ -144,3 +148,90 @@ def test_a_lock_file_that_was_left_behind_is_held_by_nobody(tmp_path: Path) -> N
     (tmp_path / ".lock").write_text("pid 1 on elsewhere\n")
 
     assert lock_owner(str(tmp_path)) is None
+
+
+# --- interrupts --------------------------------------------------------------------------------
+
+
+def descriptors_of(directory: Path) -> list[str]:
+    """The files of `directory` that this process has open, also removed ones."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue
+        if target.startswith(f"{directory}/"):
+            found.append(target)
+    return found
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc")
+def test_an_interrupted_release_can_be_repeated_and_leaves_nothing_half_done(
+    tmp_path: Path,
+) -> None:
+    count = places(lock_directory(str(tmp_path)).release)
+    assert count > 5
+    for place in range(1, count + 1):
+        lock = lock_directory(str(tmp_path))
+
+        where = interrupt(lock.release, place)
+
+        if descriptors_of(tmp_path):
+            # Not released: then this process must not lock it again, whose end would unlock it.
+            with pytest.raises(DirectoryLockedError):
+                lock_directory(str(tmp_path))
+        lock.release()
+        assert descriptors_of(tmp_path) == [], where
+        assert list(tmp_path.iterdir()) == [], where
+        lock_directory(str(tmp_path)).release()
+    assert try_lock_elsewhere(tmp_path) == "locked"
+
+
+def test_a_repeated_release_does_not_remove_the_file_of_the_next_owner(tmp_path: Path) -> None:
+    count = places(lock_directory(str(tmp_path)).release)
+    for place in range(1, count + 1):
+        lock = lock_directory(str(tmp_path))
+        where = interrupt(lock.release, place)
+        is_unlinked = not (tmp_path / ".lock").exists()
+        if is_unlinked:
+            (tmp_path / ".lock").write_text("another process\n")
+
+        lock.release()
+
+        assert (tmp_path / ".lock").exists() == is_unlinked, where
+        (tmp_path / ".lock").unlink(missing_ok=True)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc")
+@pytest.mark.parametrize("asks", [lock_directory, lock_owner], ids=["lock", "ask"])
+def test_an_interrupted_attempt_leaves_no_lock_and_no_descriptor(
+    tmp_path: Path, asks: Callable[[str], object]
+) -> None:
+    (tmp_path / ".lock").write_text("")
+    found: list[object] = []
+    count = places(lambda: found.append(asks(str(tmp_path))))
+    found.clear()
+    gc.collect()
+    for place in range(1, count + 1):
+        (tmp_path / ".lock").touch()
+
+        where = interrupt(lambda: asks(str(tmp_path)), place)
+
+        if descriptors_of(tmp_path):
+            gc.collect()  # the lock that nobody got
+        assert descriptors_of(tmp_path) == [], where
+        lock_directory(str(tmp_path)).release()
+
+
+def test_a_lost_lock_is_released_while_another_one_is_taken(tmp_path: Path) -> None:
+    """The garbage collector may run inside of `lock_directory`, in the same thread."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    lost = [lock_directory(str(tmp_path / "a"))]
+
+    with directory_lock._guard:
+        lost.clear()
+        lock_directory(str(tmp_path / "b")).release()
+
+    lock_directory(str(tmp_path / "a")).release()

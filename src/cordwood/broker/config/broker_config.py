@@ -83,6 +83,13 @@ class BrokerConfig:
         "Names in listeners that are not for clients. They are ignored.",
     )  # fmt: skip
 
+    insecure_listeners_allowed: bool = config_field(
+        "insecure.listeners.allowed", _BOOLEAN, "false",
+        "Whether a listener may be reached from other machines although its clients do not "
+        "authenticate. For networks where everybody may read, write and delete everything.",
+        since_cordwood=True,
+    )  # fmt: skip
+
     # --- connections and requests ------------------------------------------------------------
     socket_request_max_bytes: int = config_field(
         "socket.request.max.bytes", _SIZE, "104857600",
@@ -321,6 +328,24 @@ class BrokerConfig:
         "The port of the HTTP endpoint for /metrics, /healthz and /readyz; 0: any free port; -1: "
         "no endpoint.",
         since_cordwood=True, **_OPTIONAL_PORT,
+    )  # fmt: skip
+    metrics_listener: str | None = config_field(
+        "metrics.listener", _TEXT, "",
+        "The name of a listener whose TLS the HTTP endpoint uses, too; empty: it has no TLS.",
+        none_text="", since_cordwood=True,
+    )  # fmt: skip
+    metrics_token: str | None = config_field(
+        "metrics.token", _TEXT, "",
+        "What a client of the HTTP endpoint must send as bearer token; empty: nothing. /healthz "
+        "needs no token.",
+        pattern=r"[\x21-\x7e]{16,1000}", requirement="must have at least 16 characters, no spaces",
+        none_text="", since_cordwood=True, is_sensitive=True,
+    )  # fmt: skip
+    metrics_hosts: tuple[str, ...] = config_field(
+        "metrics.hosts", _LIST, "",
+        "Further names under which the HTTP endpoint answers; *: any. It always answers to IP "
+        "addresses, to metrics.host, and to the names of this machine and of its listeners.",
+        since_cordwood=True,
     )  # fmt: skip
     shutdown_timeout_ms: int = config_field(
         "shutdown.timeout.ms", _DURATION, "30000",

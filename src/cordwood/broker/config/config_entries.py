@@ -133,7 +133,7 @@ def _broker_synonyms(
         (standard, ConfigSource.DEFAULT),
     ]
     return tuple(
-        Synonym(name=name, value=value, source=source)
+        Synonym(name=name, value=None if key.is_sensitive else value, source=source)
         for value, source in found
         if value is not None
     )

@@ -86,6 +86,9 @@ WITHOUT_EFFECT: Final = frozenset(
     }
 )
 
+# References to files, directories and variables need no declaration here.
+_CONFIG_PROVIDERS: Final = "config.providers"
+
 _PROTECTION: Final = (
     "authorizer.",
     "delegation.token.",
@@ -97,6 +100,11 @@ _PROTECTION: Final = (
     "client.quota.",
     "quota.",
 )
+
+
+def is_without_effect(name: str) -> bool:
+    """Whether a key of Kafka is accepted, and changes nothing."""
+    return name in WITHOUT_EFFECT or name.startswith(_CONFIG_PROVIDERS)
 
 
 def why_refused(name: str) -> str | None:

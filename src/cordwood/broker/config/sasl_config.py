@@ -56,6 +56,12 @@ class SaslKeys:
         "TLS handshake.",
         minimum=1, maximum=INT32_MAX, since_cordwood=True,
     )  # fmt: skip
+    connection_failed_authentication_delay_ms: int = config_field(
+        "connection.failed.authentication.delay.ms", _DURATION, "100",
+        "How long a client waits for the answer that its authentication failed. The connection is "
+        "closed after it.",
+        maximum=60_000,
+    )  # fmt: skip
     sasl_oauthbearer_jwks_endpoint_url: str | None = config_field(
         "sasl.oauthbearer.jwks.endpoint.url", _TEXT, "",
         "Where the keys of the issuer of tokens are: an https or a file URL.", none_text="",

@@ -122,9 +122,31 @@ class SecurityConfig:
             audit=parse_keys(AuditConfig(), _only(AUDIT_KEYS, common)),
         )
 
+    @property
+    def insecure_listeners(self) -> tuple[ListenerConfig, ...]:
+        """Those that other machines reach, and whose clients do not authenticate."""
+        return tuple(
+            each for each in self.listeners if not (each.is_local or each.is_authenticated)
+        )
+
     def effective(self) -> dict[str, str]:
         """The keys of the whole broker that are held here, as text."""
         return {**render_keys(self.access), **render_keys(self.quotas), **render_keys(self.audit)}
+
+
+def refuse_insecure_listeners(broker: BrokerConfig, security: SecurityConfig) -> None:
+    """Raise `ConfigError` if a listener lets everybody in, and nobody has allowed that."""
+    for each in security.insecure_listeners:
+        if not broker.insecure_listeners_allowed:
+            raise ConfigError(
+                "listeners",
+                each.listener,
+                "every machine that reaches this address could read, write and delete everything, "
+                "because clients of this listener do not authenticate. Choose one: protect it "
+                "(`cordwood serve --secure` sets up TLS and passwords); listen on this machine "
+                "only (--host 127.0.0.1); or allow it on a network that you trust (--insecure, or "
+                "insecure.listeners.allowed=true)",
+            )
 
 
 class _OwnKey(NamedTuple):

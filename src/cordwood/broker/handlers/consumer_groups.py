@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 from cordwood.broker.error_codes import RefusedError, error_message
 from cordwood.broker.groups.consumer.assignors import Assignment
 from cordwood.broker.groups.consumer.consumer_group import ConsumerGroup, HeartbeatAnswer
-from cordwood.broker.groups.consumer.consumer_group_description import describe_consumer_group
+from cordwood.broker.groups.consumer.consumer_group_description import (
+    describe_consumer_group,
+    topics_of_members,
+)
 from cordwood.broker.groups.consumer.consumer_group_factory import ConsumerGroupFactory
 from cordwood.broker.groups.consumer.consumer_heartbeat import (
     ConsumerHeartbeat,
@@ -19,6 +22,7 @@ from cordwood.broker.groups.consumer.consumer_heartbeat import (
 )
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.security import access_table as needs
 from cordwood.protocol.acl_codes import NOT_ASKED, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
@@ -66,6 +70,7 @@ class ConsumerGroupHandlers:
     ) -> Response | Deferred:
         """Answered when the changes are durable."""
         try:
+            _check_access(context, request)
             beat = self._read(context, request)
             group = self._group(request.group_id, beat)
             answer = self._beat(group, beat)
@@ -100,6 +105,9 @@ class ConsumerGroupHandlers:
             owned=owned_partitions(request.topic_partitions),
             client_id=context.client_id,
             client_host=f"/{context.client_host}",  # with the slash that Java prints
+            may_see=None
+            if context.session.access.is_unlimited
+            else partial(context.may, needs.CONSUMER_GROUP_HEARTBEAT_REGEX),
         )
         check_heartbeat(beat, context.api_version, self._consumer_groups.config.assignors)
         if beat.is_joining and not beat.member_id:
@@ -144,19 +152,31 @@ class ConsumerGroupHandlers:
         return {
             "groups": [
                 {
-                    **self._described(group_id),
-                    "authorized_operations": operations(group_id) if is_asked else NOT_ASKED,
+                    **(described := self._described(context, group_id)),
+                    "authorized_operations": operations(group_id)
+                    if is_asked and not described["error_code"]
+                    else NOT_ASKED,
                 }
                 for group_id in dict.fromkeys(request.group_ids)
             ]
         }
 
-    def _described(self, group_id: str) -> Response:
+    def _described(self, context: RequestContext, group_id: str) -> Response:
+        if not context.may(needs.CONSUMER_GROUP_DESCRIBE, group_id):
+            return {"group_id": group_id, "error_code": needs.CONSUMER_GROUP_DESCRIBE.code}
         refusal = self._coordinator.refusal(group_id)
         try:
             if refusal is not None:
                 raise RefusedError(refusal, f"Group {group_id} cannot be described now.")
-            return describe_consumer_group(self._find(group_id))
+            group = self._find(group_id)
+            need = needs.CONSUMER_GROUP_DESCRIBE_TOPIC
+            if not all(context.may(need, topic) for topic in topics_of_members(group)):
+                raise RefusedError(
+                    need.code,
+                    "The group has described topic(s) that the client is not authorized to "
+                    "describe.",
+                )
+            return describe_consumer_group(group)
         except RefusedError as error:
             return {
                 "group_id": group_id,
@@ -170,6 +190,14 @@ class ConsumerGroupHandlers:
             return group
         reason = "not found" if group is None else "is not a consumer group"
         raise RefusedError(ErrorCode.group_id_not_found, f"Group {group_id} {reason}.")
+
+
+def _check_access(context: RequestContext, request: messages.ConsumerGroupHeartbeatRequest) -> None:
+    if not context.may(needs.CONSUMER_GROUP_HEARTBEAT, request.group_id):
+        raise RefusedError(needs.CONSUMER_GROUP_HEARTBEAT.code, "Group authorization failed.")
+    need = needs.CONSUMER_GROUP_HEARTBEAT_TOPIC
+    if not all(context.may(need, name) for name in request.subscribed_topic_names or ()):
+        raise RefusedError(need.code, "Topic authorization failed.")
 
 
 def _response(answer: HeartbeatAnswer) -> messages.ConsumerGroupHeartbeatResponseDict:

@@ -9,6 +9,7 @@ from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.group_transitions import ClassicState
 from cordwood.broker.groups.coordinator import AnyGroup, GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.broker.security import access_table as needs
 from cordwood.protocol.acl_codes import NOT_ASKED, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
@@ -43,6 +44,7 @@ class GroupAdminHandler:
         refusal = self._coordinator.refusal("", allows_empty=True)
         if refusal is not None:
             return {"error_code": refusal, "groups": []}
+        sees_all = context.may(needs.LIST_GROUPS_CLUSTER)
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
 
@@ -52,6 +54,7 @@ class GroupAdminHandler:
                 for group in self._coordinator.all_groups()
                 if (not states or group.state_name.lower() in states)
                 and (not types or group.group_type in types)
+                and (sees_all or context.may(needs.LIST_GROUPS_GROUP, group.group_id))
             ]
             return {"error_code": ErrorCode.none, "groups": groups}
 
@@ -64,14 +67,25 @@ class GroupAdminHandler:
     ) -> Response | Deferred:
         operations = partial(context.session.access.operations, AclResource.GROUP)
         is_asked = request.include_authorized_operations
-        group_ids = list(dict.fromkeys(request.groups))
+        refused: list[messages.DescribeGroupsResponseGroupsDict] = []
+        group_ids: list[str] = []
+        for group_id in dict.fromkeys(request.groups):
+            if context.may(needs.DESCRIBE_GROUPS, group_id):
+                group_ids.append(group_id)
+            else:
+                refused.append({"group_id": group_id, "error_code": needs.DESCRIBE_GROUPS.code})
+        if not group_ids:
+            return {"groups": refused}
         return self._coordinator.with_offsets(
             group_ids,
             lambda code: {
-                "groups": [
+                "groups": refused
+                + [
                     {
-                        **self._described(context, group_id),
-                        "authorized_operations": operations(group_id) if is_asked else NOT_ASKED,
+                        **(described := self._described(context, group_id)),
+                        "authorized_operations": operations(group_id)
+                        if is_asked and not described["error_code"]
+                        else NOT_ASKED,
                     }
                     for group_id in group_ids
                 ]
@@ -103,20 +117,31 @@ class GroupAdminHandler:
     def delete_groups(
         self, context: RequestContext, request: messages.DeleteGroupsRequest
     ) -> Response | Deferred:
-        group_ids = list(dict.fromkeys(request.groups_names))
-        return self._coordinator.with_offsets(group_ids, lambda code: self._delete(group_ids, code))
+        wanted = list(dict.fromkeys(request.groups_names))
+        refused = {
+            group_id: needs.DELETE_GROUPS.code
+            for group_id in wanted
+            if not context.may(needs.DELETE_GROUPS, group_id)
+        }
+        group_ids = [group_id for group_id in wanted if group_id not in refused]
+        if not group_ids:
+            return {"results": [_result(*item) for item in refused.items()]}
+        return self._coordinator.with_offsets(
+            group_ids, lambda code: self._delete(group_ids, refused, code)
+        )
 
-    def _delete(self, group_ids: list[str], code: ErrorCode) -> Response | Deferred:
+    def _delete(
+        self, group_ids: list[str], refused: dict[str, ErrorCode], code: ErrorCode
+    ) -> Response | Deferred:
         results: dict[str, ErrorCode] = {}
         reply = Deferred()
 
         def finished(group_id: str, code: ErrorCode) -> None:
             results[group_id] = code
             if len(results) == len(group_ids):
-                reply.resolve({"results": [_result(g, results[g]) for g in group_ids]})
+                finals = {group_id: results[group_id] for group_id in group_ids} | refused
+                reply.resolve({"results": [_result(*item) for item in finals.items()]})
 
-        if not group_ids:
-            return {"results": []}
         for group_id in group_ids:
             refusal = self._coordinator.refusal(group_id, allows_empty=True)
             if refusal is None and code is not ErrorCode.none:

@@ -9,6 +9,7 @@ from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.classic_member import NO_MEMBER_ID, JoinRequest, SyncRequest
 from cordwood.broker.groups.coordinator import NAME_CHARS_MAX, GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.broker.security import access_table as needs
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import MIB
@@ -16,7 +17,8 @@ from cordwood.quantities import MIB
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages, group_messages
 
-_KEY_TYPES: Final = (0, 1)  # groups, transactional ids
+# By key type: groups, transactional ids.
+_NEEDS: Final = {0: needs.FIND_COORDINATOR_GROUP, 1: needs.FIND_COORDINATOR_TRANSACTION}
 _FIRST_FIND_OF_MANY: Final = 4
 _FIRST_JOIN_WITH_REBALANCE_TIMEOUT: Final = 1
 _FIRST_JOIN_WITH_KNOWN_MEMBER_ID: Final = 4
@@ -70,7 +72,10 @@ class GroupMembershipHandler:
     def _place(
         self, context: RequestContext, key: str, key_type: int
     ) -> cluster_messages.FindCoordinatorResponseCoordinatorsDict:
-        if key_type in _KEY_TYPES:
+        need = _NEEDS.get(key_type)
+        if need is not None:
+            if not context.may(need, key):
+                return _nowhere(key, need.code, None)
             here = context.session.listener
             return {
                 "key": key,
@@ -80,14 +85,11 @@ class GroupMembershipHandler:
                 "host": here.host,
                 "port": here.port,
             }
-        return {
-            "key": key,
-            "error_code": ErrorCode.invalid_request,
-            "error_message": f"this broker does not support key type {key_type}",
-            "node_id": -1,
-            "host": "",
-            "port": -1,
-        }
+        return _nowhere(
+            key,
+            ErrorCode.invalid_request,
+            f"this broker does not support key type {key_type}",
+        )
 
     # --- JoinGroup ---------------------------------------------------------------------------
 
@@ -99,7 +101,11 @@ class GroupMembershipHandler:
         answer = reply
         if version < _FIRST_JOIN_WITH_NULL_PROTOCOL:
             answer = _without_null_protocol(reply)
-        code = self._check_join(request)
+        code = (
+            self._check_join(request)
+            if context.may(needs.JOIN_GROUP, request.group_id)
+            else needs.JOIN_GROUP.code
+        )
         if code is not None:
             reply.resolve(join_error(code, request.member_id))
             return answer
@@ -136,6 +142,8 @@ class GroupMembershipHandler:
     def sync_group(
         self, context: RequestContext, request: group_messages.SyncGroupRequest
     ) -> Response | Deferred:
+        if not context.may(needs.SYNC_GROUP, request.group_id):
+            return sync_error(needs.SYNC_GROUP.code)
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is not None:
             return sync_error(refusal)
@@ -165,6 +173,8 @@ class GroupMembershipHandler:
     def heartbeat(
         self, context: RequestContext, request: group_messages.HeartbeatRequest
     ) -> group_messages.HeartbeatResponseDict:
+        if not context.may(needs.HEARTBEAT, request.group_id):
+            return {"error_code": needs.HEARTBEAT.code}
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is ErrorCode.coordinator_load_in_progress:
             # We do not know better: a restart must not make a member join again.
@@ -182,6 +192,8 @@ class GroupMembershipHandler:
     def leave_group(
         self, context: RequestContext, request: group_messages.LeaveGroupRequest
     ) -> group_messages.LeaveGroupResponseDict:
+        if not context.may(needs.LEAVE_GROUP, request.group_id):
+            return {"error_code": needs.LEAVE_GROUP.code, "members": []}
         is_of_many = context.api_version >= _FIRST_LEAVE_OF_MANY
         leaving: list[tuple[str, str | None]] = (
             [(member.member_id, member.group_instance_id) for member in request.members]
@@ -205,6 +217,19 @@ class GroupMembershipHandler:
                 for (member_id, instance_id), code in zip(leaving, codes, strict=True)
             ],
         }
+
+
+def _nowhere(
+    key: str, code: ErrorCode, message: str | None
+) -> cluster_messages.FindCoordinatorResponseCoordinatorsDict:
+    return {
+        "key": key,
+        "error_code": code,
+        "error_message": message,
+        "node_id": -1,
+        "host": "",
+        "port": -1,
+    }
 
 
 def _join_request(context: RequestContext, request: group_messages.JoinGroupRequest) -> JoinRequest:

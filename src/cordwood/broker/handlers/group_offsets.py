@@ -10,6 +10,7 @@ from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.managed_group import EpochGroup, is_subscribed
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.broker.records.partition_table import NamedTopic, name_topics
+from cordwood.broker.security import access_table as needs
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX
 from cordwood.log.store.store import Store
 from cordwood.log.topics.committed_offsets import CommittedOffset, TopicPartition
@@ -63,10 +64,12 @@ class GroupOffsetsHandler:
             ],
             by_id=context.api_version >= _FIRST_BY_TOPIC_ID,
         )
+        if not context.may(needs.OFFSET_COMMIT_GROUP, request.group_id):
+            return _committed(topics, {}, needs.OFFSET_COMMIT_GROUP.code)
+        codes = _refused_topics(context, needs.OFFSET_COMMIT_TOPIC, topics)
         refusal = self._check_commit(context, request)
         if refusal is not None:
-            return _committed(topics, {}, refusal)
-        codes: dict[TopicPartition, ErrorCode] = {}
+            return _committed(topics, codes, refusal)
         wanted = self._committable(request, topics, codes)
         if not wanted:
             return _committed(topics, codes, ErrorCode.none)
@@ -132,7 +135,10 @@ class GroupOffsetsHandler:
         topics: list[NamedTopic],
         codes: dict[TopicPartition, ErrorCode],
     ) -> dict[TopicPartition, CommittedOffset]:
-        """The offsets that can be committed. The errors of all others go to `codes`."""
+        """The offsets that can be committed. The errors of all others go to `codes`.
+
+        It has the partitions already that the client may not commit.
+        """
         now_ms = self._coordinator.clock.now_ms()
         expires_ms = NO_TIMESTAMP
         if request.retention_time != _NO_RETENTION_TIME:
@@ -141,6 +147,8 @@ class GroupOffsetsHandler:
         for topic, asked in zip(topics, request.topics, strict=True):
             for partition in asked.partitions:
                 place = topic.place(partition.partition_index)
+                if codes.get(place) is needs.OFFSET_COMMIT_TOPIC.code:
+                    continue
                 code = self._check_place(topic, partition.partition_index)
                 metadata = partition.committed_metadata or ""
                 if code is ErrorCode.none:
@@ -178,6 +186,8 @@ class GroupOffsetsHandler:
     def offset_delete(
         self, context: RequestContext, request: messages.OffsetDeleteRequest
     ) -> Response | Deferred:
+        if not context.may(needs.OFFSET_DELETE_GROUP, request.group_id):
+            return {"error_code": needs.OFFSET_DELETE_GROUP.code}
         refusal = self._coordinator.refusal(request.group_id)
         if refusal is not None:
             return {"error_code": refusal}
@@ -200,8 +210,10 @@ class GroupOffsetsHandler:
             [(t.name, NIL_UUID, [p.partition_index for p in t.partitions]) for t in request.topics],
             by_id=False,
         )
-        codes: dict[TopicPartition, ErrorCode] = {}
+        codes = _refused_topics(context, needs.OFFSET_DELETE_TOPIC, topics)
         for topic in topics:
+            if topic.name is not None and not _is_allowed(topic, codes):
+                continue
             is_read = topic.name is not None and is_subscribed(group, topic.name)
             for number in topic.numbers:
                 refused = self._check_place(topic, number)
@@ -219,6 +231,22 @@ class GroupOffsetsHandler:
 
         self._coordinator.group_log.append(request.group_id, records, appended)
         return reply
+
+
+def _refused_topics(
+    context: RequestContext, need: needs.Need, topics: list[NamedTopic]
+) -> dict[TopicPartition, ErrorCode]:
+    """The partitions of topics that the client may not use. That an id is unknown is no secret."""
+    return {
+        topic.place(number): need.code
+        for topic in topics
+        if topic.name is not None and not context.may(need, topic.name)
+        for number in topic.numbers
+    }
+
+
+def _is_allowed(topic: NamedTopic, refused: _Codes) -> bool:
+    return not any(topic.place(number) in refused for number in topic.numbers)
 
 
 def _committed(

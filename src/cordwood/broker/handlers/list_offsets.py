@@ -19,9 +19,11 @@ from cordwood.broker.net.request import (
 )
 from cordwood.broker.records.early_answers import WhenVisible
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.security import access_table as needs
 from cordwood.errors import CordwoodError, UnknownPartitionError, UnknownTopicError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP, find_time
+from cordwood.protocol.acl_codes import AclOperation, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.quantities import (
     NO_LEADER_EPOCH,
@@ -88,12 +90,18 @@ class ListOffsetsHandler:
         self, context: RequestContext, request: messages.ListOffsetsRequest
     ) -> Response | Deferred:
         return self._when_visible(
-            self._read_to_the_end(request), lambda unseen: self._list(context, request, unseen)
+            self._read_to_the_end(context, request),
+            lambda unseen: self._list(context, request, unseen),
         )
 
-    def _read_to_the_end(self, request: messages.ListOffsetsRequest) -> Iterator[PartitionLog]:
+    def _read_to_the_end(
+        self, context: RequestContext, request: messages.ListOffsetsRequest
+    ) -> Iterator[PartitionLog]:
         """The logs that are asked for something that their last records decide."""
+        access = context.session.access
         for topic in request.topics:
+            if not access.allows(AclOperation.DESCRIBE, AclResource.TOPIC, topic.name):
+                continue  # `_list` refuses it
             for wanted in topic.partitions:
                 if wanted.timestamp >= 0 or wanted.timestamp in {LATEST, MAX_TIMESTAMP}:
                     with contextlib.suppress(CordwoodError):  # `_list` says what is wrong
@@ -112,11 +120,18 @@ class ListOffsetsHandler:
         twice = set(repeated)
         only_committed = request.isolation_level == _READ_COMMITTED
 
+        may = {
+            name: context.may(needs.LIST_OFFSETS_TOPIC, name)
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        }
+
         def listed(
             topic: str, wanted: messages.ListOffsetsRequestPartitions
         ) -> messages.ListOffsetsResponsePartitionsDict:
             number = wanted.partition_index
             try:
+                if not may[topic]:
+                    raise RefusedError(needs.LIST_OFFSETS_TOPIC.code, "may not be described")
                 if (topic, number) in twice:
                     raise RefusedError(ErrorCode.invalid_request, "named twice")
                 log = self._log(topic, number, wanted.current_leader_epoch)
@@ -170,17 +185,26 @@ class ListOffsetsHandler:
     def offset_for_leader_epoch(
         self, context: RequestContext, request: messages.OffsetForLeaderEpochRequest
     ) -> messages.OffsetForLeaderEpochResponseDict:
-        return {
-            "topics": [
+        may_all = context.may(needs.OFFSET_FOR_LEADER_EPOCH_CLUSTER)
+        topics: list[messages.OffsetForLeaderEpochResponseTopicsDict] = []
+        for topic in request.topics:
+            name = topic.topic
+            is_allowed = may_all or context.may(needs.OFFSET_FOR_LEADER_EPOCH_TOPIC, name)
+            topics.append(
                 {
-                    "topic": topic.topic,
+                    "topic": name,
                     "partitions": [
-                        self._end_of_epoch(topic.topic, wanted) for wanted in topic.partitions
+                        self._end_of_epoch(name, wanted)
+                        if is_allowed
+                        else {
+                            "partition": wanted.partition,
+                            "error_code": needs.OFFSET_FOR_LEADER_EPOCH_TOPIC.code,
+                        }
+                        for wanted in topic.partitions
                     ],
                 }
-                for topic in request.topics
-            ]
-        }
+            )
+        return {"topics": topics}
 
     def _end_of_epoch(
         self, topic: str, wanted: messages.OffsetForLeaderEpochRequestPartitions

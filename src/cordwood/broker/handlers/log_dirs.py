@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.net.request import RequestContext, Route, RunsOn
+from cordwood.broker.security import access_table as needs
 from cordwood.log.store.store import Store
 from cordwood.log.topics.log_directory import DirectoryStatus
 from cordwood.protocol.api_catalog import ApiKey
@@ -34,6 +35,8 @@ class LogDirsHandler:
     def describe_log_dirs(
         self, context: RequestContext, request: messages.DescribeLogDirsRequest
     ) -> messages.DescribeLogDirsResponseDict:
+        if not context.may(needs.DESCRIBE_LOG_DIRS):
+            return {"error_code": needs.DESCRIBE_LOG_DIRS.code, "results": []}
         wanted = (
             None
             if request.topics is None

@@ -17,6 +17,7 @@ from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode, error_code
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.security import access_table as needs
 from cordwood.errors import InvalidTopicNameError, TopicExistsError
 from cordwood.format.file_names import INTERNAL_TOPICS, check_topic_name
 from cordwood.log.partition.partition_log import PartitionLog
@@ -35,6 +36,8 @@ _FIRST_WITH_NULL_TOPICS: Final = 1  # in version 0 an empty list meant all topic
 _FIRST_BY_TOPIC_ID: Final = 12
 # One request creates at most this many topics. The client asks again for the others.
 _CREATED_MAX: Final = 100
+
+_Item = tuple[str | None, UUID]  # the name and the id of a topic in a request
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -79,23 +82,54 @@ class MetadataHandler:
         wanted = request.topics
         answer = partial(self._answer, context, request)
         if wanted is None or (not wanted and version < _FIRST_WITH_NULL_TOPICS):
-            names = self._store.topics(include_internal=True)
+            names = [
+                name
+                for name in self._store.topics(include_internal=True)
+                if context.may(needs.METADATA_ALL, name)
+            ]
             return answer([self._by_name(name) for name in names])
         if version < _FIRST_BY_TOPIC_ID and any(
             item.name is None or item.topic_id != _NIL for item in wanted
         ):
             return answer(_refused_ids(wanted))
-        items: list[tuple[str | None, UUID]] = list(
-            dict.fromkeys((item.name, item.topic_id) for item in wanted)
-        )
-        missing = self._to_create(items) if request.allow_auto_topic_creation else []
+        items: list[_Item] = list(dict.fromkeys((item.name, item.topic_id) for item in wanted))
+        allowed, refused = self._sorted_by_access(context, items)
+        missing = self._to_create(allowed) if request.allow_auto_topic_creation else []
+        forbidden = _not_creatable(context, missing)
+        if forbidden:
+            allowed = [item for item in allowed if item[0] not in forbidden]
+            missing = [name for name in missing if name not in forbidden]
+            refused += [_refused_topic(name) for name in forbidden]
+        answer = partial(self._answer, context, request, refused=refused)
         if not missing:
-            return answer(self._describe(items, {}))
+            return answer(self._describe(allowed, {}))
         deferred = Deferred()
-        self._workers.submit(self._create_and_answer, deferred, answer, items, missing)
+        self._workers.submit(self._create_and_answer, deferred, answer, allowed, missing)
         return deferred
 
-    def _to_create(self, items: list[tuple[str | None, UUID]]) -> list[str]:
+    def _sorted_by_access(
+        self, context: RequestContext, items: list[_Item]
+    ) -> tuple[list[_Item], list[messages.MetadataResponseTopicsDict]]:
+        """The topics that the client may describe, and the answers about all others.
+
+        Whether a topic exists is not looked up before it is known that the client may know it.
+        """
+        allowed: list[_Item] = []
+        refused: list[messages.MetadataResponseTopicsDict] = []
+        for name, topic_id in items:
+            topic = None if topic_id == _NIL else self._table.topic(topic_id)
+            known = name if topic is None else topic.name
+            if known is None or (topic is None and topic_id != _NIL):
+                allowed.append((name, topic_id))  # no topic has the id, which is no secret
+            elif context.may(needs.METADATA_TOPIC, known):
+                allowed.append((name, topic_id))
+            elif topic is None:
+                refused.append(_refused_topic(known))
+            else:
+                refused.append({**_refused_topic(None), "topic_id": topic_id})
+        return allowed, refused
+
+    def _to_create(self, items: list[_Item]) -> list[str]:
         if not self._config.auto_create_topics_enable:
             return []
         return [
@@ -112,7 +146,7 @@ class MetadataHandler:
         self,
         deferred: Deferred,
         answer: Callable[[list[messages.MetadataResponseTopicsDict]], Response],
-        items: list[tuple[str | None, UUID]],
+        items: list[_Item],
         missing: list[str],
     ) -> None:
         """In a worker. Topics that cannot be created are answered with the reason."""
@@ -145,7 +179,7 @@ class MetadataHandler:
             deferred.fail(error)
 
     def _describe(
-        self, items: list[tuple[str | None, UUID]], errors: dict[str, ErrorCode]
+        self, items: list[_Item], errors: dict[str, ErrorCode]
     ) -> list[messages.MetadataResponseTopicsDict]:
         topics: list[messages.MetadataResponseTopicsDict] = []
         for name, topic_id in items:
@@ -221,6 +255,7 @@ class MetadataHandler:
         context: RequestContext,
         request: messages.MetadataRequest,
         topics: Sequence[messages.MetadataResponseTopicsDict],
+        refused: Sequence[messages.MetadataResponseTopicsDict] = (),
     ) -> messages.MetadataResponseDict:
         me, here, access = self._identity, context.session.listener, context.session.access
         if request.include_topic_authorized_operations:
@@ -236,10 +271,10 @@ class MetadataHandler:
             ],
             "cluster_id": me.cluster_id,
             "controller_id": me.node_id,
-            "cluster_authorized_operations": access.operations(AclResource.CLUSTER, CLUSTER_NAME)
+            "cluster_authorized_operations": _cluster_operations(context, needs.METADATA_CLUSTER)
             if request.include_cluster_authorized_operations
             else NOT_ASKED,
-            "topics": topics,
+            "topics": [*topics, *refused],
             "error_code": ErrorCode.none,
         }
 
@@ -248,7 +283,7 @@ class MetadataHandler:
     def describe_cluster(
         self, context: RequestContext, request: messages.DescribeClusterRequest
     ) -> messages.DescribeClusterResponseDict:
-        me, here, access = self._identity, context.session.listener, context.session.access
+        me, here = self._identity, context.session.listener
         if request.endpoint_type != _BROKERS:
             is_known = request.endpoint_type == _CONTROLLERS
             return {
@@ -263,7 +298,9 @@ class MetadataHandler:
             "endpoint_type": _BROKERS,
             "cluster_id": me.cluster_id,
             "controller_id": me.node_id,
-            "cluster_authorized_operations": access.operations(AclResource.CLUSTER, CLUSTER_NAME)
+            "cluster_authorized_operations": _cluster_operations(
+                context, needs.DESCRIBE_CLUSTER_OPERATIONS
+            )
             if request.include_cluster_authorized_operations
             else NOT_ASKED,
             "brokers": [
@@ -285,16 +322,25 @@ class MetadataHandler:
                     {"name": name, "error_code": ErrorCode.invalid_request} for name in wanted
                 ]
             }
-        names = wanted or self._store.topics(include_internal=True)
         first_name = "" if cursor is None else cursor.topic_name
+        need = (
+            needs.DESCRIBE_TOPIC_PARTITIONS_TOPIC if wanted else needs.DESCRIBE_TOPIC_PARTITIONS_ALL
+        )
+        names: list[str] = []
+        refused: list[messages.DescribeTopicPartitionsResponseTopicsDict] = []
+        for name in wanted or self._store.topics(include_internal=True):
+            if name < first_name:
+                continue
+            if context.may(need, name):
+                names.append(name)
+            elif wanted:
+                refused.append({"name": name, "error_code": need.code})
         limit = min(self._config.max_request_partition_size_limit, request.response_partition_limit)
         left = max(limit, 1)
         topics: list[messages.DescribeTopicPartitionsResponseTopicsDict] = []
         for name in names:
-            if name < first_name:
-                continue
             if left == 0:
-                return {"topics": topics, "next_cursor": _cursor(name, 0)}
+                return {"topics": topics + refused, "next_cursor": _cursor(name, 0)}
             first = cursor.partition_index if cursor is not None and name == first_name else 0
             topic = self._store.registry.find(name)
             if topic is None:
@@ -304,15 +350,18 @@ class MetadataHandler:
                             "name": name,
                             "error_code": _why_unknown(name),
                             "is_internal": name in INTERNAL_TOPICS,
+                            "topic_authorized_operations": context.session.access.operations(
+                                AclResource.TOPIC, name
+                            ),
                         }
                     )
                 continue
             end = min(first + left, topic.partition_count)
             topics.append(self._topic_part(context, topic, range(first, end)))
             if end < topic.partition_count:
-                return {"topics": topics, "next_cursor": _cursor(name, end)}
+                return {"topics": topics + refused, "next_cursor": _cursor(name, end)}
             left -= max(end - first, 0)
-        return {"topics": topics}
+        return {"topics": topics + refused}
 
     def _topic_part(
         self, context: RequestContext, topic: Topic[PartitionLog], numbers: range
@@ -348,7 +397,31 @@ class MetadataHandler:
         self, context: RequestContext, request: messages.ListPartitionReassignmentsRequest
     ) -> messages.ListPartitionReassignmentsResponseDict:
         """Always empty: there is one broker."""
+        if not context.may(needs.LIST_PARTITION_REASSIGNMENTS):
+            return {"error_code": needs.LIST_PARTITION_REASSIGNMENTS.code, "topics": []}
         return {"error_code": ErrorCode.none, "topics": []}
+
+
+def _not_creatable(context: RequestContext, names: list[str]) -> list[str]:
+    """The missing topics that the client may describe, but not create."""
+    if not names or context.may(needs.METADATA_CREATE_CLUSTER):
+        return []
+    return [name for name in names if not context.may(needs.METADATA_CREATE, name)]
+
+
+def _cluster_operations(context: RequestContext, need: needs.Need) -> int:
+    if not context.may(need):
+        return 0
+    return context.session.access.operations(AclResource.CLUSTER, CLUSTER_NAME)
+
+
+def _refused_topic(name: str | None) -> messages.MetadataResponseTopicsDict:
+    return {
+        "name": name,
+        "error_code": needs.METADATA_TOPIC.code,
+        "is_internal": False,
+        "partitions": [],
+    }
 
 
 def _refused_ids(

@@ -11,6 +11,7 @@ from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.broker.records.partition_table import AskedTopic, NamedTopic, name_topics
+from cordwood.broker.security import access_table as needs
 from cordwood.log.store.store import Store
 from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets, TopicPartition
 from cordwood.protocol.api_catalog import ApiKey
@@ -53,10 +54,21 @@ class OffsetFetchHandler:
     ) -> Response | Deferred:
         if context.api_version >= _FIRST_FETCH_OF_MANY:
             stable = request.require_stable
-            wanted = [_wanted_of(group, require_stable=stable) for group in request.groups]
+            wanted: list[_WantedOffsets] = []
+            refused: list[messages.OffsetFetchResponseGroupsDict] = []
+            for asked in request.groups:
+                group = _wanted_of(asked, require_stable=stable)
+                if context.may(needs.OFFSET_FETCH_GROUP, group.group_id):
+                    wanted.append(group)
+                else:
+                    refused.append(_refused_group(group))
+            if not wanted:
+                return {"groups": refused}
             return self._coordinator.with_offsets(
                 [group.group_id for group in wanted],
-                lambda code: {"groups": [self._fetched(context, group, code) for group in wanted]},
+                lambda code: {
+                    "groups": refused + [self._fetched(context, group, code) for group in wanted]
+                },
             )
         topics = request.topics
         sole = _WantedOffsets(
@@ -68,6 +80,8 @@ class OffsetFetchHandler:
             else [(topic.name, NIL_UUID, topic.partition_indexes) for topic in topics],
             require_stable=request.require_stable,
         )
+        if not context.may(needs.OFFSET_FETCH_GROUP, sole.group_id):
+            return _fetched_of_one(context, sole, _refused_group(sole))
         return self._coordinator.with_offsets(
             [sole.group_id],
             lambda code: _fetched_of_one(context, sole, self._fetched(context, sole, code)),
@@ -95,7 +109,7 @@ class OffsetFetchHandler:
             "topics": self._all_topics(context, offsets, pending)
             if wanted.topics is None
             else [
-                _fetched_topic(topic, offsets, pending)
+                _fetched_topic(topic, offsets, pending, is_allowed=_may_see(context, topic))
                 for topic in self._named(context, wanted.topics)
             ],
         }
@@ -119,6 +133,8 @@ class OffsetFetchHandler:
     ) -> list[messages.OffsetFetchResponseGroupsTopicsDict]:
         by_topic: dict[str, list[messages.OffsetFetchResponseGroupsTopicsPartitionsDict]] = {}
         for name, number in sorted({*offsets, *pending}):
+            if not context.may(needs.OFFSET_FETCH_ALL, name):
+                continue
             place = (name, number)
             fetched = (
                 _unstable_partition(number)
@@ -149,10 +165,30 @@ def _wanted_of(group: messages.OffsetFetchRequestGroups, *, require_stable: bool
     )
 
 
+def _may_see(context: RequestContext, topic: NamedTopic) -> bool:
+    """That no topic has an id is no secret."""
+    return topic.name is None or context.may(needs.OFFSET_FETCH_TOPIC, topic.name)
+
+
+def _refused_group(wanted: _WantedOffsets) -> messages.OffsetFetchResponseGroupsDict:
+    return {
+        "group_id": wanted.group_id,
+        "error_code": needs.OFFSET_FETCH_GROUP.code,
+        "topics": [],
+    }
+
+
 def _fetched_topic(
-    topic: NamedTopic, offsets: GroupOffsets, pending: AbstractSet[TopicPartition]
+    topic: NamedTopic,
+    offsets: GroupOffsets,
+    pending: AbstractSet[TopicPartition],
+    *,
+    is_allowed: bool,
 ) -> messages.OffsetFetchResponseGroupsTopicsDict:
-    code = ErrorCode.unknown_topic_id if topic.name is None else ErrorCode.none
+    if not is_allowed:
+        code, offsets, pending = needs.OFFSET_FETCH_TOPIC.code, {}, frozenset()
+    else:
+        code = ErrorCode.unknown_topic_id if topic.name is None else ErrorCode.none
     return {
         "name": topic.name or "",
         "topic_id": topic.topic_id,

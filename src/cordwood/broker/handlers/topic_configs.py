@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -16,8 +16,10 @@ from cordwood.broker.net.request import (
     routes_on,
     split_repeated,
 )
+from cordwood.broker.security import access_table as needs
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKind
+from cordwood.protocol.acl_codes import CLUSTER_NAME, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 
 if TYPE_CHECKING:
@@ -29,6 +31,21 @@ if TYPE_CHECKING:
         messages.IncrementalAlterConfigsRequestResources,
     )
 
+_DESCRIBING: Final[Mapping[int, needs.Need]] = {
+    ResourceType.TOPIC: needs.DESCRIBE_CONFIGS_TOPIC,
+    ResourceType.GROUP: needs.DESCRIBE_CONFIGS_GROUP,
+    ResourceType.BROKER: needs.DESCRIBE_CONFIGS_CLUSTER,
+}
+_ALTERING: Final[Mapping[int, needs.Need]] = {
+    ResourceType.TOPIC: needs.ALTER_CONFIGS_TOPIC,
+    ResourceType.GROUP: needs.ALTER_CONFIGS_GROUP,
+    ResourceType.BROKER: needs.ALTER_CONFIGS_CLUSTER,
+}
+_INCREMENTS: Final[Mapping[int, needs.Need]] = {
+    ResourceType.TOPIC: needs.INCREMENTAL_ALTER_CONFIGS_TOPIC,
+    ResourceType.GROUP: needs.INCREMENTAL_ALTER_CONFIGS_GROUP,
+    ResourceType.BROKER: needs.INCREMENTAL_ALTER_CONFIGS_CLUSTER,
+}
 _FIRST_WITH_TYPES: Final = 1  # version 0 of ListConfigResources lists client metrics only
 
 
@@ -65,18 +82,21 @@ class TopicConfigsHandler:
     ) -> messages.DescribeConfigsResponseDict:
         return {
             "results": [
-                self._described(request, resource) for resource in dict.fromkeys(request.resources)
+                self._described(context, request, resource)
+                for resource in dict.fromkeys(request.resources)
             ]
         }
 
     def _described(
         self,
+        context: RequestContext,
         request: messages.DescribeConfigsRequest,
         resource: messages.DescribeConfigsRequestResources,
     ) -> messages.DescribeConfigsResponseResultsDict:
         kind, name = resource.resource_type, resource.resource_name
         wanted = resource.configuration_keys  # None or empty: every key
         try:
+            _check_access(context, _DESCRIBING, kind, name)
             entries = self._owners.find(kind, name).entries()
         except Exception as error:
             code, message = refusal(error)
@@ -107,18 +127,29 @@ class TopicConfigsHandler:
         self, context: RequestContext, request: messages.AlterConfigsRequest
     ) -> messages.AlterConfigsResponseDict:
         """Set the given keys, and take all others back to their defaults."""
-        return self._alter(request.resources, _replacement, validate_only=request.validate_only)
+        return self._alter(
+            request.resources,
+            _replacement,
+            lambda kind, name: _check_access(context, _ALTERING, kind, name),
+            validate_only=request.validate_only,
+        )
 
     def incremental_alter_configs(
         self, context: RequestContext, request: messages.IncrementalAlterConfigsRequest
     ) -> messages.AlterConfigsResponseDict:
         """Change each given key in its own way; the others stay as they are."""
-        return self._alter(request.resources, _increments, validate_only=request.validate_only)
+        return self._alter(
+            request.resources,
+            _increments,
+            lambda kind, name: _check_access(context, _INCREMENTS, kind, name),
+            validate_only=request.validate_only,
+        )
 
     def _alter(
         self,
         wanted: Sequence[Resource],
         changes_of: Callable[[ConfigOwner, Resource], dict[str, str | None]],
+        check_access: Callable[[int, str], None],
         *,
         validate_only: bool,
     ) -> messages.AlterConfigsResponseDict:
@@ -130,6 +161,7 @@ class TopicConfigsHandler:
         for resource in resources:
             kind, name = resource.resource_type, resource.resource_name
             try:
+                check_access(kind, name)
                 owner = self._owners.find(kind, name)
                 _check_repeated(resource)
                 owner.change(changes_of(owner, resource), validate_only=validate_only)
@@ -144,6 +176,8 @@ class TopicConfigsHandler:
     def list_config_resources(
         self, context: RequestContext, request: messages.ListConfigResourcesRequest
     ) -> messages.ListConfigResourcesResponseDict:
+        if not context.may(needs.LIST_CONFIG_RESOURCES):
+            return {"error_code": needs.LIST_CONFIG_RESOURCES.code, "config_resources": []}
         if context.api_version < _FIRST_WITH_TYPES:
             return {"error_code": ErrorCode.none, "config_resources": []}
         types: Iterable[int] = request.resource_types or list(ResourceType)
@@ -159,6 +193,15 @@ class TopicConfigsHandler:
                 for name in listed
             ],
         }
+
+
+def _check_access(
+    context: RequestContext, needed: Mapping[int, needs.Need], kind: int, name: str
+) -> None:
+    """Everything that is not a topic or a group belongs to the cluster."""
+    need = needed.get(kind, needed[ResourceType.BROKER])
+    if not context.may(need, CLUSTER_NAME if need.resource is AclResource.CLUSTER else name):
+        raise RefusedError(need.code, f"{need.resource.name.capitalize()} authorization failed.")
 
 
 def _altered(
@@ -178,12 +221,16 @@ def _described_entry(
 ) -> messages.DescribeConfigsResponseConfigsDict:
     return {
         "name": entry.key.name,
-        "value": entry.value,
+        "value": None if entry.key.is_sensitive else entry.value,
         "read_only": entry.is_read_only,
         "config_source": entry.source,
-        "is_sensitive": False,
+        "is_sensitive": entry.key.is_sensitive,
         "synonyms": [
-            {"name": synonym.name, "value": synonym.value, "source": synonym.source}
+            {
+                "name": synonym.name,
+                "value": None if entry.key.is_sensitive else synonym.value,
+                "source": synonym.source,
+            }
             for synonym in entry.synonyms
         ]
         if with_synonyms

@@ -18,6 +18,7 @@ from cordwood.broker.net.request import (
     routes_on,
     split_repeated,
 )
+from cordwood.broker.security import access_table as needs
 from cordwood.errors import ConfigError
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.rules.topic_config import TopicConfig, canonical_texts
@@ -61,11 +62,14 @@ class TopicCreationHandler:
             _refused(name, _repeated(name)) for name in repeated
         ]
         accepted: list[NewTopic] = []
+        may_create_all = bool(topics) and context.may(needs.CREATE_TOPICS_CLUSTER)
         for topic in topics:
             try:
+                if not (may_create_all or context.may(needs.CREATE_TOPICS_TOPIC, topic.name)):
+                    raise RefusedError(needs.CREATE_TOPICS_TOPIC.code, "Authorization failed.")
                 wanted, config = self._checked(topic)
                 if request.validate_only:
-                    results.append(self._created(wanted, config))
+                    results.append(self._created(context, wanted, config))
                 else:
                     accepted.append(wanted)
             except Exception as error:
@@ -76,7 +80,7 @@ class TopicCreationHandler:
                 results.append(_refused(wanted.name, outcome))
                 continue
             logger.info("created topic %s with %d partitions", wanted.name, wanted.partitions)
-            result = self._created(wanted, outcome.config)
+            result = self._created(context, wanted, outcome.config)
             results.append({**result, "topic_id": outcome.topic_id})
         return {"topics": results}
 
@@ -146,8 +150,11 @@ class TopicCreationHandler:
             )
 
     def _created(
-        self, topic: NewTopic, config: TopicConfig
+        self, context: RequestContext, topic: NewTopic, config: TopicConfig
     ) -> messages.CreateTopicsResponseTopicsDict:
+        hidden = _hidden_configs(context, topic.name)
+        if hidden:
+            return {"name": topic.name, "error_code": ErrorCode.none, **hidden}
         entries = topic_entries(
             config,
             canonical_texts(topic.config),
@@ -184,6 +191,10 @@ class TopicCreationHandler:
         ]
         for topic in topics:
             try:
+                if not context.may(needs.CREATE_PARTITIONS_TOPIC, topic.name):
+                    code = needs.CREATE_PARTITIONS_TOPIC.code
+                    results.append({"name": topic.name, "error_code": code})
+                    continue
                 self._grow(topic, validate_only=request.validate_only)
                 results.append({"name": topic.name, "error_code": ErrorCode.none})
             except Exception as error:
@@ -220,9 +231,21 @@ class TopicCreationHandler:
             raise _with_code(error) from error
 
 
+def _hidden_configs(context: RequestContext, topic: str) -> messages.CreateTopicsResponseTopicsDict:
+    """In place of the configuration, for a client that may not know it; else empty."""
+    if context.may(needs.CREATE_TOPICS_CONFIGS, topic):
+        return {}
+    return {
+        "topic_config_error_code": needs.CREATE_TOPICS_CONFIGS.code,
+        "configs": [],
+        "num_partitions": -1,
+        "replication_factor": -1,
+    }
+
+
 def _refused(name: str, error: Exception) -> messages.CreateTopicsResponseTopicsDict:
     code, message = refusal(error)
-    return {"name": name, "error_code": code, "error_message": message}
+    return {"name": name, "error_code": code, "error_message": message, "configs": []}
 
 
 def _repeated(name: str) -> RefusedError:

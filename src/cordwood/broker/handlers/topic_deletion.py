@@ -18,6 +18,7 @@ from cordwood.broker.net.request import (
     split_repeated,
 )
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.security import access_table as needs
 from cordwood.errors import OffsetOutOfRangeError, UnknownTopicError
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.partition.partition_log import PartitionLog
@@ -75,11 +76,17 @@ class TopicDeletionHandler:
         # A name and an id may mean the same topic, which can be deleted only once.
         names = [self._name_of(item) for item in once]
         counts = Counter(names)
+        may_delete_all = bool(once) and context.may(needs.DELETE_TOPICS_CLUSTER)
         accepted: list[tuple[_Wanted, Topic[PartitionLog]]] = []
         for item, name in zip(once, names, strict=True):
             try:
                 if counts[name] > 1:
                     raise twice
+                if not may_delete_all and isinstance(name, str):
+                    refused = self._without_access(context, item, name)
+                    if refused is not None:
+                        responses.append(refused)
+                        continue
                 accepted.append((item, self._checked(item, context.api_version)))
             except Exception as error:
                 responses.append(_refused(item, error))
@@ -110,6 +117,24 @@ class TopicDeletionHandler:
             return name or ""
         topic = self._table.topic(topic_id)
         return topic_id if topic is None else topic.name
+
+    def _without_access(
+        self, context: RequestContext, item: _Wanted, name: str
+    ) -> messages.DeleteTopicsResponseResponsesDict | None:
+        """The refusal of a client that may not delete a topic.
+
+        A client that may describe it is told that it is missing, and the name that an id has.
+        """
+        given, topic_id = item
+        if not name or (given is None) == (topic_id == _NIL):
+            return None  # the request is wrong, whoever sent it
+        if not context.may(needs.DELETE_TOPICS_NAME, name):
+            code = needs.DELETE_TOPICS_NAME.code
+            return {"name": given, "topic_id": topic_id, "error_code": code}
+        if self._table.topic(name) is not None and not context.may(needs.DELETE_TOPICS_TOPIC, name):
+            code = needs.DELETE_TOPICS_TOPIC.code
+            return {"name": name, "topic_id": topic_id, "error_code": code}
+        return None
 
     def _checked(self, item: _Wanted, api_version: int) -> Topic[PartitionLog]:
         name, topic_id = item
@@ -142,15 +167,21 @@ class TopicDeletionHandler:
     ) -> messages.DeleteRecordsResponseDict:
         places = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
         _, repeated = split_repeated(places, lambda place: place)
-        return {
-            "topics": [
-                {
-                    "name": topic.name,
-                    "partitions": self._delete_in(topic.name, topic.partitions, set(repeated)),
-                }
-                for topic in request.topics
-            ]
-        }
+        topics: list[messages.DeleteRecordsResponseTopicsDict] = []
+        for topic in request.topics:
+            if context.may(needs.DELETE_RECORDS_TOPIC, topic.name):
+                partitions = self._delete_in(topic.name, topic.partitions, set(repeated))
+            else:
+                partitions = [
+                    {
+                        "partition_index": partition.partition_index,
+                        "low_watermark": _UNKNOWN,
+                        "error_code": needs.DELETE_RECORDS_TOPIC.code,
+                    }
+                    for partition in topic.partitions
+                ]
+            topics.append({"name": topic.name, "partitions": partitions})
+        return {"topics": topics}
 
     def _delete_in(
         self,

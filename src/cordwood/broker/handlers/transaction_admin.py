@@ -9,6 +9,7 @@ from cordwood.broker.groups.consumer.topic_pattern import TopicPattern
 from cordwood.broker.groups.consumer.topic_pattern_syntax import InvalidPatternError
 from cordwood.broker.net.request import RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.security import access_table as needs
 from cordwood.clock import Clock
 from cordwood.errors import UnknownTopicError
 from cordwood.format.transaction_records import TransactionState
@@ -51,15 +52,23 @@ class TransactionAdminHandler:
         self, context: RequestContext, request: messages.WriteTxnMarkersRequest
     ) -> Response:
         """End transactions in single partitions, whatever their coordinator thinks of it."""
-        return {"markers": [self._written(marker) for marker in request.markers]}
+        is_allowed = context.may(needs.WRITE_TXN_MARKERS_ALTER) or context.may(
+            needs.WRITE_TXN_MARKERS
+        )
+        return {
+            "markers": [self._written(marker, is_allowed=is_allowed) for marker in request.markers]
+        }
 
     def _written(
-        self, marker: messages.WriteTxnMarkersRequestMarkers
+        self, marker: messages.WriteTxnMarkersRequestMarkers, *, is_allowed: bool
     ) -> messages.WriteTxnMarkersResponseMarkersDict:
         codes: dict[tuple[str, int], ErrorCode] = {}
         for topic in marker.topics:
             for number in topic.partition_indexes:
-                codes[topic.name, number] = self._write(marker, (topic.name, number))
+                place = (topic.name, number)
+                codes[place] = needs.WRITE_TXN_MARKERS.code
+                if is_allowed:
+                    codes[place] = self._write(marker, place)
         return {
             "producer_id": marker.producer_id,
             "topics": [
@@ -103,7 +112,8 @@ class TransactionAdminHandler:
                 {
                     "name": topic.name,
                     "partitions": [
-                        self._producers(topic.name, number) for number in topic.partition_indexes
+                        self._producers(context, topic.name, number)
+                        for number in topic.partition_indexes
                     ],
                 }
                 for topic in request.topics
@@ -111,8 +121,10 @@ class TransactionAdminHandler:
         }
 
     def _producers(
-        self, topic: str, number: int
+        self, context: RequestContext, topic: str, number: int
     ) -> messages.DescribeProducersResponsePartitionsDict:
+        if not context.may(needs.DESCRIBE_PRODUCERS_TOPIC, topic):
+            return {"partition_index": number, "error_code": needs.DESCRIBE_PRODUCERS_TOPIC.code}
         try:
             log = self._table.log(topic, number)
             if log is None:
@@ -142,13 +154,23 @@ class TransactionAdminHandler:
     def describe_transactions(
         self, context: RequestContext, request: messages.DescribeTransactionsRequest
     ) -> Response:
-        return {"transaction_states": [self._described(id_) for id_ in request.transactional_ids]}
+        return {
+            "transaction_states": [
+                self._described(context, transactional_id)
+                for transactional_id in request.transactional_ids
+            ]
+        }
 
     def _described(
-        self, transactional_id: str
+        self, context: RequestContext, transactional_id: str
     ) -> messages.DescribeTransactionsResponseTransactionStatesDict:
         if not transactional_id:
             return {"transactional_id": "", "error_code": ErrorCode.invalid_request}
+        if not context.may(needs.DESCRIBE_TRANSACTIONS, transactional_id):
+            return {
+                "transactional_id": transactional_id,
+                "error_code": needs.DESCRIBE_TRANSACTIONS.code,
+            }
         found = self._store.transactions.find(transactional_id)
         if found is None:
             return {
@@ -157,6 +179,8 @@ class TransactionAdminHandler:
             }
         by_topic: dict[str, list[int]] = {}
         for topic, number in sorted(found.partitions):
+            if not context.may(needs.DESCRIBE_TRANSACTIONS_TOPIC, topic):
+                continue
             by_topic.setdefault(topic, []).append(number)
         return {
             "error_code": ErrorCode.none,
@@ -185,7 +209,9 @@ class TransactionAdminHandler:
             if request.producer_id_filters and found.producer_id not in request.producer_id_filters:
                 return False
             is_brief = found.start_ms < 0 or now_ms - found.start_ms <= request.duration_filter
-            return request.duration_filter < 0 or not is_brief
+            if request.duration_filter >= 0 and is_brief:
+                return False
+            return context.may(needs.LIST_TRANSACTIONS, found.transactional_id)
 
         found = [metadata for metadata in self._store.transactions.all() if is_wanted(metadata)]
         if pattern:

@@ -8,6 +8,7 @@ from cordwood.broker.error_codes import transaction_code
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
+from cordwood.broker.security import access_table as needs
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX
 from cordwood.format.groups.group_offsets import group_partition
@@ -54,11 +55,11 @@ class TransactionOffsetsHandler:
     def txn_offset_commit(
         self, context: RequestContext, request: messages.TxnOffsetCommitRequest
     ) -> Response | Deferred:
-        code = self._check(request)
+        code = self._check(context, request)
         if code is not ErrorCode.none:
             return _answer(request, {}, _known(code, context.api_version))
         codes: _Codes = {}
-        wanted = self._committable(request, codes)
+        wanted = self._committable(context, request, codes)
         if not wanted:
             return _answer(request, codes, ErrorCode.none)
         reply = Deferred()
@@ -97,9 +98,15 @@ class TransactionOffsetsHandler:
         )
         return reply
 
-    def _check(self, request: messages.TxnOffsetCommitRequest) -> ErrorCode:
+    def _check(
+        self, context: RequestContext, request: messages.TxnOffsetCommitRequest
+    ) -> ErrorCode:
         if not request.transactional_id:
             return ErrorCode.invalid_request
+        if not context.may(needs.TXN_OFFSET_COMMIT, request.transactional_id):
+            return needs.TXN_OFFSET_COMMIT.code
+        if not context.may(needs.TXN_OFFSET_COMMIT_GROUP, request.group_id):
+            return needs.TXN_OFFSET_COMMIT_GROUP.code
         refusal = self._groups.refusal(request.group_id)
         if refusal is not None:
             return refusal
@@ -118,8 +125,14 @@ class TransactionOffsetsHandler:
         return ErrorCode.none if code is ErrorCode.stale_member_epoch else code
 
     def _check_place(
-        self, request: messages.TxnOffsetCommitRequest, name: str, number: int
+        self,
+        context: RequestContext,
+        request: messages.TxnOffsetCommitRequest,
+        name: str,
+        number: int,
     ) -> ErrorCode:
+        if not context.may(needs.TXN_OFFSET_COMMIT_TOPIC, name):
+            return needs.TXN_OFFSET_COMMIT_TOPIC.code
         topic = self._store.registry.find(name)
         if topic is None or not 0 <= number < topic.partition_count:
             return ErrorCode.unknown_topic_or_partition
@@ -134,7 +147,7 @@ class TransactionOffsetsHandler:
         return ErrorCode.illegal_generation if code is ErrorCode.stale_member_epoch else code
 
     def _committable(
-        self, request: messages.TxnOffsetCommitRequest, codes: _Codes
+        self, context: RequestContext, request: messages.TxnOffsetCommitRequest, codes: _Codes
     ) -> dict[TopicPartition, CommittedOffset]:
         """The offsets that can be committed. The errors of all others go to `codes`."""
         now_ms = self._groups.clock.now_ms()
@@ -144,7 +157,7 @@ class TransactionOffsetsHandler:
             for partition in topic.partitions:
                 place = (topic.name, partition.partition_index)
                 metadata = partition.committed_metadata or ""
-                code = self._check_place(request, *place)
+                code = self._check_place(context, request, *place)
                 if code is ErrorCode.none and len(metadata.encode()) > metadata_max:
                     code = ErrorCode.offset_metadata_too_large
                 if code is not ErrorCode.none:

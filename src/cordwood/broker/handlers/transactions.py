@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode, refusal, transaction_code
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.broker.security import access_table as needs
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX
 from cordwood.format.groups.group_offsets import group_partition
@@ -84,7 +85,11 @@ class TransactionsHandler:
         ):
             return _initialised(ErrorCode.invalid_request)
         if transactional_id is None:
+            if not _may_be_idempotent(context):
+                return _initialised(needs.INIT_PRODUCER_ID_TOPIC.code)
             return self._idempotent()
+        if not context.may(needs.INIT_PRODUCER_ID_TRANSACTION, transactional_id):
+            return _initialised(needs.INIT_PRODUCER_ID_TRANSACTION.code)
         expected = None
         if has_id:
             expected = _identity(request.producer_id, request.producer_epoch)
@@ -116,11 +121,14 @@ class TransactionsHandler:
         self, context: RequestContext, request: messages.AddPartitionsToTxnRequest
     ) -> Response | Deferred:
         if context.api_version >= _FIRST_ADD_OF_BROKERS:
-            return self._add_for_brokers(request)
+            if not context.may(needs.ADD_PARTITIONS_TO_TXN_CLUSTER):
+                return {"error_code": needs.ADD_PARTITIONS_TO_TXN_CLUSTER.code}
+            return self._add_for_brokers(context, request)
         topics = _places(request.v3_and_below_topics)
         knows_fencing = context.api_version >= _FIRST_FENCED
         reply = Deferred()
         self._add(
+            context,
             request.v3_and_below_transactional_id,
             _identity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
             topics,
@@ -132,7 +140,9 @@ class TransactionsHandler:
         )
         return reply
 
-    def _add_for_brokers(self, request: messages.AddPartitionsToTxnRequest) -> Response | Deferred:
+    def _add_for_brokers(
+        self, context: RequestContext, request: messages.AddPartitionsToTxnRequest
+    ) -> Response | Deferred:
         """Version 4 and later: several transactions, which brokers of a cluster ask for."""
         reply = Deferred()
         results: list[messages.AddPartitionsToTxnResponseResultsByTransactionDict | None] = [
@@ -157,6 +167,7 @@ class TransactionsHandler:
         for index, transaction in enumerate(request.transactions):
             topics = _places(transaction.topics)
             self._add(
+                context,
                 transaction.transactional_id,
                 _identity(transaction.producer_id, transaction.producer_epoch),
                 topics,
@@ -169,6 +180,7 @@ class TransactionsHandler:
 
     def _add(
         self,
+        context: RequestContext,
         transactional_id: str,
         producer: ProducerIdentity,
         places: Sequence[_Place],
@@ -181,7 +193,16 @@ class TransactionsHandler:
         if not _is_valid(transactional_id):
             answer(dict.fromkeys(places, ErrorCode.invalid_request))
             return
-        refused = {place: code for place in places if (code := self._refusal(place)) is not None}
+        is_of_client = context.api_version < _FIRST_ADD_OF_BROKERS
+        need = needs.ADD_PARTITIONS_TO_TXN
+        if is_of_client and not context.may(need, transactional_id):
+            answer(dict.fromkeys(places, need.code))
+            return
+        refused = {
+            place: code
+            for place in places
+            if (code := self._refusal(context, place, is_of_client=is_of_client)) is not None
+        }
         if refused:
             rest = dict.fromkeys(places, ErrorCode.operation_not_attempted)
             answer({**rest, **refused})
@@ -210,10 +231,13 @@ class TransactionsHandler:
                 transactional_id, producer, wanted, client_version=client_version, done=done
             )
 
-    def _refusal(self, place: _Place) -> ErrorCode | None:
+    def _refusal(
+        self, context: RequestContext, place: _Place, *, is_of_client: bool
+    ) -> ErrorCode | None:
         name, number = place
-        if name in INTERNAL_TOPICS:
-            return ErrorCode.topic_authorization_failed
+        need = needs.ADD_PARTITIONS_TO_TXN_TOPIC
+        if is_of_client and (name in INTERNAL_TOPICS or not context.may(need, name)):
+            return need.code
         topic = self._store.registry.find(name)
         if topic is None or not 0 <= number < topic.partition_count:
             return ErrorCode.unknown_topic_or_partition
@@ -227,6 +251,10 @@ class TransactionsHandler:
             return {"error_code": ErrorCode.invalid_request}
         if not request.group_id:
             return {"error_code": ErrorCode.invalid_group_id}
+        if not context.may(needs.ADD_OFFSETS_TO_TXN, request.transactional_id):
+            return {"error_code": needs.ADD_OFFSETS_TO_TXN.code}
+        if not context.may(needs.ADD_OFFSETS_TO_TXN_GROUP, request.group_id):
+            return {"error_code": needs.ADD_OFFSETS_TO_TXN_GROUP.code}
         try:
             topic = self._store.offsets_topic.ensure(partitions=self._offsets_topic_partitions)
         except Exception as error:
@@ -257,6 +285,8 @@ class TransactionsHandler:
     ) -> Response | Deferred:
         if not _is_valid(request.transactional_id):
             return {"error_code": ErrorCode.invalid_request}
+        if not context.may(needs.END_TXN, request.transactional_id):
+            return {"error_code": needs.END_TXN.code}
         has_epoch = context.api_version >= _FIRST_END_WITH_EPOCH
         knows_fencing = context.api_version >= _FIRST_FENCED
         reply = Deferred()
@@ -283,6 +313,17 @@ class TransactionsHandler:
             done=done,
         )
         return reply
+
+
+def _may_be_idempotent(context: RequestContext) -> bool:
+    """Who may write to any topic may do it idempotently."""
+    if context.may(needs.INIT_PRODUCER_ID_CLUSTER):
+        return True
+    need, access = needs.INIT_PRODUCER_ID_TOPIC, context.session.access
+    if access.allows_anywhere(need.operation, need.resource):
+        return True
+    access.report(need.api, need.operation, need.resource, "*", is_allowed=False)
+    return False
 
 
 def _is_valid(transactional_id: str) -> bool:

@@ -10,14 +10,19 @@ from cordwood.broker.config.security_config import ListenerConfig
 from cordwood.broker.net.client_connection import ClientConnection
 from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.event_loop import READABLE, EventLoop
+from cordwood.broker.net.sasl_gate import guarded
 from cordwood.broker.net.session import Session
+from cordwood.broker.net.tls_handshakes import TlsHandshakes
+from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.errors import ConfigError
+from cordwood.quantities import INT32_MAX
 from cordwood.security.principal import ANONYMOUS
 
 logger = logging.getLogger(__name__)
 
 _ACCEPT_ONCE: Final = 64  # then the connected clients have their turn
 _OUT_OF_FILES_PAUSE_S: Final = 0.5
+_HANDSHAKES_PAUSE_S: Final = 0.05
 
 
 class Acceptor:
@@ -29,8 +34,12 @@ class Acceptor:
         config: BrokerConfig,
         loop: EventLoop,
         host: ConnectionHost,
+        handshakes: TlsHandshakes | None = None,
     ) -> None:
+        """`handshakes` must be given if the listener has TLS."""
         self._listener = listener
+        self._handshakes = handshakes
+        self._tls: TlsListener | None = None
         self._config = config
         self._loop = loop
         self._host = host
@@ -47,6 +56,16 @@ class Acceptor:
     def known_as(self) -> ClientListener:
         """The listener as clients know it, once it listens."""
         return self._known_as
+
+    @property
+    def tls(self) -> TlsListener | None:
+        """The TLS of the listener, once its files are loaded."""
+        return self._tls
+
+    def load_certificates(self) -> None:
+        """Read the files of TLS, if the listener has it. Raises `ConfigError`."""
+        if self._listener.tls is not None:
+            self._tls = TlsListener(self._listener)
 
     def listen(self) -> None:
         """Bind and listen. `address` then has the port that the system chose."""
@@ -107,6 +126,9 @@ class Acceptor:
         for _ in range(_ACCEPT_ONCE):
             if listening is None:
                 return
+            if self._handshakes is not None and self._tls and not self._handshakes.has_room:
+                self._wait(_HANDSHAKES_PAUSE_S)
+                return
             try:
                 connected, peer = listening.accept()
             except (BlockingIOError, ConnectionAbortedError):
@@ -119,9 +141,13 @@ class Acceptor:
     def _pause(self, error: OSError) -> None:
         """No file handles are left: clients wait in the backlog, and we do not spin."""
         logger.error("cannot accept connections for %.1f s: %s", _OUT_OF_FILES_PAUSE_S, error)
+        self._wait(_OUT_OF_FILES_PAUSE_S)
+
+    def _wait(self, pause_s: float) -> None:
+        """Leave clients in the backlog for a moment."""
         assert self._socket is not None
         self._loop.unregister(self._socket.fileno())
-        self._loop.call_later(_OUT_OF_FILES_PAUSE_S, self.start)
+        self._loop.call_later(pause_s, self.start)
 
     def _admit(self, connected: socket.socket, host: str) -> None:
         config = self._config
@@ -135,6 +161,11 @@ class Acceptor:
         ):
             self._refuse(connected, host, "max.connections.per.ip", config.max_connections_per_ip)
             return
+        limit = self._listener.max_connections
+        if limit < INT32_MAX and registry.count_on(self._known_as.name) >= limit:
+            key = f"listener.name.{self._known_as.name.lower()}.max.connections"
+            self._refuse(connected, host, key, limit)
+            return
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -142,14 +173,22 @@ class Acceptor:
             connected.setsockopt(
                 socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes
             )
+        authentication = self._host.authentications.get(self._listener.name)
         session = Session(
             listener=self._known_as,
             client_host=host,
             access=self._host.access_of(ANONYMOUS, host),
+            frame_bytes_max=self._host.frame_bytes_max,
         )
+        if authentication is not None:
+            session = guarded(session, authentication, self._host, self._loop.now_s())
+        self._host.metrics.accepted()
+        if self._tls is not None:
+            assert self._handshakes is not None, self._listener
+            self._handshakes.begin(connected, session, self._tls)
+            return
         connection = ClientConnection(connected, session, self._loop, self._host)
         registry.add(connection)
-        self._host.metrics.accepted()
         connection.attach()
 
     def _refuse(self, connected: socket.socket, host: str, key: str, limit: int) -> None:

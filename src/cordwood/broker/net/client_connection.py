@@ -29,6 +29,9 @@ from cordwood.broker.net.large_frame import LargeFrame
 from cordwood.broker.net.outbox import Outbox
 from cordwood.broker.net.registration import Registration
 from cordwood.broker.net.session import Session
+from cordwood.broker.net.tls_outbox import TlsOutbox, outbox_of
+from cordwood.broker.net.tls_registration import TlsRegistration
+from cordwood.broker.net.tls_socket import TlsSocket
 from cordwood.errors import FormatError, LimitExceededError
 from cordwood.protocol.api_catalog import ApiKey
 
@@ -38,6 +41,7 @@ _SIZE: Final = struct.Struct(">i")
 _SIZE_BYTES: Final = 4
 _API_KEY: Final = struct.Struct(">h")
 _PRODUCE: Final = int(ApiKey.PRODUCE)
+_TLS_HELLO: Final = 0x1603  # what the first message of a TLS client begins with
 _LARGE_FRAME_BEGINNING: Final = 8 * 1024
 _UNANSWERED_MAX: Final = 64  # produce requests under way on one connection
 _GONE: Final = (ConnectionError, TimeoutError)  # errors of a socket whose other side is gone
@@ -64,15 +68,25 @@ class ClientConnection:
     )
 
     def __init__(
-        self, connected: socket.socket, session: Session, loop: EventLoop, host: ConnectionHost
+        self,
+        connected: socket.socket | TlsSocket,
+        session: Session,
+        loop: EventLoop,
+        host: ConnectionHost,
     ) -> None:
         self.loop = loop
         self.session = session
         self.last_active_s = loop.now_s()
         self._host = host
         self._socket = connected
-        self._registration = Registration(connected.fileno(), self._on_ready, loop)
-        self._outbox = Outbox(connected)
+        self._registration: Registration
+        self._outbox: Outbox | TlsOutbox
+        if isinstance(connected, TlsSocket):
+            self._registration = TlsRegistration(connected, self._on_ready, loop)
+            self._outbox = outbox_of(connected)
+        else:
+            self._registration = Registration(connected.fileno(), self._on_ready, loop)
+            self._outbox = Outbox(connected)
         self.answers: deque[Answer] = deque()
         self._backlog = bytearray()  # received, not yet handled; less than a receive buffer
         self._frame: LargeFrame | None = None  # that is received
@@ -212,8 +226,8 @@ class ClientConnection:
         router = host.router
         while end - at >= _SIZE_BYTES and not self.is_closed:
             (size,) = _SIZE.unpack_from(data, at)
-            if not 0 < size <= host.frame_bytes_max:
-                raise LimitExceededError("request", size=size, limit=host.frame_bytes_max)
+            if not 0 < size <= self.session.frame_bytes_max:
+                raise _refused_size(size, self.session.frame_bytes_max)
             begin = at + _SIZE_BYTES
             frame_end = begin + size
             if (self.answers or self._outbox.pieces or router.is_stopping) and not (
@@ -393,6 +407,12 @@ class ClientConnection:
         self._backlog = bytearray()
         self._host.registry.remove(self)
         tell_that_client_left(answers)
+
+
+def _refused_size(size: int, limit: int) -> FormatError:
+    if size >> 16 == _TLS_HELLO:
+        return FormatError("the client speaks TLS, and this listener does not")
+    return LimitExceededError("request", size=size, limit=limit)
 
 
 def _is_produce(frame: memoryview) -> bool:

@@ -1,13 +1,14 @@
 """What all connections of a broker share."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from cordwood.broker.net.connection_registry import ConnectionRegistry
 from cordwood.broker.net.memory_budget import MemoryBudget
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
 from cordwood.broker.net.session import Access
+from cordwood.broker.security.authentication import ListenerAuthentication
 from cordwood.security.principal import Principal
 
 
@@ -21,3 +22,5 @@ class ConnectionHost:
     metrics: RequestMetrics
     frame_bytes_max: int
     access_of: Callable[[Principal, str], Access]  # by principal and client host
+    # How clients authenticate, by the name of the listener; not there: they need not.
+    authentications: Mapping[str, ListenerAuthentication] = field(default_factory=dict)

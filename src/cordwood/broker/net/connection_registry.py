@@ -47,6 +47,14 @@ class ConnectionRegistry:
             for connection in connections.copy()
         )
 
+    def count_on(self, listener: str) -> int:
+        """How many connections a listener has. Any thread."""
+        return sum(
+            connection.session.listener.name == listener
+            for connections in self._connections.values()
+            for connection in connections.copy()
+        )
+
     def in_loop(self, loop: EventLoop) -> list[OpenConnection]:
         """The connections that live in `loop`. Only for the loop's own thread."""
         return list(self._connections[loop])
@@ -89,14 +97,19 @@ class ConnectionRegistry:
     def sweep(self, loop: EventLoop, idle_s: float) -> None:
         """From now on close connections of `loop` that are idle or stop in the middle of a frame.
 
-        A connection is idle after `idle_s` without bytes, unless we owe it an answer.
+        A connection is idle after `idle_s` without bytes, unless we owe it an answer. One whose
+        client does not authenticate in time is closed, too.
         """
 
         def look() -> None:
             now_s = loop.now_s()
             for connection in self.in_loop(loop):
                 quiet_s = now_s - connection.last_active_s
-                if quiet_s >= _FRAME_STALL_S and connection.is_receiving:
+                gate = connection.session.gate
+                late = None if gate is None else gate.overdue(now_s)
+                if late is not None:
+                    connection.close(late)
+                elif quiet_s >= _FRAME_STALL_S and connection.is_receiving:
                     connection.close(f"a request stopped arriving {quiet_s:.0f} s ago")
                 elif connection.is_too_slow(now_s):
                     connection.close("a request arrives too slowly while others wait for memory")

@@ -9,7 +9,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from cordwood.log.reading.file_range import FileRange
 
@@ -20,6 +20,13 @@ _MORE: Final = getattr(socket, "MSG_MORE", 0)  # the rest of the frame follows a
 Piece = bytes | FileRange
 
 
+class SendingSocket(Protocol):
+    """A socket, or a TLS connection that the kernel encrypts."""
+
+    def fileno(self) -> int: ...
+    def send(self, data: bytes | memoryview, flags: int, /) -> int: ...
+
+
 class Outbox:
     """Pieces in the order they are sent. Belongs to the thread of its connection.
 
@@ -28,7 +35,7 @@ class Outbox:
 
     __slots__ = ("_file_sent", "_socket", "pieces")
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: SendingSocket) -> None:
         self._socket = connected
         self.pieces: deque[bytes | memoryview | FileRange] = deque()
         self._file_sent = 0  # of the first piece, if that is a range of a file
@@ -86,7 +93,7 @@ class Outbox:
             min(left, _SEND_ONCE_BYTES),
         )
         if count == 0:
-            raise _ends_short(left)
+            raise ends_short(left)
         self._file_sent += count
         if count == left:
             self.pieces.popleft()
@@ -99,10 +106,10 @@ def _content(piece: bytes | memoryview | FileRange) -> bytes | memoryview:
         return piece
     data = piece.file.read_at(piece.position, piece.length)
     if len(data) < piece.length:
-        raise _ends_short(piece.length - len(data))
+        raise ends_short(piece.length - len(data))
     return data
 
 
-def _ends_short(missing: int) -> OSError:
+def ends_short(missing: int) -> OSError:
     """Bytes that the answer already announced are missing from the file."""
     return OSError(f"a segment file ends {missing} bytes short")

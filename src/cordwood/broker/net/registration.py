@@ -58,8 +58,11 @@ class Registration:
             return
         self.interest = interest
         if not self.is_lost:
-            self._loop.modify(self._fd, interest)
+            self._modify()
         elif interest & READABLE:
             self.enter(self._loop)
         else:
             self.leave()
+
+    def _modify(self) -> None:
+        self._loop.modify(self._fd, self.interest)

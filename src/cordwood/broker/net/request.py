@@ -8,6 +8,8 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from cordwood.broker.net.session import Session
+from cordwood.broker.security.access_table import Need
+from cordwood.protocol.acl_codes import CLUSTER_NAME
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.request_header import RequestHeader
 
@@ -34,6 +36,10 @@ class RequestContext:
     @property
     def client_id(self) -> str:
         return self.header.client_id or ""
+
+    def may(self, need: Need, name: str = CLUSTER_NAME) -> bool:
+        """As `Session.may`."""
+        return self.session.may(need, name)
 
 
 class Deferred:

@@ -22,12 +22,21 @@ class RequestCounts:
     bytes_sent: int
     connections_accepted: int
     connections_refused: int
+    handshakes_failed: int = 0
 
 
 class _ThreadCounts:
     """The counts of one thread, which only that thread changes."""
 
-    __slots__ = ("accepted", "errors", "latencies", "received", "refused", "sent")
+    __slots__ = (
+        "accepted",
+        "errors",
+        "handshakes_failed",
+        "latencies",
+        "received",
+        "refused",
+        "sent",
+    )
 
     def __init__(self) -> None:
         self.latencies: dict[int, DurationHistogram] = {}
@@ -36,6 +45,7 @@ class _ThreadCounts:
         self.sent = 0
         self.accepted = 0
         self.refused = 0
+        self.handshakes_failed = 0
 
 
 class _Mine(threading.local):
@@ -86,6 +96,10 @@ class RequestMetrics:
         """A client was disconnected at once, because there were too many."""
         (self._mine.counts or self._join()).refused += 1
 
+    def handshake_failed(self) -> None:
+        """A client was disconnected before its TLS handshake was over."""
+        (self._mine.counts or self._join()).handshakes_failed += 1
+
     def _join(self) -> _ThreadCounts:
         counts = self._mine.counts = _ThreadCounts()
         with self._lock:
@@ -110,4 +124,5 @@ class RequestMetrics:
             bytes_sent=sum(counts.sent for counts in everyone),
             connections_accepted=sum(counts.accepted for counts in everyone),
             connections_refused=sum(counts.refused for counts in everyone),
+            handshakes_failed=sum(counts.handshakes_failed for counts in everyone),
         )

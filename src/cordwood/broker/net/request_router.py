@@ -8,6 +8,8 @@ A large request other than these two is read, and its response written, in a thr
 after the other: a million items take seconds. If its handler may run anywhere, it runs there too.
 That thread waits for nothing: a worker handler runs on the pool, however large its request is.
 
+A client that has to authenticate has a gate in its session, which sees every request first.
+
 A request that cannot be read closes its own connection and affects no other.
 """
 
@@ -89,6 +91,9 @@ class RequestRouter:
 
         False: nothing was done, because the connection must move to the data loop first.
         """
+        gate = connection.session.gate
+        if gate is not None and not gate.admits(connection, data, begin, end):
+            return True
         if end - begin < _HEADER_BYTES_MIN:
             raise TruncatedInputError("request header", needed=_HEADER_BYTES_MIN, got=end - begin)
         api_key, api_version = _KEY_AND_VERSION.unpack_from(data, begin)

@@ -55,6 +55,10 @@ class HealthChecks:
             if status.error is not None
         ]
         warnings = [warning for status in directories for warning in _warnings(status)]
+        warnings += [
+            f"{listener} lets everybody in: its clients do not authenticate"
+            for listener in self._broker.insecure_listeners
+        ]
         return HealthReport(tuple(problems), tuple(warnings))
 
 

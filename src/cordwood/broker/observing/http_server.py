@@ -12,6 +12,7 @@ waits longest for its request is closed. So a new client is always heard.
 import contextlib
 import logging
 import socket
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -20,10 +21,14 @@ from http import HTTPStatus
 from typing import Final
 
 from cordwood.broker.net.event_loop import READABLE, WRITABLE, EventLoop, Timer
+from cordwood.broker.net.tls_socket import TlsSocket
+from cordwood.broker.observing.http_guard import HttpGuard
+from cordwood.broker.security.tls_listener import TlsListener
 
 logger = logging.getLogger(__name__)
 
 _HEAD_BYTES_MAX: Final = 16 * 1024
+_SEND_ONCE_BYTES: Final = 256 * 1024
 _RECEIVE_S: Final = 5.0
 _SEND_S: Final = 30.0
 _CONNECTIONS_MAX: Final = 128
@@ -33,6 +38,7 @@ _BACKLOG: Final = 128
 _ACCEPT_PAUSE_S: Final = 0.5  # when there are no descriptors left
 _PLAIN: Final = "text/plain; charset=utf-8"
 _METHODS: Final = frozenset({"GET", "HEAD"})
+_SINGLE: Final = frozenset({"host", "authorization"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,7 @@ class Page:
     content: bytes
     content_type: str = _PLAIN
     status: HTTPStatus = HTTPStatus.OK
+    header: str = ""  # a further one, such as "WWW-Authenticate: Bearer"
 
 
 Pages = Mapping[str, Callable[[], Page]]
@@ -56,13 +63,31 @@ def parse_request(head: bytes) -> tuple[str, str] | None:
     return words[0], words[1].partition("?")[0]
 
 
+def parse_headers(head: bytes) -> dict[str, str] | None:
+    """The headers of a whole request, with names in lower case; None if one is malformed.
+
+    A name that is there twice makes it malformed: two hosts are one too many.
+    """
+    lines = head.replace(b"\r\n", b"\n").partition(b"\n\n")[0].split(b"\n")[1:]
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.decode("latin-1").partition(":")
+        name = name.strip().lower()
+        if not colon or not name or (name in _SINGLE and name in headers):
+            return None
+        headers[name] = value.strip()
+    return headers
+
+
 def render_response(page: Page, *, has_body: bool) -> bytes:
+    further = f"{page.header}\r\n" if page.header else ""
     head = (
         f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"
         f"Server: cordwood\r\n"
         f"Content-Type: {page.content_type}\r\n"
         f"Content-Length: {len(page.content)}\r\n"
-        f"Connection: close\r\n\r\n"
+        f"Connection: close\r\n"
+        f"{further}\r\n"
     )
     return head.encode("latin-1") + (page.content if has_body else b"")
 
@@ -73,8 +98,20 @@ class HttpServer:
     `port` 0 takes any free port: see `address`.
     """
 
-    def __init__(self, host: str, port: int, pages: Pages) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        pages: Pages,
+        *,
+        guard: HttpGuard | None = None,
+        tls: TlsListener | None = None,
+    ) -> None:
+        """Without a `guard` every request is answered; `tls` encrypts as that listener does."""
         self._pages = pages
+        self._guard = HttpGuard() if guard is None else guard
+        self._tls = tls
+        self.scratch = memoryview(bytearray(_HEAD_BYTES_MAX))  # connections receive into it
         self._busy: Counter[str] = Counter()  # threads that make a page, by its path
         self._connections: dict[_Connection, None] = {}  # oldest first
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -116,7 +153,7 @@ class HttpServer:
             self._make_room(list(self._connections))
         connection = _Connection(self, self._loop, accepted, client)
         self._connections[connection] = None
-        connection.start()
+        connection.start(self._tls)
 
     def _listen_again(self) -> None:
         if self._socket.fileno() >= 0:
@@ -140,14 +177,17 @@ class HttpServer:
 
     def answer(self, connection: "_Connection", head: bytes) -> None:
         """Answer a request that has arrived whole."""
-        request = parse_request(head)
-        if request is None:
+        request, headers = parse_request(head), parse_headers(head)
+        if request is None or headers is None:
             connection.send(_error_page(HTTPStatus.BAD_REQUEST), has_body=True)
             return
         method, path = request
         has_body = method != "HEAD"
         make = self._pages.get(path)
-        if method not in _METHODS:
+        refusal = self._guard.refusal(path, headers)
+        if refusal is not None:
+            connection.send(_refused_page(*refusal), has_body=has_body)
+        elif method not in _METHODS:
             connection.send(_error_page(HTTPStatus.NOT_IMPLEMENTED), has_body=True)
         elif make is None:
             known = "\n".join(self._pages)
@@ -179,20 +219,30 @@ class _Connection:
         self.is_receiving = True
         self._server = server
         self._loop = loop
-        self._socket = accepted
+        self._socket: socket.socket | TlsSocket = accepted
+        self._handshake: ssl.SSLSocket | None = None  # while it is under way
         self._received = bytearray()
         self._unsent = memoryview(b"")
         self._timer: Timer | None = None
         self._is_closed = False
 
-    def start(self) -> None:
+    def start(self, tls: TlsListener | None) -> None:
+        assert isinstance(self._socket, socket.socket)
         self._socket.setblocking(False)
+        try:
+            if tls is not None:
+                self._socket = self._handshake = tls.wrap(self._socket)
+        except OSError:
+            self.close()
+            return
         self._loop.register(self._socket.fileno(), READABLE, self._on_ready)
         self._timer = self._loop.call_later(_RECEIVE_S, self.close)
 
     def _on_ready(self, _mask: int) -> None:
         try:
-            if self.is_receiving:
+            if self._handshake is not None:
+                self._shake_hands(self._handshake)
+            elif self.is_receiving:
                 self._receive()
             elif self._unsent:
                 self._send()
@@ -203,8 +253,19 @@ class _Connection:
         except OSError:
             self.close()
 
+    def _shake_hands(self, tls: ssl.SSLSocket) -> None:
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._loop.modify(tls.fileno(), READABLE)
+        except ssl.SSLWantWriteError:
+            self._loop.modify(tls.fileno(), WRITABLE)
+        else:
+            self._handshake, self._socket = None, TlsSocket(tls)
+            self._loop.modify(tls.fileno(), READABLE)
+
     def _receive(self) -> None:
-        data = self._socket.recv(_HEAD_BYTES_MAX)
+        data = self._read()
         self._received += data
         is_whole = b"\r\n\r\n" in self._received or b"\n\n" in self._received
         if is_whole:
@@ -215,8 +276,12 @@ class _Connection:
 
     def _note_departure(self) -> None:
         """More bytes while the page is made; or the client has closed its side."""
-        if not self._socket.recv(_HEAD_BYTES_MAX):
+        if not self._read():
             self._loop.modify(self._socket.fileno(), 0)
+
+    def _read(self) -> memoryview:
+        scratch = self._server.scratch
+        return scratch[: self._socket.recv_into(scratch)]
 
     def send(self, page: Page, *, has_body: bool) -> None:
         if self._is_closed:
@@ -228,10 +293,12 @@ class _Connection:
         self._loop.modify(self._socket.fileno(), WRITABLE)
 
     def _send(self) -> None:
-        self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        # If TLS does not take it, the same bytes are offered again.
+        self._unsent = self._unsent[self._socket.send(self._unsent[:_SEND_ONCE_BYTES]) :]
         if not self._unsent:
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_WR)
+            if isinstance(self._socket, socket.socket):
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_WR)
             self.close()
 
     def close(self) -> None:
@@ -240,7 +307,8 @@ class _Connection:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self._loop.unregister(self._socket.fileno())
+        if self._socket.fileno() >= 0:
+            self._loop.unregister(self._socket.fileno())
         self._socket.close()
         self._server.forget(self)
 
@@ -257,3 +325,8 @@ def _made(path: str, make: Callable[[], Page]) -> Page:
 
 def _error_page(status: HTTPStatus) -> Page:
     return Page(content=f"{status.phrase}\n".encode(), status=status)
+
+
+def _refused_page(status: HTTPStatus, reason: str) -> Page:
+    challenge = "WWW-Authenticate: Bearer" if status is HTTPStatus.UNAUTHORIZED else ""
+    return Page(content=f"{reason}\n".encode(), status=status, header=challenge)

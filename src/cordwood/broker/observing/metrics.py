@@ -10,6 +10,7 @@ Importing this module imports `prometheus_client`: do so only where metrics are 
 import platform
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -50,6 +51,7 @@ class BrokerMetrics:
             GroupCollector(broker),
             RequestCollector(broker),
             StoreCollector(broker.store),
+            TlsCollector(broker),
         )
         for collector in self._ours:
             self._registry.register(collector)
@@ -111,7 +113,49 @@ class RequestCollector(_Unregistered):
             "Connections that were closed at once, because of a limit.",
             counts.connections_refused,
         )
+        attempts = CounterMetricFamily(
+            "cordwood_authentications",
+            "Clients that authenticated, failed to, or did not authenticate again in time.",
+            labels=["listener", "mechanism", "result"],
+        )
+        for labels, count in sorted(self._broker.authentications.view().items()):
+            attempts.add_metric(labels, count)
+        yield attempts
         yield _gauge("cordwood_connections", "Open connections.", self._broker.connection_count())
+        yield _gauge(
+            "cordwood_insecure_listeners",
+            "Listeners that other machines reach without authentication.",
+            len(self._broker.insecure_listeners),
+        )
+        yield _counter(
+            "cordwood_fetches_past_lost_records",
+            "Fetches of records that are lost, answered with the records behind them.",
+            self._broker.lost_fetch_count(),
+        )
+
+
+class TlsCollector(_Unregistered):
+    """Certificates of listeners, and clients whose handshake failed."""
+
+    def __init__(self, broker: ObservedBroker) -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterator[Metric]:
+        expiry = GaugeMetricFamily(
+            "cordwood_tls_certificate_expiry_seconds",
+            "Time until the certificate of a listener expires; negative: it has expired.",
+            labels=["listener"],
+        )
+        now = datetime.now(UTC)
+        for name, listener in sorted(self._broker.tls.items()):
+            left = listener.certificate.not_after - now
+            expiry.add_metric([name], left.total_seconds())
+        yield expiry
+        yield _counter(
+            "cordwood_tls_handshakes_failed",
+            "Connections that were closed before their TLS handshake was over.",
+            self._broker.requests.view().handshakes_failed,
+        )
 
 
 class TopicCollector(_Unregistered):

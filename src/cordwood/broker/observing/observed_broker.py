@@ -1,10 +1,12 @@
 """A running broker as metrics and health checks see it, from outside its threads."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.security.authentication_events import AuthenticationCounts
+from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.log.store.store import Store
 
 
@@ -26,17 +28,26 @@ class ObservedBroker:
     is_responsive          whether the loops that serve clients turn within so many seconds
     groups                 a copy of the facts about every group
     connection_count       how many clients are connected now
+    insecure_listeners     those that other machines reach without authentication
     is_coordinator_loaded  whether groups and their offsets have been read from the log
+    lost_fetch_count       how many fetches asked for lost records and got those behind them
+    tls                    the listeners with TLS, by name
+    hosts                  names that clients use for this broker
     """
 
     store: Store
     config: BrokerConfig
     address: tuple[str, int]  # that clients connect to
     requests: RequestMetrics
+    authentications: AuthenticationCounts
     is_responsive: Callable[[float], bool]
     groups: Callable[[], Sequence[GroupFacts]]
     connection_count: Callable[[], int]
     is_coordinator_loaded: Callable[[], bool]
+    tls: Mapping[str, TlsListener] = field(default_factory=dict)
+    hosts: frozenset[str] = frozenset()
+    insecure_listeners: tuple[str, ...] = ()
+    lost_fetch_count: Callable[[], int] = lambda: 0
 
 
 def groups_of(store: Store) -> list[GroupFacts]:

@@ -34,7 +34,8 @@ class StoreCollector(Collector):
         store = self._store
         yield from directory_metrics(store.directories.status())
         damages = GaugeMetricFamily(
-            "cordwood_damages", "Damaged places that were found at the start."
+            "cordwood_damages",
+            "Damaged places that are known: found at the start, or missing segments.",
         )
         damages.add_metric([], len(store.damages()))
         yield damages

@@ -19,6 +19,7 @@ from cordwood.broker.records.archive_reads import (
 from cordwood.broker.records.fetch_plan import FetchPlan
 from cordwood.broker.records.fetch_sessions import FetchSessions, SessionUse
 from cordwood.broker.records.log_watch import LogWatch
+from cordwood.broker.records.lost_records import LostRecords
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.protocol.fetch_request import (
@@ -98,6 +99,7 @@ class FetchHandler:
         self._archive = ArchiveReads(loop, readers)
         self._bytes_max = bytes_max
         self._waiting: dict[_PendingFetch, None] = {}
+        self.lost_records = LostRecords()
 
     @property
     def waiting_count(self) -> int:
@@ -193,6 +195,7 @@ class FetchHandler:
             is_committed=request.isolation_level == _READ_COMMITTED,
             bytes_max=min(request.max_bytes, self._bytes_max),
             found=pending.found,
+            session=pending.answer.connection.session,
         )
         for part in parts:
             plan.add(part)
@@ -210,6 +213,8 @@ class FetchHandler:
             return False  # there are records that the client may know of
         if not (is_last or plan.is_urgent or plan.size >= request.min_bytes):
             return False
+        for log, hole in plan.lost:
+            self.lost_records.note(log, hole, now_s=self._loop.now_s())
         self._respond(pending, plan.parts)
         return True
 

@@ -8,12 +8,17 @@ large it is, so that every consumer makes progress.
 import logging
 from collections.abc import Mapping
 from typing import Final
+from uuid import UUID
 
 from cordwood.broker.error_codes import error_code
+from cordwood.broker.net.session import Session
 from cordwood.broker.records.archive_reads import ArchivedPlace, ArchivedRange
+from cordwood.broker.records.lost_records import lost_before
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.security import access_table as needs
 from cordwood.errors import CordwoodError, OffsetOutOfRangeError
 from cordwood.format.compression import Codec
+from cordwood.format.small_files.segment_manifest import Hole
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.file_range import FileRange, read_range
 from cordwood.log.reading.log_source import LogView
@@ -34,6 +39,7 @@ class FetchPlan:
     logs       the logs that were found, and in
     marks      their high watermarks when they were looked at
     archived   places in archives that have to be read before all records are here
+    lost       lost records that were asked for, with their logs
     size       bytes of records in `parts`
     is_urgent  the answer holds an error or a diverging epoch, and must not wait
     """
@@ -43,11 +49,13 @@ class FetchPlan:
         "_bytes_max",
         "_found",
         "_is_committed",
+        "_session",
         "_table",
         "_version",
         "archived",
         "is_urgent",
         "logs",
+        "lost",
         "marks",
         "parts",
         "size",
@@ -61,11 +69,13 @@ class FetchPlan:
         is_committed: bool,
         bytes_max: int,
         found: Mapping[ArchivedPlace, ArchivedRange],
+        session: Session,
     ) -> None:
         self.parts: list[FetchedPart] = []
         self.logs: list[PartitionLog] = []
         self.marks: list[Offset] = []
         self.archived: list[ArchivedPlace] = []
+        self.lost: list[tuple[PartitionLog, Hole]] = []
         self.size = 0
         self.is_urgent = False
         self._table = table
@@ -73,9 +83,13 @@ class FetchPlan:
         self._is_committed = is_committed
         self._found = found  # what was read from archives before
         self._bytes_max = self._bytes_left = bytes_max
+        self._session = session
 
     def add(self, part: FetchPartition) -> None:
         """Plan the next partition of the request."""
+        if not self._session.access.is_unlimited and not self._may_read(part.topic):
+            self._add_error(part, needs.FETCH_TOPIC.code)
+            return
         try:
             log = self._table.log(part.topic, part.partition)
         except CordwoodError as error:
@@ -105,6 +119,13 @@ class FetchPlan:
     def _add_error(self, part: FetchPartition, code: ErrorCode) -> None:
         self.is_urgent = True
         self.parts.append(FetchedPart(part.topic, part.partition, code))
+
+    def _may_read(self, wanted: str | UUID) -> bool:
+        if isinstance(wanted, str):
+            return self._session.may(needs.FETCH_TOPIC, wanted)
+        topic = self._table.topic(wanted)
+        # That an id is unknown is no secret, as in Kafka.
+        return topic is None or self._session.may(needs.FETCH_TOPIC, topic.name)
 
     def _unknown(self, part: FetchPartition) -> ErrorCode:
         if isinstance(part.topic, str) or self._table.topic(part.topic) is not None:
@@ -177,6 +198,10 @@ class FetchPlan:
                 stop=stable,
             )
         if found is not None:
+            if found.base_offset > offset:
+                hole = lost_before(log, view, offset, found.base_offset)
+                if hole is not None:
+                    self.lost.append((log, hole))
             self.size += found.length
             self._bytes_left -= found.length
         return found

@@ -25,6 +25,7 @@ from uuid import UUID
 from cordwood.broker.error_codes import error_code, error_message
 from cordwood.broker.net.answer import Answer, Connection, begin_answer
 from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.session import Session
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
@@ -37,6 +38,7 @@ from cordwood.broker.records.transactional_produce import (
     is_transactional,
     producer_of,
 )
+from cordwood.broker.security import access_table as needs
 from cordwood.errors import CordwoodError, InvalidRecordError, LongCheckError
 from cordwood.format.batch_header import CODEC_MASK, HEADER_SIZE
 from cordwood.format.compression import Codec
@@ -52,6 +54,7 @@ from cordwood.protocol.produce_request import (
     decode_produce_request,
 )
 from cordwood.protocol.produce_response import ProducedPart, encode_produce_response
+from cordwood.protocol.request_header import RequestHeader
 from cordwood.quantities import Offset
 
 logger = logging.getLogger(__name__)
@@ -60,7 +63,7 @@ _ACKS_ALL: Final = -1
 _ACKS: Final = frozenset({0, 1, _ACKS_ALL})
 _FIRST_WITH_ZSTD: Final = 7
 _ATTRIBUTES_AT: Final = 22  # their lower byte, in a batch
-# Kafka lets its own admin tools write to internal topics, and no other client.
+# Without an authorizer, Kafka's own admin tools may write to internal topics, and no other client.
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 
 
@@ -152,8 +155,12 @@ class ProduceHandler:
             _refuse_all(request, reply, producer)
             return
         assert request.transactional_id is not None
+        need = needs.PRODUCE_TRANSACTION
+        if not answer.connection.session.may(need, request.transactional_id):
+            _refuse_all(request, reply, need.code)
+            return
         version = answer.header.api_version
-        begins = self._logs_to_begin_in(request, producer)
+        begins = self._logs_to_begin_in(request, producer, answer)
         if not begins:
             self._append_all(request, answer, reply, Admission(api_version=version))
             return
@@ -181,9 +188,9 @@ class ProduceHandler:
             admitted(request, outcome)
 
     def _logs_to_begin_in(
-        self, request: ProduceRequest, producer: ProducerIdentity
+        self, request: ProduceRequest, producer: ProducerIdentity, answer: Answer
     ) -> set[PartitionLog]:
-        """The logs of the request in which the transaction is not open yet."""
+        """The logs of the request in which the transaction is not open yet, and may be."""
         found: set[PartitionLog] = set()
         for topic, partition, records in request.parts:
             with contextlib.suppress(CordwoodError):  # the append finds it again, and answers
@@ -192,6 +199,7 @@ class ProduceHandler:
                     log is not None
                     and log.topic not in INTERNAL_TOPICS
                     and is_transactional(records)
+                    and self._refusal(answer, topic) is None
                     and not log.producers.is_in_transaction(producer.producer_id, producer.epoch)
                 ):
                     found.add(log)
@@ -280,11 +288,12 @@ class ProduceHandler:
         topic, partition, records = produced
         header = answer.header
         try:
+            code = self._refusal(answer, topic)
+            if code is not None:
+                return ProducedPart(topic, partition, code)
             log = self._table.log(topic, partition)
             if log is None:
                 return ProducedPart(topic, partition, _unknown(topic))
-            if log.topic in INTERNAL_TOPICS and header.client_id != _ADMIN_CLIENT_ID:
-                return ProducedPart(topic, partition, ErrorCode.invalid_topic_exception)
             if header.api_version < _FIRST_WITH_ZSTD and _is_zstd(records):
                 return ProducedPart(topic, partition, ErrorCode.unsupported_compression_type)
             if is_brief:
@@ -309,6 +318,29 @@ class ProduceHandler:
             log_append_time_ms=placed.timestamp_ms if log.config.is_log_append_time else -1,
             log_start_offset=log.archive.known_start_offset,
         )
+
+    def _refusal(self, answer: Answer, topic: str | UUID) -> ErrorCode | None:
+        """Why the client may not write to a topic. An unknown id is no secret, as in Kafka."""
+        session = answer.connection.session
+        name: str | None
+        if isinstance(topic, str):
+            name = topic
+        else:
+            found = self._table.topic(topic)
+            name = None if found is None else found.name
+        if name is None:
+            return ErrorCode.unknown_topic_id
+        if not session.may(needs.PRODUCE_TOPIC, name):
+            return needs.PRODUCE_TOPIC.code
+        if name in INTERNAL_TOPICS and not _may_write_internal(session, answer.header):
+            return needs.PRODUCE_INTERNAL.code
+        return None
+
+
+def _may_write_internal(session: Session, header: RequestHeader) -> bool:
+    if session.access.is_unlimited:
+        return header.client_id == _ADMIN_CLIENT_ID
+    return session.may(needs.PRODUCE_INTERNAL)
 
 
 def _refuse_all(request: ProduceRequest, reply: _RequestReply, code: ErrorCode) -> None:

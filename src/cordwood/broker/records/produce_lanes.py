@@ -21,6 +21,7 @@ from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
+from cordwood.broker.security import access_table as needs
 from cordwood.clock import Clock
 from cordwood.errors import InvalidRecordError, StorageError
 from cordwood.format.file_names import INTERNAL_TOPICS
@@ -38,6 +39,7 @@ from cordwood.quantities import Offset, TimestampMs
 logger = logging.getLogger(__name__)
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
+_WRITE, _TOPIC = needs.PRODUCE_TOPIC.operation, needs.PRODUCE_TOPIC.resource
 _ACKS_ALL: Final = -1
 _GROUP_BYTES_MAX: Final = 1024 * 1024  # larger groups gain nothing and wait longer
 _LARGE_BATCH: Final = 96 * 1024  # from here on a copy costs more than a write of its own
@@ -174,6 +176,9 @@ class ProduceLanes:
         )
         if lane is None or not _ACKS_ALL <= acks <= 1:
             return False
+        access = connection.session.access
+        if not (access.is_unlimited or access.allows(_WRITE, _TOPIC, lane.log.topic)):
+            return False  # the long way refuses it
         records = data[at:stop]
         if lane.gate.config is not lane.log.config:
             lane.gate = BatchGate(lane.log.config)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.cli.at.store_directories import check_is_store
 from cordwood.cli.at.target import BrokerTarget, DirectoryTarget, Target, parse_target
-from cordwood.errors import FormatError, LogError
+from cordwood.errors import BrokerRefusedError, FormatError, LogError
 from cordwood.format.file_names import META_PROPERTIES
 
 if TYPE_CHECKING:
@@ -75,11 +75,17 @@ def files_of(target: Target) -> DirectoryTarget:
 
 def local_files_of(target: BrokerTarget) -> DirectoryTarget | None:
     """The data directories of a broker; None if they cannot be read on this machine."""
+    from cordwood.remote.refusals import is_forbidden
     from cordwood.remote.remote_cluster import RemoteCluster
     from cordwood.remote.remote_topics import RemoteTopics
 
-    with RemoteCluster(target.addresses) as cluster:
-        paths = [directory.path for directory in RemoteTopics(cluster).log_dirs()]
+    with RemoteCluster(target.addresses, security=target.security) as cluster:
+        try:
+            paths = [directory.path for directory in RemoteTopics(cluster).log_dirs()]
+        except BrokerRefusedError as error:
+            if is_forbidden(error):
+                return None  # a user who may not see them reads through the broker
+            raise
         cluster_id = cluster.cluster_id
     if paths and all(_cluster_of(path) == cluster_id for path in paths):
         return DirectoryTarget(paths=tuple(paths))

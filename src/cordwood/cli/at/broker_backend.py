@@ -19,9 +19,11 @@ from cordwood.cli.at.backend import (
 )
 from cordwood.cli.at.target import BrokerTarget
 from cordwood.clock import SystemClock
+from cordwood.errors import BrokerRefusedError
 from cordwood.format.record import Record
 from cordwood.format.small_files.partition_metadata import encode_topic_id
 from cordwood.remote.record_chunk import RecordChunk, records_of_key
+from cordwood.remote.refusals import is_forbidden
 from cordwood.remote.remote_cluster import RemoteCluster, RemoteTopic
 from cordwood.remote.remote_consumer import EARLIEST, LATEST, RemoteConsumer
 from cordwood.remote.remote_groups import DEAD, DescribedGroup, RemoteGroups
@@ -112,7 +114,7 @@ class BrokerBackend:
     """Implements `Backend`. For one thread."""
 
     def __init__(self, target: BrokerTarget) -> None:
-        self.cluster = RemoteCluster(target.addresses)
+        self.cluster = RemoteCluster(target.addresses, security=target.security)
         self._topics = RemoteTopics(self.cluster)
         self._groups = RemoteGroups(self.cluster)
 
@@ -145,11 +147,20 @@ class BrokerBackend:
         return self._facts([self.cluster.topic(name)])[0]
 
     def _facts(self, topics: Sequence[RemoteTopic]) -> list[TopicFacts]:
-        configs = self._topics.configs(topic.name for topic in topics)
-        sizes: dict[Place, int] = {}
-        for directory in self._topics.log_dirs():
-            sizes |= directory.sizes
+        configs = self._topics.configs((topic.name for topic in topics), hides_forbidden=True)
+        sizes = self._sizes()
         return [self._topic_facts(topic, configs[topic.name], sizes) for topic in topics]
+
+    def _sizes(self) -> dict[Place, int]:
+        """The bytes of each partition; nothing if the user may not see them."""
+        sizes: dict[Place, int] = {}
+        try:
+            for directory in self._topics.log_dirs():
+                sizes |= directory.sizes
+        except BrokerRefusedError as error:
+            if not is_forbidden(error):
+                raise
+        return sizes
 
     def _topic_facts(
         self,

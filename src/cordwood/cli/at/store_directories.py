@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from cordwood.errors import FormatError, LogError
 from cordwood.format.file_names import (
     META_PROPERTIES,
+    SECURITY_FOLDER,
     parse_directory_name,
     parse_segment_file_name,
 )
@@ -22,8 +23,9 @@ def check_is_store(paths: Sequence[str]) -> None:
 
 
 def _is_foreign(path: str) -> bool:
-    # Users may be added before the first start.
-    if any(os.path.exists(os.path.join(path, name)) for name in (META_PROPERTIES, SECURITY_FILE)):
+    # Users and certificates may be made before the first start.
+    made = (META_PROPERTIES, SECURITY_FILE, os.path.join(SECURITY_FOLDER, "ca.key"))
+    if any(os.path.exists(os.path.join(path, name)) for name in made):
         return False
     with os.scandir(path) as entries:
         found = list(entries)

@@ -10,10 +10,14 @@ A text that names an existing directory, or contains a slash, is a directory.
 import os
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from cordwood.cli.at.connection import AtText
 from cordwood.cli.failures import UsageError
 from cordwood.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cordwood.security.client_security import ClientSecurity
 
 AT_VARIABLE: Final = "CORDWOOD_AT"
 DEFAULT_DIRECTORY: Final = "data"
@@ -35,9 +39,13 @@ class DirectoryTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerTarget:
-    """A broker, by its address. `addresses` are tried in order."""
+    """A broker, by its address. `addresses` are tried in order.
+
+    `security` says how to connect; None: in clear text, without a user.
+    """
 
     addresses: tuple[tuple[str, int], ...]
+    security: "ClientSecurity | None" = None
 
     def __str__(self) -> str:
         return ",".join(shown_address(*address) for address in self.addresses)
@@ -55,6 +63,8 @@ def parse_target(text: str | None, *, may_be_new: bool = False) -> Target:
 
     With `may_be_new` a directory need not exist yet.
     """
+    if isinstance(text, AtText):
+        return _connected(text, parse_target(str(text), may_be_new=may_be_new))
     if text is None or not text.strip():
         return _default_target(may_be_new=may_be_new)
     given = text.strip()
@@ -67,6 +77,15 @@ def parse_target(text: str | None, *, may_be_new: bool = False) -> Target:
     if parts and all(address is not None for address in addresses):
         return BrokerTarget(addresses=tuple(a for a in addresses if a is not None))
     return _directories(given, parts, may_be_new=may_be_new)
+
+
+def _connected(text: AtText, target: Target) -> Target:
+    """The target with the options beside ``--at``, which are for brokers."""
+    if isinstance(target, BrokerTarget):
+        return BrokerTarget(addresses=target.addresses, security=text.security())
+    if text.flags:
+        raise UsageError(f"{text.flags[0]} is for a broker, but --at names a directory: {target}")
+    return target
 
 
 def _default_target(*, may_be_new: bool) -> DirectoryTarget:

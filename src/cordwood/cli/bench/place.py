@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cordwood.cli.at.target import BrokerTarget
@@ -104,40 +104,43 @@ def broker_place(
     """A temporary topic on a broker, which is always deleted."""
     name = f"{_PREFIX}{uuid.uuid4().hex[:12]}"
     with contextlib.ExitStack() as stack:
-        cluster = stack.enter_context(RemoteCluster(target.addresses))
+        cluster = stack.enter_context(RemoteCluster(target.addresses, security=target.security))
         topics = RemoteTopics(cluster)
         topics.create(name, partitions=partitions, config=config)
         stack.callback(_delete, target, name)
         known = topics.configs([name])[name].get("durability")
         durability = "unknown" if known is None else known.value
-        yield _BrokerPlace(target.addresses, name, durability, stack)
+        yield _BrokerPlace(target, name, durability, stack)
 
 
 def _delete(target: BrokerTarget, name: str) -> None:
     """Delete over a new connection: the others may have been interrupted in a request."""
-    with RemoteCluster(target.addresses) as cluster:
+    with RemoteCluster(target.addresses, security=target.security) as cluster:
         RemoteTopics(cluster).delete(name)
 
 
 class _BrokerPlace:
     def __init__(
         self,
-        addresses: Sequence[tuple[str, int]],
+        target: BrokerTarget,
         topic: str,
         durability: str,
         stack: contextlib.ExitStack,
     ) -> None:
-        self._addresses = addresses
+        self._target = target
         self._topic = topic
         self._stack = stack
         self.durability = durability
 
+    def _connected(self) -> RemoteCluster:
+        return RemoteCluster(self._target.addresses, security=self._target.security)
+
     def appender(self) -> Append:
-        cluster = self._stack.enter_context(RemoteCluster(self._addresses))
+        cluster = self._stack.enter_context(self._connected())
         return RemoteProducer(cluster, self._topic, SystemClock()).append_many
 
     def runs(self) -> Iterator[RecordRun]:
-        with RemoteCluster(self._addresses) as cluster:
+        with self._connected() as cluster:
             consumer = RemoteConsumer(cluster, self._topic)
             starts, ends = consumer.offsets_at(EARLIEST), consumer.offsets_at(LATEST)
             for number in consumer.partitions:

@@ -54,8 +54,10 @@ def show(
     output_for(as_json=as_json).table(_COLUMNS, rows)
     if pattern and not rows and not as_json:
         say(f"no {'changed ' if changed else ''}key contains {pattern!r}")
-    for name, _, source in settings.without_effect:
-        say(f"{name} (from {source}) is accepted but has no effect")
+    for idle in settings.without_effect:
+        say(f"{idle.name} (from {idle.source}) is accepted but has no effect")
+    for path in settings.open_secrets:
+        say(f"{path} has a secret and every user can read it: chmod 600 {path}")
 
 
 def setting_rows(settings: "Settings") -> list[Row]:

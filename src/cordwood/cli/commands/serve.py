@@ -2,11 +2,12 @@
 
 The first SIGTERM or SIGINT stops it cleanly: it accepts no new requests, answers those in
 progress, syncs everything, marks the store clean and ends with exit code 0. A second signal ends
-it at once; the next start then recovers.
+it at once; the next start then recovers. SIGHUP loads the certificates of TLS listeners again.
 """
 
 import gc
 import logging
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ import typer
 
 from cordwood.cli.at.target import DirectoryTarget, parse_target
 from cordwood.cli.completion import completion_of
+from cordwood.cli.failures import UsageError
 from cordwood.cli.options import ConfigFileOption, SetOption
 from cordwood.cli.signals import StopSignals
 from cordwood.errors import ConfigError
@@ -66,6 +68,22 @@ MetricsPortOption = Annotated[
         help="Port for /metrics, /healthz and /readyz. Default: not served. [metrics.port]"
     ),
 ]
+SecureOption = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help="Set up TLS, a user admin and access rules, if that is not done yet, and say how to "
+        "connect.",
+    ),
+]
+InsecureOption = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Let clients of other machines in without authentication. "
+        "[insecure.listeners.allowed]",
+    ),
+]
 LogFormatOption = Annotated[
     str | None,
     typer.Option(
@@ -91,6 +109,8 @@ def serve(
     advertised_port: AdvertisedPortOption = None,
     durability: DurabilityOption = None,
     metrics_port: MetricsPortOption = None,
+    secure: SecureOption = False,
+    insecure: InsecureOption = False,
     config_file: ConfigFileOption = None,
     assignments: SetOption = None,
     log_format: LogFormatOption = None,
@@ -101,7 +121,7 @@ def serve(
     \b
     Examples:
       cordwood serve
-      cordwood serve --at /srv/data --host 0.0.0.0 --advertised-host log.example.org
+      cordwood serve --secure --at /srv/data --host 0.0.0.0 --advertised-host log.example.org
       cordwood serve --durability os --set log.retention.ms=7d --metrics-port 9600
     """
     from cordwood.settings import load_settings
@@ -116,11 +136,27 @@ def serve(
             "advertised.port": ("--advertised-port", advertised_port),
             "log.durability": ("--durability", durability),
             "metrics.port": ("--metrics-port", metrics_port),
+            "insecure.listeners.allowed": ("--insecure", "true" if insecure else None),
             "logger.format": ("--log-format", log_format),
             "logger.level": ("--log-level", log_level),
         },
     )
-    run_broker(load_settings(file=config_file, flags=flags))
+    if not secure:
+        run_broker(load_settings(file=config_file, flags=flags))
+        return
+    if insecure:
+        raise UsageError("--secure and --insecure exclude each other")
+    from cordwood.cli.commands.secured_start import (
+        check_is_secure,
+        prepare_security,
+        report_setup,
+    )
+
+    setup = prepare_security(load_settings(file=config_file, flags=flags))
+    settings = load_settings(file=config_file, flags=flags)
+    check_is_secure(settings)
+    report_setup(setup, settings)
+    run_broker(settings)
 
 
 def _data_directories(texts: Sequence[str] | None) -> list[str] | None:
@@ -149,14 +185,18 @@ def _flags(texts: Sequence[str], given: dict[str, tuple[str, object | None]]) ->
 
 def run_broker(settings: "Settings") -> None:
     """Serve until a signal comes; return after everything is closed."""
+    from cordwood.broker.config.security_config import refuse_insecure_listeners
     from cordwood.broker.observing.log_output import configure_logging
     from cordwood.broker.server import BrokerServer
 
+    refuse_insecure_listeners(settings.broker, settings.security)
     configure_logging(settings.log_output)
     stop = StopSignals()
     stop.install()
-    for name, _, source in settings.without_effect:
-        logger.warning("%s (from %s) is accepted but has no effect", name, source)
+    for idle in settings.without_effect:
+        logger.warning("%s (from %s) is accepted but has no effect", idle.name, idle.source)
+    for path in settings.open_secrets:
+        logger.warning("%s has a secret and every user can read it: chmod 600 it", path)
     started_s = time.monotonic()
     _raise_open_files_limit()
     store = settings.store.open(settings.topic_defaults)
@@ -164,6 +204,7 @@ def run_broker(settings: "Settings") -> None:
     try:
         server.start()
         _settle()
+        _reload_on_hangup(server)
         _report_start(server, settings, time.monotonic() - started_s)
         stop.wait()
         logger.info("stopping: %s", stop.reason)
@@ -174,6 +215,12 @@ def run_broker(settings: "Settings") -> None:
         time.monotonic() - started_s,
         extra={"facts": {"event": "stopped"}},
     )
+
+
+def _reload_on_hangup(server: "BrokerServer") -> None:
+    """Without TLS there is nothing to load: SIGHUP ends the broker, as when a terminal closes."""
+    if hasattr(signal, "SIGHUP") and server.has_tls:
+        signal.signal(signal.SIGHUP, lambda *_: server.reload_certificates())
 
 
 def _settle() -> None:
@@ -217,6 +264,13 @@ def _report_start(server: "BrokerServer", settings: "Settings", took_s: float) -
         facts["took_ms"],
         extra={"facts": facts},
     )
+    for listener in settings.security.insecure_listeners:
+        logger.warning(
+            "INSECURE: %s lets everybody in who reaches it: clients can read, write and delete "
+            "everything without authentication (insecure.listeners.allowed)",
+            listener.listener,
+            extra={"facts": {"event": "insecure", "listener": str(listener.listener)}},
+        )
     if settings.topic_defaults.durability == "os":
         logger.warning(
             "durability is os: the last acknowledged records may be lost in a power failure"

@@ -23,6 +23,13 @@ def snapshot(
         str, typer.Argument(metavar="PATH", help="New directory; it must not exist yet.")
     ],
     *,
+    include_security: Annotated[
+        bool,
+        typer.Option(
+            "--include-security",
+            help="Copy users, access rules and quotas too. Passwords can be guessed from the copy.",
+        ),
+    ] = False,
     at: AtOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -30,7 +37,8 @@ def snapshot(
 
     The copy is a complete store. Writers continue meanwhile. Sealed segments are hard links if
     the file system supports them, so a snapshot takes little time and space. Archived segments
-    are not copied.
+    are not copied. Users, access rules and quotas are not copied either, because passwords can be
+    guessed from their file: a broker that is started on the copy has none.
 
     \b
     Examples:
@@ -48,5 +56,6 @@ def snapshot(
         raise ConfigError("PATH", path, "already exists; choose a new directory")
     if not os.path.isdir(os.path.dirname(target)):
         raise ConfigError("PATH", path, f"directory {os.path.dirname(target)} does not exist")
-    answer = ask_owner(paths, SnapshotStore(path=target), label=f"copying to {path}")
+    change = SnapshotStore(path=target, include_security=include_security)
+    answer = ask_owner(paths, change, label=f"copying to {path}")
     output_for(as_json=as_json).facts(_COLUMNS, answer.facts)

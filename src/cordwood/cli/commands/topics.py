@@ -156,11 +156,17 @@ def _topic_row(topic: "TopicFacts") -> Row:
         "partitions": len(topic.partitions),
         "records": sum(p.record_count or 0 for p in topic.partitions),
         "is_record_bound": topic.is_record_bound,
-        "bytes": sum(p.size_bytes or 0 for p in topic.partitions),
+        "bytes": _total_bytes(topic),
         "durability": None if durability is None else durability.value,
         "cleanup_policy": None if policy is None else policy.value,
         "config": topic.overrides,
     }
+
+
+def _total_bytes(topic: "TopicFacts") -> int | None:
+    """None if no size is known: the user may not see them."""
+    known = [p.size_bytes for p in topic.partitions if p.size_bytes is not None]
+    return sum(known) if known or not topic.partitions else None
 
 
 def _with_shown_records(row: Row) -> Row:

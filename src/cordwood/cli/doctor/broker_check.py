@@ -7,7 +7,13 @@ from typing import Final
 from cordwood.cli.at.target import BrokerTarget, DirectoryTarget, shown_address
 from cordwood.cli.doctor.findings import Finding, Verdict
 from cordwood.cli.readable_values import counted
-from cordwood.errors import BrokerError, BrokerUnreachableError, CordwoodError
+from cordwood.errors import (
+    AuthenticationFailedError,
+    BrokerError,
+    BrokerNotTrustedError,
+    BrokerUnreachableError,
+    CordwoodError,
+)
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 
 _ASKED: Final = 20
@@ -37,17 +43,21 @@ class BrokerCheck:
 
     def _reach(self, address: tuple[str, int]) -> Finding:
         from cordwood.remote import api_calls
-        from cordwood.remote.wire_connection import WireConnection
+        from cordwood.remote.wire_connection import Connector
 
         name = "answers" if len(self._target.addresses) == 1 else shown_address(*address)
         try:
-            with WireConnection(*address) as connection:
+            with Connector(self._target.security)(*address) as connection:
                 times_ms: list[float] = []
                 for _ in range(_ASKED):
                     begun = time.perf_counter()
                     connection.call(api_calls.METADATA({"topics": []}))
                     times_ms.append((time.perf_counter() - begun) * 1000)
                 known = sum(connection.speaks(ApiKey(key)) for key in API_CATALOG)
+        except (BrokerNotTrustedError, AuthenticationFailedError) as error:
+            return self._found(
+                name, str(error), Verdict.PROBLEM, "it is there; connect as its listener requires"
+            )
         except BrokerUnreachableError as error:
             return self._found(
                 name,
@@ -67,7 +77,7 @@ class BrokerCheck:
     def _cluster(self) -> Finding:
         from cordwood.remote.remote_cluster import RemoteCluster
 
-        with RemoteCluster(self._target.addresses) as cluster:
+        with RemoteCluster(self._target.addresses, security=self._target.security) as cluster:
             topics = cluster.describe(None)
             cluster_id = cluster.cluster_id
         leaderless = [

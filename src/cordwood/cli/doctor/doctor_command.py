@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -13,6 +13,9 @@ from cordwood.cli.readable_values import counted
 if TYPE_CHECKING:
     from cordwood.cli.at.target import DirectoryTarget, Target
     from cordwood.cli.doctor.findings import Finding
+    from cordwood.settings import Settings
+
+_AT: Final = "--at"
 
 
 def doctor(
@@ -26,7 +29,9 @@ def doctor(
     The command checks Python, Cordwood, its extras, Java for Spark, open files, memory and the
     clock. For a directory it checks the disk (it measures syncs for half a second on an unnamed
     file), which process owns the store, whether it was stopped cleanly, and which partitions cannot
-    be opened, and which archives fail. For a broker it checks whether it answers, and how fast.
+    be opened, and which archives fail. For a broker it checks whether it answers, and how fast. It
+    also checks how `cordwood serve` would be protected here: listeners that let everybody in,
+    certificates that expire, secrets that others can read, users that may do nothing.
 
     \b
     Examples:
@@ -74,8 +79,13 @@ def _findings(target: "Target | None") -> "Iterator[Finding]":
         except OSError as error:
             unreadable = _unreadable(files, error)
     yield from check_machine(None if contents is None else contents.files_needed)
-    free_bytes_min, about_settings = _free_bytes_min()
+    paths = files.paths if files is not None else ()
+    settings, about_settings = _configuration(paths)
     yield about_settings
+    if settings is not None:
+        from cordwood.cli.doctor.security_check import check_security
+
+        yield from check_security(settings, paths)
     yield from about_broker
     if unreadable is not None:
         yield unreadable
@@ -84,33 +94,40 @@ def _findings(target: "Target | None") -> "Iterator[Finding]":
     if files is None or contents is None:
         return
     for path in files.paths:
-        yield from check_disk(path, free_bytes_min=free_bytes_min)
+        yield from check_disk(path, free_bytes_min=_free_bytes_min(settings))
     yield from check_store(files, contents)
 
 
-def _free_bytes_min() -> "tuple[int, Finding]":
-    """The free space below which appends are refused, and a finding on the configuration."""
+def _free_bytes_min(settings: "Settings | None") -> int:
+    """The free space below which appends are refused."""
+    from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN
+
+    return FREE_BYTES_MIN if settings is None else settings.store.log_dir_free_bytes_min
+
+
+def _configuration(paths: Sequence[str]) -> "tuple[Settings | None, Finding]":
+    """The configuration that `cordwood serve` would have here, and a finding on it."""
     from cordwood.cli.doctor.findings import Finding, Verdict
     from cordwood.errors import ConfigError
-    from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN
-    from cordwood.settings import DEFAULT_SOURCE, load_settings
+    from cordwood.settings import DEFAULT_SOURCE, Assignment, load_settings
 
     area, name = "machine", "configuration"
+    flags = [Assignment("log.dirs", list(paths), _AT)] if paths else []
     try:
-        settings = load_settings()
+        settings = load_settings(flags=flags)
     except (ConfigError, OSError) as error:
-        return FREE_BYTES_MIN, Finding(
+        return None, Finding(
             area=area,
             name=name,
             value=str(error),
             verdict=Verdict.PROBLEM,
             advice="`cordwood serve` would not start; fix this key",
         )
-    changed = sum(1 for setting in settings.effective if setting.source != DEFAULT_SOURCE)
+    changed = sum(each.source not in (DEFAULT_SOURCE, _AT) for each in settings.effective)
     value = "all defaults"
     if changed:
         value = f"{counted(changed, 'key')} set; see `cordwood config show --changed`"
-    return settings.store.log_dir_free_bytes_min, Finding(area=area, name=name, value=value)
+    return settings, Finding(area=area, name=name, value=value)
 
 
 def _unreadable(files: "DirectoryTarget", error: OSError) -> "Finding":

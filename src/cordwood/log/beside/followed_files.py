@@ -10,23 +10,34 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from cordwood.errors import CorruptSegmentError, FormatError, LogClosedError, TopicDeletedError
+from cordwood.errors import (
+    CorruptSegmentError,
+    FormatError,
+    LogClosedError,
+    TopicDeletedError,
+)
 from cordwood.format.file_names import PARTITION_METADATA
 from cordwood.format.index_entry import AbortedTransaction
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.log.beside.polling import Polling
 from cordwood.log.beside.transaction_tail import FollowedTransactions, TransactionTail
 from cordwood.log.partition.log_loader import read_epochs
+from cordwood.log.partition.segment_gaps import SegmentGaps, hole_damages
 from cordwood.log.reading.archived_segments import ArchiveJoin
 from cordwood.log.reading.log_source import LogView
 from cordwood.log.reading.log_start import known_start
-from cordwood.log.reading.missing_segments import missing_front, missing_segments
+from cordwood.log.reading.missing_segments import (
+    gaps_end,
+    missing_front,
+    missing_segments,
+)
 from cordwood.log.reading.segment_list import SegmentList
 from cordwood.quantities import INT32_MAX, INT64_MAX, KIB, Offset, TimestampMs
 from cordwood.storage.files import FileSystem, read_whole
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile, LogMarks
 from cordwood.storage.readable_segment import ReadableSegment
+from cordwood.storage.recovery import Damage
 from cordwood.storage.segment import Segment, SegmentLimits
 from cordwood.storage.segment_files import (
     FoundSegment,
@@ -95,6 +106,7 @@ class FollowedFiles:
             checkpoint=log_start,
             epochs=read_epochs(fs, directory),
         )
+        self._gaps = SegmentGaps(self, self.local_view)
         self._sound_end: tuple[tuple[int, int], Offset] | None = None
         self._transactions = FollowedTransactions(fs, directory, self.readable_bytes)
 
@@ -179,9 +191,7 @@ class FollowedFiles:
 
     @property
     def gaps_below(self) -> Offset:
-        if self._manifest is not None:
-            return self._manifest.end
-        return Offset(INT64_MAX if self._was_compacted else 0)
+        return gaps_end(self._manifest, was_compacted=self._was_compacted)
 
     @property
     def holes(self) -> Sequence[Hole]:
@@ -189,6 +199,13 @@ class FollowedFiles:
         if self.archive is None:
             return self._holes
         return [hole for hole in self._holes if hole.next > self._segments.first_offset]
+
+    def find_damages(self) -> list[Damage]:
+        """Missing segments, and sealed segments that end too early."""
+        self.refresh()
+        return self._gaps.find(
+            lambda: hole_damages(self.holes, list(self._segments), self.directory)
+        )
 
     def replacements(self, *, look: bool) -> int:
         manifest = read_manifest(self.fs, self.directory) if look else self._manifest

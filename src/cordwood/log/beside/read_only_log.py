@@ -7,6 +7,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache
+from cordwood.storage.recovery import Damage
 
 
 class ReadOnlyLog(LogReader):
@@ -52,6 +53,10 @@ class ReadOnlyLog(LogReader):
     def check_current(self) -> None:
         """Raise `TopicDeletedError` if the topic was deleted, or deleted and created again."""
         self._files.check_current()
+
+    def find_damages(self) -> list[Damage]:
+        """Missing segments, and sealed segments that end too early, as they are now."""
+        return self._files.find_damages()
 
     def close(self) -> None:
         self._files.close()

@@ -53,9 +53,13 @@ class ArchiveTopics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotStore:
-    """Copy the store to a new directory with the absolute path `path`."""
+    """Copy the store to a new directory with the absolute path `path`.
+
+    With `include_security`, users, access rules and quotas too.
+    """
 
     path: str
+    include_security: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +104,7 @@ def render_upkeep_change(change: UpkeepChange) -> dict[str, Any]:
         case ArchiveTopics():
             return {"topics": None if change.topics is None else list(change.topics)}
         case SnapshotStore():
-            return {"path": change.path}
+            return {"path": change.path, "include_security": change.include_security}
         case RestoreTopic():
             archived_id = change.archived_id
             return {
@@ -159,7 +163,10 @@ def _parse_snapshot(found: dict[str, Any]) -> SnapshotStore:
     path = text_field(found["path"], _PATH_CHARS_MAX)
     if not os.path.isabs(path) or "\0" in path or os.path.normpath(path) != path:
         raise ValueError(f"{path[:80]!r} is not an absolute path in its shortest form")
-    return SnapshotStore(path=path)
+    include_security = found.get("include_security", False)
+    if not isinstance(include_security, bool):
+        raise ValueError(f"include_security is {include_security!r:.80}, must be true or false")
+    return SnapshotStore(path=path, include_security=include_security)
 
 
 def _parse_restore(found: dict[str, Any]) -> RestoreTopic:

@@ -68,6 +68,7 @@ class MaintainedStore(ReadableTopics, Protocol):
         *,
         progress: WorkProgress | None = None,
         directory_id: UUID | None = None,
+        include_security: bool = False,
     ) -> FinishedCopy: ...
     def restore_topic(
         self,
@@ -217,7 +218,12 @@ class UpkeepChangeService:
     def _snapshot(
         self, change: SnapshotStore, progress: WorkProgress, made_id: UUID
     ) -> dict[str, Any]:
-        made = self._store.snapshot(change.path, progress=progress, directory_id=made_id)
+        made = self._store.snapshot(
+            change.path,
+            progress=progress,
+            directory_id=made_id,
+            include_security=change.include_security,
+        )
         logger.info("copied the store to %s as requested", made.path)
         return {
             "path": made.path,

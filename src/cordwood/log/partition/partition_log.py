@@ -23,6 +23,7 @@ Inside, `batch_writer` is the one way to write, and `group_commit` lets many thr
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cordwood.errors import LogClosedError
 from cordwood.format.record import Header
 from cordwood.log.partition.appending import Appending
 from cordwood.log.partition.batch_writer import BatchWriter
@@ -40,6 +41,7 @@ from cordwood.log.partition.log_sync import LogSync
 from cordwood.log.partition.promises import Promises
 from cordwood.log.partition.publication_hold import PublicationHold
 from cordwood.log.partition.rolling import Rolling
+from cordwood.log.partition.segment_gaps import SegmentGaps
 from cordwood.log.partition.segment_replacement import SegmentReplacement
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.partition.truncation import Truncation
@@ -48,6 +50,7 @@ from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.appended import Appended, AppendedRange
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import Offset
+from cordwood.storage.recovery import Damage
 
 
 class PartitionLog(LogReader):
@@ -71,6 +74,7 @@ class PartitionLog(LogReader):
         super().__init__(
             parts.topic, parts.partition, LiveSource(holder, self.archive, self.producers)
         )
+        self._gaps = SegmentGaps(self.source, lambda: self.archive.local_view)
         self.rolling = Rolling(parts, holder, self.producers)
         self.syncing = LogSync(parts, holder, self.producers, self.rolling, self.epochs)
         self.truncation = Truncation(
@@ -131,6 +135,12 @@ class PartitionLog(LogReader):
         All become visible at once, when the topic's durability is reached.
         """
         return self._appending.append_many(records, expected_offset)
+
+    def find_damages(self) -> list[Damage]:
+        """What recovery could not read, and what is lost between the segments."""
+        if self.state.is_closed:
+            raise LogClosedError(self.name)
+        return self._gaps.find(lambda: self.damages)
 
     # --- facts -------------------------------------------------------------------------------
 

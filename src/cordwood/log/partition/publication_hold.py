@@ -44,6 +44,7 @@ class PublicationHold:
         self._syncing = syncing
         self._truncation = truncation
         self._hold = LockHold(holder.sync_lock)
+        self._has_written = False  # the publication under way may have changed the file
 
     def begin(self) -> Offset:
         """Hold the log; return where the batches will begin. If it raises, nothing is held."""
@@ -53,6 +54,7 @@ class PublicationHold:
             with holder.lock:
                 holder.check_appendable()
                 base = holder.state.end
+                self._has_written = False
                 holder.commit(holder.state._replace(held_from=base))
             if holder.state.durable < base:
                 self.sync()
@@ -73,6 +75,7 @@ class PublicationHold:
             self._holder.check_writable()
             header = checked.header
             batch = UnplacedBatch(len(checked.data), header.record_count, header.max_timestamp)
+            self._has_written = True
             self._writer.write(checked.data, batch, now_ms, is_visible=False)
 
     def sync(self) -> None:
@@ -97,13 +100,20 @@ class PublicationHold:
         self._holder.commit(state._replace(high_watermark=high_watermark))
 
     def undo(self) -> bool:
-        """Remove the batches again, durably; False if the log has failed. Safe to repeat."""
-        with self._holder.lock:
+        """Remove the batches again, durably; False if the log has failed. Safe to repeat.
+
+        A write that failed or was interrupted has removed its own batch from the file, and that
+        may not be on the disk: without a sync, a power cut could bring the batch back.
+        """
+        with self._holder.lock, suppress(OSError):
             state = self._holder.settled()
             held_from = state.held_from
-            if state.failure is None and held_from is not None and state.end > held_from:
-                with suppress(OSError):
+            if state.failure is None and held_from is not None:
+                if state.end > held_from:
                     self._truncation.undo_to(held_from)
+                elif self._has_written:
+                    with self._holder.changing("the undoing of a publication"):
+                        state.segments.active.sync_log()
         return self._holder.state.failure is None
 
     def release(self) -> None:

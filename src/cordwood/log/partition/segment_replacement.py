@@ -192,6 +192,11 @@ class SegmentReplacement:
         parts.owner.delete_later(doomed, holder.config.file_delete_delay_ms)
         return True
 
+    @property
+    def manifest(self) -> SegmentManifest | None:
+        """The segments below the compacted end, as it is on the disk; None: never compacted."""
+        return self._holder.manifest
+
     def _manifest_of(
         self,
         at: int,

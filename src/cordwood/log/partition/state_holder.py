@@ -23,10 +23,11 @@ from cordwood.errors import LogClosedError, LogFailedError, LogHeldError
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_state import LogState
+from cordwood.log.reading.missing_segments import gaps_end
 from cordwood.log.rules.fork_refusal import refuse_after_fork
 from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.quantities import INT64_MAX, Offset
+from cordwood.quantities import Offset
 from cordwood.storage.segment_manifest_file import write_manifest
 
 logger = logging.getLogger(__name__)
@@ -75,9 +76,7 @@ class StateHolder:
     @property
     def gaps_below(self) -> Offset:
         """From this offset on, a missing offset is damage."""
-        if self.manifest is not None:
-            return self.manifest.end
-        return Offset(0 if self.state.cleaned_up_to is None else INT64_MAX)
+        return gaps_end(self.manifest, was_compacted=self.state.cleaned_up_to is not None)
 
     def write_manifest(self, manifest: SegmentManifest) -> None:
         """Replace the segment manifest, durably. Holds `sync_lock`."""

@@ -1,13 +1,14 @@
 """Which segments of a log are missing, though nobody may have removed them.
 
 A deletion moves the mapped mark of the start, or its checkpoint, before it removes a file. So a log
-whose first file begins behind both has lost files. The segment manifest tells of the others.
+whose first file begins behind both has lost files. The segment manifest tells of those that
+compaction has rewritten. `SegmentGaps` finds the others in the records.
 """
 
 from collections.abc import Callable, Sequence
 
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
-from cordwood.quantities import Offset
+from cordwood.quantities import INT64_MAX, Offset
 
 
 def missing_segments(
@@ -33,3 +34,10 @@ def missing_segments(
 def missing_front(holes: Sequence[Hole], first_base: Offset) -> Hole | None:
     """The hole before the first segment, if there is one."""
     return holes[0] if holes and holes[0].next == first_base else None
+
+
+def gaps_end(manifest: SegmentManifest | None, *, was_compacted: bool) -> Offset:
+    """From this offset on, a missing offset is damage."""
+    if manifest is not None:
+        return manifest.end
+    return Offset(INT64_MAX if was_compacted else 0)

@@ -18,6 +18,7 @@ from cordwood.errors import (
     LimitExceededError,
     LongCheckError,
     RecordTooLargeError,
+    TooManyRecordsError,
     TruncatedInputError,
 )
 from cordwood.format import kernel_tables as tables
@@ -35,6 +36,7 @@ from cordwood.format.batch_header import (
     pack_batch_header_into,
 )
 from cordwood.format.compression import Codec
+from cordwood.format.record import Record
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import (
@@ -54,7 +56,16 @@ _NO_KEY: Final = 1
 _BRIEF_BYTES_MAX: Final = 1 * MIB
 _BRIEF_BYTES_MIN: Final = 4 * KIB
 _BRIEF_RATIO_MAX: Final = 64
-_BRIEF_RECORDS_MAX: Final = 1000
+_BRIEF_RECORDS_MAX: Final = 1000  # to write anew
+_BRIEF_INFLATED_RECORDS_MAX: Final = 20_000
+_BRIEF_PLAIN_RECORDS_MAX: Final = 200_000
+# Records without key and value take 7 bytes and compress to nothing, but each takes 64 bytes here.
+# No client gets there: librdkafka allows as many in a batch, and Java's default is 16 KiB.
+RECORDS_MAX: Final = 1_000_000
+_RECORD_BYTES_MIN: Final = 7
+_PLAIN_BYTES_MAX: Final = _BRIEF_PLAIN_RECORDS_MAX * _RECORD_BYTES_MIN  # less has fewer records
+_COUNT_AT: Final = 57
+_MADE_AT_ONCE: Final = 10_000
 _PLAIN: Final = (None, Codec.NONE)  # topics that leave an uncompressed batch as it is
 
 _NOTHING_WHOLE: Final = (tables.STOP_END, tables.STOP_SHORT_HEADER, tables.STOP_SHORT_BATCH)
@@ -112,6 +123,8 @@ class BatchGate:
         size = len(data)
         if not self._is_open or size > self._size_max:
             return None
+        if size > _PLAIN_BYTES_MAX and _claimed_count(data) > _BRIEF_PLAIN_RECORDS_MAX:
+            return None
         found = record_scan.survey_produced(data, 0, size)
         if found is None:
             return None
@@ -135,9 +148,10 @@ def check_produced_batch(
 ) -> CheckedBatch:
     """Check a client's batch against Kafka's rules; return what to append.
 
-    Raises `RecordTooLargeError`, `ChecksumMismatchError`, `FormatError`, `InvalidRecordError` or
-    `InvalidTimestampError`; and `LongCheckError` if `is_brief` and the check would take long,
-    for its size: the batch inflates a lot, or many records must be written anew.
+    Raises `RecordTooLargeError`, `TooManyRecordsError`, `ChecksumMismatchError`, `FormatError`,
+    `InvalidRecordError` or `InvalidTimestampError`; and `LongCheckError` if `is_brief` and the
+    check would take long, for its size: the batch inflates a lot, has very many records, or many
+    of them must be written anew.
     """
     view = memoryview(data)
     if BatchGate(config).survey(view, now_ms) is not None:
@@ -147,6 +161,7 @@ def check_produced_batch(
     decoder = BatchDecoder()
     header = _sole_batch(decoder, view, config)
     _check_header(header)
+    _check_count(header, is_brief=is_brief)
     run = _parsed_briefly(decoder, len(view)) if is_brief else decoder.parse(0)
     largest, is_consecutive = _check_records(run, header, config, now_ms)
     codec = config.codec
@@ -155,6 +170,20 @@ def check_produced_batch(
             raise LongCheckError(f"{len(run)} records to write anew")
         return _rebuilt(run, header, config, now_ms)
     return _in_place(view, header, largest, config, now_ms)
+
+
+def _claimed_count(data: memoryview) -> int:
+    return int.from_bytes(data[_COUNT_AT : _COUNT_AT + 4], "big")
+
+
+def _check_count(header: BatchHeader, *, is_brief: bool) -> None:
+    """The header may lie: parsing compares the count with the size of the records."""
+    count = header.record_count
+    if count > RECORDS_MAX:
+        raise TooManyRecordsError(count=count, limit=RECORDS_MAX)
+    is_plain = header.codec == Codec.NONE
+    if is_brief and count > (_BRIEF_PLAIN_RECORDS_MAX if is_plain else _BRIEF_INFLATED_RECORDS_MAX):
+        raise LongCheckError(f"{count} records")
 
 
 def _parsed_briefly(decoder: BatchDecoder, size: int) -> RecordRun:
@@ -299,11 +328,19 @@ def _in_place(
     return CheckedBatch(data=data, header=header)
 
 
+def _made_in_turns(run: RecordRun) -> list[Record]:
+    """The records of `run`. Other threads take their turn between."""
+    made: list[Record] = []
+    for start in range(run.start, run.end, _MADE_AT_ONCE):
+        made += replace(run, start=start, end=min(start + _MADE_AT_ONCE, run.end)).records()
+    return made
+
+
 def _rebuilt(
     run: RecordRun, header: BatchHeader, config: TopicConfig, now_ms: TimestampMs
 ) -> CheckedBatch:
     codec = config.codec if config.codec is not None else Codec(header.attributes & CODEC_MASK)
-    records = run.records()
+    records = _made_in_turns(run)
     if config.is_log_append_time:
         records = [record._replace(timestamp_ms=None) for record in records]
     built = build_batch(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from cordwood.errors import ConfigError
+from cordwood.errors import HIDDEN, ConfigError
 from cordwood.quantities import GIB, INT64_MAX, KIB, MIB, parse_duration_ms, parse_size
 
 ConfigValue = int | float | bool | str | tuple[str, ...] | None
@@ -92,7 +92,10 @@ class ConfigKey:
         try:
             value = self._read(raw)
         except (ValueError, TypeError) as error:
-            raise ConfigError(self.name, raw, self._reading_rule(error)) from error
+            reason = self._reading_rule(error)
+            # The cause may quote the value.
+            cause = None if self.is_sensitive else error
+            raise ConfigError(self.name, self._shown(raw), reason) from cause
         self._check(value, raw)
         return value
 
@@ -141,7 +144,10 @@ class ConfigKey:
 
     def _check(self, value: ConfigValue, raw: object) -> None:
         if not self._accepts(value):
-            raise ConfigError(self.name, raw, self.rule)
+            raise ConfigError(self.name, self._shown(raw), self.rule)
+
+    def _shown(self, raw: object) -> object:
+        return HIDDEN if self.is_sensitive else raw
 
     def _accepts(self, value: ConfigValue) -> bool:
         if value is None:
@@ -187,9 +193,12 @@ class ConfigKey:
 
 
 def config_field(name: str, kind: ConfigKind, default: str, doc: str, **rule: Any) -> Any:
-    """A dataclass field for one key; its metadata holds the key under ``key``."""
+    """A dataclass field for one key; its metadata holds the key under ``key``.
+
+    The repr of the dataclass leaves out sensitive values.
+    """
     key = ConfigKey(name=name, kind=kind, default_text=default, doc=doc, **rule)
-    return field(default=key.default, metadata={"key": key})
+    return field(default=key.default, metadata={"key": key}, repr=not key.is_sensitive)
 
 
 def _read_boolean(raw: object) -> bool:

@@ -4,7 +4,9 @@
                       no committed offset is past the copied records
     sealed segments   hard links if the file system can, else copies
     last segment      copied up to the readable and durable end; the copy appends to it
-    small files       written new: checkpoints, epochs, marks, catalog, `meta.properties`, ledger
+    small files       written new: checkpoints, epochs, marks, segment manifests, catalog,
+                      `meta.properties`, ledger, settings that were saved; and, only if asked
+                      for, users, access rules and quotas
 
 Everything is written to ``<path>.incomplete``, synced, and then renamed. So a directory called
 `path` is a whole copy. Neither store changes a shared file in place.
@@ -36,6 +38,7 @@ from cordwood.format.file_names import (
 )
 from cordwood.format.small_files.meta_properties import MetaProperties, render_meta_properties
 from cordwood.format.small_files.partition_metadata import new_topic_id
+from cordwood.format.small_files.segment_manifest import SegmentManifest
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.publishing.publication import Publisher
 from cordwood.log.publishing.publication_ledger import write_publications
@@ -52,6 +55,9 @@ from cordwood.storage.files import FileSystem, make_durable_directory, replace_f
 from cordwood.storage.high_watermark_file import HighWatermarkFile
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import find_snapshots
+from cordwood.storage.segment_manifest_file import write_manifest
+
+CopyTo = Callable[[str], None]
 
 INCOMPLETE: Final = ".incomplete"
 _ARCHIVE_KEYS: Final = frozenset({"archive.url", "archive.after.ms"})
@@ -110,10 +116,12 @@ class Backup:
         directories: DataDirectories,
         catalog: Catalog,
         publisher: Publisher,
+        copy_beside: Sequence[CopyTo] = (),
     ) -> StoreSnapshot:
         """Copy all logs of a store and their small files. Durable on return.
 
-        If it fails or is stopped, nothing of it stays.
+        Each of `copy_beside` writes a file of the store into the directory of the copy. If it fails
+        or is stopped, nothing of it stays.
         """
         for home in directories.paths:
             if os.path.commonpath([home, self._path]) == home:
@@ -123,7 +131,7 @@ class Backup:
         if self._fs.exists(self._incomplete):
             self._fs.remove_tree(self._incomplete)
         try:
-            return self._copy(directories, catalog, publisher)
+            return self._copy(directories, catalog, publisher, copy_beside)
         except BaseException:
             with contextlib.suppress(OSError):
                 self._fs.remove_tree(self._incomplete)
@@ -134,6 +142,7 @@ class Backup:
         directories: DataDirectories,
         catalog: Catalog,
         publisher: Publisher,
+        copy_beside: Sequence[CopyTo],
     ) -> StoreSnapshot:
         logs = directories.logs()
         self._progress.expect(sum(log.state.segments.size for log in logs))
@@ -151,6 +160,8 @@ class Backup:
         self._write_small_files(copied, catalog, directories.meta)
         if publications.applications:
             write_publications(self._fs, [self._incomplete], publications)
+        for copy_to in copy_beside:
+            copy_to(self._incomplete)
         self._fs.sync_directory(self._incomplete)
         self._fs.rename(self._incomplete, self._path)
         self._fs.sync_directory(os.path.dirname(self._path) or ".")
@@ -200,6 +211,7 @@ class Backup:
             self._fs.create(path).close()
             last_base = end
         self._copy_beside(log, target, last_base, end)
+        self._write_manifest(log, view, target, last_base)
         marks = HighWatermarkFile(self._fs, target, writable=True)
         marks.publish(high_watermark=end, log_start=view.start, durable=end)
         marks.sync()
@@ -249,6 +261,24 @@ class Backup:
         metadata = os.path.join(log.directory, PARTITION_METADATA)
         if self._fs.exists(metadata):
             copy_file(self._fs, metadata, os.path.join(target, PARTITION_METADATA))
+
+    def _write_manifest(
+        self, log: PartitionLog, view: LogView[Segment], target: str, last_base: Offset
+    ) -> None:
+        """The segments of the copy, and those that the log has lost: the copy has lost them too."""
+        manifest = log.compaction.manifest
+        if manifest is None:
+            return
+        bases = {segment.base_offset for segment in view.segments} | {last_base}
+        bases |= {hole.first for hole in log.source.holes}
+        listed = [base for base in bases if base < manifest.end and base <= last_base]
+        write_manifest(
+            self._fs,
+            target,
+            SegmentManifest(
+                generation=manifest.generation, end=manifest.end, segments=tuple(sorted(listed))
+            ),
+        )
 
     # --- the rest ----------------------------------------------------------------------------
 

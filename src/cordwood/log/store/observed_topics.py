@@ -96,6 +96,11 @@ class ObservedTopics:
         home = os.path.dirname(log.directory)
         return read_checkpoints(self._fs, home).cleaned.get((log.topic, log.partition))
 
+    def logs(self) -> list[ReadOnlyLog]:
+        """The open logs of all topics, as they are now."""
+        self.look()
+        return [log for topic in self._topics.values() for log in topic.opened_partitions]
+
     def close(self) -> None:
         for topic in self._topics.values():
             for log in topic.opened_partitions:
@@ -116,17 +121,22 @@ class ObservedTopics:
                 if entries and entry is None:
                     continue
                 is_new = entry is not None and not entry.has_begun(found.number)
-                if is_new and entry is not None and found.topic_id != entry.topic_id:
+                is_other = entry is not None and found.topic_id != entry.topic_id
+                if is_new and is_other and found.error is None:
                     # A power cut took its id, or brought an earlier topic's directory back. The
                     # next owner makes it again.
                     continue
-                ids[found.topic] = found.topic_id or ids.get(found.topic) or ZERO_TOPIC_ID
                 known = self._topics.get(found.topic)
+                if found.error is not None and known is not None:
+                    ids.setdefault(found.topic, known.topic_id)
+                ids[found.topic] = found.topic_id or ids.get(found.topic) or ZERO_TOPIC_ID
                 if known is not None and known.topic_id != ids[found.topic]:
                     known = None
                 if known is not None and known.has_partition(found.number):
                     continue
                 try:
+                    if found.error is not None:
+                        raise found.error
                     log = self._open_log(path, found, entry, checkpoints)
                 except Exception as error:  # whatever it is: the others are not concerned
                     offline[found.topic, found.number] = error

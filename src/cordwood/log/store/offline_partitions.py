@@ -85,6 +85,7 @@ class OfflinePartitions:
             place = Place.of(entry, number)
             held_from = self._publisher.publications.cuts.get(place)
             try:
+                self._opener.check_identity(directory, entry, number)
                 log = self._opener.open(directory, entry, number, held_from=held_from)
                 if held_from is not None:
                     log.publication.drop()

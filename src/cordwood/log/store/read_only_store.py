@@ -24,6 +24,7 @@ from cordwood.log.topics.group import Group
 from cordwood.log.topics.log_directory import read_meta_properties
 from cordwood.log.topics.topic import Topic
 from cordwood.storage.files import FileSystem
+from cordwood.storage.recovery import Damage
 
 if TYPE_CHECKING:
     from cordwood.log.compaction.compaction_forecast import CompactionForecast
@@ -87,6 +88,14 @@ class ReadOnlyStore:
         """The keys that were set for a topic, as text; empty without a catalog of ours."""
         self._lifetime.check_open()
         return self._topics.overrides(name)
+
+    def damages(self) -> list[Damage]:
+        """Segments that are missing or end too early, as far as the files show it now.
+
+        Reads a few kilobytes of each sealed segment. `verify` reads all of them.
+        """
+        self._lifetime.check_open()
+        return [damage for log in self._topics.logs() for damage in log.find_damages()]
 
     # --- plans of the owner ------------------------------------------------------------------
 

@@ -323,7 +323,10 @@ class Store:
             self.housekeeping.run_all()
 
     def damages(self) -> list[Damage]:
-        """Acknowledged bytes that could not be read when the store was opened."""
+        """Acknowledged records that cannot be read: found by recovery, or lost between segments.
+
+        The first call reads a few kilobytes of each sealed segment. `verify` reads all of them.
+        """
         self._lifetime.check_open()
         return self.directories.damages()
 
@@ -355,6 +358,7 @@ class Store:
         *,
         progress: WorkProgress | None = None,
         directory_id: uuid.UUID | None = None,
+        include_security: bool = False,
     ) -> StoreSnapshot:
         """Copy the store, as it is now, to a new directory that `cordwood.open` opens at once.
 
@@ -362,6 +366,10 @@ class Store:
         segments are shared with the copy if the file system allows it. Durable on return; an
         interrupted copy is called ``<path>.incomplete``. `progress` counts bytes. The copy's
         `meta.properties` gets `directory_id`; None: a new one.
+
+        The copy has the settings that were made while a broker ran. It has users, access rules and
+        quotas only with `include_security`: whoever can read that file can guess passwords
+        without being noticed, so keep such a copy as safe as the store.
         """
         with self.registry.changing:
             self._lifetime.check_open()
@@ -373,7 +381,10 @@ class Store:
                 progress or WorkProgress(),
                 directory_id=directory_id,
             )
-            return backup.run(self.directories, self._catalog.catalog, self.publisher)
+            copy_beside = [self.saved_configs.copy_to]
+            if include_security:
+                copy_beside.append(self.open_security().copy_to)
+            return backup.run(self.directories, self._catalog.catalog, self.publisher, copy_beside)
 
     # --- archive -----------------------------------------------------------------------------
 

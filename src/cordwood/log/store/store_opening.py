@@ -2,17 +2,18 @@
 
     1  remove directories of deleted partitions, and of topics that were not created in the end
     2  adopt partitions that the catalog does not know, as in a directory that Kafka wrote
-    3  make the directories again that a power cut took, of partitions that have not begun
+    3  set aside the partitions that the disk does not let us read, and those that have not begun;
+       make the directories again that a power cut took, of partitions that have not begun
     4  open the logs, several at a time; each recovers itself
     5  cut off publications that were not finished
 
 A partition that has not begun has no records and stays closed until it is used. A partition that
-cannot be read stays offline and does not stop the others.
+cannot be read stays offline and does not stop the others; nothing of it is removed or made again.
 """
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -90,12 +91,14 @@ class StoreOpening:
         self._threads = threads
         self._publications = read_publications(fs, directories.paths)
         self._homes: dict[PartitionName, _Home] = {}
+        self._unreadable: dict[PartitionName, OSError] = {}
 
     def run(self) -> OpenedTopics:
         self._find_partitions()
         self._finish_deletions()
         self._adopt()
         self._set_aside_new()
+        self._set_aside_unreadable()
         self._open_logs()
         self._drop_unpublished()
         for directory in self._directories:
@@ -106,35 +109,55 @@ class StoreOpening:
         for directory in self._directories:
             found = find_partitions(self._fs, directory.path)
             for leftover in found.deleted:
-                self._fs.remove_tree(os.path.join(directory.path, leftover))
+                self._remove(os.path.join(directory.path, leftover))
             for partition in found.live:
                 name = (partition.topic, partition.number)
                 # It may have begun in one directory while another one was not there.
                 if name not in self._homes or self._is_pristine(name):
                     self._homes[name] = _Home(directory, partition)
+                    self._unreadable.pop(name, None)
+                    if partition.error is not None:
+                        self._unreadable[name] = partition.error
+
+    def _remove(self, path: str) -> bool:
+        """Remove a directory that is not needed; False if that must wait for another start."""
+        try:
+            self._fs.remove_tree(path)
+        except OSError as error:
+            logger.warning("%s is removed at the next start: %s", path, error)
+            return False
+        return True
 
     # --- unfinished changes ------------------------------------------------------------------
 
     def _finish_deletions(self) -> None:
         """Remove directories of topics that were deleted, or never created in the end."""
         changed: set[str] = set()
+        kept: set[str] = set()  # topics of which something is left
         for name, (directory, found) in list(self._homes.items()):
             if self._is_leftover(found):
                 del self._homes[name]
                 path = os.path.join(directory.path, partition_directory_name(*name))
-                self._fs.remove_tree(path)
+                if not self._remove(path):
+                    kept.add(found.topic)
                 changed.add(directory.path)
-        if self._catalog.catalog.doomed:
+        kept.update(topic for topic, _ in self._unreadable)
+        doomed = self._catalog.catalog.doomed
+        gone = tuple(topic_id for topic_id, topic in doomed.items() if topic not in kept)
+        if doomed:
             changed.update(self._directories.paths)
         for path in sorted(changed):
             self._fs.sync_directory(path)
-        if self._catalog.catalog.doomed:
+        if gone:
             try:
-                self._catalog.apply(CatalogChange(forget=tuple(self._catalog.catalog.doomed)))
+                self._catalog.apply(CatalogChange(forget=gone))
             except OSError as error:
                 logger.warning("deleted topics are forgotten at the next start: %s", error)
 
     def _is_leftover(self, found: FoundPartition) -> bool:
+        name = (found.topic, found.number)
+        if name in self._unreadable:
+            return False
         doomed = self._catalog.catalog.doomed
         if found.topic_id in doomed:
             return True
@@ -144,7 +167,7 @@ class StoreOpening:
             return found.topic_id is None and not entry.has_begun(found.number)
         if found.topic_id is None and found.topic in doomed.values():
             return True
-        return not self._catalog.is_new and self._is_pristine((found.topic, found.number))
+        return not self._catalog.is_new and self._is_pristine(name)
 
     def _adopt(self) -> None:
         unknown = sorted({topic for topic, _ in self._homes} - set(self._catalog.topics))
@@ -152,6 +175,9 @@ class StoreOpening:
         for topic in unknown:
             homes = {number: home for (name, number), home in self._homes.items() if name == topic}
             ids = [h.found.topic_id for h in homes.values() if h.found.topic_id is not None]
+            if not ids and any((topic, number) in self._unreadable for number in homes):
+                self._leave_alone(topic, homes)
+                continue
             partitions = max(homes) + 1
             logger.info("adopting topic %s, partitions: %d", topic, partitions)
             adopted.append(
@@ -168,9 +194,20 @@ class StoreOpening:
             # From here on, an unknown directory without records is an unfinished creation.
             self._catalog.apply(CatalogChange(put=tuple(adopted)))
         for (topic, number), (directory, found) in self._homes.items():
-            if found.topic_id is None:
+            if found.topic_id is None and (topic, number) not in self._unreadable:
                 with suppress(OSError):  # the next start does it
                     self._opener.write_metadata(directory, self._catalog.topics[topic], number)
+
+    def _leave_alone(self, topic: str, numbers: Iterable[int]) -> None:
+        """Do not adopt a topic whose id cannot be read: with a new id it would be another topic."""
+        for number in numbers:
+            error = self._unreadable.pop((topic, number), None)
+            logger.error("%s-%d is not adopted: %r", topic, number, error or "its id is unknown")
+            del self._homes[topic, number]
+
+    def _set_aside_unreadable(self) -> None:
+        for name, error in self._unreadable.items():
+            _take_offline(self._homes.pop(name).directory, name, error)
 
     def _set_aside_new(self) -> None:
         """Leave partitions closed that never had records, and make those that are missing."""
@@ -180,6 +217,8 @@ class StoreOpening:
                     continue
                 name = (entry.name, number)
                 home = self._homes.get(name)
+                if name in self._unreadable:
+                    continue
                 if home is None:
                     if self._directories.are_all_usable:
                         self._opener.reserve(entry, number)
@@ -188,8 +227,14 @@ class StoreOpening:
                     del self._homes[name]
 
     def _is_pristine(self, name: PartitionName) -> bool:
+        if name in self._unreadable:
+            return False
         path = os.path.join(self._homes[name].directory.path, partition_directory_name(*name))
-        return is_pristine(self._fs, path)
+        try:
+            return is_pristine(self._fs, path)
+        except OSError as error:
+            self._unreadable[name] = error
+            return False
 
     # --- logs --------------------------------------------------------------------------------
 

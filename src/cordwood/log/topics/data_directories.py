@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 
 from cordwood.clock import Clock
-from cordwood.errors import StorageError
+from cordwood.errors import LogClosedError, StorageError
 from cordwood.format.small_files.meta_properties import MetaProperties
 from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
@@ -107,8 +107,15 @@ class DataDirectories:
         return [log for d in self._directories for log in list(d.logs.values())]
 
     def damages(self) -> list[Damage]:
-        """Acknowledged bytes that recovery could not read."""
-        return [damage for log in self.logs() for damage in log.damages]
+        """Acknowledged records that cannot be read, as far as this is known without reading all.
+
+        The first call reads a few kilobytes of each sealed segment.
+        """
+        found: list[Damage] = []
+        for log in self.logs():
+            with suppress(LogClosedError):  # its topic was deleted meanwhile
+                found += log.find_damages()
+        return found
 
     def largest_producer_id(self, below: int) -> int:
         """The largest producer id below `below` that any log has records of; -1 for none."""

@@ -10,6 +10,7 @@ from uuid import UUID
 from cordwood.errors import FormatError
 from cordwood.format.file_names import (
     PARTITION_METADATA,
+    SECURITY_FOLDER,
     DirectoryState,
     FileKind,
     parse_directory_name,
@@ -21,18 +22,23 @@ from cordwood.storage.files import FileSystem, read_whole
 
 logger = logging.getLogger(__name__)
 
-# Directories of Kafka's own: the controller's log, and a cache of remote indexes.
+# Directories of Kafka's own: the controller's log, and a cache of remote indexes. And the files
+# of `serve --secure`.
 _NOT_TOPICS: Final = frozenset({"__cluster_metadata"})
-_NOT_PARTITIONS: Final = frozenset({"remote-log-index-cache", "lost+found"})
+_NOT_PARTITIONS: Final = frozenset({"remote-log-index-cache", "lost+found", SECURITY_FOLDER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPartition:
-    """A partition's directory. `topic_id` is None if its file is missing or damaged."""
+    """A partition's directory. `topic_id` is None if its file is missing or damaged.
+
+    `error`: the disk did not let us read that file, so nothing is known of the partition.
+    """
 
     topic: str
     number: int
     topic_id: UUID | None
+    error: OSError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +73,16 @@ def find_partitions(
         elif parsed.state is DirectoryState.LIVE:
             if wants is not None and not wants(parsed.topic, parsed.partition):
                 continue
-            topic_id = read_topic_id(fs, os.path.join(directory, entry.name))
-            live.append(
-                FoundPartition(topic=parsed.topic, number=parsed.partition, topic_id=topic_id)
-            )
+            live.append(_found(fs, directory, entry.name, parsed.topic, parsed.partition))
     return FoundPartitions(live=live, deleted=deleted)
+
+
+def _found(fs: FileSystem, directory: str, name: str, topic: str, number: int) -> FoundPartition:
+    try:
+        topic_id = read_topic_id(fs, os.path.join(directory, name))
+    except OSError as error:  # one bad sector does not take the other partitions with it
+        return FoundPartition(topic=topic, number=number, topic_id=None, error=error)
+    return FoundPartition(topic=topic, number=number, topic_id=topic_id)
 
 
 def is_pristine(fs: FileSystem, directory: str) -> bool:
@@ -84,7 +95,10 @@ def is_pristine(fs: FileSystem, directory: str) -> bool:
 
 
 def read_topic_id(fs: FileSystem, directory: str) -> UUID | None:
-    """The topic id in a partition's directory; None if it is missing or damaged."""
+    """The topic id in a partition's directory; None if it is missing or damaged.
+
+    Raises `OSError` if it cannot be read.
+    """
     try:
         content = read_whole(fs, os.path.join(directory, PARTITION_METADATA), limit=KIB)
         return parse_partition_metadata(content.decode("utf-8"))

@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 
 from cordwood.clock import Clock
-from cordwood.errors import LogClosedError
+from cordwood.errors import LogClosedError, StorageError
 from cordwood.format.file_names import (
     PARTITION_METADATA,
     FileKind,
@@ -25,6 +25,7 @@ from cordwood.log.rules.duration_histogram import SharedHistogram
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.topics.catalog_files import CatalogKeeper
 from cordwood.log.topics.data_directories import DataDirectories
+from cordwood.log.topics.directory_listing import read_topic_id
 from cordwood.log.topics.log_directory import Checkpoints, LogDirectory
 from cordwood.log.topics.topic_catalog import TopicEntry
 from cordwood.quantities import Offset
@@ -187,6 +188,19 @@ class PartitionOpener:
         if not entry.has_begun(number) and log.state.end > 0:
             log.syncing.settle()
         return log
+
+    def check_identity(self, directory: LogDirectory, entry: TopicEntry, number: int) -> None:
+        """Raise `OSError` if it cannot be known whether the files belong to this topic.
+
+        Raises `StorageError` if a partition that has not begun has the files of another topic.
+        The next start removes those.
+        """
+        path = os.path.join(directory.path, partition_directory_name(entry.name, number))
+        topic_id = read_topic_id(self._fs, path)
+        if topic_id != entry.topic_id and not entry.has_begun(number):
+            raise StorageError(
+                f"{path} belongs to an earlier topic {entry.name}; restart to remove it"
+            )
 
     def _marks(self, directory: LogDirectory, entry: TopicEntry, number: int) -> HighWatermarkFile:
         path = os.path.join(directory.path, partition_directory_name(entry.name, number))

@@ -61,6 +61,15 @@ class SavedConfigs:
             self._write(self._generation + 1, saved)
             self._generation, self._saved = self._generation + 1, saved
 
+    def copy_to(self, directory: str) -> None:
+        """Write the settings into the directory of another store. Durable on return."""
+        with self._lock:
+            generation, saved = self._generation, self._saved
+        if generation:
+            body = json.dumps(saved, sort_keys=True).encode()
+            content = encode_document(CONFIGS_FILE, CheckedDocument(generation, body))
+            replace_file(self._fs, os.path.join(directory, CONFIGS_FILE), content)
+
     def _write(self, generation: int, saved: Mapping[str, Mapping[str, Texts]]) -> None:
         """Durable in at least one directory on return; failures of others are logged."""
         body = json.dumps(saved, sort_keys=True).encode()

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cordwood.protocol.schemas import (
+    acl_messages,
     cluster_messages,
     config_messages,
     consumer_group_messages,
@@ -27,10 +28,12 @@ from cordwood.protocol.schemas import (
     offset_messages,
     topic_messages,
     transaction_messages,
+    user_messages,
 )
 
 MESSAGE_SCHEMAS: Final[Mapping[int, str]] = MappingProxyType(
     {
+        **acl_messages.SCHEMAS,
         **cluster_messages.SCHEMAS,
         **config_messages.SCHEMAS,
         **consumer_group_messages.SCHEMAS,
@@ -38,5 +41,6 @@ MESSAGE_SCHEMAS: Final[Mapping[int, str]] = MappingProxyType(
         **offset_messages.SCHEMAS,
         **topic_messages.SCHEMAS,
         **transaction_messages.SCHEMAS,
+        **user_messages.SCHEMAS,
     }
 )

@@ -19,6 +19,7 @@ from cordwood.errors import ConfigError
 from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
 from cordwood.spark.jobs.json_values import DECODED, REASON, decode_values, parse_schema
+from cordwood.spark.jobs.shuffle_width import narrowed
 from cordwood.spark.jobs.tables.lake_table import TableState, WrittenFile
 from cordwood.spark.jobs.tables.lake_target import LakeTarget, TableFormat, read_files
 from cordwood.spark.jobs.topic_span import TopicSpan, plan_span
@@ -116,7 +117,8 @@ class _MaterializeJob:
             return _report(span)
         settings = self._settings(state)
         buckets = int(settings[_BUCKETS])
-        fresh = _bucketed(transform(span.load(spark, _READ)), buckets)
+        rows = narrowed(span.load(spark, _READ), span.count, "partition", "key")
+        fresh = _bucketed(transform(rows), buckets)
         fresh = fresh.persist(StorageLevel.MEMORY_AND_DISK)
         run_id = uuid.uuid4().hex
         try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.spark.jobs.job_progress import JobProgress, Report, report_nothing
 from cordwood.spark.jobs.job_report import JobReport
+from cordwood.spark.jobs.shuffle_width import narrowed
 from cordwood.spark.jobs.topic_span import plan_span
 
 if TYPE_CHECKING:
@@ -51,8 +52,11 @@ def by_hour(measured: "DataFrame") -> "DataFrame":
     )
 
 
-def measure(df: "DataFrame") -> "DataFrame":
-    """The size of each row, and by how many milliseconds it is late."""
+def measure(df: "DataFrame", rows_max: int | None = None) -> "DataFrame":
+    """The size of each row, and by how many milliseconds it is late.
+
+    `rows_max`: `df` has no more rows than that.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
 
@@ -69,6 +73,8 @@ def measure(df: "DataFrame") -> "DataFrame":
         "key",
         (_length("key") + _length("value")).alias("size"),
     )
+    if rows_max is not None:
+        sized = narrowed(sized, rows_max, "topic", "partition")
     newest = fn.max("timestamp").over(before)
     late_ms = fn.unix_millis(newest) - fn.unix_millis("timestamp")
     return sized.withColumn("late_ms", fn.greatest(fn.coalesce(late_ms, fn.lit(0)), fn.lit(0)))
@@ -115,7 +121,8 @@ def run_stats(
     from pyspark import StorageLevel
 
     # Only the sizes of values are kept.
-    measured = measure(span.load(spark, _COLUMNS)).persist(StorageLevel.MEMORY_AND_DISK)
+    measured = measure(span.load(spark, _COLUMNS), span.count)
+    measured = measured.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         with JobProgress(spark, report).step("counting"):
             rows = [row.asDict() for row in by_hour(measured).collect()]

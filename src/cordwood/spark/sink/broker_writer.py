@@ -17,7 +17,14 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from cordwood.errors import ConfigError, InvalidRecordError, StorageError
+from cordwood.errors import (
+    HIDDEN,
+    ConfigError,
+    InvalidRecordError,
+    StorageError,
+    is_secret_key,
+)
+from cordwood.security.client_settings import librdkafka_settings
 from cordwood.spark.sink.sink_columns import SinkColumns
 from cordwood.spark.sink.sink_options import SinkOptions
 
@@ -34,10 +41,15 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 def producer_settings(options: SinkOptions) -> dict[str, str]:
-    """Settings of the producer: our defaults, overridden by those of the query."""
+    """Settings of the producer: our defaults, overridden by those of the query.
+
+    They may have a password in them: they are for the producer, and for no message.
+    """
     given = {name.removeprefix(_KAFKA_PREFIX): text for name, text in options.producer.items()}
     if options.codec is not None:
         given["compression.type"] = options.codec.name.lower()
+    if options.security is not None:
+        given |= librdkafka_settings(options.security)
     return {**_DEFAULTS, "partitioner": options.partitioner.librdkafka_name, **given}
 
 
@@ -54,7 +66,16 @@ def _new_producer(settings: Mapping[str, str]) -> Any:
     try:
         return library.Producer(dict(settings))
     except library.KafkaException as error:
-        raise ConfigError("kafka.*", dict(settings), str(error)) from error
+        # The library's exception may quote a value, so it does not appear as the cause.
+        reason = _without_secrets(str(error), settings)
+        raise ConfigError("kafka.*", ", ".join(sorted(settings)), reason) from None
+
+
+def _without_secrets(text: str, settings: Mapping[str, str]) -> str:
+    for name, value in settings.items():
+        if is_secret_key(name) and value:
+            text = text.replace(value, HIDDEN)
+    return text
 
 
 class _Delivery:

@@ -3,6 +3,8 @@
     path                     write to the store in this directory, exactly once
     kafka.bootstrap.servers  write through the broker at this address, at least once
     topic                    the topic of every row; without it the column `topic` names it
+    kafka.security.protocol, kafka.sasl.*, kafka.ssl.*
+                             how to connect to the broker, as for Spark's Kafka sink
 
     paths                    further data directories of the store, as a JSON list
     partitions               create a missing topic with this many; without it the topic must exist
@@ -29,6 +31,8 @@ from cordwood.format.compression import Codec
 from cordwood.format.file_names import INTERNAL_TOPICS, check_topic_name
 from cordwood.log.inbox.change_request import CHANGE_TIMEOUT_S
 from cordwood.quantities import INT64_MAX, parse_duration_ms
+from cordwood.security.client_properties import SECURITY_KEYS, parse_client_properties
+from cordwood.security.client_security import ClientSecurity
 from cordwood.spark.sink.partitioner import Partitioner
 
 _BOOTSTRAP: Final = "kafka.bootstrap.servers"
@@ -53,6 +57,7 @@ _REFUSED: Final = {
     "kafka.value.serializer": "values are written as bytes; cast the column",
     "kafka.interceptor.classes": "there is no producer to intercept",
 }
+_ONLY_LIBRDKAFKA: Final = frozenset({"GSSAPI", "OAUTHBEARER"})  # it gets tickets and tokens itself
 _PARTITIONS_MAX: Final = 10_000
 _FILE_URL: Final = re.compile(r"file:(//(localhost)?)?(?=/)")
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -63,6 +68,7 @@ class SinkOptions:
     """Where rows go, and how.
 
     producer   settings of the producer that sends them to a broker; empty for a store
+    security   how that producer connects, with the secrets, which no repr shows
     """
 
     paths: tuple[str, ...] = ()
@@ -75,6 +81,7 @@ class SinkOptions:
     checkpoint: str | None = None
     timeout_s: float = CHANGE_TIMEOUT_S
     producer: Mapping[str, str] = field(default_factory=dict)
+    security: ClientSecurity | None = None
 
     @property
     def path(self) -> str:
@@ -118,6 +125,9 @@ class SinkOptions:
         if topic is not None:
             _check_topic(topic)
         checkpoint = options.get("checkpointlocation")
+        security = None
+        if not paths:
+            kafka, security = _split_security(kafka)
         found = cls(
             paths=paths,
             topic=topic,
@@ -129,6 +139,7 @@ class SinkOptions:
             checkpoint=None if checkpoint is None else plain_path(checkpoint),
             timeout_s=_parse_timeout(given),
             producer={} if paths else kafka,
+            security=security,
         )
         found._check_broker(given)
         return found
@@ -156,6 +167,27 @@ def _sort(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         elif lowered not in _PASSED_OVER:
             raise ConfigError(typed, text, _unknown(lowered))
     return given, kafka
+
+
+def _split_security(
+    kafka: Mapping[str, str],
+) -> tuple[dict[str, str], ClientSecurity | None]:
+    """The settings of the producer without those of security, and these.
+
+    Java's clients and librdkafka name some of them differently; both are accepted. What only
+    librdkafka has, such as ssl.crl.location, is passed on to it.
+    """
+    plain = {name.removeprefix(_KAFKA_PREFIX): text for name, text in kafka.items()}
+    known = {name: text for name, text in plain.items() if name in SECURITY_KEYS}
+    mechanism = known.get("sasl.mechanism") or known.get("sasl.mechanisms") or ""
+    if not known or mechanism.upper() in _ONLY_LIBRDKAFKA:
+        return dict(kafka), None
+    try:
+        security = parse_client_properties(known).security
+    except ConfigError as error:
+        raise ConfigError(_KAFKA_PREFIX + error.key, error.value, error.reason) from None
+    rest = {name: text for name, text in kafka.items() if name[len(_KAFKA_PREFIX) :] not in known}
+    return rest, security
 
 
 def _unknown(typed: str) -> str:

@@ -350,11 +350,14 @@ def test_a_group_is_described_with_its_members_and_what_they_have(bench: Consume
 
 
 def test_who_asks_is_told_what_it_may_do_and_each_group_once(bench: ConsumerBench) -> None:
-    request = {"group_ids": ["billing", "billing"], "include_authorized_operations": True}
+    bench.enter()
+    group_ids = ["billing", "billing", "missing"]
+    request = {"group_ids": group_ids, "include_authorized_operations": True}
 
-    [group] = bench.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, request).groups
+    [group, missing] = bench.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, request).groups
 
     assert group.authorized_operations == 0b1101_0100_1000
+    assert missing.authorized_operations == NOT_ASKED
 
 
 def test_what_is_being_revoked_is_still_described_as_the_members(bench: ConsumerBench) -> None:

@@ -20,6 +20,7 @@ from cordwood.broker.observing import http_server
 from cordwood.broker.observing.http_endpoint import open_endpoint
 from cordwood.broker.observing.http_server import HttpServer, Page
 from cordwood.broker.observing.observed_broker import ObservedBroker
+from cordwood.broker.security.authentication_events import AuthenticationCounts
 from cordwood.errors import ConfigError
 from cordwood.log.store.store import Store
 
@@ -36,6 +37,7 @@ def observed(store: Store) -> ObservedBroker:
         config=BrokerConfig(metrics_port=0),
         address=("127.0.0.1", 9092),
         requests=RequestMetrics(),
+        authentications=AuthenticationCounts(),
         is_responsive=lambda _timeout_s: True,
         groups=list,
         connection_count=lambda: 0,

@@ -11,6 +11,7 @@ from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.observing.metrics import BrokerMetrics
 from cordwood.broker.observing.observed_broker import GroupFacts, ObservedBroker, groups_of
+from cordwood.broker.security.authentication_events import AuthenticationCounts
 from cordwood.log.store.store import Store
 
 Labels = dict[str, str]
@@ -28,6 +29,7 @@ def observed(store: Store, *, groups: list[GroupFacts] | None = None) -> Observe
         config=BrokerConfig(node_id=4),
         address=("broker.example.com", 9092),
         requests=RequestMetrics(),
+        authentications=AuthenticationCounts(),
         is_responsive=lambda _timeout_s: True,
         groups=lambda: groups_of(store) if groups is None else groups,
         connection_count=lambda: 3,

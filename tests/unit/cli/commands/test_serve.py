@@ -160,3 +160,115 @@ def test_a_port_in_use_is_told_in_one_line_with_exit_code_2(tmp_path: Path) -> N
     assert said.startswith(f"cordwood: port = {taken}: cannot listen on it at 127.0.0.1")
     assert said.count("\n") == 1
     cordwood.open(tmp_path / "data").close()
+
+
+def test_it_does_not_let_everybody_in_unless_that_is_allowed(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--host", "0.0.0.0") as served:
+        assert served.process.wait(DEADLINE_S) == 2
+        assert served.process.stderr is not None
+        refused = served.process.stderr.read()
+    assert "PLAINTEXT://0.0.0.0:0" in refused
+    for way_out in ("--secure", "--host 127.0.0.1", "--insecure"):
+        assert way_out in refused
+    assert not (tmp_path / "data").exists()
+
+    allowed = ("--host", "0.0.0.0", "--insecure", "--metrics-port", "0")
+    with serving(tmp_path / "data", *allowed) as served:
+        port = served.await_report("started")["metrics_address"].rpartition(":")[2]
+        warned = served.await_report("insecure")
+        ready = urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30).read()
+        metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read()
+        assert served.end(signal.SIGTERM) == 0
+    assert warned["level"] == "warning"
+    assert b"lets everybody in" in ready
+    assert b"cordwood_insecure_listeners 1.0" in metrics
+
+
+def run(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("CORDWOOD_")}
+    return subprocess.run(
+        [sys.executable, "-m", "cordwood", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=directory,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+
+class _Secured(Served):
+    """`serve --secure` speaks to people before it reports."""
+
+    def await_report(self, event: str) -> dict[str, Any]:
+        assert self.process.stderr is not None
+        self.said = ""
+        for line in self.process.stderr:
+            if line.startswith("{"):
+                self.reports.append(json.loads(line))
+                if self.reports[-1].get("event") == event:
+                    return self.reports[-1]
+            else:
+                self.said += line
+        raise AssertionError(self.said)
+
+
+def test_secure_sets_up_a_broker_that_only_its_clients_can_use(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "security"
+    client = ("--command-config", str(folder / "admin.properties"))
+    with serving(tmp_path / "data", "--secure") as plain:
+        served = _Secured(plain.process)
+        address = served.await_report("started")["address"]
+        password = (folder / "admin.password").read_text().strip()
+        at = ("--at", address)
+
+        created = run(tmp_path, "topics", "create", "orders", *at, *client)
+        anonymous = run(tmp_path, "topics", "list", *at)
+        by_options = run(
+            tmp_path, "topics", "list", *at, "--ca", str(folder / "ca.pem"),
+            "--user", "admin", "--password-file", str(folder / "admin.password"),
+        )  # fmt: skip
+        librdkafka = dict(
+            line.split("=", 1) for line in (folder / "kcat.conf").read_text().splitlines()
+        )
+        producer = Producer({**librdkafka, "bootstrap.servers": address})
+        producer.produce("orders", b"x")
+        assert producer.flush(30) == 0
+        assert served.end(signal.SIGTERM) == 0
+
+    assert created.returncode == 0, created.stderr
+    assert anonymous.returncode == 1
+    assert "does the listener use TLS" in anonymous.stderr
+    assert "orders" in by_options.stdout, by_options.stderr
+    assert "kafka-topics.sh --bootstrap-server" in served.said
+    assert password not in served.said + json.dumps(served.reports)  # it is no terminal
+
+    # Later starts are secure by themselves, and nothing is made again.
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for arguments in ((), ("--secure",)):
+        with serving(tmp_path / "data", *arguments) as plain:
+            served = _Secured(plain.process)
+            address = served.await_report("started")["address"]
+            listed = run(tmp_path, "topics", "list", "--at", address, *client)
+            assert served.end(signal.SIGTERM) == 0
+        assert "orders" in listed.stdout, listed.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    shown = run(
+        tmp_path, "config", "show", "--changed", "--json", "--set", f"log.dirs={folder.parent}"
+    )
+    rows = [json.loads(line) for line in shown.stdout.splitlines()]
+    keystore = next(row for row in rows if row["key"] == "ssl.keystore.location")
+    assert keystore["value"] == str(folder / "server.pem")
+    assert keystore["source"] == str(folder / "broker.properties")
+
+
+def test_secure_does_not_fight_with_other_settings(tmp_path: Path) -> None:
+    listeners = ("--set", "listeners=PLAINTEXT://127.0.0.1:0")
+    for arguments, reason in (
+        ((*listeners,), "--secure makes a listener of its own"),
+        (("--insecure",), "exclude each other"),
+    ):
+        with serving(tmp_path / "data", "--secure", *arguments) as served:
+            assert served.process.wait(DEADLINE_S) == 2
+            assert served.process.stderr is not None
+            assert reason in served.process.stderr.read()

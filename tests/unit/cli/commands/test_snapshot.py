@@ -1,8 +1,12 @@
 """``cordwood snapshot``, on every kind of target."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 import cordwood
+from cordwood.security.security_state import QuotaEntity
 from fakes.command_line import CommandLine, CommandTarget
 
 
@@ -64,3 +68,17 @@ def test_a_copy_cannot_go_to_nowhere_or_into_the_store(
     assert nowhere.code == within.code == 2
     assert f"directory {tmp_path}/no/such does not exist" in nowhere.err
     assert "must not lie within" in within.err
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_users_and_rules_are_copied_only_if_asked_for(
+    on_target: CommandLine, target: CommandTarget, tmp_path: Path, is_whole: bool
+) -> None:
+    fill(target)
+    quotas = {QuotaEntity(user="alice"): {"producer_byte_rate": 1000.0}}
+    with target.open_store() as store:
+        store.open_security().change(lambda state: replace(state, quotas=quotas))
+
+    on_target.ok("snapshot", "copy", *(["--include-security"] if is_whole else []))
+
+    assert (tmp_path / "copy" / "cordwood-security").exists() == is_whole

@@ -95,16 +95,56 @@ def test_each_missing_segment_is_reported_to_the_owner_and_to_readers(
             found, damaged = read(log)
             checks = [check_segment(log, other.base_offset) for other in log.view().segments]
             problems = [p for check in checks if check is not None for p in check.problems]
+            reported = [damage.next_offset for damage in beside.damages()]
 
         assert found == expected, base
         assert [stop for _, stop in damaged] == [end], (base, damaged)
         assert any(problem.next_offset == end for problem in problems), base
+        assert reported == [end], base
+        for _ in range(2):
+            owner = open_store(lost)
+            found, damaged = read(log_of(owner))
+            assert found == expected, base
+            assert [stop for _, stop in damaged] == [end], (base, damaged)
+            assert [damage.next_offset for damage in owner.damages()] == [end], base
+            owner.close()
+
+
+@pytest.mark.parametrize("kind", ["delete", "compact", "compacted"])
+def test_a_segment_that_is_missing_after_a_crash_is_listed(kind: str) -> None:
+    fs, store = make(kind)
+    segments = list(log_of(store).state.segments)
+    for segment, following in list(pairwise(segments))[1:]:
+        lost = fs.kill()
+        remove(lost, segment.base_offset, only_log=True)
+
         owner = open_store(lost)
-        found, damaged = read(log_of(owner))
-        reported = [(d.first_offset, d.next_offset) for d in owner.damages()] + damaged
-        assert found == expected, base
-        assert any(stop == end for _, stop in reported), base
+
+        listed = [damage.next_offset for damage in owner.damages()]
+        assert listed == [following.base_offset], segment.base_offset
         owner.close()
+
+
+@pytest.mark.parametrize("kind", ["delete", "compact"])
+@pytest.mark.parametrize("left", ["nothing", "half"])
+def test_a_sealed_file_that_was_cut_is_listed(kind: str, left: str) -> None:
+    fs, store = make(kind)
+    segments = log_of(store).state.segments
+    segment, end = segments[2], segments[3].base_offset
+    store.close()
+    file = fs.open_write(segment.name)
+    file.truncate_to(0 if left == "nothing" else segment.size // 2)
+    file.close()
+
+    with open_reader(fs) as beside:
+        assert [damage.next_offset for damage in beside.damages()] == [end]
+    owner = open_store(fs)
+
+    (damage,) = owner.damages()
+    assert damage.path == segment.name
+    assert damage.next_offset == end
+    assert read(log_of(owner))[1] == [(damage.first_offset, end)]
+    owner.close()
 
 
 @pytest.mark.parametrize("only_log", [True, False])
@@ -178,6 +218,7 @@ def test_nothing_is_missing_after_retention_compaction_truncation_and_restart(ki
     def check() -> None:
         with open_reader(fs) as beside:
             assert read(beside.topic(TOPIC).partition(0))[1] == []
+            assert beside.damages() == []
         after = open_store(fs.kill())
         assert after.damages() == []
         assert read(log_of(after))[1] == []

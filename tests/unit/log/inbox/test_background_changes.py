@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from uuid import UUID
+from typing import Any
 
 import pytest
 
@@ -71,14 +71,12 @@ def slow_snapshot(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[thr
     began, may_end = threading.Event(), threading.Event()
     snapshot = Store.snapshot
 
-    def slowly(
-        self: Store, path: str, *, progress: WorkProgress, directory_id: UUID | None = None
-    ) -> object:
+    def slowly(self: Store, path: str, *, progress: WorkProgress, **options: Any) -> object:
         progress.expect(100)
         progress.add(40)
         began.set()
         assert may_end.wait(TIMEOUT_S)
-        return snapshot(self, path, progress=progress, directory_id=directory_id)
+        return snapshot(self, path, progress=progress, **options)
 
     monkeypatch.setattr(Store, "snapshot", slowly)
     try:

@@ -37,6 +37,7 @@ CHANGES: list[StoreChange] = [
     ArchiveTopics(),
     ArchiveTopics(topics=("orders", "payments")),
     SnapshotStore(path="/srv/copy"),
+    SnapshotStore(path="/srv/copy", include_security=True),
     RestoreTopic(topic="orders", url="file:///srv/archive"),
     RestoreTopic(
         topic="orders",

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import Store
 from cordwood.storage.high_watermark_file import HighWatermarkFile
+from cordwood.storage.segment import Segment
 from crash.power_cut import CHANGING
 from fakes.client_batches import client_batch
 from fakes.manual_clock import ManualClock
@@ -534,3 +536,26 @@ def test_a_store_whose_ledger_is_damaged_says_so_and_does_not_open(
 
     with pytest.raises(StorageError, match="cordwood-publications"):
         open_store(fs)
+
+
+def test_a_power_cut_does_not_bring_back_what_an_interrupted_write_removed(
+    fs: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_with_topics(fs)
+    store.publish("app", 1, FIRST)
+    note_appended = Segment._note_appended
+
+    def interrupted(segment: Segment, *arguments: Any) -> None:
+        if "orders-1" in segment.name:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+        note_appended(segment, *arguments)
+
+    monkeypatch.setattr(Segment, "_note_appended", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.publish("app", 2, {("orders", 0): [(None, b"x")], ("orders", 1): [(None, b"y")]})
+
+    for seed in range(20):
+        with open_store(fs.crash(Random(seed))) as after:
+            found = [values(log_of(after, "orders", number)) for number in (0, 1)]
+            assert found == [[b"1", b"2"], [b"3"]], seed

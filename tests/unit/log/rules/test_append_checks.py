@@ -9,13 +9,20 @@ from cordwood.errors import (
     FormatError,
     InvalidRecordError,
     InvalidTimestampError,
+    LongCheckError,
     RecordTooLargeError,
+    TooManyRecordsError,
     TruncatedInputError,
 )
 from cordwood.format.batch import decode_batch
 from cordwood.format.batch_header import decode_batch_header
 from cordwood.format.compression import Codec, compress
-from cordwood.log.rules.append_checks import CheckedBatch, check_produced_batch, check_timestamp
+from cordwood.log.rules.append_checks import (
+    BatchGate,
+    CheckedBatch,
+    check_produced_batch,
+    check_timestamp,
+)
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.quantities import INT64_MAX, TimestampMs
 from fakes.client_batches import NOW, client_batch, marker_batch, raw_batch, raw_record, sealed
@@ -446,3 +453,56 @@ def test_headers_survive_a_rebuild() -> None:
     checked = check(raw_batch(payload), config(compression_type="lz4"))
 
     assert decode_batch(checked.data)[0].headers == [("a", b"1"), ("b", None)]
+
+
+# --- checks that take long ----------------------------------------------------------------------
+
+
+def empty_records(count: int, codec: Codec) -> bytes:
+    payload = b"".join(raw_record(None, offset_delta=number) for number in range(count))
+    if codec != Codec.NONE:
+        payload = compress(codec, payload)
+    return bytes(raw_batch(payload, count=count, attributes=int(codec)))
+
+
+@pytest.mark.parametrize(
+    ("count", "codec", "is_long"),
+    [
+        (20_000, Codec.ZSTD, False),
+        (20_001, Codec.ZSTD, True),
+        (200_000, Codec.NONE, False),
+        (200_001, Codec.NONE, True),
+    ],
+)
+def test_a_batch_of_very_many_records_takes_long(count: int, codec: Codec, is_long: bool) -> None:
+    batch = empty_records(count, codec)
+    topic = config(max_message_bytes=10_000_000)
+
+    if is_long:
+        with pytest.raises(LongCheckError, match=f"{count} records"):
+            check_produced_batch(batch, topic, now_ms=NOW_MS, is_brief=True)
+        assert BatchGate(topic).survey(memoryview(batch), NOW_MS) is None
+    else:
+        check_produced_batch(batch, topic, now_ms=NOW_MS, is_brief=True)
+
+    assert check(batch, topic).header.record_count == count
+
+
+@pytest.mark.parametrize("is_brief", [True, False])
+def test_a_batch_has_at_most_a_million_records(is_brief: bool) -> None:
+    payload = compress(Codec.ZSTD, bytes(10_000_000))
+    batch = bytes(raw_batch(payload, count=1_000_001, attributes=int(Codec.ZSTD)))
+
+    with pytest.raises(TooManyRecordsError, match="batch of 1000001 records") as refused:
+        check_produced_batch(batch, CONFIG, now_ms=NOW_MS, is_brief=is_brief)
+
+    assert (refused.value.count, refused.value.limit) == (1_000_001, 1_000_000)
+
+
+def test_a_batch_of_many_records_is_written_anew_as_it_was() -> None:
+    batch = empty_records(25_000, Codec.ZSTD)
+
+    checked = check(batch, config(compression_type="gzip"))
+
+    assert checked.header.record_count == 25_000
+    assert [record.offset for record in decode_batch(checked.data)] == list(range(25_000))

@@ -6,6 +6,8 @@ import errno
 import os
 import random
 import threading
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from cordwood.errors import ConfigError, LogClosedError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.work_progress import WorkDone, WorkProgress
 from cordwood.log.store.store import Store
+from cordwood.security.security_state import QuotaEntity, SecurityState
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC, log_of, new_log, open_store
 
@@ -307,3 +310,105 @@ def test_no_committed_offset_of_a_copy_is_past_its_records(
     committed = copy.group("billing").committed(TOPIC, 0)
     assert committed is not None
     assert committed <= log_of(copy).end_offset
+
+
+# --- what lies beside the segments -------------------------------------------------------------
+
+COMPACTED: dict[str, object] = {
+    "segment_records": 4,
+    "cleanup_policy": "compact",
+    "min_cleanable_dirty_ratio": 0,
+    "internal_segment_bytes": 400,
+    "file_delete_delay_ms": 0,
+}
+
+
+def compacted(fs: SimulatedFileSystem) -> tuple[Store, PartitionLog]:
+    store, log = filled(fs, **COMPACTED)
+    for number in range(12):
+        log.append(b"v%d" % number, key=b"other%d" % number)
+    log.roll()
+    store.compact(TOPIC, force=True)
+    return store, log
+
+
+def lose(fs: SimulatedFileSystem, home: str, base: int) -> None:
+    for name in list(fs.names(home)):
+        if name.startswith(f"{base:020}."):
+            fs.remove(f"{home}/{name}")
+
+
+def test_a_copy_of_a_compacted_log_knows_its_segments(fs: SimulatedFileSystem) -> None:
+    store, log = compacted(fs)
+    store.snapshot(COPY)
+    with open_store(fs.kill(), directories=(COPY,)) as copy:
+        assert copy.damages() == []
+        assert values(log_of(copy)) == values(log)
+    bases = [segment.base_offset for segment in log.state.segments]
+    assert len(bases) > 4
+    for base, following in list(pairwise(bases))[1:]:
+        lost = fs.kill()
+        lose(lost, f"{COPY}/{TOPIC}-0", base)
+
+        with open_store(lost, directories=(COPY,)) as copy:
+            assert [damage.next_offset for damage in copy.damages()] == [following], base
+
+
+def test_a_copy_of_a_log_that_lost_a_segment_has_lost_it_too(fs: SimulatedFileSystem) -> None:
+    store, log = compacted(fs)
+    base, following = (segment.base_offset for segment in list(log.state.segments)[1:3])
+    store.close()
+    lose(fs, f"/data/{TOPIC}-0", base)
+    with open_store(fs) as store:
+        store.snapshot(COPY)
+
+    with open_store(fs, directories=(COPY,)) as copy:
+        assert [(d.first_offset, d.next_offset) for d in copy.damages()] == [(base, following)]
+
+
+def test_a_copy_has_the_settings_that_were_saved(fs: SimulatedFileSystem) -> None:
+    store, _ = filled(fs)
+    store.saved_configs.put("group", "billing", {"consumer.session.timeout.ms": "50000"})
+
+    store.snapshot(COPY)
+
+    with open_store(fs, directories=(COPY,)) as copy:
+        saved = copy.saved_configs.of("group", "billing")
+        assert saved == {"consumer.session.timeout.ms": "50000"}
+
+
+def limit_alice(state: SecurityState) -> SecurityState:
+    return replace(state, quotas={QuotaEntity(user="alice"): {"producer_byte_rate": 1000.0}})
+
+
+def test_a_copy_has_users_and_rules_only_if_asked_for(fs: SimulatedFileSystem) -> None:
+    store, _ = filled(fs)
+    security = store.open_security()
+    security.change(limit_alice)
+
+    store.snapshot(COPY)
+    store.snapshot("/whole", include_security=True)
+
+    assert "cordwood-security" not in fs.names(COPY)
+    with open_store(fs, directories=("/whole",)) as copy:
+        opened = copy.open_security()
+        assert opened.state == security.state
+        assert opened.secret == security.secret
+
+
+def test_a_store_without_users_has_none_to_copy(fs: SimulatedFileSystem) -> None:
+    store, _ = filled(fs)
+
+    store.snapshot(COPY, include_security=True)
+
+    assert "cordwood-security" not in fs.names(COPY)
+    assert "cordwood-configs" not in fs.names(COPY)
+
+
+def test_the_file_of_users_is_private_in_the_copy_too(tmp_path: Path) -> None:
+    with cordwood.open(tmp_path / "data") as store:
+        store.create_topic("orders").append(b"v")
+        store.open_security().change(limit_alice)
+        store.snapshot(tmp_path / "copy", include_security=True)
+
+    assert (tmp_path / "copy" / "cordwood-security").stat().st_mode & 0o777 == 0o600

@@ -1,11 +1,13 @@
 """Options of the sink: what they mean, and what is said about those that mean nothing."""
 
 import os
+import pickle
 
 import pytest
 
 from cordwood.errors import ConfigError
 from cordwood.format.compression import Codec
+from cordwood.security.secret import Secret
 from cordwood.spark.sink.partitioner import Partitioner
 from cordwood.spark.sink.sink_options import SinkOptions, plain_path
 
@@ -148,3 +150,63 @@ def test_what_spark_adds_by_itself_is_passed_over() -> None:
 )
 def test_paths_are_the_same_however_spark_writes_them(path: str, plain: str) -> None:
     assert plain_path(path) == plain
+
+
+_BROKER = {"kafka.bootstrap.servers": "log:9093", "topic": "orders"}
+_JAAS = (
+    "org.apache.kafka.common.security.scram.ScramLoginModule required "
+    'username="alice" password="hunter2";'
+)
+
+
+def test_how_to_connect_is_told_as_to_sparks_kafka_sink() -> None:
+    found = SinkOptions.for_batch(
+        {
+            **_BROKER,
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "SCRAM-SHA-512",
+            "kafka.sasl.jaas.config": _JAAS,
+            "kafka.ssl.truststore.location": "/etc/ca.pem",
+            "kafka.ssl.crl.location": "/etc/crl.pem",
+            "kafka.linger.ms": "5",
+        }
+    )
+
+    assert found.producer == {
+        "kafka.bootstrap.servers": "log:9093",
+        "kafka.ssl.crl.location": "/etc/crl.pem",
+        "kafka.linger.ms": "5",
+    }
+    assert found.security is not None
+    assert found.security.user == "alice"
+    assert found.security.password == Secret("hunter2")
+    assert "hunter2" not in repr(found)
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+def test_what_is_wrong_with_it_is_named_without_the_password() -> None:
+    with pytest.raises(ConfigError, match=r"kafka\.sasl\.mechanism = PLAIN") as raised:
+        SinkOptions.for_batch(
+            {
+                **_BROKER,
+                "kafka.security.protocol": "SASL_SSL",
+                "kafka.sasl.mechanism": "PLAIN",
+                "kafka.sasl.jaas.config": _JAAS,
+            }
+        )
+
+    assert "hunter2" not in repr(raised.value)
+
+
+def test_tokens_and_tickets_are_left_to_the_producer() -> None:
+    options = {
+        **_BROKER,
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.method": "oidc",
+    }
+
+    found = SinkOptions.for_batch(options)
+
+    assert found.security is None
+    assert found.producer["kafka.sasl.oauthbearer.method"] == "oidc"

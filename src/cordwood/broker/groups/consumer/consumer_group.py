@@ -207,6 +207,8 @@ class ConsumerGroup:
         if has_new_subscription:
             self._check_regex(member.about.topic_regex)
         changes = ChangeRecords(self.group_id)
+        if self.roster.subscriptions.see(member.about.topic_regex, beat.may_see):
+            self._topics_due_s = 0.0
         if sender.replaced is not None:
             self._take_place(sender.replaced, member, changes)
         if member is not known:

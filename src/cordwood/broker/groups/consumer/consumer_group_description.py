@@ -30,6 +30,18 @@ def describe_consumer_group(group: ConsumerGroup) -> Response:
     }
 
 
+def topics_of_members(group: ConsumerGroup) -> list[str]:
+    """The names of all topics in the description, in a fixed order."""
+    names = group.roster.subscriptions.topic_names()
+    found: set[str] = set()
+    for member in group.roster:
+        found.update(member.about.topic_names)
+        for topic in (*member.held(), *group.targets.of(member.member_id).partitions):
+            if topic in names:
+                found.add(names[topic])
+    return sorted(found)
+
+
 def _member(member: ConsumerMember, target: Assignment, names: Mapping[UUID, str]) -> Response:
     about = member.about
     held = {topic: frozenset(partitions) for topic, partitions in member.held().items()}

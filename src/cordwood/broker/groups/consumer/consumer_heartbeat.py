@@ -1,6 +1,6 @@
 """A heartbeat of a consumer group's member, and the checks that need no group."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
@@ -24,7 +24,8 @@ _TOPICS_MAX: Final = 100_000  # ten times the topics of a large store
 class ConsumerHeartbeat:
     """What a member sends. None, and -1 for the timeout, mean "unchanged".
 
-    `epoch` is the member's epoch, or 0 to join, -1 to leave, -2 to leave for a while.
+    `epoch` is the member's epoch, or 0 to join, -1 to leave, -2 to leave for a while. `may_see`
+    tells which topics the client may know of; None: all.
     """
 
     member_id: str
@@ -38,6 +39,7 @@ class ConsumerHeartbeat:
     owned: Assignment | None = None
     client_id: str = ""
     client_host: str = ""
+    may_see: Callable[[str], bool] | None = None
 
     @property
     def is_joining(self) -> bool:

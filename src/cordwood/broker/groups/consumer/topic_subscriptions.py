@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -14,6 +14,9 @@ from cordwood.format.groups.consumer_group_records import MemberValue
 from cordwood.log.store.store import Store
 
 logger = logging.getLogger(__name__)
+
+
+Sight = Callable[[str], bool] | None  # whether a client may know of a topic; None: of all
 
 
 class TopicShape(NamedTuple):
@@ -64,7 +67,10 @@ class TopicSubscriptions:
         self._names: Counter[str] = Counter()
         self._regexes: Counter[str] = Counter()
         self._patterns: dict[str, TopicPattern] = {}
-        self._matches: dict[str, frozenset[str]] = {}
+        self._matched: dict[str, frozenset[str]] = {}  # by each expression, seen or not
+        self._matches: dict[str, frozenset[str]] = {}  # those that its members may see
+        self._sights: dict[str, Sight] = {}
+        self._latest_sight: Sight = None
         self._tried_names: Collection[str] = ()
         self._topics: dict[tuple[tuple[str, ...], str | None], frozenset[UUID]] = {}
         self.shapes: Mapping[str, TopicShape] = {}
@@ -76,6 +82,20 @@ class TopicSubscriptions:
             pattern = TopicPattern(regex)
             _matching(pattern, self._directory.names())
             self._patterns[regex] = pattern
+
+    def see(self, regex: str | None, sight: Sight) -> bool:
+        """An expression matches only topics that `sight` lets through, from the next `resolve` on.
+
+        The first member with the expression decides for all of them: if each did, a group whose
+        members have different rights would be assigned again and again. For expressions that no
+        member was heard of yet, as after a restart, the latest sight counts. Return whether the
+        expression has another sight now.
+        """
+        self._latest_sight = sight
+        if not regex or regex in self._sights:
+            return False
+        self._sights[regex] = sight
+        return sight is not None
 
     def add(self, about: MemberValue) -> None:
         self._names.update(about.topic_names)
@@ -136,22 +156,32 @@ class TopicSubscriptions:
         """The topics that each expression matches; computed again if the topics changed."""
         if not self._regexes:
             self._patterns.clear()
+            self._sights.clear()
+            self._matched = {}
             return {}
         self._patterns = {
             regex: self._patterns.get(regex) or self._compiled(regex) for regex in self._regexes
         }
+        self._sights = {
+            regex: sight for regex, sight in self._sights.items() if regex in self._regexes
+        }
         names = self._directory.names()
-        known = self._matches if names == self._tried_names else {}
+        known = self._matched if names == self._tried_names else {}
         self._tried_names = names
-        matches: dict[str, frozenset[str]] = {}
+        matched: dict[str, frozenset[str]] = {}
         for regex, pattern in self._patterns.items():
             try:
-                matches[regex] = known[regex] if regex in known else _matching(pattern, names)
+                matched[regex] = known[regex] if regex in known else _matching(pattern, names)
             except InvalidPatternError as error:
                 # It was accepted when its first member joined. Many topics were created since.
                 logger.warning("subscription to pattern %r not updated: %s", regex, error)
-                matches[regex] = self._matches.get(regex, frozenset())
-        return matches
+                matched[regex] = self._matched.get(regex, frozenset())
+        self._matched = matched
+        return {regex: self._seen(regex, names) for regex, names in matched.items()}
+
+    def _seen(self, regex: str, names: frozenset[str]) -> frozenset[str]:
+        sight = self._sights.get(regex, self._latest_sight)
+        return names if sight is None else frozenset(filter(sight, names))
 
     @staticmethod
     def _compiled(regex: str) -> TopicPattern:

@@ -1,0 +1,146 @@
+"""DescribeUserScramCredentials and AlterUserScramCredentials: the users of SCRAM and PLAIN."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from cordwood.broker.error_codes import ErrorCode, refusal
+from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
+from cordwood.broker.security import access_table
+from cordwood.errors import ConfigError
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.security.security_file import SecurityFile
+from cordwood.security.security_state import ScramCredential, ScramMechanism, SecurityState
+from cordwood.security.user_changes import (
+    Deletion,
+    Upsertion,
+    UserChange,
+    UserResult,
+    plan_user_change,
+)
+
+if TYPE_CHECKING:
+    from cordwood.protocol.schemas import user_messages as messages
+
+_DENIED: Final = "the principal may not {} users: it needs {} on the cluster"
+
+
+class UsersHandler:
+    """Reads and changes the security file. Called by workers, because changes are synced."""
+
+    def __init__(self, file: SecurityFile) -> None:
+        self._file = file
+
+    def routes(self) -> list[Route]:
+        return routes_on(
+            RunsOn.WORKER,
+            {
+                ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: self.describe,
+                ApiKey.ALTER_USER_SCRAM_CREDENTIALS: self.alter,
+            },
+        )
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def describe(
+        self, context: RequestContext, request: messages.DescribeUserScramCredentialsRequest
+    ) -> messages.DescribeUserScramCredentialsResponseDict:
+        if not context.may(access_table.DESCRIBE_USER_SCRAM_CREDENTIALS):
+            return {
+                "error_code": ErrorCode.cluster_authorization_failed,
+                "error_message": _DENIED.format("describe", "DESCRIBE"),
+            }
+        known = _by_user(self._file.state)
+        asked = Counter(user.name for user in request.users or ()) or Counter(known.keys())
+        return {
+            "error_code": ErrorCode.none,
+            "results": [
+                _described(user, known.get(user, {}), is_repeated=count > 1)
+                for user, count in asked.items()
+            ],
+        }
+
+    # --- changing ----------------------------------------------------------------------------
+
+    def alter(
+        self, context: RequestContext, request: messages.AlterUserScramCredentialsRequest
+    ) -> messages.AlterUserScramCredentialsResponseDict:
+        deletions = [Deletion(entry.name, entry.mechanism) for entry in request.deletions]
+        upsertions = [
+            Upsertion(
+                entry.name,
+                entry.mechanism,
+                entry.iterations,
+                bytes(entry.salt),
+                bytes(entry.salted_password),
+            )
+            for entry in request.upsertions
+        ]
+        users = dict.fromkeys(
+            [*(entry.user for entry in deletions), *(entry.user for entry in upsertions)]
+        )
+        if not context.may(access_table.ALTER_USER_SCRAM_CREDENTIALS):
+            return _answer(
+                UserResult(
+                    user,
+                    ErrorCode.cluster_authorization_failed,
+                    _DENIED.format("alter", "ALTER"),
+                )
+                for user in users
+            )
+        planned = UserChange(results=())
+
+        def change(state: SecurityState) -> SecurityState:
+            nonlocal planned
+            planned = plan_user_change(state, deletions, upsertions)
+            return planned.apply(state)
+
+        try:
+            self._file.change(change)
+        except (OSError, ConfigError) as error:
+            code, message = refusal(error)
+            return _answer(UserResult(user, code, message) for user in users)
+        return _answer(planned.results)
+
+
+def _by_user(state: SecurityState) -> dict[str, dict[ScramMechanism, ScramCredential]]:
+    found: dict[str, dict[ScramMechanism, ScramCredential]] = {}
+    for (user, mechanism), credential in sorted(state.credentials.items()):
+        found.setdefault(user, {})[mechanism] = credential
+    return found
+
+
+def _described(
+    user: str, credentials: dict[ScramMechanism, ScramCredential], *, is_repeated: bool
+) -> messages.DescribeUserScramCredentialsResponseResultsDict:
+    if is_repeated:
+        return {
+            "user": user,
+            "error_code": ErrorCode.duplicate_resource,
+            "error_message": "the user is named more than once",
+        }
+    if not credentials:
+        return {
+            "user": user,
+            "error_code": ErrorCode.resource_not_found,
+            "error_message": "the user has no credentials",
+        }
+    return {
+        "user": user,
+        "error_code": ErrorCode.none,
+        "credential_infos": [
+            {"mechanism": mechanism, "iterations": credential.iterations}
+            for mechanism, credential in credentials.items()
+        ],
+    }
+
+
+def _answer(results: Iterable[UserResult]) -> messages.AlterUserScramCredentialsResponseDict:
+    return {
+        "results": [
+            {"user": result.user, "error_code": result.code, "error_message": result.message}
+            for result in results
+        ]
+    }
