@@ -47,6 +47,11 @@ COMMANDS: Final = tuple(
             "List, describe, reset and delete consumer groups.",
         ),
         (
+            "transactions",
+            "commands.transactions:transactions_app",
+            "List, describe and abort transactions, and find those that hang.",
+        ),
+        (
             "users",
             "commands.users:users_app",
             "List, add and remove users and their passwords.",

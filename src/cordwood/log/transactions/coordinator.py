@@ -239,6 +239,7 @@ class TransactionCoordinator:
     def tick(self) -> None:
         """Time-outs, expiry, and what failed before. To be called about once a second."""
         self._table.retry()
+        self._topic.request_sync()
         now_s = self._clock.monotonic()
         if now_s >= self._next_abort_s:
             self._next_abort_s = now_s + self.config.abort_interval_ms / 1000

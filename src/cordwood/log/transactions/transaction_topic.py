@@ -1,6 +1,7 @@
 """The internal topic that keeps the state of transactions, as Kafka's brokers name it."""
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from cordwood.errors import FormatError
@@ -13,6 +14,7 @@ from cordwood.format.transaction_records import (
 )
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.latest_by_key import newest_values
+from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.log.transactions.transaction_config import TransactionConfig
@@ -49,22 +51,35 @@ class TransactionTopic:
                 },
             )
 
+    def request_sync(self) -> None:
+        """Have records that nobody waits for synced too: a power cut then takes little."""
+        topic = self.find()
+        for log in () if topic is None else topic.opened_partitions:
+            state = log.state
+            if state.durable < state.end and state.is_writable:
+                log.syncing.request()
+
     def load(self) -> list[TransactionMetadata]:
         """The newest state of every id. A record that cannot be decoded is left out."""
         topic = self.find()
-        found: list[TransactionMetadata] = []
-        for log in () if topic is None else topic.opened_partitions:
-            view = log.view()
-            for key, value in newest_values(log.source, view.start, view.high_watermark).items():
-                if value is None:
-                    continue
-                try:
-                    metadata = TransactionMetadata.of_record(
-                        decode_transaction_key(key), decode_transaction_value(value)
-                    )
-                except FormatError as error:
-                    logger.warning("%s: a record is left out: %s", log.name, error)
-                    continue
-                if metadata.state is not TransactionState.DEAD:
-                    found.append(metadata)
-        return found
+        return [] if topic is None else read_transactions(topic.opened_partitions)
+
+
+def read_transactions(logs: Iterable[LogReader]) -> list[TransactionMetadata]:
+    """The newest state of every id in the logs of the topic."""
+    found: list[TransactionMetadata] = []
+    for log in logs:
+        view = log.view()
+        for key, value in newest_values(log.source, view.start, view.high_watermark).items():
+            if value is None:
+                continue
+            try:
+                metadata = TransactionMetadata.of_record(
+                    decode_transaction_key(key), decode_transaction_value(value)
+                )
+            except FormatError as error:
+                logger.warning("%s: a record is left out: %s", log.name, error)
+                continue
+            if metadata.state is not TransactionState.DEAD:
+                found.append(metadata)
+    return found
