@@ -17,7 +17,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from cordwood.protocol.api_catalog import API_CATALOG
 
 UNSERVED = {
-    "transactions": (24, 25, 26, 28, 61, 65, 66),
     "delegation tokens": (38, 39, 40, 41),
     "moving replicas, electing leaders": (34, 43, 45),
     "share groups": (76, 77, 78, 79, 90, 91, 92),
@@ -26,7 +25,7 @@ UNSERVED = {
     "cluster features, quorum, brokers": (55, 57, 64, 80, 81),
 }
 # Clients never send these.
-BETWEEN_BROKERS = {27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87}
+BETWEEN_BROKERS = {52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87}
 
 
 def api_table() -> str:

@@ -25,6 +25,9 @@
         │   └── InvalidTimestampError
         ├── UnexpectedOffsetError(expected, actual)      `expected_offset` did not match
         ├── OutOfOrderSequenceError / InvalidProducerEpochError / InvalidTransactionStateError
+        ├── UnverifiedTransactionError(producer_id)      the coordinator was not asked
+        ├── TransactionError(transactional_id, reason)
+        │   └── ProducerFencedError                      another producer has the same id
         ├── TopicExistsError / UnknownTopicError / UnknownPartitionError / InvalidTopicNameError
         ├── ReadOnlyError(what)
         ├── DataLossError(topic, partition, what)        a query needs records that were deleted
@@ -354,6 +357,33 @@ class InvalidTransactionStateError(LogError):
         super().__init__(f"producer {producer_id}: {reason}")
         self.producer_id = producer_id
         self.reason = reason
+
+
+class UnverifiedTransactionError(LogError):
+    """A batch would begin a transaction that its coordinator has not been asked about."""
+
+    def __init__(self, producer_id: int) -> None:
+        super().__init__(f"producer {producer_id} has no open transaction in this log")
+        self.producer_id = producer_id
+
+
+class TransactionError(LogError):
+    """A transaction cannot do what was asked. Nothing of it is visible, unless it was committed."""
+
+    def __init__(self, transactional_id: str, reason: str) -> None:
+        super().__init__(f"transaction of {transactional_id!r}: {reason}")
+        self.transactional_id = transactional_id
+        self.reason = reason
+
+
+class ProducerFencedError(TransactionError):
+    """Another producer has taken over the transactional id."""
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__(
+            transactional_id,
+            "it was aborted: another producer has taken over the transactional id",
+        )
 
 
 class TransactionCoordinatorFencedError(LogError):

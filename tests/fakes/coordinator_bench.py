@@ -23,6 +23,7 @@ from cordwood.broker.net.request import Deferred, RequestContext, Response, Rout
 from cordwood.errors import CordwoodError
 from cordwood.log.store.store import Store
 from cordwood.log.topics.committed_offsets import GroupRecord
+from cordwood.log.transactions.transaction_metadata import ProducerIdentity
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import (
@@ -71,28 +72,57 @@ class StoreGroupLog:
         self._store = store
         self._scheduler = scheduler
         self._partitions = partitions
-        self._waiting: list[tuple[str, Sequence[GroupRecord], Done]] = []
+        self._waiting: list[tuple[str, Sequence[GroupRecord], Done, ProducerIdentity | None]] = []
         self.is_held = False
         self.fail_with: ErrorCode | None = None
         self.refresh_code = ErrorCode.none
         self.refresh_count = 0
 
     def append(self, group_id: str, records: Sequence[GroupRecord], done: Done) -> None:
-        self._waiting.append((group_id, list(records), done))
+        self._put(group_id, records, done, None)
+
+    def append_pending(
+        self,
+        group_id: str,
+        records: Sequence[GroupRecord],
+        producer: ProducerIdentity,
+        done: Done,
+    ) -> None:
+        self._put(group_id, records, done, producer)
+
+    def _put(
+        self,
+        group_id: str,
+        records: Sequence[GroupRecord],
+        done: Done,
+        producer: ProducerIdentity | None,
+    ) -> None:
+        self._waiting.append((group_id, list(records), done, producer))
         if not self.is_held:
             self.release()
 
     def release(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for group_id, records, done in waiting:
-            code = self.fail_with or self._append(group_id, records)
+        for group_id, records, done, producer in waiting:
+            code = self.fail_with or self._append(group_id, records, producer)
             self._scheduler.call_soon(partial(done, code))
 
-    def _append(self, group_id: str, records: Sequence[GroupRecord]) -> ErrorCode:
+    def _append(
+        self, group_id: str, records: Sequence[GroupRecord], producer: ProducerIdentity | None
+    ) -> ErrorCode:
         try:
             self._store.offsets_topic.ensure(partitions=self._partitions)
             offsets = self._store.committed_offsets
-            offsets.append(offsets.partition_of(group_id), records)
+            number = offsets.partition_of(group_id)
+            if producer is None:
+                offsets.append(number, records)
+            else:
+                offsets.append_pending(
+                    number,
+                    records,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.epoch,
+                )
         except (CordwoodError, OSError) as error:
             return append_error(error)
         return ErrorCode.none

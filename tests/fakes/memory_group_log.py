@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from cordwood.log.topics.committed_offsets import GroupRecord
+from cordwood.log.transactions.transaction_metadata import ProducerIdentity
 from cordwood.protocol.error_code import ErrorCode
 from fakes.manual_scheduler import ManualScheduler
 
@@ -29,6 +30,15 @@ class MemoryGroupLog:
         self._waiting.append((list(records), done))
         if not self.is_held:
             self.release()
+
+    def append_pending(
+        self,
+        group_id: str,
+        records: Sequence[GroupRecord],
+        producer: ProducerIdentity,
+        done: Done,
+    ) -> None:
+        self.append(group_id, records, done)
 
     def refresh(self, done: Done) -> None:
         self._scheduler.call_soon(lambda: done(ErrorCode.none))

@@ -30,6 +30,9 @@ _ERROR_CODES: Final = st.integers(-1, 93)
 # kio keeps a duration in microseconds.
 _LONG_DURATIONS: Final = st.integers(-(2**40), 2**40)
 
+# kio keeps a moment as a date, with whole seconds between 1970 and 2100.
+_MOMENTS: Final = st.integers(0, 4_000_000_000).map(lambda seconds: seconds * 1000)
+
 
 def messages(fields: Sequence[FieldSchema], version: int) -> st.SearchStrategy[dict[str, Any]]:
     """Mappings with every field that the version has."""
@@ -39,10 +42,12 @@ def messages(fields: Sequence[FieldSchema], version: int) -> st.SearchStrategy[d
 
 
 def _values(field: FieldSchema, version: int) -> st.SearchStrategy[Any]:
-    if field.name == "error_code":
+    if field.name.endswith("error_code"):
         value: st.SearchStrategy[Any] = _ERROR_CODES
-    elif field.name in {"retention_time", "session_lifetime"}:
+    elif field.name in {"retention_time", "session_lifetime", "duration_filter"}:
         value = _LONG_DURATIONS
+    elif field.name == "transaction_start_time":
+        value = _MOMENTS
     else:
         value = _PRIMITIVES[field.type] if field.type else messages(field.fields, version)
     if field.is_array:

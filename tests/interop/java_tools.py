@@ -39,8 +39,16 @@ MAIN_CLASSES: Final[Mapping[str, str]] = {
     "producer-perf-test": f"{_TOOLS}.ProducerPerformance",
     "reassign-partitions": f"{_TOOLS}.reassign.ReassignPartitionsCommand",
     "topics": f"{_TOOLS}.TopicCommand",
+    "transactional-message-copier": f"{_TOOLS}.TransactionalMessageCopier",
+    "transactions": f"{_TOOLS}.TransactionsCommand",
     "verifiable-consumer": f"{_TOOLS}.VerifiableConsumer",
     "verifiable-producer": f"{_TOOLS}.VerifiableProducer",
+}
+
+# Tools that want the address before everything else, by the name of its option.
+_BEFORE_SUBCOMMAND: Final[Mapping[str, str]] = {
+    "transactional-message-copier": "--broker-list",
+    "transactions": "--bootstrap-server",
 }
 
 # A tool runs for a second: start it quickly rather than have it reach its full speed.
@@ -112,6 +120,11 @@ class JavaTools:
         return RunningTool(self._command(tool, arguments))
 
     def _command(self, tool: str, arguments: Sequence[str | Path]) -> list[str]:
+        if tool in _BEFORE_SUBCOMMAND:
+            where: tuple[str | Path, ...] = (_BEFORE_SUBCOMMAND[tool], self.servers)
+            return self._kafka.command(
+                MAIN_CLASSES[tool], *where, *arguments, jvm_options=self._jvm_options
+            )
         subcommand = [each for each in arguments[:1] if not str(each).startswith("-")]
         options = arguments[len(subcommand) :]
         where = (*subcommand, "--bootstrap-server", self.servers)

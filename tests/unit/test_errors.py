@@ -74,6 +74,9 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
         ("producer 7", "epoch 2 is older than current 3"),
     ),
     (errors.InvalidTransactionStateError(7, "none is open"), ("producer 7", "none is open")),
+    (errors.UnverifiedTransactionError(7), ("producer 7", "no open transaction")),
+    (errors.TransactionError("billing", "it is not open"), ("'billing'", "it is not open")),
+    (errors.ProducerFencedError("billing"), ("'billing'", "another producer")),
     (
         errors.TransactionCoordinatorFencedError(7, current=3, got=2),
         ("producer 7", "coordinator epoch 2 is older than current 3"),

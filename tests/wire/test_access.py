@@ -48,6 +48,7 @@ from wire.record_requests import (
     produce,
     produce_body,
     receive_fetched,
+    receive_produced,
 )
 
 BATCH: Final = bytes(client_batch(b"one", b"two"))
@@ -390,6 +391,53 @@ def prepare(broker: Guarded, client: RawClient) -> None:
         "topic_partitions": [],
     }
     client.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, join)
+    init = {"transactional_id": "billing", "transaction_timeout": 60_000}
+    client.call(ApiKey.INIT_PRODUCER_ID, 4, init)
+    client.call(ApiKey.ADD_PARTITIONS_TO_TXN, 3, TRANSACTIONS[ApiKey.ADD_PARTITIONS_TO_TXN][0][1])
+
+
+_PARTITIONS = [{"name": "orders", "partition_indexes": [0]}]
+_PRODUCER = {"transactional_id": "billing", "producer_id": 0, "producer_epoch": 0}
+# Not in the cases: an answer of Kafka depends on the producers that there were before.
+TRANSACTIONS: dict[ApiKey, list[tuple[int, dict[str, Any]]]] = {
+    ApiKey.FIND_COORDINATOR: [(4, {"key_type": 1, "coordinator_keys": ["billing"]})],
+    ApiKey.INIT_PRODUCER_ID: [(4, {"transactional_id": "other", "transaction_timeout": 1000})],
+    ApiKey.ADD_PARTITIONS_TO_TXN: [
+        (
+            3,
+            {
+                "v3_and_below_transactional_id": "billing",
+                "v3_and_below_producer_id": 0,
+                "v3_and_below_producer_epoch": 0,
+                "v3_and_below_topics": [{"name": "orders", "partitions": [0]}],
+            },
+        ),
+        (5, {"transactions": []}),
+    ],
+    ApiKey.ADD_OFFSETS_TO_TXN: [(4, {**_PRODUCER, "group_id": "billing"})],
+    ApiKey.END_TXN: [(4, {**_PRODUCER, "committed": False})],
+    ApiKey.TXN_OFFSET_COMMIT: [
+        (
+            5,
+            {
+                **_PRODUCER,
+                "group_id": "billing",
+                "topics": [
+                    {
+                        "name": "orders",
+                        "partitions": [{"partition_index": 0, "committed_offset": 1}],
+                    }
+                ],
+            },
+        )
+    ],
+    ApiKey.WRITE_TXN_MARKERS: [
+        (1, {"markers": [{"producer_id": 99, "producer_epoch": 0, "topics": _PARTITIONS}]})
+    ],
+    ApiKey.DESCRIBE_PRODUCERS: [(0, {"topics": _PARTITIONS})],
+    ApiKey.DESCRIBE_TRANSACTIONS: [(0, {"transactional_ids": ["billing"]})],
+    ApiKey.LIST_TRANSACTIONS: [(2, {})],
+}
 
 
 def ask_more(client: RawClient, api: ApiKey) -> None:
@@ -397,6 +445,10 @@ def ask_more(client: RawClient, api: ApiKey) -> None:
     if api is ApiKey.PRODUCE:
         for topic in ("orders", "__consumer_offsets"):
             produce(client, topic, BATCH)
+        batch = bytes(client_batch(b"x", producer_id=0, sequence=0, transactional=True))
+        body = produce_body(9, [("orders", 0, batch)], transactional_id="billing")
+        client.send(api, 9, body)
+        receive_produced(client, 9)
     elif api is ApiKey.FETCH:
         fetch(client, [Wanted(topic="orders")])
     elif api is ApiKey.ALTER_CONFIGS:
@@ -408,6 +460,8 @@ def ask_more(client: RawClient, api: ApiKey) -> None:
         client.call(api, 1, {"components": []})
     elif api is ApiKey.ALTER_CLIENT_QUOTAS:
         client.call(api, 1, {"entries": [], "validate_only": True})
+    for version, request in TRANSACTIONS.get(api, ()):
+        client.call(api, version, request)
 
 
 @pytest.mark.parametrize("api", sorted(ApiKey), ids=lambda api: api.name.lower())
@@ -431,11 +485,7 @@ def test_a_handler_asks_about_what_the_table_says_and_about_nothing_else(
             ask_more(client, api)
         asked |= access.asked
 
-    assert asked == {
-        (need.operation, need.resource)
-        for need in ACCESS_TABLE.get(name, ())
-        if need.resource is not AclResource.TRANSACTIONAL_ID
-    }
+    assert asked == {(need.operation, need.resource) for need in ACCESS_TABLE.get(name, ())}
 
 
 def state_of(broker: Guarded) -> object:

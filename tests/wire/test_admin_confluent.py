@@ -1,6 +1,5 @@
 """Administration with confluent-kafka."""
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +10,6 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
-    Producer,
     TopicCollection,
     TopicPartition,
 )
@@ -303,25 +301,6 @@ def test_the_cluster_is_one_broker_at_the_address_one_connected_to(
     assert described.controller.id == 1
     assert metadata.controller_id == 1
     assert [part.leader for part in metadata.topics[topic].partitions.values()] == [1]
-
-
-def test_a_transactional_producer_is_told_at_once_and_for_good(
-    broker: cordwood.Broker, caplog: pytest.LogCaptureFixture
-) -> None:
-    producer = Producer(
-        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "billing"}
-    )
-    began_s = time.monotonic()
-
-    with pytest.raises(KafkaException) as refused:
-        producer.init_transactions(30)
-
-    error = refused.value.args[0]
-    assert error.fatal()
-    assert not error.retriable()
-    assert "does not support transactions" in error.str()
-    assert time.monotonic() - began_s < 15
-    assert "transactional producer billing" in caplog.text
 
 
 def test_settings_of_the_broker_are_made_while_it_runs() -> None:

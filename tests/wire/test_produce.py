@@ -192,12 +192,26 @@ def test_acks_that_mean_nothing_are_refused(client: RawClient, topic: str, acks:
     assert ErrorCode(answer.error_code) is ErrorCode.invalid_required_acks
 
 
-def test_transactions_are_refused(client: RawClient, topic: str) -> None:
-    body = produce_body(9, [(topic, 0, BATCH)], transactional_id="t")
-    client.send(ApiKey.PRODUCE, 9, body)
+def test_a_transactional_batch_without_a_transactional_id_is_refused(
+    client: RawClient, topic: str
+) -> None:
+    batch = bytes(client_batch(b"x", producer_id=1, sequence=0, transactional=True))
+    client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, batch)]))
 
     (answer,) = receive_produced(client, 9).responses
-    assert answer.partition_responses[0].error_code != 0
+    code = ErrorCode(answer.partition_responses[0].error_code)
+    assert code is ErrorCode.transactional_id_authorization_failed
+
+
+def test_a_transactional_batch_of_a_producer_without_a_coordinator_is_refused(
+    client: RawClient, topic: str
+) -> None:
+    batch = bytes(client_batch(b"x", producer_id=1, sequence=0, transactional=True))
+    client.send(ApiKey.PRODUCE, 9, produce_body(9, [(topic, 0, batch)], transactional_id="t"))
+
+    (answer,) = receive_produced(client, 9).responses
+    code = ErrorCode(answer.partition_responses[0].error_code)
+    assert code is ErrorCode.invalid_producer_id_mapping
 
 
 def test_each_partition_of_a_request_is_answered_for_itself(

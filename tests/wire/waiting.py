@@ -19,3 +19,9 @@ def await_waiting_fetches(broker: cordwood.Broker, count: int) -> None:
     """Until so many fetches wait in the broker."""
     fetches = broker._running().fetches
     await_true(lambda: fetches.waiting_count == count)
+
+
+def await_completion(broker: cordwood.Broker) -> None:
+    """Until all transactions that were ended have their markers."""
+    transactions = broker.store.transactions
+    await_true(lambda: not any(found.is_prepared for found in transactions.all()))

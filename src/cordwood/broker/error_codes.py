@@ -25,21 +25,32 @@ from cordwood.errors import (
     LogHeldError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
+    ProducerFencedError,
     ReadOnlyError,
     RecordTooLargeError,
     StorageError,
     TooManyRecordsError,
     TopicExistsError,
     TransactionCoordinatorFencedError,
+    TransactionError,
     TruncatedInputError,
     UnexpectedOffsetError,
     UnknownPartitionError,
     UnknownTopicError,
     UnsupportedFormatError,
+    UnverifiedTransactionError,
 )
+from cordwood.log.transactions.transaction_machine import Refusal as TransactionRefusal
 from cordwood.protocol.error_code import ErrorCode
 
-__all__ = ["ErrorCode", "RefusedError", "error_code", "error_message", "refusal"]
+__all__ = [
+    "ErrorCode",
+    "RefusedError",
+    "error_code",
+    "error_message",
+    "refusal",
+    "transaction_code",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +71,9 @@ _CODES: Final[Mapping[type[BaseException], ErrorCode]] = {
     OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
     InvalidProducerEpochError: ErrorCode.invalid_producer_epoch,
     InvalidTransactionStateError: ErrorCode.invalid_txn_state,
+    UnverifiedTransactionError: ErrorCode.invalid_txn_state,
+    TransactionError: ErrorCode.invalid_txn_state,
+    ProducerFencedError: ErrorCode.producer_fenced,
     TransactionCoordinatorFencedError: ErrorCode.transaction_coordinator_fenced,
     OffsetOutOfRangeError: ErrorCode.offset_out_of_range,
     UnexpectedOffsetError: ErrorCode.invalid_request,
@@ -81,12 +95,36 @@ _CODES: Final[Mapping[type[BaseException], ErrorCode]] = {
 }
 
 
+_TRANSACTION_CODES: Final = {
+    TransactionRefusal.CONCURRENT_TRANSACTIONS: ErrorCode.concurrent_transactions,
+    TransactionRefusal.PRODUCER_FENCED: ErrorCode.producer_fenced,
+    TransactionRefusal.INVALID_PRODUCER_ID_MAPPING: ErrorCode.invalid_producer_id_mapping,
+    TransactionRefusal.INVALID_TXN_STATE: ErrorCode.invalid_txn_state,
+    TransactionRefusal.TRANSACTION_ABORTABLE: ErrorCode.transaction_abortable,
+    TransactionRefusal.INVALID_TRANSACTION_TIMEOUT: ErrorCode.invalid_transaction_timeout,
+    TransactionRefusal.COORDINATOR_NOT_AVAILABLE: ErrorCode.coordinator_not_available,
+    TransactionRefusal.NOT_COORDINATOR: ErrorCode.not_coordinator,
+    TransactionRefusal.UNKNOWN_SERVER_ERROR: ErrorCode.unknown_server_error,
+}
+
+
 class RefusedError(CordwoodError):
     """A request, or a part of it, is refused with a code of the protocol."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+def transaction_code(reason: TransactionRefusal, *, knows_fencing: bool = True) -> ErrorCode:
+    """The code for a refusal of the coordinator of transactions.
+
+    Clients that do not know PRODUCER_FENCED get its older name.
+    """
+    code = _TRANSACTION_CODES[reason]
+    if code is ErrorCode.producer_fenced and not knows_fencing:
+        return ErrorCode.invalid_producer_epoch
+    return code
 
 
 def error_code(error: BaseException) -> ErrorCode:

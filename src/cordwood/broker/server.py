@@ -198,6 +198,7 @@ class BrokerServer:
                 long_work=self._long_work,
                 quotas=self.quotas,
                 closed_topics=self.security.audit.closed_topics,
+                transactions=self.store.transactions,
             ),
         )
         self.fetches = FetchHandler(

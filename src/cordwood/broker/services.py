@@ -4,6 +4,7 @@ import uuid
 from concurrent.futures import Executor
 
 from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.security_entries import security_entries
 from cordwood.broker.config_owners import ConfigOwners
 from cordwood.broker.dynamic_configs import DynamicConfigs
@@ -28,12 +29,14 @@ from cordwood.broker.handlers.list_offsets import ListOffsetsHandler
 from cordwood.broker.handlers.log_dirs import LogDirsHandler
 from cordwood.broker.handlers.metadata import MetadataHandler
 from cordwood.broker.handlers.offset_fetch import OffsetFetchHandler
-from cordwood.broker.handlers.producer_ids import ProducerIdsHandler
 from cordwood.broker.handlers.sasl import SaslHandler
 from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
 from cordwood.broker.handlers.topic_partitions import TopicPartitionsHandler
+from cordwood.broker.handlers.transaction_admin import TransactionAdminHandler
+from cordwood.broker.handlers.transaction_offsets import TransactionOffsetsHandler
+from cordwood.broker.handlers.transactions import TransactionsHandler
 from cordwood.broker.handlers.users import UsersHandler
 from cordwood.broker.net.request import Route
 from cordwood.broker.net.scheduler import Scheduler
@@ -42,6 +45,7 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.clock import Clock
 from cordwood.log.store.store import Store
+from cordwood.log.transactions.transaction_config import TransactionConfig
 from cordwood.security.security_file import SecurityFile
 
 
@@ -64,6 +68,7 @@ class Services:
     ) -> None:
         config = dynamic.static.broker
         group_config = GroupConfig.of_broker(config)
+        store.transactions.config = _transaction_config(config)
         self._group_log = GroupLogWriter(
             store.committed_offsets,
             scheduler,
@@ -113,7 +118,13 @@ class Services:
             AccessRulesHandler(security.file, has_authorizer=security.has_authorizer),
             ListOffsetsHandler(table, when_visible),
             LogDirsHandler(store),
-            ProducerIdsHandler(store.producer_ids),
+            TransactionsHandler(store, group_config.offsets_topic_partitions),
+            TransactionAdminHandler(store, table, clock),
+            TransactionOffsetsHandler(
+                coordinator=coordinator,
+                store=store,
+                offsets_topic_partitions=group_config.offsets_topic_partitions,
+            ),
             GroupMembershipHandler(coordinator=coordinator, node_id=identity.node_id),
             GroupOffsetsHandler(coordinator=coordinator, store=store),
             OffsetFetchHandler(coordinator=coordinator, store=store),
@@ -139,3 +150,15 @@ class Services:
         """Write the group records that are still queued, then stop."""
         self._changes.coordinate_groups(None)
         self._group_log.stop()
+
+
+def _transaction_config(config: BrokerConfig) -> TransactionConfig:
+    return TransactionConfig(
+        max_timeout_ms=config.transaction_max_timeout_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+        abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+        expiry_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        verifies_partitions=config.transaction_partition_verification_enable,
+        state_log_partitions=config.transaction_state_log_num_partitions,
+        state_log_segment_bytes=config.transaction_state_log_segment_bytes,
+    )

@@ -48,6 +48,11 @@ COMMANDS: Final = tuple(
         ),
         ("acls", "commands.acls:acls_app", "List, add and remove access rules."),
         (
+            "transactions",
+            "commands.transactions:transactions_app",
+            "List, describe and abort transactions, and find those that hang.",
+        ),
+        (
             "users",
             "commands.users:users_app",
             "List, add and remove users and their passwords.",

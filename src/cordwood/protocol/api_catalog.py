@@ -34,6 +34,11 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_ACLS = 29
     CREATE_ACLS = 30
     DELETE_ACLS = 31
@@ -51,6 +56,9 @@ class ApiKey(IntEnum):
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
@@ -123,6 +131,11 @@ API_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
             _api(ApiKey.DELETE_RECORDS, 0, 2, 2),
             _api(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
             _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
+            _api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),
+            _api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
+            _api(ApiKey.END_TXN, 0, 5, 3),
+            _api(ApiKey.WRITE_TXN_MARKERS, 1, 2, 1),
+            _api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3),
             _api(ApiKey.DESCRIBE_ACLS, 1, 3, 2),
             _api(ApiKey.CREATE_ACLS, 1, 3, 2),
             _api(ApiKey.DELETE_ACLS, 1, 3, 2),
@@ -140,6 +153,9 @@ API_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
             _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0),
             _api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, 0),
             _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0),
+            _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
+            _api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
+            _api(ApiKey.LIST_TRANSACTIONS, 0, 2, 0),
             _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
             _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
             _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, 0),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cordwood.protocol.schemas import offset_messages as offset
     from cordwood.protocol.schemas import quota_messages as quota
     from cordwood.protocol.schemas import topic_messages as topic
+    from cordwood.protocol.schemas import transaction_messages as transaction
     from cordwood.protocol.schemas import user_messages as user
 
 Request = TypeVar("Request")
@@ -118,3 +119,19 @@ DESCRIBE_USER_SCRAM_CREDENTIALS: Final[
 ALTER_USER_SCRAM_CREDENTIALS: Final[
     Api[user.AlterUserScramCredentialsRequestDict, user.AlterUserScramCredentialsResponse]
 ] = Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+
+INIT_PRODUCER_ID: Final[Api[offset.InitProducerIdRequestDict, offset.InitProducerIdResponse]] = Api(
+    ApiKey.INIT_PRODUCER_ID
+)
+WRITE_TXN_MARKERS: Final[
+    Api[transaction.WriteTxnMarkersRequestDict, transaction.WriteTxnMarkersResponse]
+] = Api(ApiKey.WRITE_TXN_MARKERS)
+DESCRIBE_PRODUCERS: Final[
+    Api[transaction.DescribeProducersRequestDict, transaction.DescribeProducersResponse]
+] = Api(ApiKey.DESCRIBE_PRODUCERS)
+DESCRIBE_TRANSACTIONS: Final[
+    Api[transaction.DescribeTransactionsRequestDict, transaction.DescribeTransactionsResponse]
+] = Api(ApiKey.DESCRIBE_TRANSACTIONS)
+LIST_TRANSACTIONS: Final[
+    Api[transaction.ListTransactionsRequestDict, transaction.ListTransactionsResponse]
+] = Api(ApiKey.LIST_TRANSACTIONS)

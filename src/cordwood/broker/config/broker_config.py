@@ -271,6 +271,44 @@ class BrokerConfig:
         maximum=INT32_MAX,
     )  # fmt: skip
 
+    # --- transactions ------------------------------------------------------------------------
+    transaction_max_timeout_ms: int = config_field(
+        "transaction.max.timeout.ms", _DURATION, "900000",
+        "The longest timeout that a transactional producer may ask for. Flink's sink asks for one "
+        "hour.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
+    transactional_id_expiration_ms: int = config_field(
+        "transactional.id.expiration.ms", _DURATION, "604800000",
+        "A transactional id that was not used for this long is forgotten.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = config_field(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms", _DURATION, "10000",
+        "How often transactions that exceed their timeout are aborted.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = config_field(
+        "transaction.remove.expired.transaction.cleanup.interval.ms", _DURATION, "3600000",
+        "How often expired transactional ids are forgotten.",
+        minimum=1, maximum=INT32_MAX,
+    )  # fmt: skip
+    transaction_partition_verification_enable: bool = config_field(
+        "transaction.partition.verification.enable", _BOOLEAN, "true",
+        "Refuse a produce into a partition that an older client did not add to its transaction.",
+    )  # fmt: skip
+    transaction_state_log_num_partitions: int = config_field(
+        "transaction.state.log.num.partitions", _INTEGER, "1",
+        "The number of partitions of __transaction_state when it is created. Kafka's default is "
+        "50.",
+        minimum=1, maximum=10_000,
+    )  # fmt: skip
+    transaction_state_log_segment_bytes: int = config_field(
+        "transaction.state.log.segment.bytes", _SIZE, "104857600",
+        "The segment size of __transaction_state when it is created.",
+        minimum=1024 * 1024, maximum=INT32_MAX,
+    )  # fmt: skip
+
     archive_url_prefixes: tuple[str, ...] = config_field(
         "archive.url.prefixes", _LIST, "",
         "The places below which clients may set archive.url of a topic, such as "

@@ -44,18 +44,14 @@ WITHOUT_EFFECT: Final = frozenset(
         "replica.selector.class",
         "replica.socket.receive.buffer.bytes",
         "replica.socket.timeout.ms",
-        # transactions and share groups
+        # replicas of the state of transactions, and share groups
         "group.share.enable",
         "producer.id.expiration.ms",
         "share.coordinator.state.topic.min.isr",
         "share.coordinator.state.topic.num.partitions",
         "share.coordinator.state.topic.replication.factor",
-        "transaction.max.timeout.ms",
         "transaction.state.log.min.isr",
-        "transaction.state.log.num.partitions",
         "transaction.state.log.replication.factor",
-        "transaction.state.log.segment.bytes",
-        "transactional.id.expiration.ms",
         # migration between the kinds of groups
         "group.consumer.migration.policy",
         "group.consumer.regex.refresh.interval.ms",

@@ -298,9 +298,16 @@ class GroupCoordinator:
         due = expired_offsets(
             group, offsets, now_ms=now_ms, retention_ms=self.config.offsets_retention_ms
         )
-        gone = self.keeper.replaced_topics(group_id)
+        pending = self.keeper.pending(group_id)
+        due = [place for place in due if place not in pending]
+        gone = self.keeper.replaced_topics(group_id) - pending
         records = self.keeper.tombstones(group_id, [*due, *gone])
-        if len(due) == len(offsets) and group_id in self.groups and _is_unused(group):
+        if (
+            not pending
+            and len(due) == len(offsets)
+            and group_id in self.groups
+            and _is_unused(group)
+        ):
             logger.info("group %s: deleted, it is empty and its offsets expired", group_id)
             self._delete(group, records, lambda code: None)
         elif records:

@@ -23,17 +23,16 @@ _FIRST_WITH_LEVEL_0: Final = 4
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
-# The features of Kafka 4 that we serve. `group.version` 1 means consumer groups of KIP-848.
-_GROUP_VERSION: Final[messages.ApiVersionsResponseSupportedFeaturesDict] = {
-    "name": "group.version",
-    "min_version": 0,
-    "max_version": 1,
-}
-_GROUP_LEVEL: Final[messages.ApiVersionsResponseFinalizedFeaturesDict] = {
-    "name": "group.version",
-    "min_version_level": 1,
-    "max_version_level": 1,
-}
+# The features of Kafka 4 that we serve. `group.version` 1 means consumer groups of KIP-848,
+# `transaction.version` 2 an epoch for each transaction (KIP-890).
+_LEVELS: Final = {"group.version": 1, "transaction.version": 2}
+_SUPPORTED: Final[list[messages.ApiVersionsResponseSupportedFeaturesDict]] = [
+    {"name": name, "min_version": 0, "max_version": level} for name, level in _LEVELS.items()
+]
+_FINALIZED: Final[list[messages.ApiVersionsResponseFinalizedFeaturesDict]] = [
+    {"name": name, "min_version_level": level, "max_version_level": level}
+    for name, level in _LEVELS.items()
+]
 _FEATURES_EPOCH: Final = 0  # constant: features cannot be switched on and off
 
 
@@ -86,7 +85,7 @@ def _versions(version: int) -> messages.ApiVersionsResponseDict:
             }
             for api in API_CATALOG.values()
         ],
-        "supported_features": [_GROUP_VERSION] if has_level_0 else [],
+        "supported_features": _SUPPORTED if has_level_0 else [],
         "finalized_features_epoch": _FEATURES_EPOCH,
-        "finalized_features": [_GROUP_LEVEL],
+        "finalized_features": _FINALIZED,
     }

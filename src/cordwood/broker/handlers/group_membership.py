@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.groups.classic.classic_answers import join_error, sync_error
@@ -18,10 +17,8 @@ from cordwood.quantities import MIB
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages, group_messages
 
-logger = logging.getLogger(__name__)
-
-_GROUP_KEY_TYPE: Final = 0
-_TRANSACTION_KEY_TYPE: Final = 1
+# By key type: groups, transactional ids.
+_NEEDS: Final = {0: needs.FIND_COORDINATOR_GROUP, 1: needs.FIND_COORDINATOR_TRANSACTION}
 _FIRST_FIND_OF_MANY: Final = 4
 _FIRST_JOIN_WITH_REBALANCE_TIMEOUT: Final = 1
 _FIRST_JOIN_WITH_KNOWN_MEMBER_ID: Final = 4
@@ -75,9 +72,10 @@ class GroupMembershipHandler:
     def _place(
         self, context: RequestContext, key: str, key_type: int
     ) -> cluster_messages.FindCoordinatorResponseCoordinatorsDict:
-        if key_type == _GROUP_KEY_TYPE:
-            if not context.may(needs.FIND_COORDINATOR_GROUP, key):
-                return _nowhere(key, needs.FIND_COORDINATOR_GROUP.code, None)
+        need = _NEEDS.get(key_type)
+        if need is not None:
+            if not context.may(need, key):
+                return _nowhere(key, need.code, None)
             here = context.session.listener
             return {
                 "key": key,
@@ -87,16 +85,11 @@ class GroupMembershipHandler:
                 "host": here.host,
                 "port": here.port,
             }
-        code, what = ErrorCode.invalid_request, f"key type {key_type}"
-        if key_type == _TRANSACTION_KEY_TYPE:
-            if not context.may(needs.FIND_COORDINATOR_TRANSACTION, key):
-                return _nowhere(key, needs.FIND_COORDINATOR_TRANSACTION.code, None)
-            # The one error that every client treats as final; others are repeated for ever.
-            code, what = ErrorCode.transactional_id_authorization_failed, "transactions"
-            logger.warning(
-                "refused the transactional producer %s: transactions are not supported", key
-            )
-        return _nowhere(key, code, f"this broker does not support {what}")
+        return _nowhere(
+            key,
+            ErrorCode.invalid_request,
+            f"this broker does not support key type {key_type}",
+        )
 
     # --- JoinGroup ---------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,7 @@ from cordwood.broker.net.request import Deferred, RequestContext, Response, Rout
 from cordwood.broker.records.partition_table import AskedTopic, NamedTopic, name_topics
 from cordwood.broker.security import access_table as needs
 from cordwood.log.store.store import Store
-from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets
+from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets, TopicPartition
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.message_schema import NIL_UUID
@@ -35,6 +36,7 @@ class _WantedOffsets:
     member_id: str | None
     member_epoch: int
     topics: Sequence[AskedTopic] | None
+    require_stable: bool
 
 
 class OffsetFetchHandler:
@@ -51,9 +53,11 @@ class OffsetFetchHandler:
         self, context: RequestContext, request: messages.OffsetFetchRequest
     ) -> Response | Deferred:
         if context.api_version >= _FIRST_FETCH_OF_MANY:
+            stable = request.require_stable
             wanted: list[_WantedOffsets] = []
             refused: list[messages.OffsetFetchResponseGroupsDict] = []
-            for group in map(_wanted_of, request.groups):
+            for asked in request.groups:
+                group = _wanted_of(asked, require_stable=stable)
                 if context.may(needs.OFFSET_FETCH_GROUP, group.group_id):
                     wanted.append(group)
                 else:
@@ -74,6 +78,7 @@ class OffsetFetchHandler:
             topics=None
             if topics is None
             else [(topic.name, NIL_UUID, topic.partition_indexes) for topic in topics],
+            require_stable=request.require_stable,
         )
         if not context.may(needs.OFFSET_FETCH_GROUP, sole.group_id):
             return _fetched_of_one(context, sole, _refused_group(sole))
@@ -95,13 +100,16 @@ class OffsetFetchHandler:
         if refusal is not None:
             return {"group_id": group_id, "error_code": refusal, "topics": []}
         offsets = self._coordinator.keeper.of_group(group_id)
+        pending: AbstractSet[TopicPartition] = frozenset()
+        if wanted.require_stable:
+            pending = self._coordinator.keeper.pending(group_id)
         return {
             "group_id": group_id,
             "error_code": ErrorCode.none,
-            "topics": self._all_topics(context, offsets)
+            "topics": self._all_topics(context, offsets, pending)
             if wanted.topics is None
             else [
-                _fetched_topic(topic, offsets, is_allowed=_may_see(context, topic))
+                _fetched_topic(topic, offsets, pending, is_allowed=_may_see(context, topic))
                 for topic in self._named(context, wanted.topics)
             ],
         }
@@ -118,12 +126,22 @@ class OffsetFetchHandler:
         return None if code is ErrorCode.none else code
 
     def _all_topics(
-        self, context: RequestContext, offsets: GroupOffsets
+        self,
+        context: RequestContext,
+        offsets: GroupOffsets,
+        pending: AbstractSet[TopicPartition],
     ) -> list[messages.OffsetFetchResponseGroupsTopicsDict]:
         by_topic: dict[str, list[messages.OffsetFetchResponseGroupsTopicsPartitionsDict]] = {}
-        for (name, number), committed in sorted(offsets.items(), key=lambda item: item[0]):
-            if context.may(needs.OFFSET_FETCH_ALL, name):
-                by_topic.setdefault(name, []).append(_fetched_partition(number, committed))
+        for name, number in sorted({*offsets, *pending}):
+            if not context.may(needs.OFFSET_FETCH_ALL, name):
+                continue
+            place = (name, number)
+            fetched = (
+                _unstable_partition(number)
+                if place in pending
+                else _fetched_partition(number, offsets[place])
+            )
+            by_topic.setdefault(name, []).append(fetched)
         found: list[messages.OffsetFetchResponseGroupsTopicsDict] = []
         for name, partitions in by_topic.items():
             topic = self._store.registry.find(name)
@@ -134,7 +152,7 @@ class OffsetFetchHandler:
         return found
 
 
-def _wanted_of(group: messages.OffsetFetchRequestGroups) -> _WantedOffsets:
+def _wanted_of(group: messages.OffsetFetchRequestGroups, *, require_stable: bool) -> _WantedOffsets:
     topics = group.topics
     return _WantedOffsets(
         group_id=group.group_id,
@@ -143,6 +161,7 @@ def _wanted_of(group: messages.OffsetFetchRequestGroups) -> _WantedOffsets:
         topics=None
         if topics is None
         else [(topic.name, topic.topic_id, topic.partition_indexes) for topic in topics],
+        require_stable=require_stable,
     )
 
 
@@ -160,17 +179,23 @@ def _refused_group(wanted: _WantedOffsets) -> messages.OffsetFetchResponseGroups
 
 
 def _fetched_topic(
-    topic: NamedTopic, offsets: GroupOffsets, *, is_allowed: bool
+    topic: NamedTopic,
+    offsets: GroupOffsets,
+    pending: AbstractSet[TopicPartition],
+    *,
+    is_allowed: bool,
 ) -> messages.OffsetFetchResponseGroupsTopicsDict:
     if not is_allowed:
-        code, offsets = needs.OFFSET_FETCH_TOPIC.code, {}
+        code, offsets, pending = needs.OFFSET_FETCH_TOPIC.code, {}, frozenset()
     else:
         code = ErrorCode.unknown_topic_id if topic.name is None else ErrorCode.none
     return {
         "name": topic.name or "",
         "topic_id": topic.topic_id,
         "partitions": [
-            _fetched_partition(number, offsets.get(topic.place(number)), code)
+            _unstable_partition(number)
+            if topic.place(number) in pending
+            else _fetched_partition(number, offsets.get(topic.place(number)), code)
             for number in topic.numbers
         ],
     }
@@ -186,6 +211,11 @@ def _fetched_partition(
         "metadata": "" if committed is None else committed.metadata,
         "error_code": code,
     }
+
+
+def _unstable_partition(number: int) -> messages.OffsetFetchResponseGroupsTopicsPartitionsDict:
+    """A transaction that is open may still change the offset: the client asks again."""
+    return _fetched_partition(number, None, ErrorCode.unstable_offset_commit)
 
 
 def _fetched_of_one(

@@ -1,5 +1,6 @@
-"""Metrics of a store: its disks, syncs, cleaner, archive and housekeeping."""
+"""Metrics of a store: its disks, syncs, cleaner, archive, housekeeping and transactions."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -11,12 +12,15 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from cordwood.clock import Clock, SystemClock
 from cordwood.log.compaction.cleaner import LogCleaning
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.archived_segments import ArchiveStatus
 from cordwood.log.rules.duration_histogram import STEPS_S, HistogramView
 from cordwood.log.store.housekeeping import UpkeepStatus
 from cordwood.log.store.store import Store
 from cordwood.log.topics.log_directory import DirectoryStatus
+from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 
 _PARTITION: Final = ("topic", "partition")
 
@@ -24,8 +28,9 @@ _PARTITION: Final = ("topic", "partition")
 class StoreCollector(Collector):
     """Reads the store for each scrape."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self._store = store
+        self._clock = SystemClock() if clock is None else clock
 
     def describe(self) -> Iterator[Metric]:
         return iter(())
@@ -47,6 +52,9 @@ class StoreCollector(Collector):
         yield from upkeep_metrics(store.housekeeping.status())
         yield from cleaner_metrics(store.cleaner.status())
         yield from archive_metrics(store.archive_status())
+        yield from transaction_metrics(
+            store.transactions.all(), store.directories.logs(), self._clock.now_ms()
+        )
 
 
 def add_histogram(family: HistogramMetricFamily, labels: list[str], seen: HistogramView) -> None:
@@ -189,6 +197,39 @@ def archive_metrics(partitions: Iterable[ArchiveStatus]) -> Iterator[Metric]:
         if status.last_success_ms is not None:
             last_success.add_metric(labels, status.last_success_ms / 1000)
     yield from (*counters, *gauges, last_success)
+
+
+def transaction_metrics(
+    transactions: Iterable[TransactionMetadata], logs: Iterable[PartitionLog], now_ms: int
+) -> Iterator[Metric]:
+    states = GaugeMetricFamily(
+        "cordwood_transactional_ids",
+        "Transactional ids by the state of their newest transaction.",
+        labels=("state",),
+    )
+    oldest = GaugeMetricFamily(
+        "cordwood_transaction_oldest_open_seconds",
+        "Age of the oldest transaction that is open or being completed.",
+    )
+    lag = GaugeMetricFamily(
+        "cordwood_partition_last_stable_lag",
+        "Offsets that committed readers cannot read yet, of partitions that have some.",
+        labels=_PARTITION,
+    )
+    counts: Counter[str] = Counter()
+    begun_ms: list[int] = []
+    for found in transactions:
+        counts[found.state.kafka_name] += 1
+        if not found.is_complete and found.start_ms >= 0:
+            begun_ms.append(found.start_ms)
+    for state, count in sorted(counts.items()):
+        states.add_metric([state], count)
+    oldest.add_metric([], max(now_ms - min(begun_ms, default=now_ms), 0) / 1000)
+    for log in logs:
+        behind = log.high_watermark - log.last_stable_offset
+        if behind > 0:
+            lag.add_metric([log.topic, str(log.partition)], behind)
+    yield from (states, oldest, lag)
 
 
 def _gauges(labels: tuple[str, ...], texts: dict[str, str]) -> list[GaugeMetricFamily]:

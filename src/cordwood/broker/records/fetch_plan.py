@@ -147,7 +147,9 @@ class FetchPlan:
         return None
 
     def _add_records(self, log: PartitionLog, view: LogView, part: FetchPartition) -> None:
-        stable = log.last_stable_offset if self._is_committed else None
+        # The real one for both kinds of readers, as with Kafka; only one of them stops there.
+        last_stable = log.last_stable_offset
+        stable = last_stable if self._is_committed else None
         diverging = _diverging(log, part)
         records = None
         if diverging is None:
@@ -163,7 +165,7 @@ class FetchPlan:
                 topic=part.topic,
                 partition=part.partition,
                 high_watermark=view.high_watermark,
-                last_stable_offset=view.high_watermark if stable is None else stable,
+                last_stable_offset=last_stable,
                 log_start_offset=view.start,
                 aborted=aborted,
                 diverging=diverging,
@@ -231,9 +233,13 @@ class FetchPlan:
 
 
 def _aborted(log: PartitionLog, start: int, stop: Offset) -> list[tuple[int, Offset]]:
-    """Producer id and first offset of each aborted transaction with records in the range."""
+    """Producer id and first offset of each aborted transaction with records in the range.
+
+    In the order of first offsets: clients rely on it.
+    """
     found = log.source.aborted_transactions(Offset(start), stop)
-    return [(transaction.producer_id, transaction.first_offset) for transaction in found]
+    pairs = ((transaction.producer_id, transaction.first_offset) for transaction in found)
+    return sorted(pairs, key=lambda pair: pair[1])
 
 
 def _diverging(log: PartitionLog, part: FetchPartition) -> tuple[int, int] | None:

@@ -11,11 +11,13 @@ log, the group that waits in that log's lane is appended: the order of requests 
 A batch is checked and written from the buffer it was received into. Nothing here waits: requests
 whose records are not durable yet become `PendingProduces`, which a sync answers. A batch whose
 check takes long, because it inflates to many times its size, is checked and appended by another
-thread; ordinary compressed batches are not.
+thread; ordinary compressed batches are not. For batches in a transaction, see
+`transactional_produce`.
 """
 
 import contextlib
 import logging
+from collections.abc import Callable
 from concurrent.futures import Executor
 from time import perf_counter
 from typing import Final
@@ -29,6 +31,14 @@ from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_lanes import ProduceLanes
+from cordwood.broker.records.transactional_produce import (
+    Admission,
+    Verification,
+    client_version_of,
+    has_transactional,
+    is_transactional,
+    producer_of,
+)
 from cordwood.broker.security import access_table as needs
 from cordwood.broker.security.client_quotas import ClientQuotas
 from cordwood.errors import CordwoodError, InvalidRecordError, LongCheckError
@@ -36,6 +46,9 @@ from cordwood.format.batch_header import CODEC_MASK, HEADER_SIZE
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.transactions.coordinator import TransactionCoordinator
+from cordwood.log.transactions.transaction_entry import Outcome
+from cordwood.log.transactions.transaction_metadata import ProducerIdentity
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.produce_request import (
     ProducedRecords,
@@ -114,6 +127,7 @@ class ProduceHandler:
         long_work: Executor,
         quotas: ClientQuotas,
         closed_topics: frozenset[str] = frozenset(),
+        transactions: TransactionCoordinator,
     ) -> None:
         """Nobody may write to `closed_topics`, whatever the rules say."""
         self._closed_topics = closed_topics
@@ -124,6 +138,7 @@ class ProduceHandler:
         self._syncs = syncs
         self._pending = pending
         self._lanes = lanes
+        self._transactions = transactions
 
     def start(self, connection: Connection, data: memoryview, begin: int, end: int) -> None:
         """Handle the request in ``data[begin:end]``, the short way if that is possible."""
@@ -159,43 +174,127 @@ class ProduceHandler:
         """The long way. The acks of the request."""
         request = decode_produce_request(answer.header.api_version, body)
         reply = _RequestReply(answer)
-        code = _refusal_of_all(request.acks, request.transactional_id)
-        if code is not None:
-            for produced in request.parts:
-                reply.add(ProducedPart(produced.topic, produced.partition, code))
-            reply.send()
-            return request.acks
-        for index, produced in enumerate(request.parts):
-            try:
-                reply.add(self._append(produced, answer, reply, is_brief=True))
-            except LongCheckError:
-                self._continue_elsewhere(request, index, answer, reply)
-                return request.acks
-        self._finish(request, answer, reply)
+        if request.acks not in _ACKS:
+            _refuse_all(request, reply, ErrorCode.invalid_required_acks)
+        elif has_transactional(request.parts):
+            self._take_transactional(request, answer, reply)
+        else:
+            self._append_all(request, answer, reply, None)
         return request.acks
 
+    # --- in a transaction --------------------------------------------------------------------
+
+    def _take_transactional(
+        self, request: ProduceRequest, answer: Answer, reply: _RequestReply
+    ) -> None:
+        """Ask the coordinator, unless the transaction is open in all logs of the request."""
+        producer = producer_of(request.transactional_id, request.parts)
+        if isinstance(producer, ErrorCode):
+            _refuse_all(request, reply, producer)
+            return
+        assert request.transactional_id is not None
+        need = needs.PRODUCE_TRANSACTION
+        if not answer.connection.session.may(need, request.transactional_id):
+            _refuse_all(request, reply, need.code)
+            return
+        version = answer.header.api_version
+        begins = self._logs_to_begin_in(request, producer, answer)
+        if not begins:
+            self._append_all(request, answer, reply, Admission(api_version=version))
+            return
+
+        def admitted(request: ProduceRequest, outcome: Outcome) -> None:
+            admission = Admission(api_version=version, begins=begins, outcome=outcome)
+            self._append_all(request, answer, reply, admission)
+
+        def wait() -> Callable[[Outcome], None]:
+            # A copy: the buffer it lies in is used for the next receive.
+            answer.is_alone = True
+            kept = request._replace(parts=[_copied(part) for part in request.parts])
+            return lambda outcome: admitted(kept, outcome)
+
+        verification = Verification(self._loop)
+        self._transactions.begin_append(
+            request.transactional_id,
+            producer,
+            {(log.topic, log.partition) for log in begins},
+            client_version=client_version_of(version),
+            done=verification.done,
+        )
+        outcome = verification.take(wait)
+        if outcome is not None:
+            admitted(request, outcome)
+
+    def _logs_to_begin_in(
+        self, request: ProduceRequest, producer: ProducerIdentity, answer: Answer
+    ) -> set[PartitionLog]:
+        """The logs of the request in which the transaction is not open yet, and may be."""
+        found: set[PartitionLog] = set()
+        for topic, partition, records in request.parts:
+            with contextlib.suppress(CordwoodError):  # the append finds it again, and answers
+                log = self._table.log(topic, partition)
+                if (
+                    log is not None
+                    and log.topic not in INTERNAL_TOPICS
+                    and is_transactional(records)
+                    and self._refusal(answer, topic) is None
+                    and not log.producers.is_in_transaction(producer.producer_id, producer.epoch)
+                ):
+                    found.add(log)
+        return found
+
+    # --- appending ---------------------------------------------------------------------------
+
+    def _append_all(
+        self,
+        request: ProduceRequest,
+        answer: Answer,
+        reply: _RequestReply,
+        admission: Admission | None,
+    ) -> None:
+        try:
+            for index, produced in enumerate(request.parts):
+                try:
+                    reply.add(self._append(produced, answer, reply, admission, is_brief=True))
+                except LongCheckError:
+                    kept, admission = admission, None
+                    self._continue_elsewhere(request, index, answer, reply, kept)
+                    return
+        finally:
+            if admission is not None:
+                admission.release()
+        self._finish(request, answer, reply)
+
     def _continue_elsewhere(
-        self, request: ProduceRequest, index: int, answer: Answer, reply: _RequestReply
+        self,
+        request: ProduceRequest,
+        index: int,
+        answer: Answer,
+        reply: _RequestReply,
+        admission: Admission | None,
     ) -> None:
         """Leave the rest of the request to another thread, and keep its place in the order."""
         answer.is_alone = True
         rest: list[ProducedRecords] = []
-        for topic, partition, records in request.parts[index:]:
+        for part in request.parts[index:]:
             with contextlib.suppress(CordwoodError):  # the append finds it again, and answers
-                log = self._table.log(topic, partition)
+                log = self._table.log(part.topic, part.partition)
                 if log is not None:
                     self._lanes.append_waiting(log)
             # A copy: the buffer it lies in is used for the next receive.
-            rest.append(ProducedRecords(topic, partition, memoryview(bytearray(records))))
+            rest.append(_copied(part))
 
         def append() -> None:
             try:
                 for produced in rest:
-                    reply.add(self._append(produced, answer, reply, is_brief=False))
+                    reply.add(self._append(produced, answer, reply, admission, is_brief=False))
             except Exception:  # a bug of ours: the client gets to know all the same
                 logger.exception("a produce request failed")
                 answer.abandon("the broker failed")
                 return
+            finally:
+                if admission is not None:
+                    admission.release()
             self._loop.call_soon(lambda: self._finish(request, answer, reply))
 
         self._long_work.submit(append)
@@ -215,7 +314,13 @@ class ProduceHandler:
             reply.send()
 
     def _append(
-        self, produced: ProducedRecords, answer: Answer, reply: _RequestReply, *, is_brief: bool
+        self,
+        produced: ProducedRecords,
+        answer: Answer,
+        reply: _RequestReply,
+        admission: Admission | None,
+        *,
+        is_brief: bool,
     ) -> ProducedPart:
         """Append one part. In the loop only if `is_brief`; then it may raise `LongCheckError`."""
         topic, partition, records = produced
@@ -231,7 +336,14 @@ class ProduceHandler:
                 return ProducedPart(topic, partition, ErrorCode.unsupported_compression_type)
             if is_brief:
                 self._lanes.append_waiting(log)
-            placed = log.batches.append_batch(records, wait=False, is_brief=is_brief)
+            rules = None
+            if admission is not None:
+                if log in admission.refused:
+                    return ProducedPart(topic, partition, admission.code)
+                rules = admission.rules_for(log)
+            placed = log.batches.append_batch(
+                records, wait=False, is_brief=is_brief, transaction=rules
+            )
         except LongCheckError:
             raise
         except (CordwoodError, OSError) as error:
@@ -271,12 +383,14 @@ def _may_write_internal(session: Session, header: RequestHeader) -> bool:
     return session.may(needs.PRODUCE_INTERNAL)
 
 
-def _refusal_of_all(acks: int, transactional_id: str | None) -> ErrorCode | None:
-    if acks not in _ACKS:
-        return ErrorCode.invalid_required_acks
-    if transactional_id is not None:
-        return ErrorCode.transactional_id_authorization_failed
-    return None
+def _refuse_all(request: ProduceRequest, reply: _RequestReply, code: ErrorCode) -> None:
+    for produced in request.parts:
+        reply.add(ProducedPart(produced.topic, produced.partition, code))
+    reply.send()
+
+
+def _copied(part: ProducedRecords) -> ProducedRecords:
+    return part._replace(records=memoryview(bytearray(part.records)))
 
 
 def _finish_unacknowledged(answer: Answer, failed: ProducedPart | None) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cordwood.cli.dump.lines import DumpOptions
 
 _GROUPS: Final = "groups"
+_TRANSACTIONS: Final = "transactions"
 
 
 def _complete_kind(incomplete: str) -> list[str]:
@@ -39,9 +40,9 @@ DecodeOption = Annotated[
     str | None,
     typer.Option(
         "--decode",
-        metavar="groups",
-        help="Decode the records of __consumer_offsets.",
-        autocompletion=completion_of(_GROUPS),
+        metavar="groups|transactions",
+        help="Decode the records of __consumer_offsets or of __transaction_state.",
+        autocompletion=completion_of(_GROUPS, _TRANSACTIONS),
     ),
 ]
 StartOption = Annotated[
@@ -90,19 +91,21 @@ def dump(
       cordwood dump data/orders-0/00000000000000000000.log
       cordwood dump --values --from 4200 -n 3 data/orders-0/*.log
       cordwood dump --records --decode groups data/__consumer_offsets-*/*.log
+      cordwood dump --decode transactions data/__transaction_state-*/*.log
     """
     from cordwood.cli.dump.file_kinds import plan_dump
     from cordwood.cli.dump.lines import DumpOptions
     from cordwood.errors import ConfigError
 
-    if decode not in (None, _GROUPS):
-        raise ConfigError("--decode", decode, f"must be {_GROUPS}")
+    if decode not in (None, _GROUPS, _TRANSACTIONS):
+        raise ConfigError("--decode", decode, f"must be {_GROUPS} or {_TRANSACTIONS}")
     options = DumpOptions(
         start_offset=start,
         limit=count,
         shows_records=records or values or decode is not None,
         shows_values=values,
-        decodes_groups=decode is not None,
+        decodes_groups=decode == _GROUPS,
+        decodes_transactions=decode == _TRANSACTIONS,
     )
     for path in file:
         os.stat(path)  # a missing file is an error of its own, whatever its name

@@ -18,6 +18,7 @@ class DumpOptions:
     shows_records: bool = False
     shows_values: bool = False
     decodes_groups: bool = False
+    decodes_transactions: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

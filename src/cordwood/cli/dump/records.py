@@ -29,6 +29,7 @@ from cordwood.format.groups.group_offsets import (
 )
 from cordwood.format.record import Record
 from cordwood.format.small_files.partition_metadata import encode_topic_id
+from cordwood.format.transaction_records import decode_transaction_key, decode_transaction_value
 
 _UNSET: Final[tuple[object, ...]] = (None, "", [], {}, -1)  # -1: no time, no epoch
 _MARKERS: Final = (ControlType.ABORT, ControlType.COMMIT)
@@ -61,8 +62,8 @@ def record_lines(
             control = _control(record)
             fields["control"] = control
             words.append(_in_words(control))
-        elif options.decodes_groups:
-            decoded = _group_record(record)
+        elif options.decodes_groups or options.decodes_transactions:
+            decoded = _content(record, _decoded if options.decodes_groups else _transaction)
             fields["decoded"] = decoded
             words.append(_in_words(decoded))
         else:
@@ -105,10 +106,10 @@ def _control(record: Record) -> Fields:
     return {"type": marker.type.name, "coordinator_epoch": marker.coordinator_epoch}
 
 
-def _group_record(record: Record) -> Fields:
-    """The content of a record of ``__consumer_offsets``, or why it cannot be decoded."""
+def _content(record: Record, decode: Callable[[Record], Fields]) -> Fields:
+    """The content of a record of an internal topic, or why it cannot be decoded."""
     try:
-        return _decoded(record)
+        return decode(record)
     except (FormatError, ValueError) as error:
         return {"undecodable": getattr(error, "reason", None) or str(error)}
 
@@ -125,6 +126,22 @@ def _decoded(record: Record) -> Fields:
     where = {"group": other.group} | ({"detail": other.detail} if other.detail else {})
     decode = _VALUE_DECODERS.get(other.type)
     return _with_value(other.type.name.lower(), where, record.value, decode)
+
+
+def _transaction(record: Record) -> Fields:
+    where: Fields = {"transactional_id": decode_transaction_key(record.key or b"")}
+
+    def decode(value: bytes) -> dict[str, object]:
+        found = decode_transaction_value(value)
+        content = _plain(found)
+        assert isinstance(content, dict)
+        return {
+            **content,
+            "state": found.state.kafka_name,
+            "partitions": [f"{topic}:{number}" for topic, number in sorted(found.partitions)],
+        }
+
+    return _with_value("transaction", where, record.value, decode)
 
 
 def _with_value(

@@ -78,6 +78,11 @@ class FieldReader:
         """The number of items; each takes at least one byte."""
         return self._checked_length(self.int32(what), what)
 
+    def nullable_array_length(self, what: str) -> int:
+        """As `array_length`; -1 if the array is null."""
+        length = self.int32(what)
+        return -1 if length == -1 else self._checked_length(length, what)
+
     # --- sizes of varints --------------------------------------------------------------------
 
     def compact_string(self, what: str) -> str:

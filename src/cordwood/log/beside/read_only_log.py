@@ -1,10 +1,12 @@
 """A log read by a process that does not own it: beside a live writer, or after its end."""
 
+from cordwood.format.small_files.producer_snapshot import ProducerSnapshotEntry
 from cordwood.log.beside.followed_files import FollowedFiles
+from cordwood.log.beside.producer_listing import read_producers
 from cordwood.log.beside.upkeep_preview import UpkeepPreview
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchiveJoin
 from cordwood.log.reading.log_reader import LogReader
-from cordwood.quantities import Offset
+from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.recovery import Damage
@@ -49,6 +51,15 @@ class ReadOnlyLog(LogReader):
     def archived_up_to(self) -> Offset | None:
         """Every record below has a copy in the archive; None if there is no archive."""
         return self._files.archived_up_to
+
+    def open_transactions(self, now_ms: TimestampMs) -> list[ProducerSnapshotEntry]:
+        """The producers that have an open transaction, in the order of their first offsets.
+
+        Reads the batches after the newest snapshot of producers.
+        """
+        files = self._files
+        states = read_producers(files.fs, files.directory, files.local_view(), now_ms)
+        return states.open_transactions()
 
     def check_current(self) -> None:
         """Raise `TopicDeletedError` if the topic was deleted, or deleted and created again."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cordwood.errors import CordwoodError
+from cordwood.errors import CordwoodError, UnverifiedTransactionError
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
 from cordwood.format.batch_header import CONTROL, TRANSACTIONAL
 from cordwood.format.control_record import ControlType, EndTransactionMarker, encode_marker
@@ -32,6 +32,18 @@ class AppendedBatch:
     is_duplicate: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionRules:
+    """How a transactional batch of a client is checked.
+
+    may_begin       the coordinator agreed that a transaction begins in this log
+    starts_at_zero  an unknown producer must begin with sequence 0: transactions version 2
+    """
+
+    may_begin: bool
+    starts_at_zero: bool
+
+
 class ClientBatches:
     """Appends clients' batches to one log. Any thread may call it."""
 
@@ -57,6 +69,8 @@ class ClientBatches:
         leader_epoch: int | None = None,
         wait: bool = True,
         is_brief: bool = False,
+        is_patient: bool = False,
+        transaction: TransactionRules | None = None,
     ) -> AppendedBatch:
         """Append one encoded batch, after every check a broker makes.
 
@@ -64,15 +78,19 @@ class ClientBatches:
         producer sends again is not stored again: the answer is where the first one is.
 
         Without `wait` it returns at once: not durable, and with a `LogHeldError` while a
-        publication is under way. With `is_brief` a batch whose check would take long is refused
-        with a `LongCheckError`: for a thread that others wait for.
+        publication is under way, unless it `is_patient`. With `is_brief` a batch whose check would
+        take long is refused with a `LongCheckError`: for a thread that others wait for.
+
+        Under the rules of a `transaction`, a batch that would begin one without the coordinator's
+        consent is refused with an `UnverifiedTransactionError`. The check and the write are one
+        step, so a marker that comes in between cannot be missed.
         """
         now_ms = self._clock.now_ms()
         checked = check_produced_batch(data, self._holder.config, now_ms=now_ms, is_brief=is_brief)
         batch = checked.unplaced
         with self._holder.lock:
-            self._holder.check_appendable(wait=wait)
-            duplicate = self._check_producer(batch)
+            self._holder.check_appendable(wait=wait or is_patient)
+            duplicate = self._check_producer(batch, transaction)
             if duplicate is None:
                 epoch = None if leader_epoch is None else LeaderEpoch(leader_epoch)
                 base = self._writer.write(checked.data, batch, now_ms, leader_epoch=epoch)
@@ -138,20 +156,70 @@ class ClientBatches:
             return error
         return None if duplicate is None else duplicate.first_offset
 
-    def _check_producer(self, batch: UnplacedBatch) -> Duplicate | None:
+    def _check_producer(
+        self, batch: UnplacedBatch, rules: TransactionRules | None = None
+    ) -> Duplicate | None:
         """Refuse a batch out of sequence; return where a duplicate is. Holds the lock."""
         if batch.producer_id == NO_PRODUCER_ID:
             return None
         facts = producer_facts(batch, self._holder.state.end)
-        return self._producers.states.check(facts, origin=AppendOrigin.CLIENT)
+        states = self._producers.states
+        duplicate = states.check(
+            facts,
+            origin=AppendOrigin.CLIENT,
+            unknown_starts_at_zero=rules is not None and rules.starts_at_zero,
+        )
+        if (
+            rules is not None
+            and not rules.may_begin
+            and duplicate is None
+            and batch.is_transactional
+            and not states.is_in_transaction(batch.producer_id, batch.producer_epoch)
+        ):
+            raise UnverifiedTransactionError(batch.producer_id)
+        return duplicate
 
-    def append_marker(self, data: bytearray | memoryview, marker: MarkerFacts) -> Offset:
-        """Append the control batch that ends a transaction; return its offset."""
+    def append_of_coordinator(
+        self, data: bytearray | memoryview, batch: UnplacedBatch, *, wait: bool = True
+    ) -> Offset:
+        """Append a transactional batch of a group coordinator; return its base offset.
+
+        Such a batch has no sequence numbers. Only its epoch is checked.
+        """
+        now_ms = self._clock.now_ms()
+        with self._holder.lock:
+            self._holder.check_appendable()
+            facts = producer_facts(batch, self._holder.state.end)
+            self._producers.states.check(facts, origin=AppendOrigin.COORDINATOR)
+            base = self._writer.write(data, batch, now_ms)
+        if wait:
+            self._promises.await_kept(Offset(base + batch.record_count))
+        return base
+
+    def end_transaction(
+        self, marker: MarkerFacts, *, transaction_version: int = 1, wait: bool = True
+    ) -> Offset:
+        """Append the marker that ends a transaction; return its offset. See `append_marker`."""
+        data = _marker_batch(marker)
+        return self.append_marker(data, marker, transaction_version=transaction_version, wait=wait)
+
+    def append_marker(
+        self,
+        data: bytearray | memoryview,
+        marker: MarkerFacts,
+        *,
+        transaction_version: int = 1,
+        wait: bool = True,
+    ) -> Offset:
+        """Append the control batch that ends a transaction; return its offset.
+
+        Without `wait` it is not durable on return.
+        """
         now_ms = self._clock.now_ms()
         with self._holder.lock:
             self._holder.check_turn()
             states = self._producers.states
-            states.check_marker(marker)
+            states.check_marker(marker, transaction_version=transaction_version)
             batch = UnplacedBatch(len(data), 1, marker.timestamp)
             offset = self._writer.write(data, batch, now_ms, is_visible=False)
             with self._holder.changing("the end of a transaction"):
@@ -165,7 +233,8 @@ class ClientBatches:
                 )
                 finish_marker(states, self._holder.state.segments.active, placed)
                 self._writer.show()
-        self._promises.await_kept(Offset(offset + 1))
+        if wait:
+            self._promises.await_kept(Offset(offset + 1))
         return offset
 
     def abort_open_transactions(self) -> int:

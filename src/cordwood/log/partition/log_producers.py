@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from cordwood.format.file_names import DELETED
+from cordwood.format.small_files.producer_snapshot import ProducerSnapshotEntry
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.producer_snapshots import (
     load_newest,
@@ -18,7 +19,7 @@ from cordwood.storage.segment_files import find_snapshots
 
 
 class LogProducers:
-    """Owns the producer states of one log. Everything but the last three needs the log's lock."""
+    """Owns the producer states of one log. Everything down to `reload` needs the log's lock."""
 
     def __init__(self, parts: LogParts, holder: StateHolder, states: ProducerStates) -> None:
         self.states = states
@@ -72,12 +73,31 @@ class LogProducers:
     @property
     def last_stable_offset(self) -> Offset:
         """First offset that an open transaction may still undo; the high watermark without one."""
+        # Before the look at the transactions: one that began below it is known by then.
+        high_watermark = self._holder.state.high_watermark
+        if not self.states.has_undecided:
+            return high_watermark
         with self._holder.lock:
             state = self._holder.state
             unstable = self.states.first_unstable_offset(state.high_watermark)
         if unstable is None:
             return state.high_watermark
         return Offset(max(min(unstable, state.high_watermark), state.start))
+
+    def is_in_transaction(self, producer_id: ProducerId, epoch: int) -> bool:
+        """Whether the producer has an open transaction here, which it began in this epoch."""
+        with self._holder.lock:
+            return self.states.is_in_transaction(producer_id, epoch)
+
+    def open_transactions(self) -> list[ProducerSnapshotEntry]:
+        """The producers that have an open transaction, in the order of their first offsets."""
+        with self._holder.lock:
+            return self.states.open_transactions()
+
+    def listed(self) -> list[ProducerSnapshotEntry]:
+        """All producers that the log remembers."""
+        with self._holder.lock:
+            return self.states.to_snapshot()
 
     def largest_id(self, *, below: int) -> ProducerId:
         """The largest remembered producer id below `below`; NO_PRODUCER_ID without any."""

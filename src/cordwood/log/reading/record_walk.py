@@ -5,8 +5,8 @@ watermark. If retention deletes a segment meanwhile, or compaction replaces it, 
 new view and goes on at the offset it had reached.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
 
 from cordwood.errors import (
     CorruptSegmentError,
@@ -14,7 +14,7 @@ from cordwood.errors import (
     LogClosedError,
     OffsetOutOfRangeError,
 )
-from cordwood.format.batch import RecordRun
+from cordwood.format.batch import BatchDecoder, RecordRun
 from cordwood.format.record import Record
 from cordwood.format.small_files.segment_manifest import missing_between
 from cordwood.log.reading.log_source import (
@@ -133,8 +133,16 @@ def follow_records(
             return
 
 
+class BatchFilter(Protocol):
+    """Chooses among the batches of a walk, as `AbortedBatches` does."""
+
+    def left_over(self, decoder: BatchDecoder, first: int, end: int) -> Iterable[tuple[int, int]]:
+        """The batches of [first, end) to parse, as ranges of indexes, in order."""
+        ...
+
+
 def walk_runs(
-    source: LogSource, start: Offset, stop: Offset, hidden: AbortedBatches | None = None
+    source: LogSource, start: Offset, stop: Offset, hidden: BatchFilter | None = None
 ) -> Iterator[RecordRun]:
     """Parsed records with offsets in [start, stop), over as many segments as it takes."""
     offset = start
@@ -203,7 +211,7 @@ def _reader_runs(
     segment: ReadableSegment,
     start: Offset,
     stop: Offset,
-    hidden: AbortedBatches | None,
+    hidden: BatchFilter | None,
 ) -> Iterator[RecordRun]:
     position = reader.locate(start, segment.hint(start))
     if position is None:
@@ -212,7 +220,9 @@ def _reader_runs(
     for first, end in reader.chunks(
         position, reader.next_offset, start_offset=start, stop_offset=stop
     ):
-        shown = [(first, end)] if hidden is None else hidden.left_over(decoder, first, end)
+        shown: Iterable[tuple[int, int]] = [(first, end)]
+        if hidden is not None:
+            shown = hidden.left_over(decoder, first, end)
         try:
             for part in shown:
                 yield from decoder.runs(*part, start_offset=start, stop_offset=stop)

@@ -243,8 +243,9 @@ class ProducerStates:
     def complete(self, completed: CompletedTransaction) -> None:
         """The transaction is decided, and in the transaction index if it was aborted."""
         assert completed.first_offset in self._ongoing, completed
-        del self._ongoing[completed.first_offset]
+        # In this order: a reader that takes no lock must find it in one of the two.
         self._completed[completed.first_offset] = completed.last_offset
+        del self._ongoing[completed.first_offset]
 
     def first_unstable_offset(self, high_watermark: Offset) -> Offset | None:
         """First offset of a transaction that is open or whose marker no reader may see yet.
@@ -280,9 +281,27 @@ class ProducerStates:
             )
         return markers
 
+    @property
+    def has_undecided(self) -> bool:
+        """Whether `first_unstable_offset` may be an offset. Needs no lock."""
+        return bool(self._ongoing or self._completed)
+
     def has_open_transaction(self, producer_id: ProducerId) -> bool:
         producer = self._producers.get(producer_id)
         return producer is not None and producer.transaction_start is not None
+
+    def is_in_transaction(self, producer_id: ProducerId, epoch: int) -> bool:
+        """Whether the producer has an open transaction here, which it began in this epoch."""
+        producer = self._producers.get(producer_id)
+        return (
+            producer is not None
+            and producer.transaction_start is not None
+            and producer.epoch == epoch
+        )
+
+    def open_transactions(self) -> list[ProducerSnapshotEntry]:
+        """The producers that have an open transaction, in the order of their first offsets."""
+        return [self._producers[id_].to_snapshot(id_) for id_ in self._ongoing.values()]
 
     def has_late_transaction(self, now_ms: TimestampMs, *, timeout_ms_max: int) -> bool:
         """Whether the oldest open transaction should have been ended long ago."""

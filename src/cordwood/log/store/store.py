@@ -48,6 +48,7 @@ from cordwood.log.store.upkeep_tasks import (
     register_catalog,
     register_inbox,
     register_offline,
+    register_transactions,
 )
 from cordwood.log.topics.catalog_files import CatalogKeeper
 from cordwood.log.topics.committed_offsets import CommittedOffsets
@@ -60,6 +61,9 @@ from cordwood.log.topics.saved_configs import SavedConfigs
 from cordwood.log.topics.time_file import open_steady_clock
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
+from cordwood.log.transactions.coordinator import TransactionCoordinator
+from cordwood.log.transactions.store_transaction import TIMEOUT_MS, LibraryProducers, Transaction
+from cordwood.log.transactions.transaction_topic import TransactionTopic
 from cordwood.security.security_file import SecurityFile
 from cordwood.storage.disk_errors import refused_when_full
 from cordwood.storage.files import FileSystem, RealFileSystem
@@ -100,6 +104,7 @@ class Store:
     publisher          appends to several partitions, all or nothing
     committed_offsets  the offsets of all groups, in the offsets topic
     producer_ids       ids for idempotent producers
+    transactions       the coordinator of transactions
     saved_configs      settings that were made while a broker ran
     housekeeping       everything that runs in the background
     cleaner            compaction
@@ -155,6 +160,17 @@ class Store:
         self.committed_offsets = CommittedOffsets(self.offsets_topic, clock, self.registry.id_of)
         self.saved_configs = SavedConfigs(fs, self.data_dirs)
         self.producer_ids = ProducerIds(fs, self.data_dirs, self.directories.largest_producer_id)
+        self.transactions = TransactionCoordinator(
+            topic=TransactionTopic(self.registry),
+            find_log=self.registry.log,
+            offsets=self.committed_offsets,
+            new_producer_id=self.producer_ids.allocate,
+            clock=clock,
+            has_threads=setup.has_housekeeping,
+        )
+        self._library_producers = LibraryProducers(
+            self.transactions, self.committed_offsets, self.registry.get, clock
+        )
         self.housekeeping = Housekeeping(self.path, clock)
         self._tasks = UpkeepTasks(
             self.directories,
@@ -181,7 +197,15 @@ class Store:
             lambda name: self._catalog.topics.get(name),  # noqa: PLW0108 (it is replaced)
         )
         register_offline(offline, self.housekeeping)
-        for part in (self._lifetime, self.registry, self.committed_offsets, self.producer_ids):
+        register_transactions(self.transactions, self.housekeeping)
+        self.transactions.recover(self.directories.logs(), self.registry.is_adopted)
+        for part in (
+            self._lifetime,
+            self.registry,
+            self.committed_offsets,
+            self.producer_ids,
+            self.transactions,
+        ):
             refuse_after_fork(part, f"the store in {self.path}")
         if setup.has_housekeeping:
             self.housekeeping.start()
@@ -190,6 +214,8 @@ class Store:
         """Release what was opened so far. Safe to repeat."""
         if "housekeeping" in vars(self):
             self.housekeeping.stop()
+        if "transactions" in vars(self):
+            self.transactions.close(finishes=False)
         if "directories" in vars(self):
             self.directories.abandon()
 
@@ -260,6 +286,16 @@ class Store:
             return self.publisher.publish(
                 PublicationId(application=application, number=number), parts
             )
+
+    def transaction(self, transactional_id: str, *, timeout_ms: int = TIMEOUT_MS) -> Transaction:
+        """A transaction over partitions and committed offsets, as a context manager.
+
+        It is committed at the end of the block and aborted if the block raises. The first one of
+        an id fences producers of the same id, here or at a broker. If it stays open for longer
+        than `timeout_ms`, it is aborted.
+        """
+        self._lifetime.check_open()
+        return self._library_producers.begin(transactional_id, timeout_ms)
 
     # --- groups ------------------------------------------------------------------------------
 
@@ -426,7 +462,7 @@ class Store:
         Waits for at most `archive_timeout_s` for archives that do not answer; None: 30 s.
         In a forked child it does nothing: the store is its parent's.
         """
-        self._end(self._close, archive_timeout_s)
+        self._end(self._close, archive_timeout_s, finishes=True)
 
     def _close(self) -> None:
         try:
@@ -441,9 +477,15 @@ class Store:
 
         For tests of recovery. Safe to repeat, and after `close`.
         """
-        self._end(self.directories.abandon)
+        self._end(self.directories.abandon, finishes=False)
 
-    def _end(self, release: Callable[[], None], archive_timeout_s: float | None = None) -> None:
+    def _end(
+        self,
+        release: Callable[[], None],
+        archive_timeout_s: float | None = None,
+        *,
+        finishes: bool,
+    ) -> None:
         """Each step is safe to repeat: after an interrupt, the next call finishes the rest."""
         if is_forked(self._lifetime):
             return  # the files and the lock are the parent's
@@ -456,6 +498,7 @@ class Store:
             self.registry.end()
             with ExitStack() as ends:  # the last one first; a failure does not stop the others
                 ends.callback(release)
+                ends.callback(self.transactions.close, finishes=finishes)
                 ends.callback(self.changes.close)
                 ends.callback(self.housekeeping.stop)
                 ends.callback(self.cleaner.stop)

@@ -20,7 +20,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from cordwood.errors import ConfigError, CordwoodError
-from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, partition_directory_name
+from cordwood.format.file_names import (
+    CONSUMER_OFFSETS_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    partition_directory_name,
+)
 from cordwood.format.small_files.partition_metadata import new_topic_id
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.publishing.publication_ledger import (
@@ -38,6 +42,8 @@ from cordwood.log.topics.offsets_topic import OFFSETS_CONFIG
 from cordwood.log.topics.partition_opener import PartitionOpener
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
+from cordwood.log.transactions.transaction_topic import TRANSACTIONS_CONFIG
+from cordwood.quantities import MIB
 from cordwood.storage.files import FileSystem
 
 logger = logging.getLogger(__name__)
@@ -45,6 +51,10 @@ logger = logging.getLogger(__name__)
 # The files do not say how long their owner wanted to keep them, so nothing is deleted until
 # someone configures it.
 _ADOPTED_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+_INTERNAL_CONFIGS: Final = {
+    CONSUMER_OFFSETS_TOPIC: OFFSETS_CONFIG,
+    TRANSACTION_STATE_TOPIC: {**TRANSACTIONS_CONFIG, "segment.bytes": str(100 * MIB)},
+}
 
 
 class _Home(NamedTuple):
@@ -175,8 +185,9 @@ class StoreOpening:
                     name=topic,
                     topic_id=ids[0] if ids else new_topic_id(),
                     partitions=partitions,
-                    config=OFFSETS_CONFIG if topic == CONSUMER_OFFSETS_TOPIC else _ADOPTED_CONFIG,
+                    config=_INTERNAL_CONFIGS.get(topic, _ADOPTED_CONFIG),
                     begun=(1 << partitions) - 1,
+                    is_adopted=True,
                 )
             )
         if adopted or self._catalog.is_new:

@@ -12,6 +12,7 @@
     compaction       15 s     compact the logs that are due
     archive          30 s     copy segments that are due; see `archiving.py`
     inbox            0.25 s   make the changes that other processes requested
+    transactions     1 s      abort transactions that timed out, forget ids, try markers again
     offline          1 s      open partitions that were offline, if they can be opened now
     inbox leftovers  10 min   remove files of requests whose process died
 
@@ -33,6 +34,7 @@ from cordwood.log.store.offline_partitions import OfflinePartitions
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.time_file import TimeFile
 from cordwood.log.topics.topic_registry import TopicRegistry
+from cordwood.log.transactions.coordinator import TransactionCoordinator
 from cordwood.quantities import MIB
 from cordwood.storage.files import FileSystem
 
@@ -46,6 +48,7 @@ PRODUCERS_S: Final = 600.0
 CLEANER_S: Final = 15.0  # as Kafka's log.cleaner.backoff.ms
 INBOX_S: Final = 0.25  # the longest time until a request is seen
 LEFTOVERS_S: Final = 600.0
+TRANSACTIONS_S: Final = 1.0
 OFFLINE_S: Final = 1.0  # the task itself pauses longer while nothing helps
 
 FREE_BYTES_MIN: Final = 16 * MIB
@@ -106,6 +109,10 @@ class UpkeepTasks:
 
 def register_catalog(registry: TopicRegistry, housekeeping: Housekeeping) -> None:
     housekeeping.add("catalog", CHECKPOINT_S, registry.sync, takes_long=True)
+
+
+def register_transactions(transactions: TransactionCoordinator, housekeeping: Housekeeping) -> None:
+    housekeeping.add("transactions", TRANSACTIONS_S, transactions.tick)
 
 
 def register_offline(offline: OfflinePartitions, housekeeping: Housekeeping) -> None:

@@ -1,66 +1,63 @@
 """Committed offsets of consumer groups, in the compacted topic that Kafka's brokers use for it.
 
 There is one record per (group, topic, partition). The newest one counts; a tombstone removes
-it. The offsets survive like any record, and the table of them is a fold over the log. The
-library and the broker share one table: each sees what the other commits.
+it. Offsets that are committed in a transaction count from its end on (`offsets_table`). The
+offsets survive like any record, and the table of them is a fold over the log. The library and the
+broker share one table: each sees what the other commits.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
 from cordwood.clock import Clock
-from cordwood.errors import FormatError, InvalidRecordError, LogError, StorageError
+from cordwood.errors import InvalidRecordError, LogError, StorageError
+from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
+from cordwood.format.batch_header import TRANSACTIONAL
 from cordwood.format.groups.group_offsets import (
     OFFSET_KEY_TYPES,
     OffsetKey,
     OffsetValue,
-    decode_group_key,
-    decode_offset_value,
     encode_offset_key,
     encode_offset_value,
     group_partition,
 )
+from cordwood.format.record import Record
+from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.reading.latest_by_key import newest_values
+from cordwood.log.reading.latest_by_key import fold_records
+from cordwood.log.rules.producer_state import MarkerFacts
+from cordwood.log.topics.offsets_table import (
+    CommittedOffset,
+    GroupOffsets,
+    OffsetsEvent,
+    OffsetsMarker,
+    OffsetsTable,
+    OffsetsWalk,
+    TopicPartition,
+)
 from cordwood.log.topics.topic import Topic
-from cordwood.quantities import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from cordwood.quantities import NO_SEQUENCE, Offset, ProducerId
+
+__all__ = [
+    "CommittedOffset",
+    "CommittedOffsets",
+    "GroupOffsets",
+    "GroupRecord",
+    "TopicPartition",
+    "offset_record",
+    "offset_tombstone",
+]
 
 logger = logging.getLogger(__name__)
 
-TopicPartition = tuple[str, int]
 GroupRecord = tuple[bytes, bytes | None]  # key and value; None is a tombstone
 ReadableTopic = Topic[PartitionLog] | Topic[ReadOnlyLog]
 
 _METADATA_CHARS_MAX: Final = 4096
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedOffset:
-    """The offset at which a group continues to read a partition.
-
-    A negative offset, which only clients of a broker can commit, says that the group has none.
-    `expires_ms` is set if an old client chose how long the offset is kept. `topic_id` tells a
-    topic from an earlier one of the same name; None if it was not recorded.
-    """
-
-    offset: Offset
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    metadata: str = ""
-    committed_ms: TimestampMs
-    expires_ms: TimestampMs = NO_TIMESTAMP
-    topic_id: UUID | None = None
-
-    @property
-    def is_position(self) -> bool:
-        return self.offset >= 0
-
-
-GroupOffsets = dict[TopicPartition, CommittedOffset]
 
 
 def offset_record(group: str, place: TopicPartition, committed: CommittedOffset) -> GroupRecord:
@@ -100,7 +97,7 @@ class OffsetsTopicSource(Protocol):
 class CommittedOffsets:
     """The offsets of all groups, in memory as they are in the topic. Any thread may use it.
 
-    Invariant: for each partition of the topic, `_groups` is the result of the records before
+    Invariant: for each partition of the topic, its table is the result of the records before
     `_read_up_to`. Records appended through this class are applied at once. Records that were
     appended another way are read on demand. `_lock` guards both and is never held while a file
     is touched, so a thread that must not wait may call the `known_*` methods.
@@ -119,12 +116,20 @@ class CommittedOffsets:
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         self._of_topic: UUID | None = None
-        self._groups: dict[str, GroupOffsets] = {}
+        self._tables: dict[int, OffsetsTable] = {}
         self._read_up_to: dict[int, Offset] = {}
 
     # --- writing -----------------------------------------------------------------------------
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        records = self.records_of(group, offsets)
+        if records:
+            self.append(self.partition_of(group), records)
+
+    def records_of(
+        self, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]
+    ) -> list[GroupRecord]:
+        """The records that commit offsets, each with its metadata. Raises for invalid ones."""
         now_ms = self._clock.now_ms()
         records: list[GroupRecord] = []
         for (name, partition), (offset, metadata) in offsets.items():
@@ -141,8 +146,7 @@ class CommittedOffsets:
                 topic_id=self._topic_id(name),
             )
             records.append(offset_record(group, (name, partition), committed))
-        if records:
-            self.append(self.partition_of(group), records)
+        return records
 
     def remove(self, group: str, partitions: list[TopicPartition]) -> None:
         """Remove committed offsets of a group, by tombstones."""
@@ -157,8 +161,9 @@ class CommittedOffsets:
         """
         try:
             tombstones: dict[int, list[GroupRecord]] = {}
-            for group in self.groups():
-                places = sorted(p for p in self.known_places(group) if p[0] in names)
+            for group in {*self.groups(), *self._pending_groups()}:
+                known = self.known_places(group) | self.pending_places(group)
+                places = sorted(p for p in known if p[0] in names)
                 if places:
                     records = tombstones.setdefault(self.partition_of(group), [])
                     records += (offset_tombstone(group, place) for place in places)
@@ -179,11 +184,83 @@ class CommittedOffsets:
         topic = self._source.find()
         assert topic is not None
         [appended] = topic.append_many(list(records), partition=partition).ranges
+        first = appended.first_offset
+        events = [
+            OffsetsEvent(Offset(first + index), key, value)
+            for index, (key, value) in enumerate(records)
+        ]
+        self._note(topic, partition, first, appended.next_offset, events)
+
+    def append_pending(
+        self,
+        partition: int,
+        records: Sequence[GroupRecord],
+        *,
+        producer_id: ProducerId,
+        producer_epoch: int,
+    ) -> None:
+        """Append commits that count once the transaction of a producer does. Durable on return."""
+        topic, log = self._writable(partition)
+        now_ms = self._clock.now_ms()
+        built = build_batch(
+            [Record(value, key=key, timestamp_ms=now_ms) for key, value in records],
+            now_ms,
+            BatchStyle(bytes_max=log.config.max_message_bytes),
+            ProducerStamp(
+                producer_id=producer_id, producer_epoch=producer_epoch, attributes=TRANSACTIONAL
+            ),
+        )
+        batch = UnplacedBatch(
+            built.size,
+            built.record_count,
+            built.max_timestamp,
+            producer_id,
+            producer_epoch,
+            NO_SEQUENCE,
+            True,
+        )
+        first = log.batches.append_of_coordinator(built.data, batch)
+        events = [
+            OffsetsEvent(Offset(first + index), key, value, producer_id)
+            for index, (key, value) in enumerate(records)
+        ]
+        self._note(topic, partition, first, Offset(first + len(records)), events)
+
+    def append_marker(
+        self, partition: int, marker: MarkerFacts, *, transaction_version: int
+    ) -> Offset:
+        """End the transaction of a producer in one partition of the topic; return where.
+
+        Not durable on return. But it counts at once: the coordinator's decision is durable.
+        """
+        topic, log = self._writable(partition)
+        at = log.batches.end_transaction(
+            marker, transaction_version=transaction_version, wait=False
+        )
+        event = OffsetsMarker(marker.producer_id, is_commit=not marker.is_abort)
+        self._note(topic, partition, at, Offset(at + 1), [event])
+        return at
+
+    def _writable(self, partition: int) -> tuple[ReadableTopic, PartitionLog]:
+        topic = self._source.ensure()
+        log = topic.partition(partition)
+        assert isinstance(log, PartitionLog), log
+        return topic, log
+
+    def _note(
+        self,
+        topic: ReadableTopic,
+        partition: int,
+        first: Offset,
+        end: Offset,
+        events: Iterable[OffsetsEvent | OffsetsMarker],
+    ) -> None:
+        """Apply what was appended, unless something before it was not read yet."""
         with self._lock:
             self._expect(topic)
-            if self._read_up_to.get(partition, Offset(0)) == appended.first_offset:
-                self._apply(dict(records))
-                self._read_up_to[partition] = appended.next_offset
+            if self._read_up_to.get(partition, Offset(0)) == first:
+                self._apply(partition, events)
+                self._read_up_to[partition] = end
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -201,7 +278,7 @@ class CommittedOffsets:
     def known_of_group(self, group: str) -> GroupOffsets:
         """The offsets of a group as far as the topic was read (`is_current`). Touches no file."""
         with self._lock:
-            found: GroupOffsets = dict(self._groups.get(group, {}))
+            found: GroupOffsets = dict(self._offsets_of(group))
         return {
             place: committed
             for place, committed in found.items()
@@ -211,17 +288,39 @@ class CommittedOffsets:
     def known_places(self, group: str) -> set[TopicPartition]:
         """Like `known_of_group`, but includes offsets of earlier topics of the same name."""
         with self._lock:
-            return set(self._groups.get(group, ()))
+            return set(self._offsets_of(group))
+
+    def pending_places(self, group: str) -> set[TopicPartition]:
+        """The partitions whose offset an open transaction may still change. Touches no file."""
+        with self._lock:
+            return {
+                place
+                for table in self._tables.values()
+                if table.has_pending
+                for place in table.pending_places(group)
+            }
+
+    def _pending_groups(self) -> set[str]:
+        with self._lock:
+            return {group for table in self._tables.values() for group in table.pending_groups()}
 
     def known_groups(self) -> list[str]:
         """The groups that have offsets, as far as the topic was read. Touches no file."""
         with self._lock:
-            return sorted(self._groups)
+            return sorted(group for table in self._tables.values() for group in table.groups)
 
     def is_known(self, group: str) -> bool:
         """Whether the group has offsets, as far as the topic was read. Touches no file."""
         with self._lock:
-            return group in self._groups
+            return any(group in table.groups for table in self._tables.values())
+
+    def _offsets_of(self, group: str) -> GroupOffsets:
+        """The caller holds the lock."""
+        for table in self._tables.values():
+            found = table.groups.get(group)
+            if found is not None:
+                return found
+        return {}
 
     def is_current(self, group: str | None = None) -> bool:
         """Whether all commits of a group have been read; without a group, of all groups."""
@@ -259,7 +358,7 @@ class CommittedOffsets:
         with self._lock:
             if topic is None:
                 self._of_topic = None
-                self._groups.clear()
+                self._tables.clear()
                 self._read_up_to.clear()
             else:
                 self._expect(topic)
@@ -293,51 +392,29 @@ class CommittedOffsets:
                     self._expect(topic)
                     known = self._read_up_to.get(number, Offset(0))
                 start = view.start if from_start else max(known, view.start)
-                newest = newest_values(log.source, start, view.high_watermark)
+                events = OffsetsWalk()
+                fold_records(log.source, start, view.high_watermark, events)
                 with self._lock:
                     self._expect(topic)
                     if self._read_up_to.get(number, Offset(0)) != known:
                         continue  # an append was applied meanwhile; what was read is older
-                    self._apply(newest)
+                    if from_start:
+                        self._tables.pop(number, None)
+                    self._apply(number, events.of_offsets)
                     self._read_up_to[number] = max(known, view.high_watermark)
-                    return newest
+                    return events.others
 
     def _expect(self, topic: ReadableTopic) -> None:
         """Drop offsets that were read from an earlier topic. The caller holds the lock."""
         if self._of_topic != topic.topic_id:
             self._of_topic = topic.topic_id
-            self._groups.clear()
+            self._tables.clear()
             self._read_up_to.clear()
 
-    def _apply(self, records: Mapping[bytes, bytes | None]) -> None:
-        """Apply records to the table. The caller holds the lock."""
-        for key, value in records.items():
-            if key[:2] not in OFFSET_KEY_TYPES:
-                continue
-            try:
-                place = decode_group_key(key)
-                found = None if value is None else decode_offset_value(value)
-            except FormatError as error:
-                logger.warning("ignoring a committed offset that cannot be read: %s", error)
-                continue
-            assert isinstance(place, OffsetKey), place
-            if found is None:
-                self._drop(place)
-                continue
-            self._groups.setdefault(place.group, {})[place.topic, place.partition] = (
-                CommittedOffset(
-                    offset=found.offset,
-                    leader_epoch=found.leader_epoch,
-                    metadata=found.metadata,
-                    committed_ms=found.commit_timestamp,
-                    expires_ms=found.expire_timestamp,
-                    topic_id=found.topic_id,
-                )
-            )
-
-    def _drop(self, place: OffsetKey) -> None:
-        offsets = self._groups.get(place.group)
-        if offsets is not None:
-            offsets.pop((place.topic, place.partition), None)
-            if not offsets:
-                del self._groups[place.group]
+    def _apply(self, partition: int, events: Iterable[OffsetsEvent | OffsetsMarker]) -> None:
+        """Apply records to the table of a partition. The caller holds the lock."""
+        table = self._tables.get(partition)
+        if table is None:
+            table = self._tables[partition] = OffsetsTable()
+        for event in events:
+            table.apply(event)

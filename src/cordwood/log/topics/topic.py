@@ -182,12 +182,7 @@ class Topic(Generic[LogT]):
         partitions take turns. `expected_offset` needs a partition or a key.
         """
         if partition is None:
-            if isinstance(key, str):
-                raise TypeError("key must be bytes or None, not str")
-            if key is not None:
-                partition = partition_for(key, self.partition_count)
-            else:
-                partition = next(self._turn) % self.partition_count
+            partition = self.choose_partition(key)
         return self._writable(partition).append(
             value,
             key=key,
@@ -195,6 +190,14 @@ class Topic(Generic[LogT]):
             timestamp_ms=timestamp_ms,
             expected_offset=expected_offset,
         )
+
+    def choose_partition(self, key: bytes | None) -> int:
+        """The partition of a key, as in every Kafka client; without a key, the next in turn."""
+        if isinstance(key, str):
+            raise TypeError("key must be bytes or None, not str")
+        if key is not None:
+            return partition_for(key, self.partition_count)
+        return next(self._turn) % self.partition_count
 
     def append_many(
         self,

@@ -35,6 +35,7 @@ class TopicEntry:
     """One topic. `config` holds only the keys that were set for the topic, as text.
 
     Bit n of `begun` says that partition n has begun: it has, or had, records on the disk.
+    `is_adopted` says that another broker wrote the topic before it was ours.
     """
 
     name: str
@@ -42,6 +43,7 @@ class TopicEntry:
     partitions: int
     config: Mapping[str, str]
     begun: int = 0
+    is_adopted: bool = False
 
     def has_begun(self, number: int) -> bool:
         return bool(self.begun >> number & 1)
@@ -152,12 +154,15 @@ def _render(value: Mapping[str, object]) -> bytes:
 
 
 def _rendered(entry: TopicEntry) -> dict[str, object]:
-    return {
+    rendered: dict[str, object] = {
         "id": encode_topic_id(entry.topic_id),
         "partitions": entry.partitions,
         "begun": list(_ranges(entry.begun)),
         "config": dict(entry.config),
     }
+    if entry.is_adopted:
+        rendered["adopted"] = True
+    return rendered
 
 
 def _ranges(bits: int) -> Iterator[tuple[int, int]]:
@@ -191,6 +196,7 @@ def _parse_entry(name: str, value: Mapping[str, object]) -> TopicEntry:
         partitions=partitions,
         config={str(key): str(text) for key, text in config.items()},
         begun=bits,
+        is_adopted=value.get("adopted") is True,
     )
 
 

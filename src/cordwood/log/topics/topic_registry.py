@@ -126,6 +126,18 @@ class TopicRegistry:
             raise UnknownTopicError(name)
         return dict(entry.config)
 
+    def is_adopted(self, name: str) -> bool:
+        """Whether another broker wrote the topic before it was ours."""
+        entry = self._catalog.topics.get(name)
+        return entry is not None and entry.is_adopted
+
+    def log(self, name: str, partition: int) -> PartitionLog | None:
+        """The log of a partition; None if there is none. Raises `StorageError` if it is offline."""
+        topic = self._topics.get(name)
+        if topic is None or not 0 <= partition < topic.partition_count:
+            return None
+        return topic.partition(partition)
+
     # --- checking ----------------------------------------------------------------------------
 
     def check_new(

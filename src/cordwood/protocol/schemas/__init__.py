@@ -28,6 +28,7 @@ from cordwood.protocol.schemas import (
     offset_messages,
     quota_messages,
     topic_messages,
+    transaction_messages,
     user_messages,
 )
 
@@ -41,6 +42,7 @@ MESSAGE_SCHEMAS: Final[Mapping[int, str]] = MappingProxyType(
         **offset_messages.SCHEMAS,
         **quota_messages.SCHEMAS,
         **topic_messages.SCHEMAS,
+        **transaction_messages.SCHEMAS,
         **user_messages.SCHEMAS,
     }
 )

@@ -16,11 +16,12 @@ from cordwood.broker.handlers.api_versions import ApiVersionsHandler
 from cordwood.broker.handlers.list_offsets import ListOffsetsHandler
 from cordwood.broker.handlers.log_dirs import LogDirsHandler
 from cordwood.broker.handlers.metadata import MetadataHandler
-from cordwood.broker.handlers.producer_ids import ProducerIdsHandler
 from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
 from cordwood.broker.handlers.topic_partitions import TopicPartitionsHandler
+from cordwood.broker.handlers.transaction_admin import TransactionAdminHandler
+from cordwood.broker.handlers.transactions import TransactionsHandler
 from cordwood.broker.net.session import UnlimitedAccess
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.store.store import Store
@@ -29,6 +30,7 @@ from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.message_schema import message_schema
 from cordwood.protocol.messages import Fields
 from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, InlineExecutor, at_once, dynamic
+from fakes.manual_clock import ManualClock
 from fakes.message_values import messages
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import TOPIC, open_store
@@ -51,9 +53,10 @@ def client(store: Store) -> HandlerCalls:
             TopicConfigsHandler(ConfigOwners(store, IDENTITY, dynamic(store))),
             ListOffsetsHandler(table, at_once),
             LogDirsHandler(store),
-            ProducerIdsHandler(store.producer_ids),
             TopicPartitionsHandler(store=store, identity=IDENTITY, config=CONFIG),
             AccessRulesHandler(store.open_security(), has_authorizer=True),
+            TransactionsHandler(store, 1),
+            TransactionAdminHandler(store, table, ManualClock()),
         ]
     )
 

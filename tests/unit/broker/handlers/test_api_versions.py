@@ -66,14 +66,16 @@ def test_software_of_real_clients_is_accepted(call: HandlerCalls, name: str) -> 
     assert answer.error_code == ErrorCode.none
 
 
-def test_consumer_groups_of_the_new_kind_are_a_feature(call: HandlerCalls) -> None:
+def test_consumer_groups_and_transactions_of_the_new_kind_are_features(call: HandlerCalls) -> None:
     answer = call(ApiKey.API_VERSIONS, SOFTWARE)
 
     assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == [
-        ("group.version", 0, 1)
+        ("group.version", 0, 1),
+        ("transaction.version", 0, 2),
     ]
     assert [(f.name, f.max_version_level) for f in answer.finalized_features] == [
-        ("group.version", 1)
+        ("group.version", 1),
+        ("transaction.version", 2),
     ]
     assert answer.finalized_features_epoch >= 0
 
@@ -84,7 +86,7 @@ def test_features_that_may_be_at_level_0_are_kept_from_clients_that_fail_on_them
     answer = call(ApiKey.API_VERSIONS, SOFTWARE, version=3)
 
     assert answer.supported_features == ()
-    assert len(answer.finalized_features) == 1
+    assert len(answer.finalized_features) == 2
 
 
 def test_it_never_waits_for_the_disk(call: HandlerCalls) -> None:

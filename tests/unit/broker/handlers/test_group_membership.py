@@ -42,10 +42,21 @@ def test_later_versions_ask_about_several_groups(bench: CoordinatorBench, versio
     ]
 
 
+@pytest.mark.parametrize("version", range(1, 7))
+def test_this_broker_coordinates_every_transactional_id(
+    bench: CoordinatorBench, version: int
+) -> None:
+    answer = bench.ask(
+        ApiKey.FIND_COORDINATOR, version, {"key": "t", "coordinator_keys": ["t"], "key_type": 1}
+    )
+
+    place = answer if version < 4 else answer.coordinators[0]
+    assert (place.error_code, place.node_id) == (ErrorCode.none, 7)
+
+
 @pytest.mark.parametrize(
     ("key_type", "code", "said"),
     [
-        (1, ErrorCode.transactional_id_authorization_failed, "transactions"),
         (2, ErrorCode.invalid_request, "2"),
         (9, ErrorCode.invalid_request, "9"),
     ],

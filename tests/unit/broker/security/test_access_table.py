@@ -9,8 +9,6 @@ from cordwood.broker.security.access_table import ACCESS_TABLE, OPEN_APIS, Need,
 from cordwood.protocol.api_catalog import API_CATALOG
 
 BROKER = Path(cordwood.broker.__file__).parent
-# Asked about by the parts that serve transactions.
-LATER = {"PRODUCE_TRANSACTION"}
 
 
 def test_every_served_api_is_in_the_table_or_open_to_everybody() -> None:
@@ -36,7 +34,7 @@ def test_every_need_of_a_served_api_is_asked_about_by_the_broker() -> None:
         and node.value.id in {"needs", "access_table"}
     }
 
-    assert set(named) - asked <= LATER
+    assert set(named) - asked == set()
 
 
 def test_an_api_whose_need_may_be_replaced_by_another_has_one_that_refuses() -> None:

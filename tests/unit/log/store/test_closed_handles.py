@@ -27,13 +27,14 @@ ARGUMENTS: dict[str, object] = {
     "url": "file:///archive",
     "names": ["orders"],
     "isolation": "read_committed",
+    "transactional_id": "billing",
 }
 # These end a handle, tell whether it has ended, or are facts that need no open file. The last ones
 # are called by the store itself.
 ALLOWED = {
     "close", "abandon", "is_closed", "partition", "has_partition", "view",
     "opened", "add_log", "add_partitions", "end", "reconfigure", "attach_archive",
-    "check_current", "refresh",
+    "check_current", "refresh", "choose_partition",
 }  # fmt: skip
 # Plans that only a store makes.
 INTERNAL = {"forecast_compaction"}

@@ -230,6 +230,14 @@ class ClassicGroup:
             self._replies.restart_session(self._roster[member_id])
         return code
 
+    def validate_pending_commit(
+        self, member_id: str, generation: int, group_instance_id: str | None
+    ) -> ErrorCode:
+        """Whether the sender may commit in a transaction. One that names no member always may."""
+        if generation < 0 and member_id == NO_MEMBER_ID and group_instance_id is None:
+            return ErrorCode.none
+        return self._check(member_id, generation, group_instance_id)
+
     def leave(self, leaving: list[tuple[str, str | None]]) -> list[ErrorCode]:
         """Remove members by member id and instance id; an admin gives the instance id alone."""
         if self.state is ClassicState.DEAD:

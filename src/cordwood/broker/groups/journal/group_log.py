@@ -5,6 +5,7 @@ append for each partition of the topic, so that many commits share a sync. Then 
 to the loop. The first record creates the topic.
 """
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -12,8 +13,15 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cordwood.broker.net.scheduler import Scheduler
-from cordwood.errors import FormatError, LogClosedError, LogError, StorageError
+from cordwood.errors import (
+    FormatError,
+    InvalidProducerEpochError,
+    LogClosedError,
+    LogError,
+    StorageError,
+)
 from cordwood.log.topics.committed_offsets import CommittedOffsets, GroupRecord
+from cordwood.log.transactions.transaction_metadata import ProducerIdentity
 from cordwood.protocol.error_code import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -34,6 +42,16 @@ class GroupLog(Protocol):
         """
         ...
 
+    def append_pending(
+        self,
+        group_id: str,
+        records: Sequence[GroupRecord],
+        producer: ProducerIdentity,
+        done: Done,
+    ) -> None:
+        """As `append`, for offsets that count once the transaction of `producer` does."""
+        ...
+
     def refresh(self, done: Done) -> None:
         """Read records that others appended, then call `done` in the same way."""
         ...
@@ -44,6 +62,7 @@ class _Entry:
     group_id: str
     records: Sequence[GroupRecord]
     done: Done
+    producer: ProducerIdentity | None = None  # whose transaction it is in
 
 
 class GroupLogWriter:
@@ -79,12 +98,24 @@ class GroupLogWriter:
             self._thread.join(_STOP_TIMEOUT_S)
 
     def append(self, group_id: str, records: Sequence[GroupRecord], done: Done) -> None:
+        self._put(_Entry(group_id=group_id, records=records, done=done))
+
+    def append_pending(
+        self,
+        group_id: str,
+        records: Sequence[GroupRecord],
+        producer: ProducerIdentity,
+        done: Done,
+    ) -> None:
+        self._put(_Entry(group_id=group_id, records=records, done=done, producer=producer))
+
+    def _put(self, entry: _Entry) -> None:
         with self._condition:
             if not self._is_stopped:
-                self._queue.append(_Entry(group_id=group_id, records=records, done=done))
+                self._queue.append(entry)
                 self._condition.notify()
                 return
-        self._tell([done], ErrorCode.coordinator_not_available)
+        self._tell([entry.done], ErrorCode.coordinator_not_available)
 
     def refresh(self, done: Done) -> None:
         with self._condition:
@@ -124,7 +155,25 @@ class GroupLogWriter:
             self._tell([entry.done for entry in entries], code)
             return
         for number, placed in by_partition.items():
-            self._append(number, placed)
+            for is_pending, run in itertools.groupby(placed, lambda e: e.producer is not None):
+                if is_pending:
+                    for entry in run:
+                        self._append_pending(number, entry)
+                else:
+                    self._append(number, list(run))
+
+    def _append_pending(self, partition: int, entry: _Entry) -> None:
+        producer = entry.producer
+        assert producer is not None
+        code = self._attempt(
+            lambda: self._offsets.append_pending(
+                partition,
+                entry.records,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+            )
+        )
+        self._tell([entry.done], code)
 
     def _append(self, partition: int, entries: list[_Entry]) -> None:
         records = [record for entry in entries for record in entry.records]
@@ -162,6 +211,8 @@ def append_error(error: Exception) -> ErrorCode:
     """
     if isinstance(error, LogClosedError):
         return ErrorCode.coordinator_not_available
+    if isinstance(error, InvalidProducerEpochError):
+        return ErrorCode.invalid_producer_epoch
     if isinstance(error, (StorageError, OSError)):
         return ErrorCode.not_coordinator
     return ErrorCode.unknown_server_error

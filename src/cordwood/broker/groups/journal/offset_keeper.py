@@ -13,6 +13,7 @@ from cordwood.log.topics.committed_offsets import (
     offset_record,
     offset_tombstone,
 )
+from cordwood.log.transactions.transaction_metadata import ProducerIdentity
 from cordwood.protocol.error_code import ErrorCode
 
 
@@ -29,8 +30,13 @@ class OffsetKeeper:
         self._under_way: dict[str, Counter[TopicPartition]] = {}
 
     def commit(
-        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], done: Done
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        done: Done,
+        producer: ProducerIdentity | None = None,
     ) -> None:
+        """Commit offsets; in the transaction of `producer`, if it has one."""
         under_way = self._under_way.setdefault(group_id, Counter())
         under_way.update(offsets.keys())
 
@@ -44,14 +50,25 @@ class OffsetKeeper:
             done(code)
 
         records = [offset_record(group_id, place, offset) for place, offset in offsets.items()]
-        self._log.append(group_id, records, appended)
+        if producer is None:
+            self._log.append(group_id, records, appended)
+        else:
+            self._log.append_pending(group_id, records, producer, appended)
 
     def is_committing(self, group_id: str) -> bool:
         return group_id in self._under_way
 
     def is_known(self, group_id: str) -> bool:
-        """Whether the group has offsets, or a commit of it is being written."""
-        return group_id in self._under_way or self._table.is_known(group_id)
+        """Whether the group has offsets, or a commit of it is being written or is pending."""
+        return (
+            group_id in self._under_way
+            or self._table.is_known(group_id)
+            or bool(self.pending(group_id))
+        )
+
+    def pending(self, group_id: str) -> set[TopicPartition]:
+        """The partitions whose offset an open transaction may still change."""
+        return self._table.pending_places(group_id)
 
     def of_group(self, group_id: str) -> GroupOffsets:
         return self._table.known_of_group(group_id)
@@ -66,6 +83,7 @@ class OffsetKeeper:
         known = {
             *self._table.known_places(group_id),
             *self._under_way.get(group_id, ()),
+            *self.pending(group_id),
         }
         wanted = known if places is None else known.intersection(places)
         return [offset_tombstone(group_id, place) for place in sorted(wanted)]

@@ -1,0 +1,155 @@
+"""Produce into a transaction: what must be asked of the coordinator before the records go in.
+
+A log lets a producer go on in a transaction that is open there. To begin one, the coordinator must
+agree: clients of version 2 add the partition by it, older ones must have added it before
+(KIP-890). Until the records are in, the coordinator keeps the transaction open, by a lease.
+
+Where the transaction before is still being completed, the request waits for that.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from cordwood.broker.error_codes import transaction_code
+from cordwood.broker.net.event_loop import EventLoop
+from cordwood.format.batch_header import HEADER_SIZE, MAGIC, TRANSACTIONAL, decode_batch_header
+from cordwood.log.partition.client_batches import TransactionRules
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.transactions.transaction_entry import Granted, Lease, Outcome
+from cordwood.log.transactions.transaction_machine import Refused
+from cordwood.log.transactions.transaction_metadata import (
+    EPOCH_BUMPING_VERSION,
+    ProducerIdentity,
+)
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.produce_request import ProducedRecords
+
+_FIRST_WITH_ABORTABLE: Final = 11
+_FIRST_ADDING: Final = 12  # from here on a produce adds its partitions to the transaction
+_MAGIC_AT: Final = 16
+_ATTRIBUTES_AT: Final = 22  # their lower byte, in a batch
+_RETRIED: Final = frozenset(
+    {
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
+
+
+def client_version_of(api_version: int) -> int:
+    return EPOCH_BUMPING_VERSION if api_version >= _FIRST_ADDING else 0
+
+
+def has_transactional(parts: Iterable[ProducedRecords]) -> bool:
+    return any(is_transactional(records) for _, _, records in parts)
+
+
+def is_transactional(records: memoryview) -> bool:
+    """Whether it is a batch with that attribute; False for anything that is no batch."""
+    return (
+        len(records) >= HEADER_SIZE
+        and records[_MAGIC_AT] == MAGIC
+        and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL)
+    )
+
+
+def producer_of(
+    transactional_id: str | None, parts: Iterable[ProducedRecords]
+) -> ProducerIdentity | ErrorCode:
+    """The producer of all transactional batches, or why the request is refused as a whole."""
+    if not transactional_id:
+        return ErrorCode.transactional_id_authorization_failed
+    producers = {
+        (header.producer_id, header.producer_epoch)
+        for _, _, records in parts
+        if is_transactional(records)
+        for header in (decode_batch_header(records),)
+    }
+    if len(producers) != 1:
+        return ErrorCode.invalid_producer_id_mapping
+    [(producer_id, epoch)] = producers
+    return ProducerIdentity(producer_id=producer_id, epoch=epoch)
+
+
+class Admission:
+    """What the coordinator said about one request. Belongs to the request.
+
+    `begins` are the logs in which the transaction may begin; `refused` is why it may not in the
+    others that it is not open in.
+    """
+
+    __slots__ = ("_lease", "begins", "code", "refused", "starts_at_zero")
+
+    def __init__(
+        self,
+        *,
+        api_version: int,
+        begins: Collection[PartitionLog] = (),
+        outcome: Outcome | None = None,
+    ) -> None:
+        self._lease: Lease | None = outcome.lease if isinstance(outcome, Granted) else None
+        self.code = ErrorCode.none
+        self.begins: Collection[PartitionLog] = begins
+        self.refused: Collection[PartitionLog] = ()
+        self.starts_at_zero = api_version >= _FIRST_ADDING
+        if isinstance(outcome, Refused):
+            self.code = _code(outcome, api_version)
+            self.begins, self.refused = (), begins
+
+    def rules_for(self, log: PartitionLog) -> TransactionRules:
+        return TransactionRules(may_begin=log in self.begins, starts_at_zero=self.starts_at_zero)
+
+    def release(self) -> None:
+        """The records are in their logs. Any thread."""
+        if self._lease is not None:
+            self._lease.release()
+
+
+def _code(outcome: Refused, api_version: int) -> ErrorCode:
+    """How a refusal of the coordinator is called in this API."""
+    code = transaction_code(outcome.reason, knows_fencing=False)
+    if code is ErrorCode.transaction_abortable and api_version < _FIRST_WITH_ABORTABLE:
+        return ErrorCode.invalid_txn_state
+    if code in _RETRIED:
+        return ErrorCode.not_enough_replicas  # clients retry it without looking for a leader
+    if code is ErrorCode.concurrent_transactions and api_version < _FIRST_ADDING:
+        return ErrorCode.not_enough_replicas
+    return code
+
+
+class Verification:
+    """Waits for the coordinator, in a loop that must not block."""
+
+    def __init__(self, loop: EventLoop) -> None:
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._outcome: Outcome | None = None
+        self._resume: Callable[[Outcome], None] | None = None
+
+    def done(self, outcome: Outcome) -> None:
+        """The coordinator has answered. Any thread."""
+        with self._lock:
+            self._outcome = outcome
+            resume = self._resume
+        if resume is not None:
+            self._loop.call_soon(lambda: resume(outcome))
+
+    def take(self, resume: Callable[[], Callable[[Outcome], None]]) -> Outcome | None:
+        """The answer, if it is there; otherwise None, and `resume()` is called with it later.
+
+        `resume` itself is called now: to keep what must be kept meanwhile.
+        """
+        with self._lock:
+            outcome = self._outcome
+        if outcome is not None:
+            return outcome
+        function = resume()
+        with self._lock:
+            outcome = self._outcome
+            if outcome is None:
+                self._resume = function
+        if outcome is not None:
+            function(outcome)
+        return None

@@ -1,0 +1,1 @@
+"""Transactions over partitions and groups: a pure machine, its log, its markers, its recovery."""

@@ -1,0 +1,359 @@
+"""Transactions of the library: appends to several partitions, and offsets, all or nothing.
+
+    with store.transaction("billing-1") as transaction:
+        transaction.append("paid", b"7", key=b"user:42")
+        transaction.commit_offsets("billing", {("orders", 0): 7})
+
+The coordinator is the one that a broker over the same store uses, so a transactional id belongs to
+one producer at a time, in a process or on the network.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from cordwood.clock import Clock
+from cordwood.errors import (
+    InvalidProducerEpochError,
+    ProducerFencedError,
+    TransactionError,
+    UnverifiedTransactionError,
+)
+from cordwood.format.batch_builder import ProducerStamp, build_batch
+from cordwood.format.batch_header import TRANSACTIONAL, advance_sequence
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
+from cordwood.format.record import Header, Record
+from cordwood.format.transaction_records import TopicPartition, TransactionState
+from cordwood.log.partition.appending import batch_style
+from cordwood.log.partition.client_batches import TransactionRules
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.rules.appended import Appended
+from cordwood.log.topics.committed_offsets import CommittedOffsets
+from cordwood.log.topics.topic import Topic
+from cordwood.log.transactions.coordinator import WAIT_S, TransactionCoordinator
+from cordwood.log.transactions.transaction_entry import Done, Granted, Outcome
+from cordwood.log.transactions.transaction_machine import Refusal
+from cordwood.log.transactions.transaction_metadata import (
+    EPOCH_BUMPING_VERSION,
+    ProducerIdentity,
+)
+from cordwood.quantities import Offset
+
+TIMEOUT_MS: Final = 60_000  # as the default of Kafka's clients
+_PATIENCE_S: Final = WAIT_S + 10.0  # the coordinator answers before that
+_ABORTED: Final = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
+_FENCED: Final = (Refusal.PRODUCER_FENCED, Refusal.INVALID_PRODUCER_ID_MAPPING)
+
+
+class LibraryProducer:
+    """The producer of one transactional id in this process.
+
+    Its transactions take turns: `busy` is held from the beginning of one to its end.
+    """
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.busy = threading.Lock()
+        self.identity: ProducerIdentity | None = None  # None: not initialised, or fenced
+
+
+class LibraryProducers:
+    """All producers of the library in one store. Any thread may use it."""
+
+    def __init__(
+        self,
+        coordinator: TransactionCoordinator,
+        offsets: CommittedOffsets,
+        topic: Callable[[str], Topic[PartitionLog]],
+        clock: Clock,
+    ) -> None:
+        self.coordinator = coordinator
+        self.offsets = offsets
+        self.topic = topic
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._producers: dict[str, LibraryProducer] = {}
+
+    def begin(self, transactional_id: str, timeout_ms: int) -> "Transaction":
+        """A transaction of that id. It begins when it is entered."""
+        if not transactional_id:
+            raise TransactionError(transactional_id, "the transactional id must not be empty")
+        with self._lock:
+            producer = self._producers.setdefault(
+                transactional_id, LibraryProducer(transactional_id)
+            )
+        return Transaction(self, producer, timeout_ms)
+
+
+class Transaction:
+    """One transaction, for one thread. Use it as a context manager.
+
+    At the end of the block it is committed, or aborted if the block raised. Nothing is visible to
+    `read_committed` readers before. When the block is left, all of it is durable and visible.
+    """
+
+    def __init__(
+        self, producers: LibraryProducers, producer: LibraryProducer, timeout_ms: int
+    ) -> None:
+        self._producers = producers
+        self._producer = producer
+        self._timeout_ms = timeout_ms
+        self._is_open = False
+        self._sequences: dict[PartitionLog, int] = {}
+        self._ends: dict[PartitionLog, Offset] = {}
+
+    @property
+    def transactional_id(self) -> str:
+        return self._producer.transactional_id
+
+    # --- in the transaction ------------------------------------------------------------------
+
+    def append(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[Header] | Mapping[str, bytes | None] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Appended:
+        """Append one record; return its place. It is durable when the transaction is.
+
+        Without `partition`, the key chooses it, as in `Topic.append`.
+        """
+        identity = self._identity()
+        if topic in INTERNAL_TOPICS:
+            raise TransactionError(self.transactional_id, f"{topic} is an internal topic")
+        found = self._producers.topic(topic)
+        number = found.choose_partition(key) if partition is None else partition
+        log = found.partition(number)
+        if isinstance(headers, Mapping):
+            headers = tuple(headers.items())
+        sequence = self._sequences.get(log, 0)
+        config = log.config
+        built = build_batch(
+            [Record(value, key, headers, timestamp_ms)],
+            self._producers.clock.now_ms(),
+            batch_style(config),
+            ProducerStamp(
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                base_sequence=sequence,
+                attributes=TRANSACTIONAL,
+            ),
+        )
+        self._write(log, built.data, identity)
+        self._sequences[log] = advance_sequence(sequence, 1)
+        end = self._ends[log]
+        return Appended(number, Offset(end - 1), built.max_timestamp)
+
+    def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int | tuple[int, str]]
+    ) -> None:
+        """Commit offsets of a group with the transaction: {("orders", 0): 7}."""
+        identity = self._identity()
+        table = self._producers.offsets
+        records = table.records_of(
+            group,
+            {
+                place: value if isinstance(value, tuple) else (value, "")
+                for place, value in offsets.items()
+            },
+        )
+        if not records:
+            return
+        number = table.partition_of(group)
+        lease = self._await(
+            lambda done: self._producers.coordinator.begin_append(
+                self.transactional_id,
+                identity,
+                {(CONSUMER_OFFSETS_TOPIC, number)},
+                client_version=EPOCH_BUMPING_VERSION,
+                done=done,
+            )
+        ).lease
+        assert lease is not None
+        try:
+            table.append_pending(
+                number,
+                records,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+            )
+        except InvalidProducerEpochError as error:
+            raise self._fenced() from error
+        finally:
+            lease.release()
+
+    def _write(self, log: PartitionLog, data: memoryview, identity: ProducerIdentity) -> None:
+        is_first = log not in self._ends
+        lease = None
+        if is_first:
+            lease = self._await(
+                lambda done: self._producers.coordinator.begin_append(
+                    self.transactional_id,
+                    identity,
+                    {(log.topic, log.partition)},
+                    client_version=EPOCH_BUMPING_VERSION,
+                    done=done,
+                )
+            ).lease
+        try:
+            placed = log.batches.append_batch(
+                data,
+                wait=False,
+                is_patient=True,
+                transaction=TransactionRules(may_begin=is_first, starts_at_zero=True),
+            )
+        except (InvalidProducerEpochError, UnverifiedTransactionError) as error:
+            raise self._fenced() from error
+        finally:
+            if lease is not None:
+                lease.release()
+        self._ends[log] = Offset(placed.last_offset + 1)
+
+    # --- beginning and end -------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        if self._is_open:
+            raise TransactionError(self.transactional_id, "the transaction is open already")
+        producer = self._producer
+        if not producer.busy.acquire(blocking=False):
+            raise TransactionError(
+                self.transactional_id,
+                "another transaction of this id is open in this process; end it first, or use "
+                "another transactional id",
+            )
+        try:
+            if producer.identity is None:
+                producer.identity = self._await(
+                    lambda done: self._producers.coordinator.init_producer(
+                        producer.transactional_id,
+                        timeout_ms=self._timeout_ms,
+                        expected=None,
+                        done=done,
+                    )
+                ).identity
+        except BaseException:
+            producer.busy.release()
+            raise
+        self._is_open = True
+        self._sequences.clear()
+        self._ends.clear()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._is_open:
+            return
+        if kind is None:
+            self.commit()
+            return
+        try:
+            self.abort()
+        except TransactionError as failure:
+            # The error of the block is the one to see; the transaction times out.
+            if error is not None:
+                error.add_note(f"and the transaction could not be aborted: {failure}")
+
+    def commit(self) -> None:
+        """Commit now. Everything is durable and visible on return, or nothing is."""
+        self._check_open()
+        try:
+            for log, end in self._ends.items():
+                log.promises.await_kept(end)
+        except BaseException:
+            self.abort()
+            raise
+        self._end(is_commit=True)
+
+    def abort(self) -> None:
+        """Abort now: no `read_committed` reader ever sees the records."""
+        self._check_open()
+        if self._producer.identity is None:
+            self._leave()  # somebody else has aborted it
+        else:
+            self._end(is_commit=False)
+
+    def _end(self, *, is_commit: bool) -> None:
+        coordinator, producer = self._producers.coordinator, self._producer
+        try:
+            identity = self._identity()
+            current = coordinator.find(producer.transactional_id)
+            if current is None or current.identity != identity:
+                raise self._fenced()
+            if not current.partitions:
+                return  # nothing was done
+            producer.identity = None  # unknown, until the coordinator has answered
+            producer.identity = self._await(
+                lambda done: coordinator.end(
+                    producer.transactional_id,
+                    identity,
+                    is_commit=is_commit,
+                    client_version=EPOCH_BUMPING_VERSION,
+                    done=done,
+                )
+            ).identity
+            self._await(lambda done: coordinator.settle(producer.transactional_id, done))
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._is_open = False
+        self._producer.busy.release()
+
+    # --- parts -------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise TransactionError(self.transactional_id, "the transaction is not open")
+
+    def _identity(self) -> ProducerIdentity:
+        self._check_open()
+        identity = self._producer.identity
+        if identity is None:
+            raise self._fenced()
+        return identity
+
+    def _fenced(self) -> TransactionError:
+        """The transaction was aborted by a time-out or by another producer of the same id."""
+        identity, self._producer.identity = self._producer.identity, None
+        current = self._producers.coordinator.find(self.transactional_id)
+        if (
+            identity is not None
+            and current is not None
+            and current.producer_id == identity.producer_id
+            and current.epoch == identity.epoch + 1
+            and current.state in _ABORTED
+            and current.bumps_epochs
+        ):
+            return TransactionError(
+                self.transactional_id,
+                f"it was aborted: it took longer than its timeout of {self._timeout_ms} ms",
+            )
+        return ProducerFencedError(self.transactional_id)
+
+    def _await(self, ask: Callable[[Done], None]) -> Granted:
+        """Wait for the coordinator. Raises what it refuses."""
+        answered = threading.Event()
+        outcomes: list[Outcome] = []
+
+        def done(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            answered.set()
+
+        ask(done)
+        if not answered.wait(_PATIENCE_S):
+            raise TransactionError(self.transactional_id, "the coordinator does not answer")
+        outcome = outcomes[0]
+        if isinstance(outcome, Granted):
+            return outcome
+        if outcome.reason in _FENCED:
+            raise self._fenced()
+        raise TransactionError(self.transactional_id, outcome.reason.value)

@@ -1,0 +1,78 @@
+"""Work for one thread, which takes everything that waits at once."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+
+_STOP_TIMEOUT_S: Final = 30.0  # a sync that takes longer hangs
+
+
+class WorkQueue(Generic[Item]):
+    """Calls `work` with all items that wait. Any thread may put.
+
+    The thread begins with the first item. Without a thread, `run_here` does the work: for tests
+    that must come out the same at every run.
+    """
+
+    def __init__(
+        self, name: str, work: Callable[[list[Item]], None], *, has_thread: bool = True
+    ) -> None:
+        self._name = name
+        self._work = work
+        self._has_thread = has_thread
+        self._condition = threading.Condition()
+        self._items: list[Item] = []
+        self._is_stopped = False
+        self._thread: threading.Thread | None = None
+
+    def put(self, item: Item) -> bool:
+        """Whether the item will be worked on; False after `stop`."""
+        with self._condition:
+            if self._is_stopped:
+                return False
+            self._items.append(item)
+            if self._has_thread:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                    self._thread.start()
+                self._condition.notify()
+        return True
+
+    def run_here(self) -> bool:
+        """Work on what waits, if there is no thread for it; whether there was anything."""
+        if self._has_thread:
+            return False
+        with self._condition:
+            items, self._items = self._items, []
+        if items:
+            self._work(items)
+        return bool(items)
+
+    def stop(self, *, finishes: bool = True) -> None:
+        """End the thread, after the items that wait unless `finishes` is False."""
+        with self._condition:
+            self._is_stopped = True
+            if not finishes:
+                self._items.clear()
+            self._condition.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not (self._items or self._is_stopped):
+                    self._condition.wait()
+                items, self._items = self._items, []
+            if not items:
+                return
+            try:
+                self._work(items)
+            except Exception:  # a bug of ours: the next items are not concerned
+                logger.exception("%s failed", self._name)

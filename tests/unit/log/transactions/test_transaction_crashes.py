@@ -1,0 +1,146 @@
+"""The power goes, or the process ends, between any two writes of transactions over partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from cordwood.errors import TransactionError
+from cordwood.log.store.store import Store
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import open_store
+
+CHANGES = frozenset({"create", "remove", "rename", "sync", "sync_directory", "write_at"})
+PARTITIONS = 3
+DAY_MS = 24 * 3600 * 1000
+
+
+@dataclass
+class History:
+    """What the producer was told so far, by number of the transaction."""
+
+    committed: set[int] = field(default_factory=set)
+    aborted: set[int] = field(default_factory=set)
+    begun: set[int] = field(default_factory=set)
+
+    def copy(self) -> History:
+        return History(set(self.committed), set(self.aborted), set(self.begun))
+
+
+def run(store: Store, history: History, rng: Random, count: int) -> None:
+    """Transactions, one after the other, of two ids."""
+    for number in range(count):
+        history.begun.add(number)
+        with store.transaction(rng.choice(("one", "two"))) as transaction:
+            for partition in range(PARTITIONS):
+                for _ in range(rng.randint(1, 2)):
+                    transaction.append("orders", b"%d" % number, partition=partition)
+            transaction.commit_offsets("group", {("orders", 0): number + 1})
+            if rng.random() < 0.3:
+                transaction.abort()
+                history.aborted.add(number)
+        if number not in history.aborted:
+            history.committed.add(number)
+
+
+def visible(store: Store) -> list[set[int]]:
+    """The transactions that a read_committed reader sees, by partition."""
+    return [
+        {int(record.value or b"") for record in log.read(isolation="read_committed")}
+        for log in store.topic("orders").partitions
+    ]
+
+
+def check(store: Store, clock: ManualClock, history: History) -> None:
+    # Whatever is still open has lost its producer, and times out.
+    clock.advance(DAY_MS)
+    store.transactions.tick()
+
+    seen = visible(store)
+
+    assert seen[0] == seen[1] == seen[2], f"torn: {seen}"
+    assert history.committed <= seen[0], f"lost: {history.committed - seen[0]}"
+    assert not history.aborted & seen[0], f"aborted, and read: {history.aborted & seen[0]}"
+    assert seen[0] <= history.begun
+    offset = store.group("group").committed("orders", 0)
+    assert offset == (max(seen[0]) + 1 if seen[0] else None), (offset, seen)
+    for topic in store.topics(include_internal=True):
+        for log in store.topic(topic).partitions:
+            assert log.last_stable_offset == log.high_watermark, f"{log.name} hangs"
+    run_another(store)
+
+
+def run_another(store: Store) -> None:
+    with store.transaction("one") as transaction:
+        transaction.append("orders", b"999", partition=0)
+    assert b"999" in [
+        r.value for r in store.topic("orders").partition(0).read(isolation="read_committed")
+    ]
+
+
+@pytest.mark.parametrize("kind", ["power", "kill"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_transaction_is_whole_or_absent_wherever_a_crash_comes(kind: str, seed: int) -> None:
+    clock = ManualClock()
+    fs = SimulatedFileSystem(clock=clock)
+    rng = Random(seed)
+    store = open_store(fs, clock=clock)
+    store.create_topic("orders", partitions=PARTITIONS)
+    history = History()
+    cuts: list[tuple[SimulatedFileSystem, History]] = []
+
+    def note(operation: str, path: str) -> None:
+        if operation in CHANGES and rng.random() < 0.5:
+            left = fs.kill() if kind == "kill" else fs.crash(Random(rng.random()))
+            cuts.append((left, history.copy()))
+
+    fs.watch = note
+    run(store, history, rng, 6)
+    fs.watch = None
+    assert len(cuts) > 50
+
+    for number, (left, then) in enumerate(cuts):
+        later = ManualClock(clock.now_ms())
+        with open_store(left, clock=later) as again:
+            try:
+                check(again, later, then)
+            except (AssertionError, TransactionError) as error:
+                error.add_note(f"cut {number} of {len(cuts)}")
+                raise
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_second_crash_during_recovery_changes_nothing(seed: int) -> None:
+    clock = ManualClock()
+    fs = SimulatedFileSystem(clock=clock)
+    rng = Random(seed)
+    store = open_store(fs, clock=clock)
+    store.create_topic("orders", partitions=PARTITIONS)
+    history = History()
+    cuts: list[tuple[SimulatedFileSystem, History]] = []
+
+    def note(operation: str, path: str) -> None:
+        if operation in CHANGES and rng.random() < 0.15:
+            cuts.append((fs.crash(Random(rng.random())), history.copy()))
+
+    fs.watch = note
+    run(store, history, rng, 5)
+    fs.watch = None
+
+    for left, then in cuts:
+        again: list[SimulatedFileSystem] = []
+
+        def cut(operation: str, path: str, fs: SimulatedFileSystem = left) -> None:
+            if operation in CHANGES and rng.random() < 0.3:
+                again.append(fs.crash(Random(rng.random())))  # noqa: B023 (called in this turn)
+
+        left.watch = cut
+        open_store(left, clock=ManualClock(clock.now_ms()))
+        left.watch = None
+        for twice in again[-3:]:
+            later = ManualClock(clock.now_ms())
+            with open_store(twice, clock=later) as recovered:
+                check(recovered, later, then)
