@@ -17,8 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from cordwood.protocol.api_catalog import API_CATALOG
 
 UNSERVED = {
-    "passwords, permissions, delegation tokens": (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),
-    "quotas": (48, 49),
+    "delegation tokens": (38, 39, 40, 41),
     "moving replicas, electing leaders": (34, 43, 45),
     "share groups": (76, 77, 78, 79, 90, 91, 92),
     "Kafka Streams groups": (88, 89),

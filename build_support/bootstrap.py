@@ -82,7 +82,8 @@ def install_locked(environment: str) -> None:
 
 
 def install_cordwood() -> None:
-    sources = [ROOT / "pyproject.toml", ROOT / "setup.py", Path(__file__)]
+    version = ROOT / "src" / "cordwood" / "__init__.py"
+    sources = [ROOT / "pyproject.toml", ROOT / "setup.py", version, Path(__file__)]
     with step("cordwood", digest(sources, str(ROOT))) as is_due:
         if is_due:
             say("installing cordwood in editable form")

@@ -20,9 +20,14 @@ ZIG_REQUIREMENT = "ziglang>=0.13,<1"
 
 _SYSTEM_COMPILERS = ("cc", "gcc", "clang")
 _PROBE = "#include <Python.h>\nint cordwood_probe(void) { return PY_MAJOR_VERSION; }\n"
-# gcc stops inlining when a module has grown by 40 percent, in the middle of the record parsers,
-# which then take up to twice the time. Compilers that refuse the option do without.
-_TUNING = ("--param=inline-unit-growth=300",)
+# Both kinds of compilers stop inlining in the middle of the record parsers, which then take up to
+# twice the time: gcc when a module has grown by 40 percent, clang and zig when a function is large.
+# The first set counts that the compiler accepts; clang accepts gcc's too, without any effect.
+_TUNINGS: tuple[tuple[str, ...], ...] = (
+    ("-mllvm", "-inline-threshold=2000"),
+    ("--param=inline-unit-growth=300",),
+    (),
+)
 _PROBE_TIMEOUT_S = 300  # the first run of zig builds the C library's stubs
 
 
@@ -53,7 +58,7 @@ class Compiler:
 def find_compiler() -> Compiler | None:
     """The first candidate that passes the probe."""
     for name, command in _candidates():
-        for tuning in (_TUNING, ()):
+        for tuning in _TUNINGS:
             compiler = Compiler(name=name, command=command, tuning=tuning)
             if _can_build(compiler):
                 return compiler

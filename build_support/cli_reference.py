@@ -148,7 +148,7 @@ def is_connection(parameter: Any) -> bool:
 def connection_section(commands: Iterable[Any]) -> str:
     """The options that say how to connect, once."""
     every = [[p for p in command.params if is_connection(p)] for command in commands]
-    rows = map(option_row, max(every, key=len))
+    rows = map(option_row, max(every, key=lambda options: sum(len(p.opts) for p in options)))
     return "\n".join(
         [_CONNECTION, "| option | default | meaning |", "|---|---|---|", *rows, "", ""]
     )

@@ -6,26 +6,30 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from access_table_rows import access_table  # noqa: E402
 from api_table import api_table, unserved_table  # noqa: E402
 from client_table import client_table  # noqa: E402
+from metric_list import metric_list  # noqa: E402
 
-from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig  # noqa: E402
-from cordwood.broker.config.store_config import STORE_KEYS, StoreConfig  # noqa: E402
+from cordwood.broker.config.broker_config import BROKER_KEYS  # noqa: E402
+from cordwood.broker.config.sasl_config import SASL_KEYS  # noqa: E402
+from cordwood.broker.config.store_config import STORE_KEYS  # noqa: E402
 from cordwood.broker.config.topic_defaults import TOPIC_DEFAULTS  # noqa: E402
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind  # noqa: E402
-from cordwood.log.rules.topic_config import CONFIG_KEYS, TopicConfig  # noqa: E402
+from cordwood.log.rules.topic_config import CONFIG_KEYS  # noqa: E402
 from cordwood.quantities import INT32_MAX, INT64_MAX  # noqa: E402
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 BROKER = ROOT / "docs" / "broker.md"
+AUTHENTICATION = ROOT / "docs" / "security" / "authentication.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
+AUTHORIZATION = ROOT / "docs" / "security" / "authorization.md"
 
 UNITS = {
     ConfigKind.SIZE: {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10},
@@ -40,9 +44,11 @@ def main(arguments: list[str]) -> int:
         (CONFIGURATION, "broker keys", lambda: key_table(BROKER_KEYS)),
         (CONFIGURATION, "store keys", lambda: key_table(STORE_KEYS)),
         (BROKER, "metrics", metrics_table),
+        (AUTHENTICATION, "sasl keys", lambda: key_table(SASL_KEYS)),
         (PROTOCOL, "apis", api_table),
         (PROTOCOL, "unserved apis", unserved_table),
         (PROTOCOL, "clients", client_table),
+        (AUTHORIZATION, "access table", access_table),
     ]
     is_outdated = False
     for document, title, table in tables:
@@ -103,28 +109,7 @@ def topic_default_table() -> str:
 
 
 def metrics_table() -> str:
-    """Every metric of a broker; an empty broker has them all, without samples."""
-    from cordwood.broker.net.request_metrics import RequestMetrics
-    from cordwood.broker.observing.metrics import BrokerMetrics
-    from cordwood.broker.observing.observed_broker import ObservedBroker
-
-    with tempfile.TemporaryDirectory() as directory:
-        store = StoreConfig(log_dirs=(directory,)).open(TopicConfig())
-        with store:
-            metrics = BrokerMetrics(
-                ObservedBroker(
-                    store=store,
-                    config=BrokerConfig(),
-                    address=("127.0.0.1", 9092),
-                    requests=RequestMetrics(),
-                    is_responsive=lambda timeout_s: True,
-                    groups=list,
-                    connection_count=lambda: 0,
-                    is_coordinator_loaded=lambda: True,
-                )
-            )
-            described = metrics.described()
-    rows = [f"| `{name}` | {kind} | {text} |" for name, kind, text in described]
+    rows = [f"| `{each.name}` | {each.kind} | {each.text} |" for each in metric_list()]
     return lines("| metric | kind | meaning |", rows)
 
 

@@ -6,6 +6,7 @@ runs uncompiled, so a machine without a compiler gets a working, slow package an
 
 from __future__ import annotations
 
+import os
 import tomllib
 import warnings
 from pathlib import Path
@@ -47,10 +48,11 @@ def kernel_extensions() -> list[Extension]:
 class KernelBuild(build_ext):
     """Compiles the kernels with the compiler that `find_compiler` chose, not the one of Python.
 
-    A failure leaves the package plain, with a warning, unless `is_required` is set.
+    A failure leaves the package plain, with a warning, unless `is_required` is set: wheels that
+    others install are built with ``CORDWOOD_KERNELS=required``.
     """
 
-    is_required = False
+    is_required = os.environ.get("CORDWOOD_KERNELS") == "required"
     extensions: list[Extension]
 
     def build_extensions(self) -> None:

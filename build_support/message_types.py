@@ -31,6 +31,7 @@ PRIMITIVES = {
     "int16": "int",
     "int32": "int",
     "int64": "int",
+    "float64": "float",
     "string": "str",
     "bytes": "bytes",
     "uuid": "UUID",

@@ -27,6 +27,15 @@ from cordwood.broker.config.security_config import (
     SecurityConfig,
     check_listener_key,
 )
+from cordwood.broker.config.setting_sources import (
+    CONFIG_VARIABLE,
+    Assignment,
+    environment_assignments,
+    file_assignments,
+    flag_assignments,
+    secured_assignments,
+    variable_name,
+)
 from cordwood.broker.config.store_config import STORE_KEYS, StoreConfig
 from cordwood.broker.config.topic_defaults import (
     BROKER_NAMES,
@@ -42,15 +51,6 @@ from cordwood.security.secret_references import (
     has_reference,
     is_reference,
     resolve_references,
-)
-from cordwood.setting_sources import (
-    CONFIG_VARIABLE,
-    Assignment,
-    environment_assignments,
-    file_assignments,
-    flag_assignments,
-    secured_assignments,
-    variable_name,
 )
 
 __all__ = [

@@ -10,6 +10,7 @@ from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route
+from cordwood.broker.net.session import Session
 from cordwood.broker.records.early_answers import FindAnswer
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
@@ -56,7 +57,8 @@ def at_once(logs: Iterable[PartitionLog], find_answer: FindAnswer) -> Response:
 class HandlerCalls:
     """A client that needs no connection."""
 
-    def __init__(self, handlers: Iterable[HasRoutes]) -> None:
+    def __init__(self, handlers: Iterable[HasRoutes], session: Session = LOCAL_SESSION) -> None:
+        self.session = session
         self.routes = {route.api: route for handler in handlers for route in handler.routes()}
 
     def __call__(
@@ -67,7 +69,7 @@ class HandlerCalls:
             version = API_CATALOG[api].max_version
         header = RequestHeader(api, version, 5, "test")
         fields = decode_request(api, version, encode_request(api, version, request or {}))
-        context = RequestContext(header=header, session=LOCAL_SESSION)
+        context = RequestContext(header=header, session=self.session)
         answer = self.routes[api].handler(context, fields)
         if isinstance(answer, Deferred):
             assert answer.response is not None

@@ -20,6 +20,7 @@ _PRIMITIVES: Final[dict[str, st.SearchStrategy[Any]]] = {
     "int16": st.integers(-(2**15), 2**15 - 1),
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
+    "float64": st.floats(allow_nan=False),
     "string": st.text(max_size=12),
     "bytes": st.binary(max_size=12),
     "uuid": st.uuids(),

@@ -20,19 +20,18 @@ class TlsPair:
             end.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         context = make_context(TlsConfig(ssl_keystore_location=files.broker)).context
-        accepted = context.wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
+        self.broker = TlsSocket(ours, context)
         self.client = files.client_context().wrap_socket(
             theirs, server_hostname="localhost", do_handshake_on_connect=False
         )
-        waiting = [accepted, self.client]
+        waiting: list[TlsSocket | ssl.SSLSocket] = [self.broker, self.client]
         while waiting:
-            for end in list(waiting):
+            for side in list(waiting):
                 try:
-                    end.do_handshake()
-                except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                    side.do_handshake()
+                except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                     continue
-                waiting.remove(end)
-        self.broker = TlsSocket(accepted)
+                waiting.remove(side)
 
     def close(self) -> None:
         self.broker.close()

@@ -134,6 +134,11 @@ class _Loop:
 class _Connection:
     """Counts what is sent."""
 
+    muted_until_s = 0.0
+    throttle_ms = 0
+
+    def mute(self, pause_s: float) -> None: ...
+
     def __init__(self, session: Session) -> None:
         self.loop: Any = _Loop()
         self.session = session

@@ -346,6 +346,12 @@ CASES = [
         4,
         {"transactional_id": None, "producer_id": -1, "producer_epoch": -1},
     ),
+    case(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": [{"name": "nobody"}]}),
+    case(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        0,
+        {"deletions": [{"name": "nobody", "mechanism": 1}], "upsertions": []},
+    ),
     case(
         ApiKey.DESCRIBE_ACLS,
         3,

@@ -21,6 +21,7 @@ from interop.kafka_peer import KafkaFailedError, KafkaTools
 
 _TOOLS = "org.apache.kafka.tools"
 MAIN_CLASSES: Final[Mapping[str, str]] = {
+    "acls": f"{_TOOLS}.AclCommand",
     "broker-api-versions": f"{_TOOLS}.BrokerApiVersionsCommand",
     "client-compatibility-test": f"{_TOOLS}.ClientCompatibilityTest",
     "cluster": f"{_TOOLS}.ClusterTool",

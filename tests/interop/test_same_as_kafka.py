@@ -19,8 +19,11 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.structs import OffsetAndMetadata
 
 import cordwood
+from cordwood.protocol.api_catalog import ApiKey
 from interop.java_tools import JavaTools, ToolRun
 from interop.kafka_peer import QUICK_START, KafkaBroker, KafkaTools
+from wire.quota_requests import alter_quotas
+from wire.raw_client import RawClient
 
 BASE_MS = 1_760_000_000_000
 KEPT_LONG = {"retention.ms": "-1"}  # the records below are old
@@ -79,7 +82,69 @@ STORIES: Final = {
         "consumer-groups --delete --group new",
         "consumer-groups --delete --group new",
     ),
+    "quotas": (
+        "configs --alter --entity-type users --entity-name alice"
+        " --add-config producer_byte_rate=1000,request_percentage=12.5",
+        "configs --alter --entity-type clients --entity-default"
+        " --add-config consumer_byte_rate=2000",
+        "configs --alter --entity-type users --entity-name alice --entity-type clients"
+        " --entity-name app --add-config controller_mutation_rate=3",
+        "configs --alter --entity-type ips --entity-name 10.0.0.1"
+        " --add-config connection_creation_rate=4",
+        "configs --describe --entity-type users --entity-name alice",
+        "configs --describe --entity-type users --entity-name alice --entity-type clients"
+        " --entity-name app",
+        "configs --describe --entity-type clients --entity-default",
+        "configs --describe --entity-type ips --entity-name 10.0.0.1",
+        "configs --alter --entity-type users --entity-name alice --add-config no_such_rate=1",
+        "configs --alter --entity-type users --entity-name alice"
+        " --add-config producer_byte_rate=-1",
+        "configs --alter --entity-type users --entity-name alice"
+        " --add-config connection_creation_rate=1",
+        "configs --alter --entity-type users --entity-name alice"
+        " --delete-config producer_byte_rate",
+        "configs --describe --entity-type users --entity-name alice",
+        "configs --alter --entity-type ips --entity-name 10.0.0.1"
+        " --delete-config connection_creation_rate",
+        "configs --describe --entity-type ips --entity-name 10.0.0.1",
+    ),
 }  # fmt: skip
+
+# Entities and their changes, of which Kafka refuses most: both must say so with the same code.
+ALTERATIONS: Final[tuple[tuple[dict[str, str | None], dict[str, float]], ...]] = (
+    ({"user": "bob"}, {"producer_byte_rate": 5.0}),
+    ({"user": None}, {"request_percentage": 0.5}),
+    ({"user": "bob", "client-id": None}, {"controller_mutation_rate": 1.5}),
+    ({"ip": "10.0.0.2"}, {"connection_creation_rate": 7.0}),
+    ({"ip": "10.0.0.2", "user": "bob"}, {"connection_creation_rate": 7.0}),
+    ({}, {"producer_byte_rate": 5.0}),
+    ({"user": ""}, {"producer_byte_rate": 5.0}),
+    ({"group": "g"}, {"producer_byte_rate": 5.0}),
+    ({"user": "bob"}, {"producer_byte_rate": 0.0}),
+    ({"user": "bob"}, {"producer_byte_rate": 1.5}),
+    ({"user": "bob"}, {"producer_byte_rate": 1e20}),
+    ({"user": "bob"}, {"speed": 5.0}),
+    ({"ip": "10.0.0.2"}, {"connection_creation_rate": 3e9}),
+    ({"ip": "10.0.0.2"}, {"producer_byte_rate": 3.0}),
+)
+
+FILTERS: Final[tuple[tuple[list[tuple[str, int, str | None]], bool], ...]] = (
+    ([], False),
+    ([], True),
+    ([("user", 2, None)], False),
+    ([("user", 2, None)], True),
+    ([("user", 1, None)], True),
+    ([("user", 0, "bob")], False),
+    ([("user", 0, "bob"), ("client-id", 1, None)], True),
+    ([("ip", 2, None)], True),
+    ([("ip", 2, None), ("user", 2, None)], False),
+    ([("user", 2, None), ("user", 2, None)], False),
+    ([("user", 0, None)], False),
+    ([("user", 1, "bob")], False),
+    ([("user", 3, None)], False),
+    ([("group", 2, None)], False),
+    ([("", 2, None)], False),
+)
 
 
 class Pair:
@@ -110,6 +175,12 @@ def comparable(run: ToolRun, tools: JavaTools) -> list[str]:
     text = re.sub(r"^\S+Z main ERROR ", "", text, flags=re.MULTILINE)
     text = re.sub(r"(org\.apache\.kafka\.[\w.]+Exception): .*", r"\1", text)
     text = re.sub(r"(Error while executing topic command :) .*", r"\1", text)
+    # Java's maps have no order.
+    text = re.sub(
+        r"(Quota configs for .* are )(.*)",
+        lambda found: found[1] + ", ".join(sorted(found[2].split(", "))),
+        text,
+    )
     # What a key is set to if nobody sets it, for those that Kafka has in hours too.
     text = re.sub(r", DEFAULT_CONFIG:log\.(retention|roll)\.ms=\d+", "", text)
     lines = [" ".join(line.split()) for line in text.splitlines() if "\tat " not in line]
@@ -170,6 +241,52 @@ def test_what_is_changed_is_changed_alike(pair: Pair, story: tuple[str, ...]) ->
         theirs, ours = pair.run(command)
 
         assert comparable(ours, pair.ours) == comparable(theirs, pair.theirs), command
+
+
+def altered(servers: str, version: int) -> list[int]:
+    """The error code of each of `ALTERATIONS`."""
+    return [
+        alter_quotas(servers, entity, limits, version=version).error_code
+        for entity, limits in ALTERATIONS
+    ]
+
+
+def described(servers: str, version: int) -> list[tuple[int, object]]:
+    """The error code of each of `FILTERS`, and what it selects of bob, 10.0.0.2 and the default."""
+    answers: list[tuple[int, object]] = []
+    with RawClient(servers) as client:
+        for components, is_strict in FILTERS:
+            answer = client.call(
+                ApiKey.DESCRIBE_CLIENT_QUOTAS,
+                version,
+                {
+                    "components": [
+                        {"entity_type": kind, "match_type": match, "match": name}
+                        for kind, match, name in components
+                    ],
+                    "strict": is_strict,
+                },
+            )
+            entries = None
+            if answer.entries is not None:
+                entries = sorted(
+                    (
+                        sorted((part.entity_type, part.entity_name or "") for part in entry.entity),
+                        sorted((value.key, value.value) for value in entry.values),
+                    )
+                    for entry in answer.entries
+                    if {part.entity_name for part in entry.entity} & {None, "bob", "10.0.0.2"}
+                )
+            answers.append((answer.error_code, entries))
+    return answers
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_quotas_are_refused_and_described_alike(pair: Pair, version: int) -> None:
+    theirs, ours = pair.theirs.servers, pair.ours.servers
+
+    assert altered(ours, version) == altered(theirs, version)
+    assert described(ours, version) == described(theirs, version)
 
 
 def test_every_key_of_a_kafka_topic_is_there_with_the_same_default(pair: Pair) -> None:

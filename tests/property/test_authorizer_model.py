@@ -135,8 +135,22 @@ def test_the_index_and_its_caches_decide_as_the_text_of_the_rule(
                 )
                 assert access.allows(operation, resource, name) == expected
                 assert access.allows(operation, resource, name) == expected  # from the cache
+                reason = access._decisions.explain(operation, resource, name)
+                assert _is_reason(reason, expected, operation, name)
                 is_bit = bool(access.operations(resource, name) >> operation & 1)
                 assert is_bit == (expected and operation in OPERATIONS_OF[resource])
+
+
+def _is_reason(reason: AclRule | str, is_allowed: bool, operation: AclOperation, name: str) -> bool:
+    if isinstance(reason, str):
+        return (reason == "DefaultAllow") == is_allowed
+    is_allowing = reason.permission is AclPermission.ALLOW
+    return (
+        is_allowing == is_allowed
+        and covers(reason, name)
+        and concerns(reason, "User:alice", "127.0.0.1")
+        and is_about(reason, operation)
+    )
 
 
 @given(states, st.sampled_from(REQUESTED), st.booleans())

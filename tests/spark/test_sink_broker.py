@@ -39,7 +39,8 @@ def test_rows_of_a_batch_and_of_a_stream_arrive(spark: SparkSession, tmp_path: P
         "timestamp_millis(1700000000000 + id) AS timestamp",
         "array(named_struct('key', 'h', 'value', cast('x' AS binary))) AS headers",
     )
-    with cordwood.Broker() as broker:
+    # Records dated long ago stay, however slow the machine is.
+    with cordwood.Broker(config={"log.retention.ms": -1}) as broker:
         broker.create_topic("orders", partitions=3)
         broker.create_topic("lines", partitions=1)
         address = {"kafka.bootstrap.servers": broker.bootstrap_servers}

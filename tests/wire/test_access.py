@@ -47,8 +47,8 @@ from wire.record_requests import (
     only_part,
     produce,
     produce_body,
-    receive_produced,
     receive_fetched,
+    receive_produced,
 )
 
 BATCH: Final = bytes(client_batch(b"one", b"two"))
@@ -261,12 +261,13 @@ def test_confluents_admin_creates_lists_and_deletes_rules() -> None:
             ConfluentOperation.READ,
             AclPermissionType.ALLOW,
         )
+        anybody: Any = None  # which the stubs do not know
         anything = AclBindingFilter(
             ResourceType.ANY,
-            None,
+            anybody,
             ResourcePatternType.ANY,
-            None,
-            None,
+            anybody,
+            anybody,
             ConfluentOperation.ANY,
             AclPermissionType.ANY,
         )
@@ -282,20 +283,20 @@ def test_confluents_admin_creates_lists_and_deletes_rules() -> None:
 
 
 def test_without_an_authorizer_confluents_admin_is_told_so() -> None:
-    anything = AclBindingFilter(
-        ResourceType.ANY,
-        None,
-        ResourcePatternType.ANY,
-        None,
-        None,
-        ConfluentOperation.ANY,
-        AclPermissionType.ANY,
+    binding = AclBinding(
+        ResourceType.TOPIC,
+        "orders",
+        ResourcePatternType.LITERAL,
+        "User:alice",
+        "*",
+        ConfluentOperation.READ,
+        AclPermissionType.ALLOW,
     )
     with cordwood.Broker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
         with pytest.raises(KafkaException) as caught:
-            admin.describe_acls(anything).result(30)
+            admin.create_acls([binding])[binding].result(30)
 
     assert caught.value.args[0].code() == KafkaError.SECURITY_DISABLED
 
@@ -320,21 +321,23 @@ def test_a_producer_and_a_consumer_work_with_the_rights_of_the_recipes(
     consumer.subscribe(["orders"])
 
     message = consumer.poll(30)
-    consumer.commit(message, asynchronous=False)
+    assert message is not None
+    consumer.commit(message=message, asynchronous=False)
     consumer.close()
 
-    assert message is not None
     assert message.value() == b"value"
 
 
 def test_a_producer_without_rights_is_told_so(broker: Guarded) -> None:
     producer = Producer({"bootstrap.servers": broker.servers, "message.timeout.ms": 20_000})
-    failures: list[KafkaError] = []
+    failures: list[KafkaError | None] = []
 
     producer.produce("orders", b"value", on_delivery=lambda error, _: failures.append(error))
     producer.flush(30)
 
-    assert [error.code() for error in failures] == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    [error] = failures
+    assert error is not None
+    assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
 # --- every handler asks --------------------------------------------------------------------------
@@ -449,10 +452,14 @@ def ask_more(client: RawClient, api: ApiKey) -> None:
     elif api is ApiKey.FETCH:
         fetch(client, [Wanted(topic="orders")])
     elif api is ApiKey.ALTER_CONFIGS:
-        resources = [
+        resources: list[dict[str, Any]] = [
             {"resource_type": kind, "resource_name": "1", "configs": []} for kind in (4, 32)
         ]
         client.call(api, 2, {"resources": resources, "validate_only": True})
+    elif api is ApiKey.DESCRIBE_CLIENT_QUOTAS:
+        client.call(api, 1, {"components": []})
+    elif api is ApiKey.ALTER_CLIENT_QUOTAS:
+        client.call(api, 1, {"entries": [], "validate_only": True})
     for version, request in TRANSACTIONS.get(api, ()):
         client.call(api, version, request)
 

@@ -221,7 +221,7 @@ def test_versions_that_are_not_served_are_answered_before_the_handshake(client: 
 
 
 def test_a_request_larger_than_a_login_closes_the_connection(client: RawClient) -> None:
-    client.send_bytes(struct.pack(">i", 524_289))
+    client.send_bytes(struct.pack(">i", 65_537))
 
     assert client.is_closed_by_broker()
 
@@ -478,8 +478,9 @@ def test_a_new_key_of_the_issuer_is_found(tmp_path: Path) -> None:
     newer = Issuer(key_id="second")
     with sasl_broker(tmp_path) as broker:
         address = broker.bootstrap_servers
-        (tmp_path / "jwks.json").write_bytes(newer.key_set())
         [source] = broker._running().authentications._sources.values()
+        await_true(lambda: source.fetch_count > 0)
+        (tmp_path / "jwks.json").write_bytes(newer.key_set())
         source._fetched_s = float("-inf")  # the last fetch is long ago
         with RawClient(address) as early:
             handshake(early, "OAUTHBEARER")
@@ -491,3 +492,35 @@ def test_a_new_key_of_the_issuer_is_found(tmp_path: Path) -> None:
             handshake(client, "OAUTHBEARER")
             assert authenticate(client, bearer(newer.token(now_s=time.time()))).error_code == NONE
         assert ISSUER.key_id == "first"
+
+
+# --- with access rules ---------------------------------------------------------------------------
+
+
+def test_the_principal_decides_who_manages_users(tmp_path: Path) -> None:
+    config = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{ALICE}",
+    }
+    describe, alter = (
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    )
+    deletion = {"deletions": [{"name": ALICE, "mechanism": 1}, {"name": "x", "mechanism": 1}]}
+    with sasl_broker(tmp_path, config) as broker:
+        add_users(broker, (ALICE, PASSWORD), ("bob", "b"))
+        address = broker.bootstrap_servers
+        with RawClient(address) as alice, RawClient(address) as bob:
+            log_in(alice)
+            log_in_by_scram(bob, "SCRAM-SHA-256", "bob", "b")
+
+            seen = bob.call(describe, 0, {"users": None})
+            tried = bob.call(alter, 0, deletion)
+            allowed = alice.call(alter, 0, deletion)
+
+    assert (seen.error_code, len(seen.results)) == (31, 0)
+    assert [(result.user, result.error_code) for result in tried.results] == [
+        (ALICE, 31),
+        ("x", 31),
+    ]
+    assert {result.user: result.error_code for result in allowed.results} == {ALICE: 0, "x": 91}

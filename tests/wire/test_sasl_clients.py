@@ -1,9 +1,10 @@
 """Real clients log in by every mechanism they have, and are told when they may not."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiokafka
 import kafka
@@ -22,19 +23,40 @@ from kafka.errors import KafkaError as PythonKafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokens
 
 import cordwood
+from fakes.tls_files import TlsFiles
 from wire.sasl_brokers import ALICE, PASSWORD, add_users, sasl_broker, token
 
-PROTOCOL = "SASL_PLAINTEXT"
 PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = (*PASSWORDS, "OAUTHBEARER")
 TIMEOUT_S = 30.0
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cordwood.Broker]:
-    with sasl_broker(tmp_path_factory.mktemp("sasl"), topics=["t"]) as broker:
+class Guarded(NamedTuple):
+    """A broker, and how its clients connect; with TLS, `ca` is the authority they trust."""
+
+    broker: cordwood.Broker
+    protocol: str = "SASL_PLAINTEXT"
+    ca: str | None = None
+
+    @property
+    def address(self) -> str:
+        return self.broker.bootstrap_servers
+
+
+@pytest.fixture(scope="module", params=["SASL_PLAINTEXT", "SASL_SSL"])
+def guarded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
+    directory, ca = tmp_path_factory.mktemp("sasl"), None
+    config: dict[str, object] = {}
+    if request.param == "SASL_SSL":
+        files = TlsFiles(directory)
+        config = {**files.listener_config(), "listeners": "SASL_SSL://127.0.0.1:0"}
+        config["sasl.plain.insecure"] = "false"
+        ca = files.ca
+    with sasl_broker(directory, config, topics=["t"]) as broker:
         add_users(broker, (ALICE, PASSWORD))
-        yield broker
+        yield Guarded(broker, request.param, ca)
 
 
 # --- confluent-kafka -----------------------------------------------------------------------------
@@ -45,13 +67,15 @@ def issue(_config: str) -> tuple[str, float]:
 
 
 def confluent(
-    broker: cordwood.Broker, mechanism: str, password: str = PASSWORD, **more: Any
+    guarded: Guarded, mechanism: str, password: str = PASSWORD, **more: Any
 ) -> dict[str, Any]:
     config: dict[str, Any] = {
-        "bootstrap.servers": broker.bootstrap_servers,
-        "security.protocol": PROTOCOL,
+        "bootstrap.servers": guarded.address,
+        "security.protocol": guarded.protocol,
         "sasl.mechanism": mechanism,
     }
+    if guarded.ca is not None:
+        config["ssl.ca.location"] = guarded.ca
     if mechanism == "OAUTHBEARER":
         config["oauth_cb"] = issue
     else:
@@ -69,7 +93,7 @@ def consumed(consumer: Consumer, wanted: bytes) -> bool:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_librdkafka_produces_and_consumes(guarded: cordwood.Broker, mechanism: str) -> None:
+def test_librdkafka_produces_and_consumes(guarded: Guarded, mechanism: str) -> None:
     value = f"by {mechanism}".encode()
     errors: list[KafkaError | None] = []
     producer = Producer(confluent(guarded, mechanism))
@@ -90,9 +114,7 @@ def test_librdkafka_produces_and_consumes(guarded: cordwood.Broker, mechanism: s
 
 
 @pytest.mark.parametrize("mechanism", PASSWORDS)
-def test_librdkafka_is_told_that_the_password_is_wrong(
-    guarded: cordwood.Broker, mechanism: str
-) -> None:
+def test_librdkafka_is_told_that_the_password_is_wrong(guarded: Guarded, mechanism: str) -> None:
     errors: list[KafkaError] = []
     quiet = {"error_cb": errors.append, "log_level": 0, "reconnect.backoff.ms": 1000}
     producer = Producer(confluent(guarded, mechanism, "wrong", **quiet))
@@ -113,7 +135,7 @@ def test_librdkafka_authenticates_again_while_it_produces(
     with sasl_broker(directory, config, topics=["t"]) as broker:
         add_users(broker, (ALICE, PASSWORD))
         failed: list[KafkaError] = []
-        producer = Producer(confluent(broker, "SCRAM-SHA-256") | {"linger.ms": 0})
+        producer = Producer(confluent(Guarded(broker), "SCRAM-SHA-256") | {"linger.ms": 0})
 
         def delivered(error: KafkaError | None, _: object) -> None:
             if error is not None:
@@ -137,7 +159,7 @@ def test_librdkafka_authenticates_again_while_it_produces(
     assert accepted <= 3  # it did not connect again
 
 
-def test_librdkafka_manages_users(guarded: cordwood.Broker) -> None:
+def test_librdkafka_manages_users(guarded: Guarded) -> None:
     admin = AdminClient(confluent(guarded, "SCRAM-SHA-512"))
     info = ScramCredentialInfo(TheirMechanism.SCRAM_SHA_256, 8192)
     upsertion = UserScramCredentialUpsertion("dora", info, b"d")
@@ -171,19 +193,21 @@ class PythonIssuer(PythonTokens):  # type: ignore[misc]
         return token()
 
 
-def python(broker: cordwood.Broker, mechanism: str, password: str = PASSWORD) -> Mapping[str, Any]:
+def python(guarded: Guarded, mechanism: str, password: str = PASSWORD) -> Mapping[str, Any]:
     config: dict[str, Any] = {
-        "bootstrap_servers": broker.bootstrap_servers,
-        "security_protocol": PROTOCOL,
+        "bootstrap_servers": guarded.address,
+        "security_protocol": guarded.protocol,
         "sasl_mechanism": mechanism,
     }
+    if guarded.ca is not None:
+        config["ssl_cafile"] = guarded.ca
     if mechanism == "OAUTHBEARER":
         return config | {"sasl_oauth_token_provider": PythonIssuer()}
     return config | {"sasl_plain_username": ALICE, "sasl_plain_password": password}
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_produces_and_consumes(guarded: cordwood.Broker, mechanism: str) -> None:
+def test_kafka_python_produces_and_consumes(guarded: Guarded, mechanism: str) -> None:
     value = f"python by {mechanism}".encode()
     producer = kafka.KafkaProducer(**python(guarded, mechanism))
     sent = producer.send("t", value).get(TIMEOUT_S)
@@ -200,7 +224,7 @@ def test_kafka_python_produces_and_consumes(guarded: cordwood.Broker, mechanism:
     consumer.close()
 
 
-def test_kafka_python_is_told_that_the_password_is_wrong(guarded: cordwood.Broker) -> None:
+def test_kafka_python_is_told_that_the_password_is_wrong(guarded: Guarded) -> None:
     with pytest.raises(PythonKafkaError):
         kafka.KafkaConsumer(**python(guarded, "SCRAM-SHA-256", "wrong"), bootstrap_timeout_ms=1000)
 
@@ -213,12 +237,14 @@ class AioIssuer(AioTokens):  # type: ignore[misc]
         return token()
 
 
-def aio(broker: cordwood.Broker, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
+def aio(guarded: Guarded, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
     config: dict[str, Any] = {
-        "bootstrap_servers": broker.bootstrap_servers,
-        "security_protocol": PROTOCOL,
+        "bootstrap_servers": guarded.address,
+        "security_protocol": guarded.protocol,
         "sasl_mechanism": mechanism,
     }
+    if guarded.ca is not None:
+        config["ssl_context"] = ssl.create_default_context(cafile=guarded.ca)
     if mechanism == "OAUTHBEARER":
         return config | {"sasl_oauth_token_provider": AioIssuer()}
     return config | {"sasl_plain_username": ALICE, "sasl_plain_password": password}
@@ -239,12 +265,12 @@ def run_with_producer(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_aiokafka_produces(guarded: cordwood.Broker, mechanism: str) -> None:
+def test_aiokafka_produces(guarded: Guarded, mechanism: str) -> None:
     sent = run_with_producer(lambda: aio(guarded, mechanism), b"aio")
 
     assert sent.topic == "t"
 
 
-def test_aiokafka_is_told_that_the_password_is_wrong(guarded: cordwood.Broker) -> None:
+def test_aiokafka_is_told_that_the_password_is_wrong(guarded: Guarded) -> None:
     with pytest.raises(AioKafkaError):
         run_with_producer(lambda: aio(guarded, "PLAIN", "wrong"), b"aio")

@@ -83,7 +83,8 @@ def test_a_client_for_which_no_rule_has_a_name_is_disconnected(
         with TlsClient(broker.bootstrap_servers, context) as client:
             assert client.is_closed_by_broker()
 
-        assert broker._running().metrics.view().handshakes_failed == 1
+        metrics = broker._running().metrics
+        await_true(lambda: metrics.view().handshakes_failed == 1)
         await_true(lambda: "CN=alice,OU=clients" in caplog.text)
 
 

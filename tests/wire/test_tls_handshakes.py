@@ -16,6 +16,7 @@ import cordwood
 from cordwood.broker.net import tls_handshakes
 from cordwood.broker.server import BrokerServer
 from cordwood.protocol.api_catalog import ApiKey
+from fakes.key_updates import KeyUpdates
 from fakes.tls_files import TlsFiles
 from wire.raw_client import TIMEOUT_S, RawClient
 from wire.served_listeners import addresses, served
@@ -193,6 +194,20 @@ def test_clients_that_stall_in_their_handshakes_delay_nobody(
         assert statistics.quantiles(took_s, n=100)[-1] < 0.2
 
     await_true(lambda: listeners.server.connection_count == 0)
+
+
+def test_a_client_that_changes_its_keys_without_end_is_disconnected(
+    listeners: Listeners,
+) -> None:
+    """OpenSSL handles such messages for as long as they come, and nothing else meanwhile."""
+    client = KeyUpdates(listeners.one)
+
+    sent = next((number for number in range(200_000) if not client.send()), None)
+
+    assert sent is not None
+    client.close()
+    with RawClient(listeners.plain) as plain:
+        assert plain.is_answered()
 
 
 def test_a_handshake_has_a_time_limit(

@@ -17,6 +17,7 @@ from fakes.tls_files import TlsFiles
 from wire import test_connections, test_departures, test_fetch, test_large_frames, test_produce
 from wire.conftest import CONFIG
 from wire.tls_client import TlsClient
+from wire.waiting import await_true
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 MODULES = (test_connections, test_departures, test_fetch, test_large_frames, test_produce)
@@ -43,6 +44,21 @@ def context(
     for module in MODULES:
         monkeypatch.setattr(module, "RawClient", partial(TlsClient, context=made))
     return made
+
+
+@pytest.fixture(autouse=True)
+def delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client leaves when the broker's machine has all it sent.
+
+    Otherwise an answer that arrives after it has left makes its machine discard the rest.
+    """
+    leave = test_departures.part
+
+    def part(client: TlsClient, how: str) -> None:
+        await_true(lambda: test_departures.unsent_bytes(client.socket) == 0)
+        leave(client, how)
+
+    monkeypatch.setattr(test_departures, "part", part)
 
 
 def connected(broker: cordwood.Broker, context: ssl.SSLContext) -> Iterator[TlsClient]:

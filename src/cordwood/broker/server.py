@@ -30,7 +30,7 @@ from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
 from cordwood.broker.net.tls_handshakes import TlsHandshakes
 from cordwood.broker.net.workers import Workers
-from cordwood.broker.observing.observed_broker import ObservedBroker
+from cordwood.broker.observing.observed_broker import ObservedBroker, ObservedLimits
 from cordwood.broker.records.archive_reads import ArchiveReaders
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.early_answers import EarlyAnswers
@@ -41,9 +41,14 @@ from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_handler import ProduceHandler
 from cordwood.broker.records.produce_lanes import ProduceLanes
+from cordwood.broker.security.audit_log import AuditLog, audit_targets
+from cordwood.broker.security.audit_topic import AuditTopic
+from cordwood.broker.security.audited_decisions import AuditedDecisions
 from cordwood.broker.security.authentication import Authentications
 from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.broker.security.certificate_watch import CertificateWatch
+from cordwood.broker.security.client_quotas import ClientQuotas
+from cordwood.broker.security.connection_rates import ConnectionRates
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.services import Services
 from cordwood.clock import SystemClock
@@ -51,6 +56,7 @@ from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.security.access_event import AccessEvents
+from cordwood.security.security_state import SecurityState
 
 if TYPE_CHECKING:
     from cordwood.broker.observing.http_server import HttpServer
@@ -77,8 +83,16 @@ class BrokerServer:
         self.security = SecurityConfig.assemble(config) if security is None else security
         self.metrics = RequestMetrics()
         self.security_file = store.open_security()
+        self.quotas = ClientQuotas(self.security.quotas)
+        self._rates = ConnectionRates(self.security.quotas)
         self._clock = SystemClock()
-        self.access_events = AccessEvents()
+        self.audit = AuditLog(
+            self.security.audit,
+            self._clock,
+            audit_targets(self.security.audit, lambda name: AuditTopic(store, name)),
+        )
+        decisions = AuditedDecisions(self.audit)
+        self.access_events = AccessEvents(decisions.decided)
         self._access = BrokerSecurity(self.security, self.security_file, self.access_events)
         self._owns_store = owns_store
         try:
@@ -89,6 +103,7 @@ class BrokerServer:
             if owns_store:
                 store.close()
             raise
+        self.authentications.events.add(decisions)
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
         self._dynamic = DynamicConfigs(store, config)
@@ -107,6 +122,8 @@ class BrokerServer:
             long_work=self._long_work,
             metrics=self.metrics,
             unsupported_version=unsupported_version_response,
+            events=self.audit,
+            quotas=self.quotas,
         )
         self._tls: EventLoop | None = None
         if any(listener.tls is not None for listener in self.security.listeners):
@@ -127,7 +144,14 @@ class BrokerServer:
             None if self._tls is None else TlsHandshakes(self._tls, self._control, self._host)
         )
         self._acceptors = [
-            Acceptor(listener, self._dynamic.broker, self._control, self._host, self._handshakes)
+            Acceptor(
+                listener,
+                self._dynamic.broker,
+                self._control,
+                self._host,
+                self._handshakes,
+                self._rates,
+            )
             for listener in self.security.listeners
         ]
         self._certificates = CertificateWatch(())
@@ -137,6 +161,14 @@ class BrokerServer:
         watch = LogWatch(self._data)
         self._early = EarlyAnswers(self._data, watch, self._workers)
         self._route_records(watch)
+        self.security_file.when_changed(self._apply_quotas)
+
+    def _apply_quotas(self, state: SecurityState) -> None:
+        """Quotas have changed: clients that are muted because of the old ones are read again."""
+        self._rates.apply(state)
+        if self.quotas.apply(state):
+            for loop in (self._control, self._data):
+                self._connections.unmute_all(loop)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
         self._workers.resize(config.num_io_threads)
@@ -153,6 +185,7 @@ class BrokerServer:
             pending=pending,
             loop=self._data,
             clock=self._clock,
+            closed_topics=self.security.audit.closed_topics,
         )
         self._router.add_frame_handler(
             ApiKey.PRODUCE,
@@ -164,6 +197,8 @@ class BrokerServer:
                 loop=self._data,
                 long_work=self._long_work,
                 transactions=self.store.transactions,
+                quotas=self.quotas,
+                closed_topics=self.security.audit.closed_topics,
             ),
         )
         self.fetches = FetchHandler(
@@ -175,6 +210,7 @@ class BrokerServer:
                 config.max_incremental_fetch_session_cache_slots, self._data.now_s
             ),
             bytes_max=config.fetch_max_bytes,
+            quotas=self.quotas,
         )
         self._router.add_frame_handler(ApiKey.FETCH, self.fetches)
 
@@ -248,6 +284,12 @@ class BrokerServer:
                 is_coordinator_loaded=self.services.census.is_loaded,
                 tls={listener.name: listener for listener in self._tls_listeners()},
                 hosts=frozenset(acceptor.known_as.host for acceptor in self._acceptors),
+                limits=ObservedLimits(
+                    quotas=self.quotas.view,
+                    muted_connections=lambda: self._connections.muted_count,
+                    delayed_connections=lambda: self._rates.delayed,
+                ),
+                audit=self.audit.counts,
                 insecure_listeners=tuple(
                     str(each.listener) for each in self.security.insecure_listeners
                 ),
@@ -305,6 +347,7 @@ class BrokerServer:
         deadline_s = max(deadline_s, time.monotonic() + _STOP_S_MIN)
         _stop_pool(self._workers, deadline_s)
         _stop_pool(self._long_work, deadline_s)
+        self.audit.stop()  # before the store, which may have its topic
         if self._owns_store:
             self.store.close(archive_timeout_s=_left_s(deadline_s))
 
@@ -361,6 +404,7 @@ class BrokerServer:
         self._workers.shutdown(wait=False, cancel_futures=True)
         self._archive_readers.stop()
         self._long_work.shutdown(wait=False, cancel_futures=True)
+        self.audit.stop()
 
     def close_inherited(self) -> None:
         """In a forked child, stop listening: see `fork_refusal`."""

@@ -20,6 +20,7 @@ from cordwood.broker.groups.journal.group_loader import GroupLoader
 from cordwood.broker.groups.journal.group_log import GroupLogWriter
 from cordwood.broker.handlers.access_rules import AccessRulesHandler
 from cordwood.broker.handlers.api_versions import ApiVersionsHandler
+from cordwood.broker.handlers.client_quotas import ClientQuotasHandler
 from cordwood.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from cordwood.broker.handlers.group_admin import GroupAdminHandler
 from cordwood.broker.handlers.group_membership import GroupMembershipHandler
@@ -32,6 +33,7 @@ from cordwood.broker.handlers.sasl import SaslHandler
 from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
+from cordwood.broker.handlers.topic_partitions import TopicPartitionsHandler
 from cordwood.broker.handlers.transaction_admin import TransactionAdminHandler
 from cordwood.broker.handlers.transaction_offsets import TransactionOffsetsHandler
 from cordwood.broker.handlers.transactions import TransactionsHandler
@@ -102,8 +104,14 @@ class Services:
             MetadataHandler(
                 store=store, table=table, identity=identity, config=config, workers=workers
             ),
+            TopicPartitionsHandler(store=store, identity=identity, config=config),
             TopicCreationHandler(store=store, identity=identity, dynamic=dynamic),
-            TopicDeletionHandler(store=store, table=table, config=config),
+            TopicDeletionHandler(
+                store=store,
+                table=table,
+                config=config,
+                closed_topics=security.config.audit.closed_topics,
+            ),
             TopicConfigsHandler(
                 ConfigOwners(store, identity, dynamic, security_entries(security.config))
             ),
@@ -121,6 +129,7 @@ class Services:
             GroupOffsetsHandler(coordinator=coordinator, store=store),
             OffsetFetchHandler(coordinator=coordinator, store=store),
             GroupAdminHandler(coordinator=coordinator),
+            ClientQuotasHandler(security_file),
             ConsumerGroupHandlers(coordinator, consumer_groups, lambda: str(uuid.uuid4())),
         )
 

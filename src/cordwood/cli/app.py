@@ -46,6 +46,7 @@ COMMANDS: Final = tuple(
             "commands.groups:groups_app",
             "List, describe, reset and delete consumer groups.",
         ),
+        ("acls", "commands.acls:acls_app", "List, add and remove access rules."),
         (
             "transactions",
             "commands.transactions:transactions_app",
@@ -55,6 +56,11 @@ COMMANDS: Final = tuple(
             "users",
             "commands.users:users_app",
             "List, add and remove users and their passwords.",
+        ),
+        (
+            "quotas",
+            "commands.quotas:quotas_app",
+            "List, set and remove quotas of users, client ids and addresses.",
         ),
         (
             "segments",

@@ -23,6 +23,7 @@ from cordwood.cli.terminal import discard_stdout
 # package, so there is no one type to name.
 ClickCommand = Any
 
+_CONNECT: Final = "connect_"
 _WITHOUT_BROKER: Final = ("spark ",)  # commands that work on files only
 
 
@@ -105,8 +106,8 @@ def _adapt_leaf(command: ClickCommand, path: str) -> None:
 def _add_connection(command: ClickCommand, path: str) -> None:
     """Give a command that takes ``--at`` the options that say how to connect.
 
-    Their values travel with the text of ``--at``, so commands need not know of them. An option of
-    the command's own wins over one of these with the same name.
+    Their values travel with the text of ``--at``, so commands need not know of them. A name that
+    the command has for an option of its own is the command's.
     """
     at = next((each for each in command.params if each.name == "at"), None)
     if at is None or path.startswith(_WITHOUT_BROKER):
@@ -114,9 +115,11 @@ def _add_connection(command: ClickCommand, path: str) -> None:
     from cordwood.cli.options import connection_options
 
     taken = {name for each in command.params for name in (each.name, *each.opts)}
-    added = [
-        each for each in _options_of(connection_options) if not taken & {each.name, *each.opts}
-    ]
+    added = []
+    for each in _options_of(connection_options):
+        each.opts = [name for name in each.opts if name not in taken]
+        if each.opts and each.name not in taken:
+            added.append(each)
     for each in added:
         each.is_connection = True  # the reference of commands describes them once
     command.params = [*command.params, *added]
@@ -139,13 +142,14 @@ def _join_with_target(command: ClickCommand, added: Sequence[Any]) -> None:
 
         found: list[str] = parse(ctx, args)
         given = {each.name: ctx.params.pop(each.name, None) for each in added}
+        fields = {name.removeprefix(_CONNECT): value for name, value in given.items()}
         flags = tuple(
             each.opts[0]
             for each in added
             if given[each.name] and ctx.get_parameter_source(each.name).name == "COMMANDLINE"
         )
-        values = {name: value for name, value in given.items() if value}
-        values["client_properties"] = tuple(given.get("client_properties") or ())
+        values = {name: value for name, value in fields.items() if value}
+        values["client_properties"] = tuple(fields.get("client_properties") or ())
         connection = ConnectionOptions(**values)
         if not connection.is_empty:
             at = ctx.params.get("at") or ""
@@ -171,9 +175,20 @@ def _write_apart(command: ClickCommand, added: Sequence[Any]) -> None:
             for each in added:
                 each.hidden = False
         with formatter.section("Connecting to a broker with TLS or as a user"):
-            formatter.write_dl([each.get_help_record(ctx) for each in added])
+            formatter.write_dl([_help_record(each, ctx) for each in added])
 
     command.format_options = format_options
+
+
+def _help_record(option: Any, ctx: Any) -> tuple[str, str]:
+    """The names and the help of an option, without its second name."""
+    every = option.opts
+    option.opts = [name for name in every if not name.startswith("--connect-")] or every
+    try:
+        found: tuple[str, str] = option.get_help_record(ctx)
+        return found
+    finally:
+        option.opts = every
 
 
 def _first_paragraph(command: ClickCommand) -> str:

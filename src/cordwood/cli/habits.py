@@ -96,6 +96,10 @@ CONNECTION: Final[Mapping[str, bool]] = {
     "--client-property": True,
     "-X": True,
 }
+# Some commands have these for something else. Before the command they are about the connection.
+_SECOND_NAMES: Final = {
+    name: f"--connect{name[1:]}" for name in ("--user", "--password-file", "--mechanism")
+}
 _ARGUMENTS: Final = {
     "TOPIC": Habit(names=("-t", "--topic", "--topics"), option=FIRST),
     "GROUP": Habit(names=("-g", "--group"), option=FIRST),
@@ -156,9 +160,19 @@ _LS: Final = {
 _SUBCOMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     "topics": _LS
     | {"--create": "create", "--alter": "alter", "alter-config": "alter", "trim-prefix": "trim"},
+    "acls": {
+        "ls": "list",
+        "--list": "list",
+        "create": "add",
+        "--add": "add",
+        "rm": "remove",
+        "delete": "remove",
+        "--remove": "remove",
+    },
     "groups": _LS | {"lag": "describe", "seek": "reset", "--reset-offsets": "reset"},
 }
 _COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "acl": ("acls",),
     "cat": ("consume",),
     "ls": ("topics", "list"),
     "version": ("--version",),
@@ -276,19 +290,20 @@ def _leading_target(words: Sequence[str]) -> tuple[list[str], list[str]]:
     names = ("--at", *_TARGET.names)
     target: list[str] = []
     connection: list[str] = []
+    second = frozenset(_SECOND_NAMES.values())
     while left:
         name, equals, value = left[0].partition("=")
         if CONNECTION.get(name) is False and not equals:
             connection.append(left.pop(0))
             continue
-        if name not in names and name not in CONNECTION:
+        if name not in names and name not in CONNECTION and name not in second:
             break
         if not (equals or len(left) > 1):
             break
         del left[0]
         given = value if equals else left.pop(0)
-        if name in CONNECTION:
-            connection += [name, given]
+        if name in CONNECTION or name in second:
+            connection += [_SECOND_NAMES.get(name, name), given]
         else:
             target = ["--at", given if name == "--at" else _address(given)]
     return [*target, *connection], left

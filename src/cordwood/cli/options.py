@@ -134,29 +134,32 @@ def connection_options(
             help="Accept a certificate that is for another host; its authority is still checked.",
         ),
     ] = False,
-    user: Annotated[
+    connect_user: Annotated[
         str | None,
         typer.Option(
             "--user",
+            "--connect-user",
             metavar="NAME",
             envvar="CORDWOOD_USER",
             help="Authenticate as this user. The password comes from --password-file, "
             "CORDWOOD_PASSWORD or the terminal.",
         ),
     ] = None,
-    password_file: Annotated[
+    connect_password_file: Annotated[
         str | None,
         typer.Option(
             "--password-file",
+            "--connect-password-file",
             metavar="FILE",
             envvar="CORDWOOD_PASSWORD_FILE",
             help="File with the password of the user.",
         ),
     ] = None,
-    mechanism: Annotated[
+    connect_mechanism: Annotated[
         str | None,
         typer.Option(
             "--mechanism",
+            "--connect-mechanism",
             metavar="NAME",
             envvar="CORDWOOD_MECHANISM",
             autocompletion=completion_of("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"),
@@ -191,7 +194,10 @@ def connection_options(
         ),
     ] = None,
 ) -> None:
-    """Options of every command that connects to a broker. The command tree adds them."""
+    """Options of every command that connects to a broker. The command tree adds them.
+
+    Those that a command may have for something else, as `quotas --user`, have a second name.
+    """
 
 
 def parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:

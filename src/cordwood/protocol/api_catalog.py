@@ -51,6 +51,8 @@ class ApiKey(IntEnum):
     INCREMENTAL_ALTER_CONFIGS = 44
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
@@ -146,6 +148,8 @@ API_CATALOG: Final[Mapping[int, Api]] = MappingProxyType(
             _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
             _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0),
             _api(ApiKey.OFFSET_DELETE, 0, 0, None),
+            _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, 1),
+            _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, 1),
             _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0),
             _api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, 0),
             _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0),

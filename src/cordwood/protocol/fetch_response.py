@@ -66,11 +66,12 @@ def encode_fetch_response(
     *,
     error_code: int = 0,
     session_id: int = 0,
+    throttle_ms: int = 0,
 ) -> list[Any]:
     """The whole frame in pieces: bytes, and the `records` of the parts unchanged."""
     is_flexible = version >= FIRST_FLEXIBLE
     head = bytearray(_NO_TAGS if is_flexible else b"")
-    head += bytes(4)  # throttle time
+    head += INT32.pack(throttle_ms)
     if version >= FIRST_WITH_SESSION:
         head += _SESSION.pack(error_code, session_id)
     topics = [(topic, list(group)) for topic, group in groupby(parts, key=attrgetter("topic"))]

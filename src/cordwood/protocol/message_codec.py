@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from cordwood.errors import FormatError, LimitExceededError
 from cordwood.protocol.message_schema import NIL_UUID, FieldSchema
 from cordwood.protocol.wire_values import (
+    FLOAT64,
     INT16,
     INT32,
     INT64,
@@ -21,6 +22,7 @@ from cordwood.protocol.wire_values import (
     encode_string,
     encode_varint,
     read_exactly,
+    read_float64,
     read_int16,
     read_int32,
     read_int64,
@@ -37,7 +39,15 @@ ITEMS_MAX: Final = 1_000_000
 
 _INT8: Final = struct.Struct(">b")
 _NO_TAGS: Final = 0
-_BYTES_MIN: Final = {"bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uuid": 16}
+_BYTES_MIN: Final = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "float64": 8,
+    "uuid": 16,
+}
 _PREFIX_BYTES: Final = {"string": 2, "bytes": 4}  # of their size, in versions not flexible
 _NULL_STRUCT: Final = -1
 _PRESENT_STRUCT: Final = 1
@@ -379,6 +389,7 @@ _PRIMITIVES: Final[Mapping[str, Callable[[bool, bool], tuple[_Read, _Write]]]] =
     "int16": _fixed(read_int16, INT16.pack),
     "int32": _fixed(read_int32, INT32.pack),
     "int64": _fixed(read_int64, INT64.pack),
+    "float64": _fixed(read_float64, FLOAT64.pack),
     "uuid": _fixed(read_uuid, lambda value: (value or NIL_UUID).bytes),
     "string": _string,
     "bytes": _bytes,

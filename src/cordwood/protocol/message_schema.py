@@ -11,7 +11,7 @@ from uuid import UUID
 from cordwood.protocol.api_catalog import API_CATALOG
 from cordwood.protocol.schemas import MESSAGE_SCHEMAS
 
-Default = int | bool | str | bytes | UUID | tuple[()] | None
+Default = int | float | bool | str | bytes | UUID | tuple[()] | None
 
 NIL_UUID: Final = UUID(int=0)
 _INDENT: Final = 2
@@ -25,6 +25,7 @@ _IMPLICIT_DEFAULTS: Final[dict[str, Default]] = {
     "int16": 0,
     "int32": 0,
     "int64": 0,
+    "float64": 0.0,
     "string": "",
     "bytes": b"",
     "uuid": NIL_UUID,

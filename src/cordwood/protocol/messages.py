@@ -16,7 +16,14 @@ from cordwood.protocol.message_codec import ITEMS_MAX, Fields, StructPlan
 from cordwood.protocol.message_schema import message_schema
 from cordwood.protocol.wire_values import INT32
 
-__all__ = ["Fields", "decode_request", "decode_response", "encode_request", "encode_response"]
+__all__ = [
+    "Fields",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "has_throttle_time",
+]
 
 
 def decode_request(
@@ -57,6 +64,12 @@ def encode_response(
 def decode_response(api_key: int, api_version: int, body: bytes | memoryview) -> Fields:
     """The response in `body`, without size and header: what a client reads."""
     return _response_plan(api_key, api_version).decode(body)
+
+
+@cache
+def has_throttle_time(api_key: int) -> bool:
+    """Whether the answers of an API can tell a client for how long it is throttled."""
+    return any(field.name == "throttle_time" for field in message_schema(api_key).response)
 
 
 @cache

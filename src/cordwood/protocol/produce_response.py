@@ -98,6 +98,12 @@ def _partition(version: int, part: ProducedPart) -> bytes:
     return out + _NO_TAGS if is_flexible else out
 
 
+def with_throttle_time(version: int, frame: bytes, throttle_ms: int) -> bytes:
+    """The same answer, which tells the client that it is not read for so long."""
+    end = len(frame) - len(_NO_TAGS) if version >= FIRST_FLEXIBLE else len(frame)
+    return frame[: end - INT32.size] + INT32.pack(throttle_ms) + frame[end:]
+
+
 class SoleResponse:
     """Answers to requests for one partition, in one version: only four numbers vary."""
 

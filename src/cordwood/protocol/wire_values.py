@@ -5,7 +5,7 @@ that is incomplete or has a negative size is a `FormatError`. A claimed size all
 """
 
 import struct
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from cordwood.errors import FormatError, LimitExceededError, TruncatedInputError
@@ -13,6 +13,7 @@ from cordwood.errors import FormatError, LimitExceededError, TruncatedInputError
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
+FLOAT64: Final = struct.Struct(">d")
 _UUID_SIZE: Final = 16
 _VARINT_BYTES_MAX: Final = 5
 # The most tagged fields of one structure. Kafka defines five at most. They cost a client two bytes
@@ -35,11 +36,16 @@ def read_int64(data: memoryview, position: int) -> tuple[int, int]:
     return _unpack(INT64, data, position)
 
 
-def _unpack(kind: struct.Struct, data: memoryview, position: int) -> tuple[int, int]:
+def read_float64(data: memoryview, position: int) -> tuple[float, int]:
+    """Any float, also one that is not a number: the receiver has to check it."""
+    return _unpack(FLOAT64, data, position)
+
+
+def _unpack(kind: struct.Struct, data: memoryview, position: int) -> tuple[Any, int]:
     try:
         return kind.unpack_from(data, position)[0], position + kind.size
     except struct.error:
-        raise _too_short("integer", kind.size, data, position) from None
+        raise _too_short("number", kind.size, data, position) from None
 
 
 def read_fields(

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 from cordwood.protocol.api_catalog import ApiKey
 
 if TYPE_CHECKING:
+    from cordwood.protocol.schemas import acl_messages as acl
     from cordwood.protocol.schemas import cluster_messages as cluster
     from cordwood.protocol.schemas import config_messages as config
     from cordwood.protocol.schemas import consumer_group_messages as consumer_group
     from cordwood.protocol.schemas import group_messages as group
     from cordwood.protocol.schemas import offset_messages as offset
+    from cordwood.protocol.schemas import quota_messages as quota
     from cordwood.protocol.schemas import topic_messages as topic
     from cordwood.protocol.schemas import transaction_messages as transaction
     from cordwood.protocol.schemas import user_messages as user
@@ -100,6 +102,17 @@ CONSUMER_GROUP_DESCRIBE: Final[
     ]
 ] = Api(ApiKey.CONSUMER_GROUP_DESCRIBE)
 
+DESCRIBE_ACLS: Final[Api[acl.DescribeAclsRequestDict, acl.DescribeAclsResponse]] = Api(
+    ApiKey.DESCRIBE_ACLS
+)
+CREATE_ACLS: Final[Api[acl.CreateAclsRequestDict, acl.CreateAclsResponse]] = Api(ApiKey.CREATE_ACLS)
+DELETE_ACLS: Final[Api[acl.DeleteAclsRequestDict, acl.DeleteAclsResponse]] = Api(ApiKey.DELETE_ACLS)
+DESCRIBE_CLIENT_QUOTAS: Final[
+    Api[quota.DescribeClientQuotasRequestDict, quota.DescribeClientQuotasResponse]
+] = Api(ApiKey.DESCRIBE_CLIENT_QUOTAS)
+ALTER_CLIENT_QUOTAS: Final[
+    Api[quota.AlterClientQuotasRequestDict, quota.AlterClientQuotasResponse]
+] = Api(ApiKey.ALTER_CLIENT_QUOTAS)
 DESCRIBE_USER_SCRAM_CREDENTIALS: Final[
     Api[user.DescribeUserScramCredentialsRequestDict, user.DescribeUserScramCredentialsResponse]
 ] = Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)

@@ -3,7 +3,6 @@
 Numbers come from clients and may be unknown: an unknown number in a filter matches no rule.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from ipaddress import ip_address
@@ -25,6 +24,7 @@ E = TypeVar("E", bound=IntEnum)
 RULES_MAX: Final = 100_000  # an index of so many takes half a second to build
 NAME_CHARS_MAX: Final = 1024  # topics have 249 at most, groups and principals rarely more
 _PRINCIPAL_CHARS_MAX: Final = 1024
+_ANY: Final = 1  # of every kind of number
 
 
 class InvalidRuleError(ValueError):
@@ -48,12 +48,13 @@ class AclFilter:
     permission: int = AclPermission.ANY
 
     def matches(self, rule: AclRule) -> bool:
+        principal, host = self.principal, self.host
         return (
-            self.resource in {AclResource.ANY, rule.resource}
-            and self.operation in {AclOperation.ANY, rule.operation}
-            and self.permission in {AclPermission.ANY, rule.permission}
-            and self.principal in {None, rule.principal}
-            and self.host in {None, rule.host}
+            (principal is None or principal == rule.principal)
+            and self.resource in (_ANY, rule.resource)
+            and self.operation in (_ANY, rule.operation)
+            and self.permission in (_ANY, rule.permission)
+            and (host is None or host == rule.host)
             and self._matches_name(rule)
         )
 
@@ -68,8 +69,31 @@ class AclFilter:
             return self.name.startswith(rule.name)
         return rule.name in {self.name, ANY_NAME}
 
-    def select(self, rules: Iterable[AclRule]) -> list[AclRule]:
+    @property
+    def sole_rule(self) -> AclRule | None:
+        """The only rule that can match; None if several can."""
+        if self.name is None or self.principal is None or self.host is None:
+            return None
+        try:
+            rule = AclRule(
+                resource=AclResource(self.resource),
+                pattern=AclPattern(self.pattern),
+                name=self.name,
+                principal=self.principal,
+                host=self.host,
+                operation=AclOperation(self.operation),
+                permission=AclPermission(self.permission),
+            )
+        except ValueError:
+            return None
+        is_wide = _ANY in {rule.resource, rule.pattern, rule.operation, rule.permission}
+        return None if is_wide or rule.pattern is AclPattern.MATCH else rule
+
+    def select(self, rules: frozenset[AclRule]) -> list[AclRule]:
         """The rules that match, sorted."""
+        sole = self.sole_rule
+        if sole is not None:
+            return [sole] if sole in rules else []
         return sorted(rule for rule in rules if self.matches(rule))
 
     def check(self) -> None:

@@ -116,13 +116,8 @@ class _Decisions(dict[tuple[AclResource, str | AclOperation], int]):
         """The rule that decides, or why there is none."""
         if self._is_super_user:
             return SUPER_USER
-        rules = list(self._index.rules_for(resource, name))
         deciding: AclRule | None = None
-        for rule in rules:
-            if rule.principal not in self._principals:
-                continue
-            if canonical_host(rule.host) not in {self._host, "*"}:
-                continue
+        for rule in self._index.rules_for(self._principals, self._host, resource, name):
             allowed, denied = verdict_of(rule)
             if denied >> operation & 1:
                 return rule
@@ -130,7 +125,8 @@ class _Decisions(dict[tuple[AclResource, str | AclOperation], int]):
                 deciding = rule
         if deciding is not None:
             return deciding
-        return DEFAULT_ALLOW if self._allows_everyone and not rules else DEFAULT_DENY
+        is_open = self._allows_everyone and not self._index.has_rules(resource, name)
+        return DEFAULT_ALLOW if is_open else DEFAULT_DENY
 
 
 def _is_free(

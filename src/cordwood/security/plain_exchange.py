@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from cordwood.errors import FormatError, LimitExceededError
 from cordwood.security.sasl_exchange import Accepted, Check, Outcome, Refused
+from cordwood.security.scram_messages import NAME_CHARACTERS_MAX
 
 _MESSAGE_BYTES_MAX: Final = 8 * 1024
 _TOKENS: Final = 3
@@ -37,6 +38,8 @@ def parse_plain(message: bytes) -> PlainLogin:
     login = PlainLogin(*tokens)
     if not (login.user and login.password):
         raise FormatError("a PLAIN message without a user name or without a password")
+    if len(login.user) > NAME_CHARACTERS_MAX:
+        raise LimitExceededError("user name", size=len(login.user), limit=NAME_CHARACTERS_MAX)
     if login.authorization_id and login.authorization_id != login.user:
         raise FormatError("the authorization id differs from the user name")
     return login

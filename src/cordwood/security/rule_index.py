@@ -156,6 +156,13 @@ class NamedRules:
             verdict |= other
         return verdict
 
+    def prefixes_of(self, name: str) -> Iterator[str]:
+        """The prefixes in rules that a name begins with, longest first."""
+        prefix = self._table.longest(name)
+        while prefix is not None:
+            yield prefix
+            prefix = self._table.parent(prefix)
+
 
 class _Speakers(NamedTuple):
     """Whom a rule is about, and the type of resource."""
@@ -171,22 +178,16 @@ class RuleIndex:
     def __init__(self, rules: frozenset[AclRule]) -> None:
         grouped: defaultdict[_Speakers, list[AclRule]] = defaultdict(list)
         by_resource: defaultdict[AclResource, list[AclRule]] = defaultdict(list)
-        by_name: defaultdict[tuple[AclResource, AclPattern, str], list[AclRule]] = defaultdict(list)
+        by_name: defaultdict[tuple[_Speakers, AclPattern, str], list[AclRule]] = defaultdict(list)
         for rule in rules:
             speakers = _Speakers(rule.principal, canonical_host(rule.host), rule.resource)
             grouped[speakers].append(rule)
             by_resource[rule.resource].append(rule)
-            by_name[rule.resource, rule.pattern, rule.name].append(rule)
+            by_name[speakers, rule.pattern, rule.name].append(rule)
         self._rules = dict(grouped)
         self._named = {speakers: NamedRules(found) for speakers, found in grouped.items()}
         self._of_anybody = {res: NamedRules(found) for res, found in by_resource.items()}
         self._by_name = dict(by_name)
-        self._prefixes = {
-            resource: PrefixTable(
-                rule.name for rule in found if rule.pattern is AclPattern.PREFIXED
-            )
-            for resource, found in by_resource.items()
-        }
 
     def verdict(
         self, principals: Iterable[str], host: str, resource: AclResource, name: str
@@ -214,13 +215,17 @@ class RuleIndex:
             for place in (host, ANY_HOST):
                 yield from self._rules.get(_Speakers(principal, place, resource), ())
 
-    def rules_for(self, resource: AclResource, name: str) -> Iterable[AclRule]:
-        """All rules for a resource, whomever they are about."""
-        yield from self._by_name.get((resource, AclPattern.LITERAL, name), ())
-        if name != ANY_NAME:
-            yield from self._by_name.get((resource, AclPattern.LITERAL, ANY_NAME), ())
-        table = self._prefixes.get(resource)
-        prefix = None if table is None else table.longest(name)
-        while table is not None and prefix is not None:
-            yield from self._by_name[resource, AclPattern.PREFIXED, prefix]
-            prefix = table.parent(prefix)
+    def rules_for(
+        self, principals: Iterable[str], host: str, resource: AclResource, name: str
+    ) -> Iterable[AclRule]:
+        """All rules for these principals at that host that count for a resource."""
+        for principal in principals:
+            for place in (host, ANY_HOST):
+                speakers = _Speakers(principal, place, resource)
+                named = self._named.get(speakers)
+                if named is None:
+                    continue
+                for literal in dict.fromkeys((name, ANY_NAME)):
+                    yield from self._by_name.get((speakers, AclPattern.LITERAL, literal), ())
+                for prefix in named.prefixes_of(name):
+                    yield from self._by_name[speakers, AclPattern.PREFIXED, prefix]

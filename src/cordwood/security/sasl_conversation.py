@@ -66,6 +66,11 @@ class SaslConversation:
         self._exchange: Exchange | None = None
         self._tokens = 0
 
+    @property
+    def awaits_bare_token(self) -> bool:
+        """Whether the next frame is a token without a header."""
+        return self.state is SaslState.AUTHENTICATE and not self.has_headers
+
     def versions(self) -> bool:
         """Whether ApiVersions may be asked now. It may be once, as with Kafka."""
         if self.state is SaslState.INITIAL:

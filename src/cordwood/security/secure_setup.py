@@ -108,7 +108,7 @@ class SecureFolder:
             is_renewed=is_renewed,
             expires=expires,
         )
-        self._client_files(setup, "{}:{}".format(*address))
+        self._client_files(setup, address)
         if setup.is_new:
             self._settings = settings
         return setup
@@ -188,19 +188,22 @@ class SecureFolder:
 
     # --- files of clients ----------------------------------------------------------------------
 
-    def _client_files(self, setup: SecureSetup, address: str) -> None:
+    def _client_files(self, setup: SecureSetup, address: tuple[str, int]) -> None:
         """Missing ones only: an operator may have changed the others."""
+        shown = "{}:{}".format(*address)
+        # Any free port: each start has another one.
+        servers = {"bootstrap.servers": shown} if address[1] else {}
         pem = (self._read(_CA) or b"").decode()
         inline = _admin(setup.password, CertificateStore(option="--ca", pem=pem))
-        java = render_properties({"bootstrap.servers": address, **java_properties(inline)})
+        java = render_properties({**servers, **java_properties(inline)})
         librdkafka = "".join(
             f"{key}={value}\n"
             for key, value in {
-                "bootstrap.servers": address,
+                **servers,
                 **librdkafka_settings(setup.client()),
             }.items()
         )
-        examples = render_examples(setup.folder, address, ADMIN)
+        examples = render_examples(setup.folder, shown, ADMIN)
         for name, content, is_private in (
             ("admin.properties", java, True),
             ("kcat.conf", librdkafka, True),

@@ -86,6 +86,7 @@ def parse_key_set(body: bytes) -> KeySet:
 
 def _public_key(described: Any) -> PublicKey | None:
     """None for a key that is for something else, or is damaged."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
     from jwt.exceptions import InvalidKeyError
 
@@ -118,7 +119,7 @@ def _public_key(described: Any) -> PublicKey | None:
                 found = OKPAlgorithm.from_jwk(public)  # type: ignore[assignment]
             case _:
                 return None
-    except (InvalidKeyError, ValueError, TypeError):
+    except (InvalidKeyError, UnsupportedAlgorithm, ValueError, TypeError):
         return None
     named = described.get("alg")
     if named is not None:

@@ -41,6 +41,7 @@ def test_a_wrong_password_and_an_unknown_user_are_refused_alike(user: str, passw
         b"bob\0alice\0secret",
         b"\0alice\0\xff",
         b"\0alice\0" + b"x" * 8192,
+        b"\0" + b"x" * 1025 + b"\0secret",
     ],
 )
 def test_a_message_out_of_form_is_refused_and_not_repeated(message: bytes) -> None:

@@ -34,5 +34,10 @@ class AuditConfig:
     def __post_init__(self) -> None:
         check_keys(self)
 
+    @property
+    def closed_topics(self) -> frozenset[str]:
+        """Topics that only the broker writes to, and that are not deleted through it."""
+        return frozenset() if self.audit_topic is None else frozenset({self.audit_topic})
+
 
 AUDIT_KEYS: Final[tuple[ConfigKey, ...]] = keys_of(AuditConfig)

@@ -42,8 +42,9 @@ class SaslKeys:
         since_cordwood=True,
     )  # fmt: skip
     sasl_server_max_receive_size: int = config_field(
-        "sasl.server.max.receive.size", _SIZE, "524288",
-        "The largest request before a client is authenticated.",
+        "sasl.server.max.receive.size", _SIZE, "65536",
+        "The largest request before a client is authenticated. Kafka's default is 524288, because "
+        "of Kerberos.",
         minimum=1024, maximum=INT32_MAX,
     )  # fmt: skip
     connections_max_reauth_ms: int = config_field(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import RefusedError, refusal
 from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
 from cordwood.broker.security import access_table as needs
+from cordwood.broker.security.security_events import Detail
 from cordwood.protocol.acl_codes import AclPattern, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.security.acl_filter import RULES_MAX, AclFilter, InvalidRuleError, new_rule
+from cordwood.security.acl_text import rule_text
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import AclRule, SecurityState
 
@@ -21,6 +24,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Each of these is compared with all rules, while no other change can be made.
+_WIDE_FILTERS_MAX: Final = 200
+_TOO_MANY: Final = RefusedError(
+    ErrorCode.invalid_request,
+    f"more than {_WIDE_FILTERS_MAX} filters of this request can match several rules; send fewer",
+)
 _NO_AUTHORIZER: Final = "this broker has no authorizer; its operator can set authorizer.class.name"
 
 
@@ -101,10 +110,15 @@ class AccessRulesHandler:
     ) -> messages.DeleteAclsResponseDict:
         """A rule that several filters match is reported by each of them."""
         filters = [_filter(item) for item in request.filters]
+        wide = [place for place, wanted in enumerate(filters) if wanted.sole_rule is None]
+        too_many = frozenset(wide[_WIDE_FILTERS_MAX:])
         found: list[list[AclRule] | Exception] = []
 
         def without(state: SecurityState) -> SecurityState:
-            found[:] = [_selected(wanted, state.rules) for wanted in filters]
+            found[:] = [
+                _TOO_MANY if place in too_many else _selected(wanted, state.rules)
+                for place, wanted in enumerate(filters)
+            ]
             gone = frozenset(rule for rules in found if isinstance(rules, list) for rule in rules)
             return _with_rules(state, state.rules - gone)
 
@@ -161,7 +175,7 @@ def _with_rules(state: SecurityState, rules: frozenset[AclRule]) -> SecurityStat
             ErrorCode.policy_violation,
             f"there would be {len(rules)} rules, but {RULES_MAX} are the limit; use prefixed rules",
         )
-    return SecurityState(credentials=state.credentials, rules=rules, quotas=state.quotas)
+    return replace(state, rules=rules)
 
 
 def _selected(wanted: AclFilter, rules: frozenset[AclRule]) -> list[AclRule] | Exception:
@@ -213,11 +227,8 @@ def _log(context: RequestContext, what: str, rules: frozenset[AclRule]) -> None:
             what,
             rule_text(rule),
         )
-
-
-def rule_text(rule: AclRule) -> str:
-    """One line: ALLOW User:alice at * READ on LITERAL TOPIC orders."""
-    return (
-        f"{rule.permission.name} {rule.principal} at {rule.host} {rule.operation.name} on "
-        f"{rule.pattern.name} {rule.resource.name} {rule.name}"
-    )
+        value: dict[str, Detail] = {"rule": rule_text(rule)}
+        if what == "created":
+            context.changed("CREATE", "ACL", rule.name, new=value)
+        else:
+            context.changed("DELETE", "ACL", rule.name, old=value)

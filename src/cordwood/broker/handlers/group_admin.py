@@ -127,17 +127,23 @@ class GroupAdminHandler:
         if not group_ids:
             return {"results": [_result(*item) for item in refused.items()]}
         return self._coordinator.with_offsets(
-            group_ids, lambda code: self._delete(group_ids, refused, code)
+            group_ids, lambda code: self._delete(context, group_ids, refused, code)
         )
 
     def _delete(
-        self, group_ids: list[str], refused: dict[str, ErrorCode], code: ErrorCode
+        self,
+        context: RequestContext,
+        group_ids: list[str],
+        refused: dict[str, ErrorCode],
+        code: ErrorCode,
     ) -> Response | Deferred:
         results: dict[str, ErrorCode] = {}
         reply = Deferred()
 
         def finished(group_id: str, code: ErrorCode) -> None:
             results[group_id] = code
+            if code is ErrorCode.none:
+                context.changed("DELETE", "GROUP", group_id)
             if len(results) == len(group_ids):
                 finals = {group_id: results[group_id] for group_id in group_ids} | refused
                 reply.resolve({"results": [_result(*item) for item in finals.items()]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
@@ -11,6 +12,7 @@ from cordwood.broker.groups.managed_group import EpochGroup, is_subscribed
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.broker.records.partition_table import NamedTopic, name_topics
 from cordwood.broker.security import access_table as needs
+from cordwood.broker.security.security_events import Detail
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX
 from cordwood.log.store.store import Store
 from cordwood.log.topics.committed_offsets import CommittedOffset, TopicPartition
@@ -31,6 +33,7 @@ _FIRST_BY_TOPIC_ID: Final = 10
 _FIRST_COMMIT_WITH_GROUP_ID_NOT_FOUND: Final = 9
 _FIRST_COMMIT_WITH_EPOCH: Final = 9
 _NO_RETENTION_TIME: Final = -1
+_REPORTED_MAX: Final = 100  # partitions in one event of the audit log
 
 _Codes = Mapping[TopicPartition, ErrorCode]
 
@@ -77,6 +80,8 @@ class GroupOffsetsHandler:
 
         def finish(code: ErrorCode) -> None:
             timer.cancel()
+            if code is ErrorCode.none and not request.member_id:
+                self._report(context, request.group_id, wanted)
             reply.resolve(_committed(topics, codes, code))
 
         timer = self._coordinator.scheduler.call_later(
@@ -85,6 +90,21 @@ class GroupOffsetsHandler:
         )
         self._coordinator.keeper.commit(request.group_id, wanted, finish)
         return reply
+
+    def _report(
+        self,
+        context: RequestContext,
+        group_id: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+    ) -> None:
+        """A client that is no member of the group has set its offsets."""
+        new: dict[str, Detail] = {
+            f"{topic}-{partition}": offset.offset
+            for (topic, partition), offset in islice(offsets.items(), _REPORTED_MAX)
+        }
+        if len(offsets) > _REPORTED_MAX:
+            new["more"] = len(offsets) - _REPORTED_MAX
+        context.changed("ALTER", "GROUP", group_id, new=new)
 
     def _check_commit(
         self, context: RequestContext, request: messages.OffsetCommitRequest
@@ -211,8 +231,9 @@ class GroupOffsetsHandler:
             by_id=False,
         )
         codes = _refused_topics(context, needs.OFFSET_DELETE_TOPIC, topics)
+        refused_topics = {name for name, _ in codes}
         for topic in topics:
-            if topic.name is not None and not _is_allowed(topic, codes):
+            if topic.name in refused_topics:
                 continue
             is_read = topic.name is not None and is_subscribed(group, topic.name)
             for number in topic.numbers:
@@ -227,6 +248,10 @@ class GroupOffsetsHandler:
         reply = Deferred()
 
         def appended(code: ErrorCode) -> None:
+            if not code:
+                deleted = [f"{topic}-{number}" for topic, number in places[:_REPORTED_MAX]]
+                old: dict[str, Detail] = {"offsets of": deleted, "count": len(places)}
+                context.changed("DELETE", "GROUP", request.group_id, old=old)
             reply.resolve(_deleted(topics, codes) if not code else {"error_code": code})
 
         self._coordinator.group_log.append(request.group_id, records, appended)
@@ -243,10 +268,6 @@ def _refused_topics(
         if topic.name is not None and not context.may(need, topic.name)
         for number in topic.numbers
     }
-
-
-def _is_allowed(topic: NamedTopic, refused: _Codes) -> bool:
-    return not any(topic.place(number) in refused for number in topic.numbers)
 
 
 def _committed(

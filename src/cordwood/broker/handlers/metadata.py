@@ -16,10 +16,15 @@ from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode, error_code
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
+from cordwood.broker.records.partition_leaders import (
+    is_valid_name,
+    partition_leaders,
+    why_unknown,
+)
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.security import access_table as needs
-from cordwood.errors import InvalidTopicNameError, TopicExistsError
-from cordwood.format.file_names import INTERNAL_TOPICS, check_topic_name
+from cordwood.errors import TopicExistsError
+from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic import Topic
@@ -41,7 +46,6 @@ _Item = tuple[str | None, UUID]  # the name and the id of a topic in a request
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
-_NO_LEADER: Final = -1
 
 
 class MetadataHandler:
@@ -68,7 +72,6 @@ class MetadataHandler:
             {
                 ApiKey.METADATA: self.metadata,
                 ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
-                ApiKey.DESCRIBE_TOPIC_PARTITIONS: self.describe_topic_partitions,
                 ApiKey.LIST_PARTITION_REASSIGNMENTS: self.list_partition_reassignments,
             },
         )
@@ -139,7 +142,7 @@ class MetadataHandler:
             and name is not None
             and name not in INTERNAL_TOPICS
             and self._store.registry.find(name) is None
-            and _is_valid(name)
+            and is_valid_name(name)
         ]
 
     def _create_and_answer(
@@ -199,7 +202,7 @@ class MetadataHandler:
             return self._topic(topic)
         return {
             "name": name,
-            "error_code": _why_unknown(name) if error is None else error,
+            "error_code": why_unknown(name) if error is None else error,
             "is_internal": name in INTERNAL_TOPICS,
         }
 
@@ -215,40 +218,10 @@ class MetadataHandler:
             "name": topic.name,
             "topic_id": topic.topic_id,
             "is_internal": topic.name in INTERNAL_TOPICS,
-            "partitions": self._partitions(topic, range(topic.partition_count)),
+            "partitions": partition_leaders(
+                topic, range(topic.partition_count), self._identity.node_id
+            ),
         }
-
-    def _partitions(
-        self, topic: Topic[PartitionLog], numbers: range
-    ) -> list[messages.MetadataResponsePartitionsDict]:
-        """This broker leads all partitions, except those whose files cannot be read.
-
-        It also leads a partition whose disk failed: what can be read is served.
-        """
-        node = self._identity.node_id
-        partitions: list[messages.MetadataResponsePartitionsDict] = []
-        for number in numbers:
-            if topic.has_partition(number):
-                log = topic.opened(number)
-                leader, epoch = node, 0 if log is None else int(log.epochs.current)
-                error, in_sync, offline = ErrorCode.none, [node], []
-                if log is not None and log.is_failed:
-                    error, in_sync, offline = ErrorCode.kafka_storage_error, [], [node]
-            else:
-                leader = epoch = _NO_LEADER
-                error, in_sync, offline = ErrorCode.leader_not_available, [], [node]
-            partitions.append(
-                {
-                    "error_code": error,
-                    "partition_index": number,
-                    "leader_id": leader,
-                    "leader_epoch": epoch,
-                    "replica_nodes": [node],
-                    "isr_nodes": in_sync,
-                    "offline_replicas": offline,
-                }
-            )
-        return partitions
 
     def _answer(
         self,
@@ -308,89 +281,6 @@ class MetadataHandler:
             ],
         }
 
-    # --- DescribeTopicPartitions -------------------------------------------------------------
-
-    def describe_topic_partitions(
-        self, context: RequestContext, request: messages.DescribeTopicPartitionsRequest
-    ) -> messages.DescribeTopicPartitionsResponseDict:
-        """Topics in the order of their names, from the cursor on, up to a limit of partitions."""
-        cursor = request.cursor
-        wanted = sorted({item.name for item in request.topics})
-        if cursor is not None and cursor.partition_index < 0:
-            return {
-                "topics": [
-                    {"name": name, "error_code": ErrorCode.invalid_request} for name in wanted
-                ]
-            }
-        first_name = "" if cursor is None else cursor.topic_name
-        need = (
-            needs.DESCRIBE_TOPIC_PARTITIONS_TOPIC if wanted else needs.DESCRIBE_TOPIC_PARTITIONS_ALL
-        )
-        names: list[str] = []
-        refused: list[messages.DescribeTopicPartitionsResponseTopicsDict] = []
-        for name in wanted or self._store.topics(include_internal=True):
-            if name < first_name:
-                continue
-            if context.may(need, name):
-                names.append(name)
-            elif wanted:
-                refused.append({"name": name, "error_code": need.code})
-        limit = min(self._config.max_request_partition_size_limit, request.response_partition_limit)
-        left = max(limit, 1)
-        topics: list[messages.DescribeTopicPartitionsResponseTopicsDict] = []
-        for name in names:
-            if left == 0:
-                return {"topics": topics + refused, "next_cursor": _cursor(name, 0)}
-            first = cursor.partition_index if cursor is not None and name == first_name else 0
-            topic = self._store.registry.find(name)
-            if topic is None:
-                if wanted:
-                    topics.append(
-                        {
-                            "name": name,
-                            "error_code": _why_unknown(name),
-                            "is_internal": name in INTERNAL_TOPICS,
-                            "topic_authorized_operations": context.session.access.operations(
-                                AclResource.TOPIC, name
-                            ),
-                        }
-                    )
-                continue
-            end = min(first + left, topic.partition_count)
-            topics.append(self._topic_part(context, topic, range(first, end)))
-            if end < topic.partition_count:
-                return {"topics": topics + refused, "next_cursor": _cursor(name, end)}
-            left -= max(end - first, 0)
-        return {"topics": topics + refused}
-
-    def _topic_part(
-        self, context: RequestContext, topic: Topic[PartitionLog], numbers: range
-    ) -> messages.DescribeTopicPartitionsResponseTopicsDict:
-        return {
-            "error_code": ErrorCode.none,
-            "name": topic.name,
-            "topic_id": topic.topic_id,
-            "is_internal": topic.name in INTERNAL_TOPICS,
-            # Also if not asked, as in Kafka.
-            "topic_authorized_operations": context.session.access.operations(
-                AclResource.TOPIC, topic.name
-            ),
-            "partitions": [
-                {
-                    "error_code": partition["error_code"],
-                    "partition_index": partition["partition_index"],
-                    "leader_id": partition["leader_id"],
-                    "leader_epoch": partition["leader_epoch"],
-                    "replica_nodes": partition["replica_nodes"],
-                    "isr_nodes": partition["isr_nodes"],
-                    "eligible_leader_replicas": [],
-                    "last_known_elr": [],
-                    "offline_replicas": partition["offline_replicas"],
-                }
-                for partition in self._partitions(topic, numbers)
-            ],
-        }
-
     # --- ListPartitionReassignments ----------------------------------------------------------
 
     def list_partition_reassignments(
@@ -402,11 +292,11 @@ class MetadataHandler:
         return {"error_code": ErrorCode.none, "topics": []}
 
 
-def _not_creatable(context: RequestContext, names: list[str]) -> list[str]:
+def _not_creatable(context: RequestContext, names: list[str]) -> dict[str, None]:
     """The missing topics that the client may describe, but not create."""
     if not names or context.may(needs.METADATA_CREATE_CLUSTER):
-        return []
-    return [name for name in names if not context.may(needs.METADATA_CREATE, name)]
+        return {}
+    return {name: None for name in names if not context.may(needs.METADATA_CREATE, name)}
 
 
 def _cluster_operations(context: RequestContext, need: needs.Need) -> int:
@@ -436,21 +326,3 @@ def _refused_ids(
         }
         for item in wanted
     ]
-
-
-def _cursor(name: str, partition: int) -> messages.DescribeTopicPartitionsResponseNextCursorDict:
-    return {"topic_name": name, "partition_index": partition}
-
-
-def _why_unknown(name: str) -> ErrorCode:
-    if _is_valid(name):
-        return ErrorCode.unknown_topic_or_partition
-    return ErrorCode.invalid_topic_exception
-
-
-def _is_valid(name: str) -> bool:
-    try:
-        check_topic_name(name)
-    except InvalidTopicNameError:
-        return False
-    return True

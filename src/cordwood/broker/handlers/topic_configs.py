@@ -128,6 +128,7 @@ class TopicConfigsHandler:
     ) -> messages.AlterConfigsResponseDict:
         """Set the given keys, and take all others back to their defaults."""
         return self._alter(
+            context,
             request.resources,
             _replacement,
             lambda kind, name: _check_access(context, _ALTERING, kind, name),
@@ -139,6 +140,7 @@ class TopicConfigsHandler:
     ) -> messages.AlterConfigsResponseDict:
         """Change each given key in its own way; the others stay as they are."""
         return self._alter(
+            context,
             request.resources,
             _increments,
             lambda kind, name: _check_access(context, _INCREMENTS, kind, name),
@@ -147,6 +149,7 @@ class TopicConfigsHandler:
 
     def _alter(
         self,
+        context: RequestContext,
         wanted: Sequence[Resource],
         changes_of: Callable[[ConfigOwner, Resource], dict[str, str | None]],
         check_access: Callable[[int, str], None],
@@ -164,7 +167,11 @@ class TopicConfigsHandler:
                 check_access(kind, name)
                 owner = self._owners.find(kind, name)
                 _check_repeated(resource)
-                owner.change(changes_of(owner, resource), validate_only=validate_only)
+                changes = changes_of(owner, resource)
+                before = owner.overrides()
+                owner.change(changes, validate_only=validate_only)
+                if not validate_only:
+                    _report(context, kind, name, before, changes)
             except Exception as error:
                 responses.append(_altered(kind, name, error))
             else:
@@ -193,6 +200,23 @@ class TopicConfigsHandler:
                 for name in listed
             ],
         }
+
+
+def _report(
+    context: RequestContext,
+    kind: int,
+    name: str,
+    before: Mapping[str, str],
+    changes: Mapping[str, str | None],
+) -> None:
+    """None: back to the default. The audit log hides the values of secret keys."""
+    context.changed(
+        "ALTER_CONFIGS",
+        ResourceType(kind).name,
+        name,
+        old={key: before.get(key) for key in changes},
+        new=changes,
+    )
 
 
 def _check_access(

@@ -19,6 +19,7 @@ from cordwood.broker.net.request import (
     split_repeated,
 )
 from cordwood.broker.security import access_table as needs
+from cordwood.broker.security.client_quotas import Mutations
 from cordwood.errors import ConfigError
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.rules.topic_config import TopicConfig, canonical_texts
@@ -33,6 +34,9 @@ logger = logging.getLogger(__name__)
 
 _DEFAULT: Final = -1  # the broker's default, or given by the assignments
 _REPLICAS: Final = 1
+# The first versions whose clients know the error that a quota is used up.
+_FIRST_STRICT_CREATION: Final = 6
+_FIRST_STRICT_GROWTH: Final = 3
 
 
 class TopicCreationHandler:
@@ -57,6 +61,7 @@ class TopicCreationHandler:
     def create_topics(
         self, context: RequestContext, request: messages.CreateTopicsRequest
     ) -> messages.CreateTopicsResponseDict:
+        mutations = context.mutations(is_strict=context.api_version >= _FIRST_STRICT_CREATION)
         topics, repeated = split_repeated(request.topics, lambda topic: topic.name)
         results: list[messages.CreateTopicsResponseTopicsDict] = [
             _refused(name, _repeated(name)) for name in repeated
@@ -68,6 +73,7 @@ class TopicCreationHandler:
                 if not (may_create_all or context.may(needs.CREATE_TOPICS_TOPIC, topic.name)):
                     raise RefusedError(needs.CREATE_TOPICS_TOPIC.code, "Authorization failed.")
                 wanted, config = self._checked(topic)
+                mutations.count(wanted.partitions)
                 if request.validate_only:
                     results.append(self._created(context, wanted, config))
                 else:
@@ -82,7 +88,13 @@ class TopicCreationHandler:
             logger.info("created topic %s with %d partitions", wanted.name, wanted.partitions)
             result = self._created(context, wanted, outcome.config)
             results.append({**result, "topic_id": outcome.topic_id})
-        return {"topics": results}
+            context.changed(
+                "CREATE",
+                "TOPIC",
+                wanted.name,
+                new={"partitions": wanted.partitions, "configs": canonical_texts(wanted.config)},
+            )
+        return {"topics": results, "throttle_time": mutations.throttle_ms}
 
     def _checked(self, wanted: messages.CreateTopicsRequestTopics) -> tuple[NewTopic, TopicConfig]:
         name = wanted.name
@@ -183,6 +195,7 @@ class TopicCreationHandler:
     def create_partitions(
         self, context: RequestContext, request: messages.CreatePartitionsRequest
     ) -> messages.CreatePartitionsResponseDict:
+        mutations = context.mutations(is_strict=context.api_version >= _FIRST_STRICT_GROWTH)
         topics, repeated = split_repeated(request.topics, lambda topic: topic.name)
         results: list[messages.CreatePartitionsResponseResultsDict] = [
             {"name": name, "error_code": code, "error_message": message}
@@ -195,14 +208,29 @@ class TopicCreationHandler:
                     code = needs.CREATE_PARTITIONS_TOPIC.code
                     results.append({"name": topic.name, "error_code": code})
                     continue
-                self._grow(topic, validate_only=request.validate_only)
+                before = self._grow(topic, mutations, validate_only=request.validate_only)
+                if not request.validate_only:
+                    context.changed(
+                        "ALTER",
+                        "TOPIC",
+                        topic.name,
+                        old={"partitions": before},
+                        new={"partitions": topic.count},
+                    )
                 results.append({"name": topic.name, "error_code": ErrorCode.none})
             except Exception as error:
                 code, message = refusal(error)
                 results.append({"name": topic.name, "error_code": code, "error_message": message})
-        return {"results": results}
+        return {"results": results, "throttle_time": mutations.throttle_ms}
 
-    def _grow(self, wanted: messages.CreatePartitionsRequestTopics, *, validate_only: bool) -> None:
+    def _grow(
+        self,
+        wanted: messages.CreatePartitionsRequestTopics,
+        mutations: Mutations,
+        *,
+        validate_only: bool,
+    ) -> int:
+        """Add partitions; how many there were before."""
         name, count = wanted.name, wanted.count
         now = self._store.topic(name).partition_count
         if name in INTERNAL_TOPICS:
@@ -224,11 +252,13 @@ class TopicCreationHandler:
                 self._check_assignment(assignment.broker_ids)
         try:
             self._store.registry.check_partition_count(count)
+            mutations.count(count - now)
             if not validate_only:
                 self._store.alter_topic(name, partitions=count)
                 logger.info("topic %s now has %d partitions", name, count)
         except ConfigError as error:
             raise _with_code(error) from error
+        return now
 
 
 def _hidden_configs(context: RequestContext, topic: str) -> messages.CreateTopicsResponseTopicsDict:

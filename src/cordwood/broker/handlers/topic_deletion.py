@@ -19,6 +19,7 @@ from cordwood.broker.net.request import (
 )
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.security import access_table as needs
+from cordwood.broker.security.security_events import Detail
 from cordwood.errors import OffsetOutOfRangeError, UnknownTopicError
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.partition.partition_log import PartitionLog
@@ -37,6 +38,7 @@ _FIRST_BY_TOPIC_ID: Final = 6
 _FIRST_WITH_DELETION_DISABLED: Final = 3
 _HIGH_WATERMARK: Final = -1  # delete all records
 _UNKNOWN: Final = -1
+_FIRST_STRICT_DELETION: Final = 5  # its clients know the error that a quota is used up
 
 _Wanted = tuple[str | None, UUID]
 
@@ -44,7 +46,15 @@ _Wanted = tuple[str | None, UUID]
 class TopicDeletionHandler:
     """Deletes topics and records. Called by workers: it waits for the disk."""
 
-    def __init__(self, *, store: Store, table: PartitionTable, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        table: PartitionTable,
+        config: BrokerConfig,
+        closed_topics: frozenset[str] = frozenset(),
+    ) -> None:
+        self._kept_topics = INTERNAL_TOPICS | closed_topics
         self._store = store
         self._table = table
         self._config = config
@@ -63,6 +73,7 @@ class TopicDeletionHandler:
     def delete_topics(
         self, context: RequestContext, request: messages.DeleteTopicsRequest
     ) -> messages.DeleteTopicsResponseDict:
+        mutations = context.mutations(is_strict=context.api_version >= _FIRST_STRICT_DELETION)
         wanted: list[_Wanted] = (
             [(topic.name, topic.topic_id) for topic in request.topics]
             if context.api_version >= _FIRST_BY_TOPIC_ID
@@ -87,13 +98,18 @@ class TopicDeletionHandler:
                     if refused is not None:
                         responses.append(refused)
                         continue
-                accepted.append((item, self._checked(item, context.api_version)))
+                topic = self._checked(item, context.api_version)
+                mutations.count(topic.partition_count)
+                accepted.append((item, topic))
             except Exception as error:
                 responses.append(_refused(item, error))
-        return {"responses": responses + self._delete(accepted)}
+        return {
+            "responses": responses + self._delete(context, accepted),
+            "throttle_time": mutations.throttle_ms,
+        }
 
     def _delete(
-        self, accepted: Sequence[tuple[_Wanted, Topic[PartitionLog]]]
+        self, context: RequestContext, accepted: Sequence[tuple[_Wanted, Topic[PartitionLog]]]
     ) -> list[messages.DeleteTopicsResponseResponsesDict]:
         """Delete topics together; one after the other if another client deletes one of them."""
         try:
@@ -102,9 +118,14 @@ class TopicDeletionHandler:
         except Exception as error:
             if len(accepted) == 1:
                 return [_refused(accepted[0][0], error)]
-            return [response for item in accepted for response in self._delete([item])]
+            return [response for item in accepted for response in self._delete(context, [item])]
         for _, topic in accepted:
             logger.info("deleted topic %s", topic.name)
+            old: dict[str, Detail] = {
+                "topic_id": str(topic.topic_id),
+                "partitions": topic.partition_count,
+            }
+            context.changed("DELETE", "TOPIC", topic.name, old=old)
         return [
             {"name": topic.name, "topic_id": topic.topic_id, "error_code": ErrorCode.none}
             for _, topic in accepted
@@ -154,7 +175,7 @@ class TopicDeletionHandler:
                 else ErrorCode.invalid_request,
                 "delete.topic.enable is false",
             )
-        if topic.name in INTERNAL_TOPICS:
+        if topic.name in self._kept_topics:
             raise RefusedError(
                 ErrorCode.policy_violation, f"{topic.name} is internal and cannot be deleted"
             )
@@ -170,7 +191,7 @@ class TopicDeletionHandler:
         topics: list[messages.DeleteRecordsResponseTopicsDict] = []
         for topic in request.topics:
             if context.may(needs.DELETE_RECORDS_TOPIC, topic.name):
-                partitions = self._delete_in(topic.name, topic.partitions, set(repeated))
+                partitions = self._delete_in(context, topic.name, topic.partitions, set(repeated))
             else:
                 partitions = [
                     {
@@ -185,6 +206,7 @@ class TopicDeletionHandler:
 
     def _delete_in(
         self,
+        context: RequestContext,
         topic: str,
         partitions: Sequence[messages.DeleteRecordsRequestPartitions],
         repeated: set[tuple[str, int]],
@@ -201,13 +223,15 @@ class TopicDeletionHandler:
                     raise RefusedError(ErrorCode.invalid_request, "named twice")
                 start = self._delete_before(topic, number, partition.offset)
                 result |= {"low_watermark": start, "error_code": ErrorCode.none}
+                new = {"partition": number, "log_start_offset": start}
+                context.changed("DELETE", "TOPIC", topic, new=new)
             except Exception as error:
                 result["error_code"] = refusal(error).code
             results.append(result)
         return results
 
     def _delete_before(self, topic: str, number: int, offset: int) -> int:
-        if topic in INTERNAL_TOPICS:
+        if topic in self._kept_topics:
             raise RefusedError(ErrorCode.invalid_topic_exception, f"{topic} is internal")
         log = self._store.topic(topic).partition(number)
         if log.config.is_compacted and not log.config.is_deleted:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode, refusal
 from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
-from cordwood.broker.security import access_table
+from cordwood.broker.security import access_table as needs
+from cordwood.broker.security.security_events import Detail
 from cordwood.errors import ConfigError
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.security.security_file import SecurityFile
@@ -47,10 +48,17 @@ class UsersHandler:
     def describe(
         self, context: RequestContext, request: messages.DescribeUserScramCredentialsRequest
     ) -> messages.DescribeUserScramCredentialsResponseDict:
-        if not context.may(access_table.DESCRIBE_USER_SCRAM_CREDENTIALS):
+        if not context.may(needs.DESCRIBE_USER_SCRAM_CREDENTIALS):
+            code, message = (
+                needs.DESCRIBE_USER_SCRAM_CREDENTIALS.code,
+                _DENIED.format("describe", "DESCRIBE"),
+            )
             return {
-                "error_code": ErrorCode.cluster_authorization_failed,
-                "error_message": _DENIED.format("describe", "DESCRIBE"),
+                "error_code": code,
+                "error_message": message,
+                "results": [  # each without its name, as in Kafka
+                    {"error_code": code, "error_message": message} for _ in request.users or ()
+                ],
             }
         known = _by_user(self._file.state)
         asked = Counter(user.name for user in request.users or ()) or Counter(known.keys())
@@ -81,7 +89,7 @@ class UsersHandler:
         users = dict.fromkeys(
             [*(entry.user for entry in deletions), *(entry.user for entry in upsertions)]
         )
-        if not context.may(access_table.ALTER_USER_SCRAM_CREDENTIALS):
+        if not context.may(needs.ALTER_USER_SCRAM_CREDENTIALS):
             return _answer(
                 UserResult(
                     user,
@@ -91,18 +99,45 @@ class UsersHandler:
                 for user in users
             )
         planned = UserChange(results=())
+        before = after = self._file.state
 
         def change(state: SecurityState) -> SecurityState:
-            nonlocal planned
+            nonlocal planned, before
+            before = state
             planned = plan_user_change(state, deletions, upsertions)
             return planned.apply(state)
 
         try:
-            self._file.change(change)
+            after = self._file.change(change)
         except (OSError, ConfigError) as error:
             code, message = refusal(error)
             return _answer(UserResult(user, code, message) for user in users)
+        _report(context, users, before, after)
         return _answer(planned.results)
+
+
+def _report(
+    context: RequestContext, users: Iterable[str], before: SecurityState, after: SecurityState
+) -> None:
+    """Tell the audit log which users have other credentials now, and not what these are."""
+    old, new = _by_user(before), _by_user(after)
+    for user in users:
+        had, has = old.get(user, {}), new.get(user, {})
+        if had != has:
+            context.changed(
+                "DELETE" if not has else "ALTER" if had else "CREATE",
+                "USER",
+                user,
+                old=_iterations(had),
+                new=_iterations(has),
+            )
+
+
+def _iterations(credentials: Mapping[ScramMechanism, ScramCredential]) -> dict[str, Detail]:
+    return {
+        mechanism.mechanism: f"{credential.iterations} iterations"
+        for mechanism, credential in credentials.items()
+    }
 
 
 def _by_user(state: SecurityState) -> dict[str, dict[ScramMechanism, ScramCredential]]:

@@ -13,6 +13,7 @@ from cordwood.broker.net.event_loop import READABLE, EventLoop
 from cordwood.broker.net.sasl_gate import guarded
 from cordwood.broker.net.session import Session
 from cordwood.broker.net.tls_handshakes import TlsHandshakes
+from cordwood.broker.security.connection_rates import ConnectionRates
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.errors import ConfigError
 from cordwood.quantities import INT32_MAX
@@ -22,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 _ACCEPT_ONCE: Final = 64  # then the connected clients have their turn
 _OUT_OF_FILES_PAUSE_S: Final = 0.5
+_TURN_S_MAX: Final = 10.0  # a client waits so long for the turn of its address; others give up too
+_WAITING_MAX: Final = 1000
 _HANDSHAKES_PAUSE_S: Final = 0.05
 
 
@@ -35,8 +38,11 @@ class Acceptor:
         loop: EventLoop,
         host: ConnectionHost,
         handshakes: TlsHandshakes | None = None,
+        rates: ConnectionRates | None = None,
     ) -> None:
         """`handshakes` must be given if the listener has TLS."""
+        self._rates = ConnectionRates() if rates is None else rates
+        self._waiting: set[socket.socket] = set()  # clients beyond the rate of their address
         self._listener = listener
         self._handshakes = handshakes
         self._tls: TlsListener | None = None
@@ -112,6 +118,9 @@ class Acceptor:
             self._loop.unregister(self._socket.fileno())
             self._socket.close()
             self._socket = None
+        for connected in self._waiting:
+            connected.close()
+        self._waiting.clear()
 
     def close_inherited(self) -> None:
         """In a forked child: nobody must think that this process accepts clients.
@@ -129,6 +138,14 @@ class Acceptor:
             if self._handshakes is not None and self._tls and not self._handshakes.has_room:
                 self._wait(_HANDSHAKES_PAUSE_S)
                 return
+            wait_s = self._rates.accept_wait_s(
+                self._known_as.name,
+                broker_limit=self._config.max_connection_creation_rate,
+                listener_limit=self._listener.max_connection_creation_rate,
+            )
+            if wait_s:
+                self._wait(wait_s)  # clients wait in the backlog
+                return
             try:
                 connected, peer = listening.accept()
             except (BlockingIOError, ConnectionAbortedError):
@@ -136,7 +153,7 @@ class Acceptor:
             except OSError as error:
                 self._pause(error)
                 return
-            self._admit(connected, str(peer[0]))
+            self._admit_in_turn(connected, str(peer[0]))
 
     def _pause(self, error: OSError) -> None:
         """No file handles are left: clients wait in the backlog, and we do not spin."""
@@ -148,6 +165,24 @@ class Acceptor:
         assert self._socket is not None
         self._loop.unregister(self._socket.fileno())
         self._loop.call_later(pause_s, self.start)
+
+    def _admit_in_turn(self, connected: socket.socket, host: str) -> None:
+        """Admit a client now, or when its address may connect again."""
+        wait_s = self._rates.address_wait_s(host, _TURN_S_MAX)
+        if wait_s == 0.0:
+            self._admit(connected, host)
+        elif wait_s is None or len(self._waiting) >= _WAITING_MAX:
+            logger.warning("%s: connection refused: it connects too often", host)
+            connected.close()
+            self._host.metrics.refused()
+        else:
+            self._waiting.add(connected)
+            self._loop.call_later(wait_s, lambda: self._turn_came(connected, host))
+
+    def _turn_came(self, connected: socket.socket, host: str) -> None:
+        if connected in self._waiting:  # else the broker stops
+            self._waiting.remove(connected)
+            self._admit(connected, host)
 
     def _admit(self, connected: socket.socket, host: str) -> None:
         config = self._config

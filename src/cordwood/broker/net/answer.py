@@ -34,6 +34,16 @@ class Connection(Protocol):
     loop: EventLoop
     session: Session
     answers: deque["Answer"]
+    muted_until_s: float  # 0: not muted
+
+    @property
+    def throttle_ms(self) -> int:
+        """How long the client is muted from now on; 0: it is not."""
+        ...
+
+    def mute(self, pause_s: float) -> None:
+        """Start no request of the client for so long. The answers that it is owed are sent."""
+        ...
 
     def send_ready(self) -> None:
         """Send the answers at the head of the queue that are ready."""
@@ -54,6 +64,7 @@ class Answer:
         "header",
         "is_alone",
         "is_ready",
+        "pause_s",
         "pieces",
         "started_s",
         "when_left",
@@ -65,6 +76,7 @@ class Answer:
         self.started_s = perf_counter()
         self.is_ready = False
         self.is_alone = False  # the connection starts no request before this one is answered
+        self.pause_s = 0.0  # mute the client for so long when this is answered
         self.pieces: Sequence[Piece] = ()
         # Called once, if the client leaves before the answer is ready: there is no use in waiting.
         self.when_left: Callable[[], None] | None = None
@@ -82,6 +94,8 @@ class Answer:
         """As `give`, for a caller that runs in the connection's loop."""
         self.pieces = pieces
         self.is_ready = True
+        if self.pause_s:
+            self.connection.mute(self.pause_s)
         self.connection.send_ready()
 
     def client_left(self) -> None:

@@ -12,6 +12,10 @@ How a connection ends: every request that has arrived whole is carried out, also
 has closed its side (`_is_ended`) or is gone altogether (`_lose`). Then the connection closes.
 Requests that wait for something to happen, such as a fetch at the end of a log, wait no longer.
 
+A client that has used up its quota is muted for a while: its answers leave, but nothing is read
+from it and no request of it is started, neither those that have arrived already. A timer ends
+that. If the client closes its side meanwhile, its last requests wait for a few seconds at most.
+
 A connection belongs to the thread of its loop. It changes loops once, at the first produce or
 fetch.
 """
@@ -24,12 +28,19 @@ from typing import Final
 
 from cordwood.broker.net.answer import Answer, take_ready, tell_that_client_left
 from cordwood.broker.net.connection_host import ConnectionHost
-from cordwood.broker.net.event_loop import READABLE, WRITABLE, EventLoop
+from cordwood.broker.net.event_loop import (
+    BROKEN,
+    HUNG_UP,
+    READABLE,
+    WRITABLE,
+    EventLoop,
+    Timer,
+)
 from cordwood.broker.net.large_frame import LargeFrame
 from cordwood.broker.net.outbox import Outbox
 from cordwood.broker.net.registration import Registration
 from cordwood.broker.net.session import Session
-from cordwood.broker.net.tls_outbox import TlsOutbox, outbox_of
+from cordwood.broker.net.tls_outbox import TlsOutbox
 from cordwood.broker.net.tls_registration import TlsRegistration
 from cordwood.broker.net.tls_socket import TlsSocket
 from cordwood.errors import FormatError, LimitExceededError
@@ -44,6 +55,7 @@ _PRODUCE: Final = int(ApiKey.PRODUCE)
 _TLS_HELLO: Final = 0x1603  # what the first message of a TLS client begins with
 _LARGE_FRAME_BEGINNING: Final = 8 * 1024
 _UNANSWERED_MAX: Final = 64  # produce requests under way on one connection
+_HUNG_UP_PAUSE_S_MAX: Final = 10.0  # then a muted client that has left is forgotten
 _GONE: Final = (ConnectionError, TimeoutError)  # errors of a socket whose other side is gone
 
 
@@ -60,10 +72,12 @@ class ClientConnection:
         "_outbox",
         "_registration",
         "_socket",
+        "_unmuting",
         "answers",
         "is_closed",
         "last_active_s",
         "loop",
+        "muted_until_s",
         "session",
     )
 
@@ -83,7 +97,7 @@ class ClientConnection:
         self._outbox: Outbox | TlsOutbox
         if isinstance(connected, TlsSocket):
             self._registration = TlsRegistration(connected, self._on_ready, loop)
-            self._outbox = outbox_of(connected)
+            self._outbox = TlsOutbox(connected)
         else:
             self._registration = Registration(connected.fileno(), self._on_ready, loop)
             self._outbox = Outbox(connected)
@@ -94,6 +108,8 @@ class ClientConnection:
         self._has_large_frames = False
         self._is_ended = False  # no more bytes will come
         self.is_closed = False
+        self.muted_until_s = 0.0  # by the loop's clock; 0: not muted
+        self._unmuting: Timer | None = None
 
     def attach(self) -> None:
         """Register with the loop, which reports from now on what the socket is ready for."""
@@ -109,8 +125,8 @@ class ClientConnection:
 
     @property
     def is_owed(self) -> bool:
-        """A request has come whose answer is not ready: the client is not the slow side."""
-        return bool(self.answers)
+        """The client waits for us, for an answer or until it is read: it is not the slow side."""
+        return bool(self.answers or self.muted_until_s)
 
     @property
     def is_receiving(self) -> bool:
@@ -129,9 +145,14 @@ class ClientConnection:
         try:
             if mask & WRITABLE:
                 self._send_more()
+            if mask & HUNG_UP and self.muted_until_s:
+                self._hung_up()
             if mask & READABLE and not self.is_closed:
                 if not self._registration.is_listening:
-                    self._lose()  # only a broken connection is reported without being asked for
+                    # Only a broken connection is reported without being asked for, unless it was
+                    # muted in this very turn.
+                    if mask & BROKEN or not self.muted_until_s:
+                        self._lose()
                 elif self._frame is None and not self._backlog:
                     self._receive()
                 else:
@@ -230,9 +251,9 @@ class ClientConnection:
                 raise _refused_size(size, self.session.frame_bytes_max)
             begin = at + _SIZE_BYTES
             frame_end = begin + size
-            if (self.answers or self._outbox.pieces or router.is_stopping) and not (
-                self._may_start(data[begin : min(frame_end, end)])
-            ):
+            if (
+                self.answers or self._outbox.pieces or router.is_stopping or self.muted_until_s
+            ) and not (self._may_start(data[begin : min(frame_end, end)])):
                 break  # a large one too: it would hold memory until its turn comes
             if frame_end > end:
                 # With its size it must fit half the buffer: from there on nothing is received
@@ -258,7 +279,7 @@ class ClientConnection:
 
         Not while answers wait to be sent: a client that does not read them gets no more.
         """
-        if self._outbox.pieces:
+        if self._outbox.pieces or self.muted_until_s:
             return False
         answers = self.answers
         if not answers:
@@ -283,11 +304,12 @@ class ClientConnection:
             return
         if self._is_ended or self._registration.is_lost:
             tell_that_client_left(self.answers)
+        is_muted = self.muted_until_s > 0
         if self._is_ended:
-            if self.is_idle:
+            if self.is_idle and not (is_muted and (self._backlog or self._frame is not None)):
                 self.close("")  # what is left is not a whole request
         # The backlog may have ended with the beginning of a large frame, whose rest is to come.
-        elif self._frame is None or self.is_receiving:
+        elif not is_muted and (self._frame is None or self.is_receiving):
             self._registration.listen()
 
     def _request_memory(self, frame: LargeFrame) -> None:
@@ -299,7 +321,8 @@ class ClientConnection:
             return
         self.last_active_s = self.loop.now_s()  # the client did not cause the wait
         frame.grant(self.last_active_s)
-        self._registration.listen()
+        if not self.muted_until_s:
+            self._registration.listen()
 
     def _start_large(self, frame: LargeFrame) -> None:
         self._frame = None
@@ -320,6 +343,49 @@ class ClientConnection:
         self._host.registry.move(self, target)
         self.loop = target
         target.call_soon(self.attach)
+
+    # --- quotas ------------------------------------------------------------------------------
+
+    @property
+    def throttle_ms(self) -> int:
+        """How long the client is muted from now on; answers tell it."""
+        left_s = self.muted_until_s - self.loop.now_s() if self.muted_until_s else 0.0
+        return int(left_s * 1000) + 1 if left_s > 0 else 0
+
+    def mute(self, pause_s: float) -> None:
+        """Read nothing and start no request for so long, and at least as long as before."""
+        until_s = self.loop.now_s() + pause_s
+        if not self.is_closed and until_s > self.muted_until_s:
+            self._mute_until(until_s, pause_s)
+            if not self._is_ended and not self._registration.is_lost:
+                self._registration.await_hang_up()
+            else:
+                self._registration.stop_listening()
+
+    def _mute_until(self, until_s: float, pause_s: float) -> None:
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+        self.muted_until_s = until_s
+        self._unmuting = self.loop.call_later(pause_s, self.unmute)
+
+    def _hung_up(self) -> None:
+        """The client closed its side. What it sent before is handled soon, and then it ends."""
+        self._registration.stop_awaiting_hang_up()
+        if self.throttle_ms > _HUNG_UP_PAUSE_S_MAX * 1000:
+            until_s = self.loop.now_s() + _HUNG_UP_PAUSE_S_MAX
+            self._mute_until(until_s, _HUNG_UP_PAUSE_S_MAX)
+
+    def unmute(self) -> None:
+        """The pause is over, or the quota was changed."""
+        if self.is_closed or not self.muted_until_s:
+            return
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+            self._unmuting = None
+        self.muted_until_s = 0.0
+        self.last_active_s = self.loop.now_s()  # the client did not cause the wait
+        self._registration.stop_awaiting_hang_up()
+        self._resume(self.loop)
 
     # --- sending -----------------------------------------------------------------------------
 
@@ -397,6 +463,8 @@ class ClientConnection:
         self.is_closed = True
         if reason:
             logger.info("%s: connection closed: %s", self.session.client_host, reason)
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         self._registration.leave()
         self._socket.close()
         for frame in (self._frame, self._handled):

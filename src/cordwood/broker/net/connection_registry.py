@@ -18,7 +18,9 @@ class OpenConnection(Protocol):
     loop: EventLoop
     session: Session
     last_active_s: float
+    muted_until_s: float
 
+    def unmute(self) -> None: ...
     @property
     def is_idle(self) -> bool: ...
     @property
@@ -47,6 +49,15 @@ class ConnectionRegistry:
             for connection in connections.copy()
         )
 
+    @property
+    def muted_count(self) -> int:
+        """How many connections are muted because of a quota. Any thread."""
+        return sum(
+            connection.muted_until_s > 0
+            for connections in self._connections.values()
+            for connection in connections.copy()
+        )
+
     def count_on(self, listener: str) -> int:
         """How many connections a listener has. Any thread."""
         return sum(
@@ -54,6 +65,15 @@ class ConnectionRegistry:
             for connections in self._connections.values()
             for connection in connections.copy()
         )
+
+    def unmute_all(self, loop: EventLoop) -> None:
+        """Read from every connection of `loop` again, soon: quotas have changed. Any thread."""
+
+        def unmute() -> None:
+            for connection in self.in_loop(loop):
+                connection.unmute()
+
+        loop.call_soon(unmute)
 
     def in_loop(self, loop: EventLoop) -> list[OpenConnection]:
         """The connections that live in `loop`. Only for the loop's own thread."""

@@ -27,7 +27,8 @@ logger = logging.getLogger(__name__)
 
 READABLE: Final = 1
 WRITABLE: Final = 4
-_BROKEN: Final = 0x18  # EPOLLERR, EPOLLHUP: the next read or write reports what it is
+HUNG_UP: Final = 0x2000  # EPOLLRDHUP, only on Linux: the other side sends no more
+BROKEN: Final = 0x18  # EPOLLERR, EPOLLHUP: the next read or write reports what it is
 _IDLE_WAIT_S: Final = 60.0
 _TIMERS_MIN: Final = 1000
 RECEIVE_BYTES: Final = 256 * 1024  # one receive; a larger frame gets a buffer of its own
@@ -161,7 +162,7 @@ class EventLoop:
             if function is None:
                 continue  # closed by a callback earlier in this turn
             try:
-                function(mask | READABLE if mask & _BROKEN else mask)
+                function(mask | READABLE if mask & BROKEN else mask)
             except Exception:
                 logger.exception("%s: a callback failed", self.name)
         if self._timers:

@@ -9,7 +9,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from cordwood.log.reading.file_range import FileRange
 
@@ -20,13 +20,6 @@ _MORE: Final = getattr(socket, "MSG_MORE", 0)  # the rest of the frame follows a
 Piece = bytes | FileRange
 
 
-class SendingSocket(Protocol):
-    """A socket, or a TLS connection that the kernel encrypts."""
-
-    def fileno(self) -> int: ...
-    def send(self, data: bytes | memoryview, flags: int, /) -> int: ...
-
-
 class Outbox:
     """Pieces in the order they are sent. Belongs to the thread of its connection.
 
@@ -35,7 +28,7 @@ class Outbox:
 
     __slots__ = ("_file_sent", "_socket", "pieces")
 
-    def __init__(self, connected: SendingSocket) -> None:
+    def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self.pieces: deque[bytes | memoryview | FileRange] = deque()
         self._file_sent = 0  # of the first piece, if that is a range of a file

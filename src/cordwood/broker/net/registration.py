@@ -1,6 +1,12 @@
 """A socket's place in an event loop: what the loop reports about it."""
 
-from cordwood.broker.net.event_loop import READABLE, WRITABLE, EventLoop, ReadyFunction
+from cordwood.broker.net.event_loop import (
+    HUNG_UP,
+    READABLE,
+    WRITABLE,
+    EventLoop,
+    ReadyFunction,
+)
 
 
 class Registration:
@@ -39,6 +45,13 @@ class Registration:
         """Leave further bytes in the socket."""
         self._set(self.interest & ~READABLE)
 
+    def await_hang_up(self) -> None:
+        """Leave bytes in the socket, but report when the client closes its side."""
+        self._set((self.interest & ~READABLE) | HUNG_UP)
+
+    def stop_awaiting_hang_up(self) -> None:
+        self._set(self.interest & ~HUNG_UP)
+
     def await_room(self) -> None:
         """Report when the socket takes more bytes."""
         self._set(self.interest | WRITABLE)
@@ -50,7 +63,7 @@ class Registration:
         """The other side is gone."""
         self.leave()
         self.is_lost = True
-        self.interest &= ~WRITABLE
+        self.interest &= ~(WRITABLE | HUNG_UP)
         self.enter(self._loop)
 
     def _set(self, interest: int) -> None:

@@ -3,14 +3,22 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
 from cordwood.broker.net.session import Session
 from cordwood.broker.security.access_table import Need
+from cordwood.broker.security.client_quotas import ClientQuotas, Mutations
+from cordwood.broker.security.security_events import (
+    UNWATCHED,
+    AdministrativeChange,
+    Detail,
+    Origin,
+    SecurityEvents,
+)
 from cordwood.protocol.acl_codes import CLUSTER_NAME
-from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.request_header import RequestHeader
 
 Response = Mapping[str, object]
@@ -24,6 +32,51 @@ class RequestContext:
 
     header: RequestHeader
     session: Session
+    events: SecurityEvents = UNWATCHED  # takes reports for the audit log
+    quotas: ClientQuotas = field(default_factory=ClientQuotas)
+
+    def mutations(self, *, is_strict: bool) -> Mutations:
+        """Counts the partitions that the request creates or deletes under the client's quota."""
+        return self.quotas.mutations(
+            self.session.principal.name, self.client_id, is_strict=is_strict
+        )
+
+    @property
+    def origin(self) -> Origin:
+        """Who sent the request, for the audit log."""
+        session = self.session
+        return Origin(
+            principal=str(session.principal),
+            address=session.client_host,
+            listener=session.listener.name,
+            client_id=self.client_id,
+        )
+
+    @property
+    def api_name(self) -> str:
+        return API_CATALOG[self.header.api_key].name
+
+    def changed(
+        self,
+        operation: str,
+        resource: str,
+        name: str,
+        *,
+        old: Mapping[str, Detail] | None = None,
+        new: Mapping[str, Detail] | None = None,
+    ) -> None:
+        """Report a change that this request made, with the values before and after it."""
+        self.events.report(
+            AdministrativeChange(
+                origin=self.origin,
+                api=self.api_name,
+                operation=operation,
+                resource=resource,
+                name=name,
+                old=old or {},
+                new=new or {},
+            )
+        )
 
     @property
     def client_host(self) -> str:

@@ -17,16 +17,24 @@ import logging
 import struct
 from collections.abc import Iterable
 from concurrent.futures import Executor
+from time import perf_counter
 from typing import Final, Protocol
 
 from cordwood.broker.net.answer import Answer, Connection, begin_answer
 from cordwood.broker.net.event_loop import RECEIVE_BYTES, EventLoop
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn
 from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.security.client_quotas import ClientQuotas, to_ms
+from cordwood.broker.security.security_events import UNWATCHED, SecurityEvents
 from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.message_codec import ITEMS_MAX
-from cordwood.protocol.messages import Fields, decode_request, encode_response
+from cordwood.protocol.messages import (
+    Fields,
+    decode_request,
+    encode_response,
+    has_throttle_time,
+)
 from cordwood.protocol.request_header import decode_request_header
 
 logger = logging.getLogger(__name__)
@@ -63,6 +71,8 @@ class RequestRouter:
         long_work: Executor,
         metrics: RequestMetrics,
         unsupported_version: UnsupportedVersionAnswer,
+        events: SecurityEvents = UNWATCHED,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         self.is_stopping = False  # no request is started any more
         self.data_loop = data
@@ -71,6 +81,8 @@ class RequestRouter:
         self._long_work = long_work
         self._metrics = metrics
         self._unsupported_version = unsupported_version
+        self._events = events
+        self._quotas = ClientQuotas() if quotas is None else quotas
         self._routes: dict[int, Route] = {}
         self._frame_handlers: dict[int, FrameHandler] = {}
 
@@ -157,7 +169,13 @@ class RequestRouter:
         self, route: Route, answer: Answer, fields: Fields, *, is_large: bool = False
     ) -> None:
         header = answer.header
-        context = RequestContext(header=header, session=answer.connection.session)
+        context = RequestContext(
+            header=header,
+            session=answer.connection.session,
+            events=self._events,
+            quotas=self._quotas,
+        )
+        started_s = perf_counter()
         try:
             result = route.handler(context, fields)
         except FormatError as error:
@@ -166,15 +184,20 @@ class RequestRouter:
         except Exception:
             self._failed(answer)
             return
+        busy_s = perf_counter() - started_s
         if isinstance(result, Deferred):
-            result.when_done(lambda response, error: self._respond(answer, response, error))
+            result.when_done(lambda response, error: self._respond(answer, response, error, busy_s))
         elif is_large:
-            self._long_work.submit(self._respond, answer, result, None)
+            self._long_work.submit(self._respond, answer, result, None, busy_s)
         else:
-            self._respond(answer, result, None)
+            self._respond(answer, result, None, busy_s)
 
     def _respond(
-        self, answer: Answer, response: Response | None, error: BaseException | None
+        self,
+        answer: Answer,
+        response: Response | None,
+        error: BaseException | None,
+        busy_s: float,
     ) -> None:
         header = answer.header
         try:
@@ -184,6 +207,8 @@ class RequestRouter:
             code = response.get("error_code")
             if isinstance(code, int) and code:
                 self._metrics.failed(header.api_key, code)
+            if self._quotas.is_set:
+                response = self._throttled(answer, response, busy_s)
             frame = encode_response(
                 header.api_key, header.api_version, header.correlation_id, response
             )
@@ -191,6 +216,21 @@ class RequestRouter:
             self._failed(answer)
             return
         answer.give([frame])
+
+    def _throttled(self, answer: Answer, response: Response, busy_s: float) -> Response:
+        """Count the time of the handler, and mute the client if that, or what it did, was much."""
+        header = answer.header
+        user = answer.connection.session.principal.name
+        asked_ms = response.get("throttle_time", 0)  # by the handler
+        pause_s = asked_ms / 1000 if isinstance(asked_ms, int) else 0.0
+        if self._quotas.times_requests:
+            pause_s = max(pause_s, self._quotas.took(user, header.client_id or "", busy_s))
+        if not pause_s:
+            return response
+        answer.pause_s = pause_s
+        if not has_throttle_time(header.api_key):
+            return response
+        return {**response, "throttle_time": to_ms(pause_s)}
 
     def _failed(self, answer: Answer) -> None:
         """A bug of ours: log it, and close the connection instead of leaving the client waiting."""

@@ -100,11 +100,7 @@ class SaslGate:
 
     def admits(self, connection: Connection, data: memoryview, begin: int, end: int) -> bool:
         conversation = self._conversation
-        if (
-            conversation is not None
-            and conversation.state is SaslState.AUTHENTICATE
-            and not conversation.has_headers
-        ):
+        if conversation is not None and conversation.awaits_bare_token:
             token = bytes(data[begin:end])
             self._receive(conversation, Answer(connection, _WITHOUT_HEADER), token)
             return False
@@ -112,9 +108,10 @@ class SaslGate:
             raise TruncatedInputError("request header", needed=_HEADER_BYTES_MIN, got=end - begin)
         api_key, version = _KEY_AND_VERSION.unpack_from(data, begin)
         if conversation is None:
-            if self._passes(connection, api_key):
+            now_s = connection.loop.turn_s
+            if (api_key != _HANDSHAKE and now_s < self._expires_s) or self._passes(api_key, now_s):
                 return True
-            conversation = self._begin(connection.loop.turn_s)
+            conversation = self._begin(now_s)
         if api_key not in _OURS:
             self._failed(f"API {api_key} before the end of the authentication")
             raise FormatError(f"API {api_key} from a client that is not authenticated")
@@ -135,9 +132,8 @@ class SaslGate:
         ):
             return None
         conversation.state = SaslState.FAILED
-        reason = f"not authenticated after {self._authentication.timeout_s:g} s"
-        self._failed(reason)
-        return reason
+        self._failed(f"not authenticated after {self._authentication.timeout_s:g} s")
+        return ""
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -149,12 +145,11 @@ class SaslGate:
         self._deadline_s = now_s + authentication.timeout_s
         return self._conversation
 
-    def _passes(self, connection: Connection, api_key: int) -> bool:
+    def _passes(self, api_key: int, now_s: float) -> bool:
         """Whether a request of an authenticated client is started.
 
         False: it begins another authentication.
         """
-        now_s = connection.loop.turn_s
         if api_key == _HANDSHAKE and now_s - self._began_s >= _AGAIN_S_MIN:
             self._began_s = now_s
             return False
@@ -279,8 +274,7 @@ class SaslGate:
             # A client that sends tokens without headers expects no errors either.
             is_expected = header is not _WITHOUT_HEADER
             answer.give_here([_encoded(header, response)] if is_expected else [])
-            who = "" if user is None else f" of {user[:64]!r}"
-            connection.close(f"authentication{who} failed: {reason}")
+            connection.close("")  # `FailureLog` has the reason
 
         connection.loop.call_later(self._authentication.failure_delay_s, end)
 

@@ -93,7 +93,7 @@ class Gate(Protocol):
         ...
 
     def overdue(self, now_s: float) -> str | None:
-        """Why the connection must be closed now. Asked repeatedly."""
+        """Why the connection must be closed now; empty: that is logged. Asked repeatedly."""
         ...
 
 

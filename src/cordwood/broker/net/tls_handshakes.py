@@ -102,7 +102,7 @@ class TlsHandshakes:
         self.pending.pop(handshake, None)
         self._host.registry.remove(handshake)
 
-    def connect(self, tls: ssl.SSLSocket, session: Session, principal: Principal) -> None:
+    def connect(self, tls: TlsSocket, session: Session, principal: Principal) -> None:
         """The handshake is over: go on in the control loop."""
         host, target = self._host, self._target
 
@@ -111,7 +111,7 @@ class TlsHandshakes:
             if principal != ANONYMOUS:
                 access = host.access_of(principal, session.client_host)
                 known = replace(session, principal=principal, access=access)
-            connection = ClientConnection(TlsSocket(tls), known, target, host)
+            connection = ClientConnection(tls, known, target, host)
             host.registry.add(connection)
             connection.attach()
 
@@ -154,6 +154,7 @@ class TlsHandshake:
     is_idle = True
     is_owed = False
     is_receiving = False
+    muted_until_s = 0.0
 
     def __init__(
         self,
@@ -168,7 +169,7 @@ class TlsHandshake:
         self._all = handshakes
         self._connected = connected
         self._listener = listener
-        self._tls: ssl.SSLSocket | None = None
+        self._tls: TlsSocket | None = None
         self._timer: Timer | None = None
         self._interest = READABLE
         self._is_over = False
@@ -177,6 +178,9 @@ class TlsHandshake:
         """The client had not sent what it must send, when the loop last looked, for a while."""
         return self._tls is not None and self.loop.turn_s - self.last_active_s > _SLOW_S
 
+    def unmute(self) -> None:
+        """It is never muted."""
+
     def is_too_slow(self, now_s: float) -> bool:
         return False  # it has a time limit of its own
 
@@ -184,11 +188,7 @@ class TlsHandshake:
         if self._is_over:
             return
         self._all.make_room()
-        try:
-            self._tls = self._listener.wrap(self._connected)
-        except OSError as error:
-            self.fail(_reason(error))
-            return
+        self._tls = TlsSocket(self._connected, self._listener.context)
         self.last_active_s = self.loop.now_s()
         self._timer = self.loop.call_later(HANDSHAKE_S, self._expire)
         self.loop.register(self._tls.fileno(), self._interest, self._on_ready)
@@ -201,10 +201,8 @@ class TlsHandshake:
         self.last_active_s = self.loop.now_s()
         try:
             self._tls.do_handshake()
-        except ssl.SSLWantReadError:
-            self._await(READABLE)
-        except ssl.SSLWantWriteError:
-            self._await(WRITABLE)
+        except BlockingIOError:
+            self._await(WRITABLE if self._tls.read_waits_for_room else READABLE)
         except OSError as error:
             self.fail(_reason(error))
         else:
@@ -216,9 +214,9 @@ class TlsHandshake:
             self._interest = interest
             self.loop.modify(self._tls.fileno(), interest)
 
-    def _finish(self, tls: ssl.SSLSocket) -> None:
+    def _finish(self, tls: TlsSocket) -> None:
         try:
-            principal = self._listener.principal_of(tls)
+            principal = self._listener.principal_of(tls.tls)
         except ClientRefusedError as error:
             self.fail(str(error))
             return

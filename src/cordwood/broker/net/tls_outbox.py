@@ -1,18 +1,15 @@
 """What a TLS connection still has to send.
 
-OpenSSL takes a write whole, or says that it must be repeated with the same bytes after it has sent
-some of them. So the bytes are offered in chunks, and a chunk that was not taken is offered again.
-It is not kept meanwhile: it is what `pieces` begin with, and a range of a file is read again. A
-client that does not read its answer costs no memory but OpenSSL's own record.
-
-If the kernel encrypts, all of this is unnecessary: see `outbox_of`.
+A write is taken whole, or must be repeated with the same bytes: they are encrypted, and partly
+sent. So bytes are offered in chunks, and a chunk that was not taken is offered again. A client that
+does not read its answer costs the memory of one chunk.
 """
 
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from cordwood.broker.net.outbox import Outbox, Piece, ends_short
+from cordwood.broker.net.outbox import Piece, ends_short
 from cordwood.broker.net.tls_socket import TlsSocket
 from cordwood.log.reading.file_range import FileRange
 from cordwood.quantities import KIB, MIB
@@ -21,14 +18,8 @@ _CHUNK_BYTES: Final = 64 * KIB  # four full records; larger ones are no faster
 _SEND_ONCE_BYTES: Final = 1 * MIB  # about 2 ms of encryption; then others have their turn
 
 
-def outbox_of(tls: TlsSocket) -> "Outbox | TlsOutbox":
-    """The way to send on a connection whose handshake is over."""
-    kernel = tls.kernel_side()
-    return TlsOutbox(tls) if kernel is None else Outbox(kernel)
-
-
 class TlsOutbox:
-    """As `Outbox`, for a connection that OpenSSL encrypts.
+    """As `Outbox`, for a TLS connection.
 
     Invariant: while `_offered` is not 0, OpenSSL has seen that many bytes at the head of `pieces`,
     and the next write is of exactly these.

@@ -7,7 +7,14 @@ the socket to take bytes.
 Invariant: while a connection listens and OpenSSL holds something for it, a call is due in its loop.
 """
 
-from cordwood.broker.net.event_loop import READABLE, WRITABLE, EventLoop, ReadyFunction
+from cordwood.broker.net.event_loop import (
+    BROKEN,
+    HUNG_UP,
+    READABLE,
+    WRITABLE,
+    EventLoop,
+    ReadyFunction,
+)
 from cordwood.broker.net.registration import Registration
 from cordwood.broker.net.tls_socket import TlsSocket
 
@@ -51,7 +58,7 @@ class TlsRegistration(Registration):
 
     def _needed(self) -> int:
         """What to ask the loop for, so that the connection gets what it is interested in."""
-        tls, needed = self._tls, 0
+        tls, needed = self._tls, self.interest & HUNG_UP
         if self.interest & READABLE:
             needed |= WRITABLE if tls.read_waits_for_room else READABLE
         if self.interest & WRITABLE:
@@ -67,7 +74,7 @@ class TlsRegistration(Registration):
         return self._is_entered and self._loop is loop
 
     def _on_event(self, mask: int) -> None:
-        tls, loop, can = self._tls, self._loop, 0
+        tls, loop, can = self._tls, self._loop, mask & (HUNG_UP | BROKEN)
         if mask == READABLE == self.interest and not tls.is_crossed:  # the usual case
             self._connection_ready(READABLE)
             if self._is_entered and self._loop is loop and (tls.has_more or tls.is_crossed):
@@ -76,7 +83,7 @@ class TlsRegistration(Registration):
         if mask & READABLE:
             if self.interest & WRITABLE and tls.write_waits_for_bytes:
                 can |= WRITABLE
-            if self.is_listening or not can:
+            if self.is_listening or not can & WRITABLE:
                 can |= READABLE
         if mask & WRITABLE:
             can |= self.interest & WRITABLE

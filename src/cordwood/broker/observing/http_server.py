@@ -12,7 +12,6 @@ waits longest for its request is closed. So a new client is always heard.
 import contextlib
 import logging
 import socket
-import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -220,7 +219,7 @@ class _Connection:
         self._server = server
         self._loop = loop
         self._socket: socket.socket | TlsSocket = accepted
-        self._handshake: ssl.SSLSocket | None = None  # while it is under way
+        self._handshake: TlsSocket | None = None  # while it is under way
         self._received = bytearray()
         self._unsent = memoryview(b"")
         self._timer: Timer | None = None
@@ -229,12 +228,8 @@ class _Connection:
     def start(self, tls: TlsListener | None) -> None:
         assert isinstance(self._socket, socket.socket)
         self._socket.setblocking(False)
-        try:
-            if tls is not None:
-                self._socket = self._handshake = tls.wrap(self._socket)
-        except OSError:
-            self.close()
-            return
+        if tls is not None:
+            self._socket = self._handshake = TlsSocket(self._socket, tls.context)
         self._loop.register(self._socket.fileno(), READABLE, self._on_ready)
         self._timer = self._loop.call_later(_RECEIVE_S, self.close)
 
@@ -253,16 +248,16 @@ class _Connection:
         except OSError:
             self.close()
 
-    def _shake_hands(self, tls: ssl.SSLSocket) -> None:
+    def _shake_hands(self, tls: TlsSocket) -> None:
         try:
             tls.do_handshake()
-        except ssl.SSLWantReadError:
-            self._loop.modify(tls.fileno(), READABLE)
-        except ssl.SSLWantWriteError:
-            self._loop.modify(tls.fileno(), WRITABLE)
-        else:
-            self._handshake, self._socket = None, TlsSocket(tls)
-            self._loop.modify(tls.fileno(), READABLE)
+        except BlockingIOError:
+            self._loop.modify(tls.fileno(), WRITABLE if tls.read_waits_for_room else READABLE)
+            return
+        self._handshake = None
+        self._loop.modify(tls.fileno(), READABLE)
+        if tls.has_more:
+            self._receive()
 
     def _receive(self) -> None:
         data = self._read()

@@ -27,6 +27,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from cordwood.broker.observing.observed_broker import GroupFacts, ObservedBroker
+from cordwood.broker.observing.security_metrics import SecurityCollector
 from cordwood.broker.observing.store_metrics import StoreCollector, add_histogram
 from cordwood.format import batch_scan
 from cordwood.log.partition.partition_log import PartitionLog
@@ -50,6 +51,7 @@ class BrokerMetrics:
             TopicCollector(broker),
             GroupCollector(broker),
             RequestCollector(broker),
+            SecurityCollector(broker),
             StoreCollector(broker.store),
             TlsCollector(broker),
         )

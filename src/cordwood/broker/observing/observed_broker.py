@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
+from cordwood.broker.security.audit_log import AuditCounts
 from cordwood.broker.security.authentication_events import AuthenticationCounts
+from cordwood.broker.security.client_quotas import QuotaCounts
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.log.store.store import Store
 
@@ -19,6 +21,15 @@ class GroupFacts:
     state: str
     member_count: int
     committed: Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedLimits:
+    """What quotas and limits on connections do to clients. Any thread."""
+
+    quotas: Callable[[], QuotaCounts]
+    muted_connections: Callable[[], int]
+    delayed_connections: Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +50,7 @@ class ObservedBroker:
     config: BrokerConfig
     address: tuple[str, int]  # that clients connect to
     requests: RequestMetrics
-    authentications: AuthenticationCounts
+    authentications: AuthenticationCounts = field(default_factory=AuthenticationCounts)
     is_responsive: Callable[[float], bool]
     groups: Callable[[], Sequence[GroupFacts]]
     connection_count: Callable[[], int]
@@ -48,6 +59,8 @@ class ObservedBroker:
     hosts: frozenset[str] = frozenset()
     insecure_listeners: tuple[str, ...] = ()
     lost_fetch_count: Callable[[], int] = lambda: 0
+    limits: ObservedLimits | None = None
+    audit: Callable[[], AuditCounts] | None = None
 
 
 def groups_of(store: Store) -> list[GroupFacts]:

@@ -6,6 +6,7 @@ is planned again each time one of them moves, until it has `min_bytes` or its ti
 """
 
 from collections.abc import Iterable
+from time import perf_counter
 from typing import Final
 
 from cordwood.broker.net.answer import Answer, Connection, begin_answer
@@ -21,6 +22,7 @@ from cordwood.broker.records.fetch_sessions import FetchSessions, SessionUse
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.lost_records import LostRecords
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.security.client_quotas import ClientQuotas, to_ms
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.protocol.fetch_request import (
     FIRST_WITH_TOPIC_ID,
@@ -42,6 +44,7 @@ class _PendingFetch:
     __slots__ = (
         "_handler",
         "answer",
+        "busy_s",
         "found",
         "has_waited",
         "is_late",
@@ -66,6 +69,7 @@ class _PendingFetch:
         self.timer: Timer | None = None
         self.reading: set[ArchivedPlace] = set()  # places that are being read from archives
         self.found: dict[ArchivedPlace, ArchivedRange] = {}  # and what was read
+        self.busy_s = 0.0  # the time that was spent on it
         self.has_waited = request.max_wait_ms <= 0  # as long as the client wants to wait
         self.is_late = False  # it waits for nothing any more
         self.is_over = False
@@ -91,7 +95,9 @@ class FetchHandler:
         readers: ReaderThreads,
         sessions: FetchSessions,
         bytes_max: int,
+        quotas: ClientQuotas | None = None,
     ) -> None:
+        self._quotas = ClientQuotas() if quotas is None else quotas
         self._sessions = sessions
         self._table = table
         self._watch = watch
@@ -189,16 +195,18 @@ class FetchHandler:
     def _try(self, pending: _PendingFetch) -> bool:
         """Answer, if there is enough to answer with or this is the last look."""
         request, parts = pending.request, pending.use.parts
+        started_s = perf_counter()
         plan = FetchPlan(
             self._table,
             version=pending.answer.header.api_version,
             is_committed=request.isolation_level == _READ_COMMITTED,
-            bytes_max=min(request.max_bytes, self._bytes_max),
+            bytes_max=self._bytes_max_of(pending),
             found=pending.found,
             session=pending.answer.connection.session,
         )
         for part in parts:
             plan.add(part)
+        pending.busy_s += perf_counter() - started_s
         pending.logs, pending.marks = plan.logs, plan.marks
         if not pending.is_late:
             for place in plan.archived:
@@ -221,6 +229,11 @@ class FetchHandler:
     def _respond(self, pending: _PendingFetch, parts: list[FetchedPart]) -> None:
         pending.is_over = True
         header, use = pending.answer.header, pending.use
+        if self._quotas.is_set and not use.error_code:
+            pause_s = self._count(pending, parts)
+            if pause_s:
+                self._respond_throttled(pending, pause_s)
+                return
         pieces = encode_fetch_response(
             header.api_version,
             header.correlation_id,
@@ -229,6 +242,50 @@ class FetchHandler:
             session_id=use.session_id,
         )
         pending.answer.give(pieces)
+
+    # --- quotas ------------------------------------------------------------------------------
+
+    def _bytes_max_of(self, pending: _PendingFetch) -> int:
+        bytes_max = min(pending.request.max_bytes, self._bytes_max)
+        if self._quotas.is_set:
+            allowed = self._quotas.fetch_bytes_max(*_client(pending.answer))
+            if allowed is not None:  # or a client with a small quota would never get an answer
+                return min(bytes_max, allowed)
+        return bytes_max
+
+    def _count(self, pending: _PendingFetch, parts: list[FetchedPart]) -> float:
+        """How long the client has to wait before it may have `parts`. If so, none is counted."""
+        quotas, client = self._quotas, _client(pending.answer)
+        size = sum(part.size for part in parts)
+        pause_s = quotas.fetched(*client, size)
+        if quotas.times_requests:
+            time_s = quotas.took(*client, pending.busy_s)
+            if time_s and not pause_s:
+                quotas.take_back_fetched(*client, size)
+            pause_s = max(pause_s, time_s)
+        return pause_s
+
+    def _respond_throttled(self, pending: _PendingFetch, pause_s: float) -> None:
+        """An answer without partitions. The client asks again, and is read when it may."""
+        header, use = pending.answer.header, pending.use
+        session_id = use.session_id
+        if not use.is_incremental:  # a client that gets nothing begins its session again
+            self._sessions.end(use)
+            session_id = 0
+        pending.answer.pause_s = pause_s
+        pending.answer.give(
+            encode_fetch_response(
+                header.api_version,
+                header.correlation_id,
+                (),
+                session_id=session_id,
+                throttle_ms=to_ms(pause_s),
+            )
+        )
+
+
+def _client(answer: Answer) -> tuple[str, str]:
+    return answer.connection.session.principal.name, answer.header.client_id or ""
 
 
 def _are_awaited(logs: Iterable[PartitionLog]) -> bool:

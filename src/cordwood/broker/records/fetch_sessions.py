@@ -145,6 +145,10 @@ class FetchSessions:
         parts = [told.part for told in session.partitions.values()]
         return SessionUse(parts=parts, session=session, is_incremental=True)
 
+    def end(self, use: SessionUse) -> None:
+        """Forget a session that began with a request whose answer does not hold its partitions."""
+        self._sessions.pop(use.session_id, None)
+
     def _begin(self, parts: list[FetchPartition], *, by_topic_id: bool) -> FetchSession | None:
         if not parts or not self._make_room():
             return None

@@ -19,6 +19,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
+from time import perf_counter
 from typing import Final
 from uuid import UUID
 
@@ -39,6 +40,7 @@ from cordwood.broker.records.transactional_produce import (
     producer_of,
 )
 from cordwood.broker.security import access_table as needs
+from cordwood.broker.security.client_quotas import ClientQuotas
 from cordwood.errors import CordwoodError, InvalidRecordError, LongCheckError
 from cordwood.format.batch_header import CODEC_MASK, HEADER_SIZE
 from cordwood.format.compression import Codec
@@ -53,8 +55,13 @@ from cordwood.protocol.produce_request import (
     ProduceRequest,
     decode_produce_request,
 )
-from cordwood.protocol.produce_response import ProducedPart, encode_produce_response
-from cordwood.protocol.request_header import RequestHeader
+from cordwood.protocol.produce_response import (
+    ProducedPart,
+    encode_produce_response,
+    with_throttle_time,
+)
+from cordwood.protocol.request_header import RequestHeader, decode_request_header
+from cordwood.protocol.sole_produce import find_sole_produce
 from cordwood.quantities import Offset
 
 logger = logging.getLogger(__name__)
@@ -99,10 +106,11 @@ class _RequestReply:
                 parts[index] = ProducedPart(part.topic, part.partition, code)
 
     def send(self) -> None:
-        header = self._answer.header
-        self._answer.give(
-            [encode_produce_response(header.api_version, header.correlation_id, self._parts)]
-        )
+        header, connection = self._answer.header, self._answer.connection
+        frame = encode_produce_response(header.api_version, header.correlation_id, self._parts)
+        if connection.muted_until_s:
+            frame = with_throttle_time(header.api_version, frame, connection.throttle_ms)
+        self._answer.give([frame])
 
 
 class ProduceHandler:
@@ -118,7 +126,12 @@ class ProduceHandler:
         loop: EventLoop,
         long_work: Executor,
         transactions: TransactionCoordinator,
+        quotas: ClientQuotas,
+        closed_topics: frozenset[str] = frozenset(),
     ) -> None:
+        """Nobody may write to `closed_topics`, whatever the rules say."""
+        self._closed_topics = closed_topics
+        self._quotas = quotas
         self._loop = loop
         self._long_work = long_work
         self._table = table
@@ -129,12 +142,36 @@ class ProduceHandler:
 
     def start(self, connection: Connection, data: memoryview, begin: int, end: int) -> None:
         """Handle the request in ``data[begin:end]``, the short way if that is possible."""
-        if not self._lanes.take(connection, data, begin, end):
-            answer, body = begin_answer(connection, data, begin, end)
-            self._take(answer, body)
+        if self._quotas.is_set:
+            self._start_counted(connection, data, begin, end)
+        elif not self._lanes.take(connection, data, begin, end):
+            self._take(*begin_answer(connection, data, begin, end))
 
-    def _take(self, answer: Answer, body: memoryview) -> None:
-        """The long way."""
+    def _start_counted(
+        self, connection: Connection, data: memoryview, begin: int, end: int
+    ) -> None:
+        """As `start`, and count it under the quotas of its client. It is appended in any case.
+
+        A client that is over its quota is muted before it is answered, so the answer tells it. The
+        time of handlers is not limited with acks = 0, because no answer would tell.
+        """
+        quotas, user = self._quotas, connection.session.principal.name
+        client_id = decode_request_header(data[begin:end])[0].client_id or ""
+        pause_s = quotas.produced(user, client_id, end - begin)
+        if pause_s:
+            connection.mute(pause_s)
+        started_s = perf_counter()
+        sole = find_sole_produce(data, begin, end) if quotas.times_requests else None
+        acks = 0 if sole is None else sole[2]
+        if not self._lanes.take(connection, data, begin, end):
+            acks = self._take(*begin_answer(connection, data, begin, end))
+        if quotas.times_requests and acks != 0:
+            pause_s = quotas.took(user, client_id, perf_counter() - started_s)
+            if pause_s:
+                connection.mute(pause_s)
+
+    def _take(self, answer: Answer, body: memoryview) -> int:
+        """The long way. The acks of the request."""
         request = decode_produce_request(answer.header.api_version, body)
         reply = _RequestReply(answer)
         if request.acks not in _ACKS:
@@ -143,6 +180,7 @@ class ProduceHandler:
             self._take_transactional(request, answer, reply)
         else:
             self._append_all(request, answer, reply, None)
+        return request.acks
 
     # --- in a transaction --------------------------------------------------------------------
 
@@ -332,6 +370,8 @@ class ProduceHandler:
             return ErrorCode.unknown_topic_id
         if not session.may(needs.PRODUCE_TOPIC, name):
             return needs.PRODUCE_TOPIC.code
+        if name in self._closed_topics:
+            return ErrorCode.invalid_topic_exception
         if name in INTERNAL_TOPICS and not _may_write_internal(session, answer.header):
             return needs.PRODUCE_INTERNAL.code
         return None

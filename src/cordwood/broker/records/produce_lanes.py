@@ -31,7 +31,12 @@ from cordwood.log.rules.batch_group import BatchGroup
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.produce_request import FIRST_WITH_TOPIC_ID
-from cordwood.protocol.produce_response import ProducedPart, SoleResponse, encode_produce_response
+from cordwood.protocol.produce_response import (
+    ProducedPart,
+    SoleResponse,
+    encode_produce_response,
+    with_throttle_time,
+)
 from cordwood.protocol.request_header import RequestHeader
 from cordwood.protocol.sole_produce import find_sole_produce
 from cordwood.quantities import Offset, TimestampMs
@@ -90,7 +95,10 @@ class _Lane:
                 connection = answer.connection
             header = answer.header
             response = responses.get(header.api_version) or self._response_of(header.api_version)
-            answer.pieces = (response.encode(header.correlation_id, base_offset, log_start),)
+            frame = response.encode(header.correlation_id, base_offset, log_start)
+            if connection.muted_until_s:
+                frame = with_throttle_time(header.api_version, frame, connection.throttle_ms)
+            answer.pieces = (frame,)
             answer.is_ready = True
         connection.send_ready()
 
@@ -103,7 +111,10 @@ class _Lane:
             record_errors=error.record_errors if isinstance(error, InvalidRecordError) else (),
             error_message=None if error is None else error_message(error),
         )
-        answer.give([encode_produce_response(header.api_version, header.correlation_id, [part])])
+        frame = encode_produce_response(header.api_version, header.correlation_id, [part])
+        if answer.connection.muted_until_s:
+            frame = with_throttle_time(header.api_version, frame, answer.connection.throttle_ms)
+        answer.give([frame])
 
     def _response_of(self, version: int) -> SoleResponse:
         response = SoleResponse(version, self._topic_of(version), self.log.partition)
@@ -148,7 +159,9 @@ class ProduceLanes:
         pending: PendingProduces,
         loop: EventLoop,
         clock: Clock,
+        closed_topics: frozenset[str] = frozenset(),
     ) -> None:
+        self._closed_topics = closed_topics
         self._table = table
         self._watch = watch
         self._syncs = syncs
@@ -236,6 +249,8 @@ class ProduceLanes:
         except (StorageError, UnicodeDecodeError):
             return None
         if topic is None or log is None or log.is_closed or log.topic in INTERNAL_TOPICS:
+            return None
+        if log.topic in self._closed_topics:
             return None
         if len(self._by_log) >= _LANES_MAX:
             self._forget_idle()

@@ -125,7 +125,12 @@ METADATA_TOPIC: Final = _need(
     "topics are asked for; the answer does not tell whether they exist",
 )
 METADATA_CREATE_CLUSTER: Final = _need(
-    "Metadata", _CREATE, _CLUSTER, Shown.OTHERWISE, "a missing topic is to be created"
+    "Metadata",
+    _CREATE,
+    _CLUSTER,
+    Shown.OTHERWISE,
+    "a missing topic is to be created",
+    is_change=True,
 )
 METADATA_CREATE: Final = _need(
     "Metadata", _CREATE, _TOPIC, Shown.ITEM, "a missing topic is to be created", is_change=True

@@ -3,13 +3,16 @@
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.config.sasl_config import SaslConfig, SaslKeys
 from cordwood.broker.config.security_config import LISTENER_PREFIX, ListenerConfig
-from cordwood.broker.security.authentication_events import AuthenticationCounts, EventGroup
+from cordwood.broker.security.authentication_events import (
+    AuthenticationCounts,
+    EventGroup,
+    FailureLog,
+)
 from cordwood.broker.security.credential_checks import CredentialChecks
-from cordwood.broker.security.token_key_source import KeyAddress, TokenKeySource
 from cordwood.clock import Clock
 from cordwood.errors import ConfigError
 from cordwood.security.jaas_users import KEY as JAAS_KEY
@@ -23,6 +26,9 @@ from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import ScramMechanism, SecurityState
 from cordwood.security.token_keys import require_packages
 from cordwood.security.tokens import TokenRules, UnknownKeyError, ValidToken, check_token
+
+if TYPE_CHECKING:
+    from cordwood.broker.security.token_key_source import KeyAddress, TokenKeySource
 
 _PLAIN: Final = "PLAIN"
 _OAUTHBEARER: Final = "OAUTHBEARER"
@@ -79,7 +85,7 @@ class Authentications:
     ) -> None:
         """Raises `ConfigError`: for users and URLs, and if packages are missing."""
         self.counts = AuthenticationCounts()
-        self.events = EventGroup([self.counts])
+        self.events = EventGroup([self.counts, FailureLog(clock.monotonic)])
         self._checks = CredentialChecks()
         self._sources: dict[KeyAddress, TokenKeySource] = {}
         self._secret = file.secret
@@ -136,6 +142,9 @@ class Authentications:
         return lambda: ScramExchange(kind, self._find, secrets.token_urlsafe(_NONCE_BYTES))
 
     def _token_check(self, keys: SaslKeys) -> Callable[[str, int], ValidToken]:
+        # Not at the top: what fetches would delay the start of every broker.
+        from cordwood.broker.security.token_key_source import KeyAddress, TokenKeySource
+
         require_packages()
         address = KeyAddress.of_config(keys)
         source = self._sources.get(address)

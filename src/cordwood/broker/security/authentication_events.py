@@ -1,13 +1,19 @@
 """What happens when clients authenticate: for the audit log, and counted for metrics."""
 
+import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from cordwood.security.principal import Principal
+
+logger = logging.getLogger(__name__)
+
+_LINES_PER_S: Final = 10
+_NAME_SHOWN_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,39 @@ class AuthenticationCounts:
 
     def failed(self, attempt: Attempt, reason: str) -> None:
         self.count(attempt.listener, attempt.mechanism, AttemptResult.FAILED)
+
+
+class FailureLog:
+    """Logs failures, but not a flood of them: anybody can cause these. Any thread may call it."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._second = 0
+        self._lines = 0
+
+    def succeeded(self, attempt: Attempt, principal: Principal) -> None:
+        return
+
+    def failed(self, attempt: Attempt, reason: str) -> None:
+        with self._lock:
+            second = int(self._now_s())
+            unlogged = 0
+            if second != self._second:
+                unlogged = max(self._lines - _LINES_PER_S, 0)
+                self._second, self._lines = second, 0
+            self._lines += 1
+            is_logged = self._lines <= _LINES_PER_S
+        if is_logged:
+            logger.info(
+                "%s: authentication%s on %s%s failed: %s%s",
+                attempt.client_host,
+                "" if attempt.user is None else f" of {attempt.user[:_NAME_SHOWN_MAX]!r}",
+                attempt.listener,
+                "" if attempt.mechanism is None else f" by {attempt.mechanism}",
+                reason,
+                f" ({unlogged} more were not logged)" if unlogged else "",
+            )
 
 
 class EventGroup:

@@ -2,7 +2,6 @@
 
 tickets          none in TLS 1.3: Kafka clients keep connections and seldom resume them
 renegotiation    off: nothing that clients may ask for repeatedly
-kernel TLS       asked for where OpenSSL has it; a connection that gets it sends by `sendfile`
 end of stream    a client that just disconnects has ended like one that says so first; frames
                  have sizes, so nothing can be cut off unseen
 """
@@ -20,7 +19,6 @@ from cordwood.broker.security.tls_material import KeyMaterial, read_key, read_tr
 from cordwood.errors import ConfigError
 from cordwood.security.certificate import Certificate
 
-_OP_ENABLE_KTLS: Final = 1 << 3  # in the module ssl since Python 3.12
 _OP_IGNORE_UNEXPECTED_EOF: Final = getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 1 << 7)
 _VERIFY: Final = {
     "none": ssl.CERT_NONE,
@@ -72,8 +70,6 @@ def make_context(config: TlsConfig) -> TlsContext:
     suites = _set_suites(context, config)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     context.options |= ssl.OP_NO_COMPRESSION | _OP_IGNORE_UNEXPECTED_EOF
-    if ssl.OPENSSL_VERSION_INFO >= (3, 0):
-        context.options |= _OP_ENABLE_KTLS
     context.num_tickets = 0
     _load_key(context, key, config)
     _set_client_auth(context, trust, config)

@@ -6,7 +6,6 @@ configuration allows otherwise: clients check these, and a wrong file must not l
 """
 
 import logging
-import socket
 import ssl
 import threading
 from datetime import UTC, datetime
@@ -57,13 +56,12 @@ class TlsListener:
 
     # --- clients -----------------------------------------------------------------------------
 
-    def wrap(self, connected: socket.socket) -> ssl.SSLSocket:
-        """A socket that is about to do its handshake. Raises `OSError`."""
-        return self._current.context.wrap_socket(
-            connected, server_side=True, do_handshake_on_connect=False
-        )
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next connection."""
+        return self._current.context
 
-    def principal_of(self, tls: ssl.SSLSocket) -> Principal:
+    def principal_of(self, tls: ssl.SSLObject) -> Principal:
         """Who a client is after its handshake. Raises `ClientRefusedError`."""
         suites, used = self._current.suites, tls.cipher()
         if suites and used is not None and used[1] == "TLSv1.3" and used[0] not in suites:

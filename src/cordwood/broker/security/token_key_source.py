@@ -45,7 +45,11 @@ class KeyAddress:
         """Raises `ConfigError` for a URL that is neither https nor a file."""
         url = keys.sasl_oauthbearer_jwks_endpoint_url or ""
         parts = urllib.parse.urlsplit(url)
-        is_file = parts.scheme == "file" and parts.hostname in {None, "localhost"} and parts.path
+        is_file = (
+            parts.scheme == "file"
+            and parts.hostname in {None, "localhost"}
+            and parts.path.startswith("/")
+        )
         if not (is_file or (parts.scheme == "https" and parts.hostname)):
             raise ConfigError(
                 _URL_KEY,
@@ -87,6 +91,7 @@ class TokenKeySource:
         self._fetch = fetch or fetch_url
         self._now_s = now_s
         self._keys = KeySet()
+        self.fetch_count = 0  # that have ended, well or not
         self._failures = 0
         self._fetched_s = float("-inf")
         self._wake = threading.Event()
@@ -120,6 +125,11 @@ class TokenKeySource:
     def refresh(self) -> float:
         """Fetch once; return how long to wait before the next time."""
         self._fetched_s = self._now_s()
+        pause_s = self._refresh()
+        self.fetch_count += 1
+        return pause_s
+
+    def _refresh(self) -> float:
         url = self._address.url
         try:
             self._keys = parse_key_set(self._fetch(url))
@@ -142,9 +152,13 @@ class TokenKeySource:
     def _run(self) -> None:
         while not self._is_stopped:
             self._wake.clear()
-            pause_s = self.refresh()
+            try:
+                pause_s = self.refresh()
+            except Exception:  # a bug of ours or of a library: go on with the keys that there are
+                logger.exception("%s: fetching the keys of tokens failed", self._address.url)
+                pause_s = self._address.backoff_s_max
             if not self._is_stopped:
-                self._wake.wait(pause_s)
+                self._wake.wait(min(pause_s, threading.TIMEOUT_MAX))
 
 
 class _OnlyEncrypted(urllib.request.HTTPRedirectHandler):

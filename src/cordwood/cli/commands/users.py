@@ -172,15 +172,24 @@ def _mechanisms(texts: list[str] | None) -> "list[ScramMechanism]":
     for text in texts or known:
         kind = known.get(text.upper())
         if kind is None:
-            raise ConfigError("--mechanism", text, f"must be one of {', '.join(known)}")
+            raise ConfigError(
+                "--mechanism",
+                text,
+                f"must be one of {', '.join(known)}; the mechanism by which this command connects "
+                "is -X sasl.mechanism=NAME",
+            )
         if kind not in found:
             found.append(kind)
     return found
 
 
+def is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
 def _read_password(name: str, *, from_stdin: bool) -> str:
     if not from_stdin:
-        if not sys.stdin.isatty():
+        if not is_terminal():
             raise UsageError("Not a terminal; pass --password-stdin and pipe the password in")
         asked = f"Password of {name}"
         return str(typer.prompt(asked, hide_input=True, confirmation_prompt=True, err=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -63,8 +62,8 @@ def file(fs: SimulatedFileSystem) -> SecurityFile:
 
 
 @pytest.fixture
-def call(file: SecurityFile) -> Iterator[HandlerCalls]:
-    yield HandlerCalls([AccessRulesHandler(file, has_authorizer=True)])
+def call(file: SecurityFile) -> HandlerCalls:
+    return HandlerCalls([AccessRulesHandler(file, has_authorizer=True)])
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.CREATE_ACLS))
@@ -204,3 +203,29 @@ def test_without_an_authorizer_there_are_no_rules(file: SecurityFile) -> None:
     assert "authorizer.class.name" in described.error_message
     assert [one.error_code for one in created.results] == [ErrorCode.security_disabled]
     assert [one.error_code for one in deleted.filter_results] == [ErrorCode.security_disabled]
+
+
+def test_a_filter_for_one_rule_is_not_compared_with_the_others_and_others_are_limited(
+    call: HandlerCalls, file: SecurityFile
+) -> None:
+    call(ApiKey.CREATE_ACLS, {"creations": [creation(), creation(operation=4)]})
+    one = {
+        "resource_type_filter": 2,
+        "resource_name_filter": "orders",
+        "pattern_type_filter": 3,
+        "principal_filter": "User:alice",
+        "host_filter": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
+
+    wide = {**one, "host_filter": None, "operation": 5}
+    results = call(ApiKey.DELETE_ACLS, {"filters": [*[wide] * 201, one, one]}).filter_results
+
+    assert [result.error_code for result in results] == [0] * 200 + [
+        ErrorCode.invalid_request,
+        0,
+        0,
+    ]
+    assert [len(result.matching_acls) for result in results[-2:]] == [1, 1]
+    assert {rule.operation for rule in file.state.rules} == {AclOperation.WRITE}

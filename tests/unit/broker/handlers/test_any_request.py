@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from cordwood.broker.config_owners import ConfigOwners
 from cordwood.broker.error_codes import ErrorCode
+from cordwood.broker.handlers.access_rules import AccessRulesHandler
 from cordwood.broker.handlers.api_versions import ApiVersionsHandler
 from cordwood.broker.handlers.list_offsets import ListOffsetsHandler
 from cordwood.broker.handlers.log_dirs import LogDirsHandler
@@ -17,10 +19,13 @@ from cordwood.broker.handlers.metadata import MetadataHandler
 from cordwood.broker.handlers.topic_configs import TopicConfigsHandler
 from cordwood.broker.handlers.topic_creation import TopicCreationHandler
 from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
+from cordwood.broker.handlers.topic_partitions import TopicPartitionsHandler
 from cordwood.broker.handlers.transaction_admin import TransactionAdminHandler
 from cordwood.broker.handlers.transactions import TransactionsHandler
+from cordwood.broker.net.session import UnlimitedAccess
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.store.store import Store
+from cordwood.protocol.acl_codes import AclOperation, AclResource
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.message_schema import message_schema
 from cordwood.protocol.messages import Fields
@@ -50,6 +55,8 @@ def client(store: Store) -> HandlerCalls:
             LogDirsHandler(store),
             TransactionsHandler(store, 1),
             TransactionAdminHandler(store, table, ManualClock()),
+            TopicPartitionsHandler(store=store, identity=IDENTITY, config=CONFIG),
+            AccessRulesHandler(store.open_security(), has_authorizer=True),
         ]
     )
 
@@ -106,5 +113,36 @@ def test_whatever_is_asked_is_answered(api: ApiKey, data: st.DataObject) -> None
         store.topic(TOPIC).append(b"value")
 
         answer = client(store)(api, request, version=version)
+
+    assert ErrorCode.unknown_server_error not in codes_in(answer)
+
+
+class AnyAccess(UnlimitedAccess):
+    """Allows something, and something else not."""
+
+    is_unlimited = False
+
+    def __init__(self, data: st.DataObject) -> None:
+        self._data = data
+
+    def allows(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
+        return self._data.draw(st.booleans())
+
+    def allows_anywhere(self, operation: AclOperation, resource: AclResource) -> bool:
+        return self._data.draw(st.booleans())
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name.lower())
+@settings(max_examples=settings().max_examples // 4)
+@given(data=st.data())
+def test_whatever_a_client_may_do_it_is_answered(api: ApiKey, data: st.DataObject) -> None:
+    version = data.draw(st.integers(API_CATALOG[api].min_version, API_CATALOG[api].max_version))
+    request = aimed(data, data.draw(messages(message_schema(api).request, version)))
+    with open_store(SimulatedFileSystem()) as store:
+        store.create_topic(TOPIC, partitions=2)
+        calls = client(store)
+        calls.session = replace(calls.session, access=AnyAccess(data))
+
+        answer = calls(api, request, version=version)
 
     assert ErrorCode.unknown_server_error not in codes_in(answer)

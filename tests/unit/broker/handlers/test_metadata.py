@@ -11,6 +11,7 @@ import pytest
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.metadata import MetadataHandler
+from cordwood.broker.handlers.topic_partitions import TopicPartitionsHandler
 from cordwood.broker.net.request import RunsOn
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.store.store import Store
@@ -44,7 +45,8 @@ def client(store: Store, config: BrokerConfig = CONFIG) -> HandlerCalls:
         config=config,
         workers=InlineExecutor(),
     )
-    return HandlerCalls([handler])
+    pages = TopicPartitionsHandler(store=store, identity=IDENTITY, config=config)
+    return HandlerCalls([handler, pages])
 
 
 @pytest.fixture

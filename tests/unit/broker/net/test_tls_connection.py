@@ -1,5 +1,6 @@
 """A connection over TLS, turned by hand: what lies in OpenSSL, and waiting crosswise."""
 
+import contextlib
 import socket
 import ssl
 from collections.abc import Iterator
@@ -230,3 +231,25 @@ def test_records_that_come_together_are_received_together(pair: TlsPair, receipt
             received.append(count)
 
     assert received[-3:] == [15, 15, 15]
+
+
+def test_a_client_that_reads_no_answers_is_still_read(pair: TlsPair) -> None:
+    """As long as what it is owed is limited: a half-sent answer does not stop requests."""
+    with pytest.raises(BlockingIOError):
+        pair.broker.send(b"x" * 64 * KIB)
+    pair.client.send(b"request")
+
+    buffer = memoryview(bytearray(100))
+
+    assert pair.broker.recv_into(buffer) == 7
+    assert not pair.broker.is_crossed
+
+
+def test_what_a_client_sent_before_it_broke_off_is_received(pair: TlsPair) -> None:
+    pair.client.send(b"request")
+    pair.client.close()
+    with contextlib.suppress(OSError):
+        while True:
+            pair.broker.send(b"x")
+
+    assert pair.broker.recv_into(memoryview(bytearray(100))) == 7

@@ -1,15 +1,11 @@
 """What is sent over TLS: in order, in chunks, and the same bytes again if they were not taken."""
 
-import socket
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
-from cordwood.broker.net.outbox import Outbox
-from cordwood.broker.net.tls_outbox import TlsOutbox, outbox_of
+from cordwood.broker.net.tls_outbox import TlsOutbox
 from cordwood.log.reading.file_range import FileRange
 from cordwood.quantities import FilePosition, Offset
 from cordwood.storage.files import RealFileSystem
@@ -130,33 +126,3 @@ def test_a_slow_reader_gets_everything(pair: TlsPair) -> None:
 
     assert received == data
     assert not waiting.pieces
-
-
-# --- the kernel encrypts -------------------------------------------------------------------------
-
-
-def test_without_the_kernel_openssl_encrypts(pair: TlsPair) -> None:
-    assert isinstance(outbox_of(pair.broker), TlsOutbox)
-
-
-def test_if_the_kernel_encrypts_files_are_sent_by_it(pair: TlsPair, tmp_path: Path) -> None:
-    """The kernel of a test may not: so what it would encrypt arrives as it was written."""
-    asked: list[tuple[int, ...]] = []
-
-    def answer(_tls: ssl.SSLSocket, *option: int) -> bytes:
-        asked.append(option)
-        return b"\x04\x03\x33\x00"  # TLS 1.3, AES-GCM-128
-
-    piece = file_range(tmp_path / "f", b"y" * 40 * KIB, 0, 40 * KIB)
-    with mock.patch.object(ssl.SSLSocket, "getsockopt", answer):
-        sending = outbox_of(pair.broker)
-
-    received = bytearray()
-    sending.send([b"head", piece])
-    while len(received) < 4 + 40 * KIB:
-        received += socket.socket.recv(pair.client, 100_000)
-        sending.send()
-
-    assert isinstance(sending, Outbox)
-    assert received == b"head" + b"y" * 40 * KIB
-    assert asked == [(282, 1, 4)]

@@ -1,6 +1,7 @@
 """What a scraper sees of a broker."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,15 @@ import cordwood
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.observing.metrics import BrokerMetrics
-from cordwood.broker.observing.observed_broker import GroupFacts, ObservedBroker, groups_of
+from cordwood.broker.observing.observed_broker import (
+    GroupFacts,
+    ObservedBroker,
+    ObservedLimits,
+    groups_of,
+)
+from cordwood.broker.security.audit_log import AuditCounts
 from cordwood.broker.security.authentication_events import AuthenticationCounts
+from cordwood.broker.security.client_quotas import QuotaCounts
 from cordwood.log.store.store import Store
 
 Labels = dict[str, str]
@@ -229,3 +237,25 @@ def test_a_partition_that_is_offline_has_no_leader(tmp_path: Path) -> None:
     leaders = sorted(leader for _, leader in samples["kafka_topic_partition_leader"])
     assert leaders == [-1, 4]
     assert len(samples["kafka_topic_partition_current_offset"]) == 1
+
+
+def test_quotas_and_the_audit_log_are_counted_with_few_labels(store: Store) -> None:
+    label = ("producer_byte_rate", "user")
+    limits = ObservedLimits(
+        quotas=lambda: QuotaCounts(throttled={label: 2}, throttled_s={label: 1.5}, tracked=7),
+        muted_connections=lambda: 4,
+        delayed_connections=lambda: 5,
+    )
+    audit = AuditCounts(written=10, dropped=1, left_out=3)
+
+    samples = scrape(replace(observed(store), limits=limits, audit=lambda: audit))
+
+    by = {"quota": "producer_byte_rate", "measured": "user"}
+    assert value(samples, "cordwood_throttled_requests_total", **by) == 2
+    assert value(samples, "cordwood_throttle_seconds_total", **by) == 1.5
+    assert value(samples, "cordwood_quota_entities") == 7
+    assert value(samples, "cordwood_muted_connections") == 4
+    assert value(samples, "cordwood_connections_delayed_total") == 5
+    assert value(samples, "cordwood_audit_events_written_total") == 10
+    assert value(samples, "cordwood_audit_events_dropped_total") == 1
+    assert value(samples, "cordwood_audit_events_left_out_total") == 3

@@ -41,6 +41,11 @@ class FakeConnection:
         self.loop = loop
         self.answers: deque[Answer] = deque()
 
+    muted_until_s = 0.0
+    throttle_ms = 0
+
+    def mute(self, pause_s: float) -> None: ...
+
     def send_ready(self) -> None: ...
     def close(self, reason: str) -> None: ...
 

@@ -9,7 +9,7 @@ from cordwood.cli.app import COMMANDS
 from cordwood.cli.at.connection import AtText, ConnectionOptions
 from cordwood.cli.at.target import BrokerTarget, parse_target
 from cordwood.cli.command_tree import CommandsOnDemand
-from cordwood.cli.habits import CONNECTION, in_root
+from cordwood.cli.habits import CONNECTION, in_group, in_root
 from cordwood.errors import ConfigError
 from cordwood.security.client_security import ClientProtocol, ClientSecurity
 from cordwood.security.secret import Secret
@@ -133,7 +133,16 @@ def test_options_may_come_before_the_command() -> None:
 
     adapted = " ".join(in_root(words.split(" ")))
 
-    assert adapted == "topics --at log:9093 --tls --ca ca.pem --user alice -X a=b list"
+    assert adapted == "topics --at log:9093 --tls --ca ca.pem --connect-user alice -X a=b list"
+
+
+def test_before_a_command_the_user_is_that_of_the_connection(cli: CommandLine) -> None:
+    """`quotas` has a --user of its own; the words before it are not about that one."""
+    words = in_root(["--user", "admin", "--at", "log:9093", "quotas", "set", "--user", "bob"])
+    within = in_group("quotas", words[1:])
+
+    assert words[0] == "quotas"
+    assert within == (["set", "--at", "log:9093", "--connect-user", "admin", "--user", "bob"])
 
 
 def test_every_command_with_a_target_has_them_and_habits_knows_them() -> None:

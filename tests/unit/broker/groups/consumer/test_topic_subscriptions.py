@@ -129,3 +129,51 @@ def test_the_topics_of_a_store_without_internal_ones() -> None:
     assert topics.names() == {"orders"}
     assert topics.find("__consumer_offsets") is not None
     store.close()
+
+
+def test_a_pattern_matches_what_its_first_member_may_see(
+    topics: ListedTopics, subscriptions: TopicSubscriptions
+) -> None:
+    hidden = {"ordained"}
+    subscriptions.add(LIKE_ORDERS)
+
+    is_new = subscriptions.see("ord.*", lambda name: name not in hidden)
+    subscriptions.resolve()
+    seen = subscriptions.names()
+    is_other = subscriptions.see("ord.*", lambda name: False)
+    subscriptions.resolve()
+    still = subscriptions.names()
+    hidden.clear()  # the rules have changed
+    subscriptions.resolve()
+
+    assert (is_new, is_other) == (True, False)
+    assert seen == still == {"orders"}
+    assert subscriptions.names() == {"orders", "ordained"}
+
+
+def test_a_pattern_of_members_that_were_not_heard_of_yet_has_the_latest_sight(
+    topics: ListedTopics, subscriptions: TopicSubscriptions
+) -> None:
+    subscriptions.add(LIKE_ORDERS)
+    subscriptions.resolve()
+
+    subscriptions.see(None, lambda name: name == "ordained")
+    subscriptions.resolve()
+
+    assert subscriptions.names() == {"ordained"}
+
+
+def test_a_sight_ends_with_the_last_member_of_its_pattern(
+    topics: ListedTopics, subscriptions: TopicSubscriptions
+) -> None:
+    subscriptions.add(LIKE_ORDERS)
+    subscriptions.see("ord.*", lambda name: False)
+    subscriptions.resolve()
+    subscriptions.remove(LIKE_ORDERS)
+    subscriptions.resolve()
+
+    subscriptions.add(LIKE_ORDERS)
+    subscriptions.see("ord.*", None)
+    subscriptions.resolve()
+
+    assert subscriptions.names() == {"orders", "ordained"}

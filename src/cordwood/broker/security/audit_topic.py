@@ -1,0 +1,37 @@
+"""A topic that audit lines are appended to, so that consumers can watch them."""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+
+from cordwood.errors import TopicExistsError, UnknownTopicError
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store
+from cordwood.log.topics.topic import Topic
+
+
+class AuditTopic:
+    """Appends lines as records, keyed by principal. Belongs to the thread of the audit log.
+
+    The topic is created if it is missing. Appends go past the handlers of clients, so they cause
+    no events of their own.
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self._name = name
+
+    def write(self, lines: Sequence[str]) -> None:
+        self._topic().append_many(
+            [(json.loads(line)["principal"].encode(), line.encode()) for line in lines]
+        )
+
+    def close(self) -> None:
+        return
+
+    def _topic(self) -> Topic[PartitionLog]:
+        with suppress(UnknownTopicError):
+            return self._store.topic(self._name)
+        with suppress(TopicExistsError):  # it was created meanwhile
+            return self._store.create_topic(self._name)
+        return self._store.topic(self._name)

@@ -1,0 +1,130 @@
+"""The audit log of a running broker: refusals, sign-ins and changes, and who cannot touch it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+import cordwood
+from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
+from fakes.client_batches import client_batch
+from wire.quota_requests import set_quota
+from wire.raw_client import RawClient
+from wire.record_requests import produce
+from wire.waiting import await_true
+
+BATCH = bytes(client_batch(b"forged"))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def changes(path: Path) -> list[tuple[str, str, str]]:
+    return [
+        (line["operation"], line["resource"], line["name"])
+        for line in lines(path)
+        if line["event"] == "change"
+    ]
+
+
+def test_changes_are_in_the_file_with_their_values(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    with cordwood.Broker(config={"audit.file": str(path)}) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "client.id": "tool"})
+        admin.create_topics([NewTopic("t", 2, config={"retention.ms": "1000"})])["t"].result(30)
+        admin.create_partitions([NewPartitions("t", 5)])["t"].result(30)
+        longer = ConfigEntry("retention.ms", "2000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "t", incremental_configs=[longer])
+        admin.incremental_alter_configs([resource])[resource].result(30)
+        set_quota(broker.bootstrap_servers, {"user": "alice"}, producer_byte_rate=100)
+        admin.delete_topics(["t"])["t"].result(30)
+        await_true(lambda: len(changes(path)) == 5)
+
+    created, grown, altered, limited, deleted = lines(path)
+    assert created["new"] == {"partitions": 2, "configs": {"retention.ms": "1000"}}
+    assert (created["principal"], created["client_id"]) == ("User:ANONYMOUS", "tool")
+    assert (grown["old"], grown["new"]) == ({"partitions": 2}, {"partitions": 5})
+    assert altered["old"]["retention.ms"] == "1000"
+    assert altered["new"]["retention.ms"] == "2000"
+    assert limited["old"] == {"producer_byte_rate": None}
+    assert limited["new"] == {"producer_byte_rate": 100.0}
+    assert limited["name"] == "user alice"
+    assert deleted["old"]["partitions"] == 5
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_refusals_are_in_the_log_with_their_rule(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    config = {
+        "audit.file": str(path),
+        "audit.events.per.second": 3,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin",
+    }
+    with (
+        cordwood.Broker(topics=["t"], config=config) as broker,
+        RawClient(broker.bootstrap_servers) as client,
+    ):
+        for _ in range(20):
+            assert produce(client, "t", BATCH).error_code == ErrorCode.topic_authorization_failed
+        await_true(lambda: len(lines(path)) >= 3)
+
+    refused = lines(path)
+    assert {line["decision"] for line in refused} == {"denied"}
+    assert refused[0]["name"] == "t"
+    assert refused[0]["operation"] == "WRITE"
+    assert refused[0]["rule"]
+    assert len(refused) < 20
+
+
+def test_the_topic_has_the_events_and_no_client_can_write_or_delete_it() -> None:
+    with (
+        cordwood.Broker(topics=["t"], config={"audit.topic": "audit"}) as broker,
+        RawClient(broker.bootstrap_servers) as client,
+    ):
+        set_quota(broker.bootstrap_servers, {"user": "alice"}, producer_byte_rate=100)
+
+        def values() -> list[dict[str, Any]]:
+            if "audit" not in broker.store.topics():
+                return []
+            partition = broker.store.topic("audit").partition(0)
+            return [json.loads(record.value or b"") for record in partition.read()]
+
+        await_true(lambda: len(values()) == 1)
+        forged = produce(client, "audit", BATCH)
+        deleted = client.call(
+            ApiKey.DELETE_TOPICS, 5, {"topic_names": ["audit"], "timeout": 10_000}
+        )
+        cut = client.call(
+            ApiKey.DELETE_RECORDS,
+            2,
+            {
+                "topics": [{"name": "audit", "partitions": [{"partition_index": 0, "offset": -1}]}],
+                "timeout": 10_000,
+            },
+        )
+
+        assert forged.error_code == ErrorCode.invalid_topic_exception
+        assert deleted.responses[0].error_code == ErrorCode.policy_violation
+        assert cut.topics[0].partitions[0].error_code == ErrorCode.invalid_topic_exception
+        assert [value["resource"] for value in values()] == ["QUOTA"]
+
+
+def test_a_file_that_cannot_be_written_delays_no_client(tmp_path: Path) -> None:
+    path = tmp_path / "full"
+    path.symlink_to("/dev/full")
+    with cordwood.Broker(config={"audit.file": str(path)}) as broker:
+        for number in range(5):
+            set_quota(broker.bootstrap_servers, {"user": f"u{number}"}, producer_byte_rate=100)
+        audit = broker._running().audit
+        await_true(lambda: audit.counts().dropped == 5)
