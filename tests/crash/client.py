@@ -13,7 +13,7 @@ from copy import copy
 from random import Random
 from typing import cast
 
-from cordwood.errors import LogClosedError, StorageError
+from cordwood.errors import LogClosedError, StorageError, TransactionError
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
 from cordwood.format.record import Record
 from cordwood.log.partition.partition_log import PartitionLog
@@ -32,6 +32,7 @@ from crash.history import (
     LogHistory,
     PublicationHistory,
     TopicHistory,
+    TransactionHistory,
     read_all,
 )
 from fakes.manual_clock import ManualClock
@@ -446,6 +447,41 @@ class Client:
             self.store.group(group).commit({place: offset})
             allowed.clear()
             allowed.add(offset)
+
+    def transaction(
+        self, transactional_id: str, places: Sequence[tuple[str, int]], *, commits: bool
+    ) -> None:
+        """One transaction with a record or two for each place, committed or aborted."""
+        parts = {
+            place: [self._content_for(place[0], 100) for _ in range(self.rng.randint(1, 2))]
+            for place in places
+        }
+        told = TransactionHistory(parts=parts)
+        self.history.transactions.append(told)
+        offsets: list[tuple[tuple[str, int], Content, int]] = []
+        for place, contents in parts.items():
+            log = self.history.log(*place)
+            log.attempt(contents)
+            log.has_gaps = True  # a marker takes an offset, and is no record
+            self.log(*place)
+        try:
+            with self._attempt(), self.store.transaction(transactional_id) as transaction:
+                for (topic, partition), contents in parts.items():
+                    for content in contents:
+                        key, value = content
+                        placed = transaction.append(topic, value, key=key, partition=partition)
+                        offsets.append(((topic, partition), content, int(placed.offset)))
+                if commits:
+                    transaction.commit()
+                    told.is_committed = True
+                    for place, content, offset in offsets:
+                        acknowledged = self.history.log(*place)
+                        acknowledged.acknowledge(offset, [content], is_durable=True)
+                else:
+                    transaction.abort()
+                    told.is_committed = False
+        except TransactionError as error:
+            self._refused(error)
 
     # --- refusals -------------------------------------------------------------------------------
 

@@ -140,12 +140,24 @@ class PublicationHistory:
 
 
 @dataclass(slots=True)
+class TransactionHistory:
+    """A transaction: committed readers see all of it or nothing.
+
+    `is_committed` is None while nobody was told how it ended.
+    """
+
+    parts: dict[Place, list[Content]]
+    is_committed: bool | None = None
+
+
+@dataclass(slots=True)
 class History:
     """`topics` lists what may be found under each name; None is "no such topic"."""
 
     topics: dict[str, list[TopicHistory | None]] = field(default_factory=dict)
     publications: list[PublicationHistory] = field(default_factory=list)
     commits: dict[tuple[str, Place], set[int | None]] = field(default_factory=dict)
+    transactions: list[TransactionHistory] = field(default_factory=list)
 
     def copy(self) -> History:
         return copy.deepcopy(self)
@@ -249,10 +261,16 @@ def _store_problems(history: History, store: Store, after_power_cut: bool) -> It
                     yield place + problem
     for publication in history.publications:
         yield from _publication_problems(publication, store)
+    if history.transactions:
+        for found in store.transactions.all():
+            # As its time-out would: an open transaction hides what was committed behind it.
+            store.transactions.abort(found.transactional_id, lambda _: None)
+    for transaction in history.transactions:
+        yield from _transaction_problems(transaction, store)
     for (group, committed_place), allowed in history.commits.items():
-        found = store.group(group).committed(committed_place)
-        if found not in allowed:
-            yield f"group {group} is at {found} of {committed_place}, expected one of {allowed}"
+        at = store.group(group).committed(committed_place)
+        if at not in allowed:
+            yield f"group {group} is at {at} of {committed_place}, expected one of {allowed}"
 
 
 def _publication_problems(publication: PublicationHistory, store: Store) -> Iterator[str]:
@@ -267,6 +285,21 @@ def _publication_problems(publication: PublicationHistory, store: Store) -> Iter
                 f"{'' if is_published else 'not '}published, and {topic}-{partition} has {there} "
                 f"of its {len(contents)} records"
             )
+
+
+def _transaction_problems(transaction: TransactionHistory, store: Store) -> Iterator[str]:
+    found: dict[Place, int] = {}
+    for (topic, partition), contents in transaction.parts.items():
+        log = store.topic(topic).partition(partition)
+        records = log.read(isolation="read_committed")
+        found[topic, partition] = sum((r.key, r.value) in contents for r in records)
+    is_whole = all(found[place] == len(contents) for place, contents in transaction.parts.items())
+    if not is_whole and any(found.values()):
+        yield f"a transaction is torn: committed readers see {found} of {transaction.parts}"
+    if transaction.is_committed and not is_whole:
+        yield f"a committed transaction is lost: {found}"
+    if transaction.is_committed is False and any(found.values()):
+        yield f"committed readers see an aborted transaction: {found}"
 
 
 def _matching(history: History, store: Store, name: str) -> TopicHistory | None:

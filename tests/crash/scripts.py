@@ -329,6 +329,27 @@ def publications(client: Client) -> None:
 
 
 @script
+def transactions(client: Client) -> None:
+    """Transactions over partitions, beside appends, over segment boundaries and restarts."""
+    client.create_topic("orders", partitions=2, config=SMALL)
+    client.create_topic("paid", config=SMALL)
+    places = [("orders", 0), ("orders", 1), ("paid", 0)]
+    for _ in range(client.rng.randint(2, 6)):
+        client.transaction(
+            client.rng.choice(("one", "two")),
+            client.rng.sample(places, client.rng.randint(1, 3)),
+            commits=client.rng.random() < 0.7,
+        )
+        chance = client.rng.random()
+        if chance < 0.2:
+            client.roll("orders")
+        elif chance < 0.3:
+            client.reopen()
+        elif chance < 0.4:
+            client.maintain()
+
+
+@script
 def two_directories(client: Client) -> None:
     """Partitions and topics spread over two disks, whose states a power cut chooses apart."""
     client.create_topic("orders", partitions=3, config={**SMALL, "file.delete.delay.ms": 0})

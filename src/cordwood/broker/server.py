@@ -196,9 +196,9 @@ class BrokerServer:
                 lanes=lanes,
                 loop=self._data,
                 long_work=self._long_work,
+                transactions=self.store.transactions,
                 quotas=self.quotas,
                 closed_topics=self.security.audit.closed_topics,
-                transactions=self.store.transactions,
             ),
         )
         self.fetches = FetchHandler(

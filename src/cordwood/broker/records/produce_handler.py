@@ -125,9 +125,9 @@ class ProduceHandler:
         lanes: ProduceLanes,
         loop: EventLoop,
         long_work: Executor,
+        transactions: TransactionCoordinator,
         quotas: ClientQuotas,
         closed_topics: frozenset[str] = frozenset(),
-        transactions: TransactionCoordinator,
     ) -> None:
         """Nobody may write to `closed_topics`, whatever the rules say."""
         self._closed_topics = closed_topics

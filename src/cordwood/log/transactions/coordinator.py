@@ -63,7 +63,8 @@ class TransactionCoordinator:
     """Transactions of a store. Any thread may call it; nothing waits for the disk.
 
     Answers come through `done`, at once in the caller's thread or later in another one. `done`
-    must return at once. `config` may be replaced at any time.
+    must return at once. `config` may be replaced at any time. A request that `gives_up` is refused
+    if markers that it waits for cannot be written now; others wait for the next tries.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class TransactionCoordinator:
         timeout_ms: int,
         expected: ProducerIdentity | None,
         done: Done,
+        gives_up: bool = False,
     ) -> None:
         """Give a producer its id and epoch, after the transaction of an earlier one is aborted."""
         if not 0 < timeout_ms <= self.config.max_timeout_ms:
@@ -115,6 +117,7 @@ class TransactionCoordinator:
                 fresh_id=fresh_id,
             ),
             done,
+            gives_up=gives_up,
         )
 
     def add_partitions(
@@ -144,6 +147,7 @@ class TransactionCoordinator:
         client_version: int,
         done: Done,
         verify_only: bool = False,
+        gives_up: bool = False,
     ) -> None:
         """Allow an append to partitions. `done` gets a lease, to be released after the append.
 
@@ -162,7 +166,7 @@ class TransactionCoordinator:
                 )
             return decide_verification(current, producer, partitions)
 
-        self._ask(transactional_id, decide, done, takes_lease=True)
+        self._ask(transactional_id, decide, done, takes_lease=True, gives_up=gives_up)
 
     def end(
         self,
@@ -192,7 +196,7 @@ class TransactionCoordinator:
         self._ask(transactional_id, _decide_abort, done, is_fencing=True)
 
     def settle(self, transactional_id: str, done: Done) -> None:
-        """Call `done` once no transaction of the id is being completed."""
+        """Call `done` once no transaction of the id is being completed, or its markers fail."""
 
         def decide(
             current: TransactionMetadata | None, _now: TimestampMs, _id: ProducerId | None
@@ -203,7 +207,7 @@ class TransactionCoordinator:
                 return Refused(Refusal.CONCURRENT_TRANSACTIONS)
             return Unchanged(current.identity)
 
-        self._ask(transactional_id, decide, done)
+        self._ask(transactional_id, decide, done, gives_up=True)
 
     def _ask(
         self,
@@ -213,6 +217,7 @@ class TransactionCoordinator:
         *,
         takes_lease: bool = False,
         is_fencing: bool = False,
+        gives_up: bool = False,
     ) -> None:
         ask = Ask(
             transactional_id=transactional_id,
@@ -221,6 +226,7 @@ class TransactionCoordinator:
             deadline_s=self._clock.monotonic() + WAIT_S,
             takes_lease=takes_lease,
             is_fencing=is_fencing,
+            gives_up=gives_up,
         )
         self._table.proceed([ask])
 

@@ -8,6 +8,7 @@ The coordinator is the one that a broker over the same store uses, so a transact
 one producer at a time, in a process or on the network.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -39,6 +40,8 @@ from cordwood.log.transactions.transaction_metadata import (
     ProducerIdentity,
 )
 from cordwood.quantities import Offset
+
+logger = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 60_000  # as the default of Kafka's clients
 _PATIENCE_S: Final = WAIT_S + 10.0  # the coordinator answers before that
@@ -172,6 +175,7 @@ class Transaction:
                 {(CONSUMER_OFFSETS_TOPIC, number)},
                 client_version=EPOCH_BUMPING_VERSION,
                 done=done,
+                gives_up=True,
             )
         ).lease
         assert lease is not None
@@ -198,6 +202,7 @@ class Transaction:
                     {(log.topic, log.partition)},
                     client_version=EPOCH_BUMPING_VERSION,
                     done=done,
+                    gives_up=True,
                 )
             ).lease
         try:
@@ -234,6 +239,7 @@ class Transaction:
                         timeout_ms=self._timeout_ms,
                         expected=None,
                         done=done,
+                        gives_up=True,
                     )
                 ).identity
         except BaseException:
@@ -300,9 +306,18 @@ class Transaction:
                     done=done,
                 )
             ).identity
-            self._await(lambda done: coordinator.settle(producer.transactional_id, done))
+            self._settle()
         finally:
             self._leave()
+
+    def _settle(self) -> None:
+        """Wait for the markers. If a disk fails now, they are written later: the end stands."""
+        try:
+            self._await(
+                lambda done: self._producers.coordinator.settle(self.transactional_id, done)
+            )
+        except TransactionError as error:
+            logger.warning("%s; it has ended, and is visible when its markers are written", error)
 
     def _leave(self) -> None:
         self._is_open = False

@@ -34,6 +34,7 @@ class Ask:
     done          called once, by any thread, without a lock; it must return at once
     takes_lease   the transaction stays open until the lease is released
     deadline_s    when it is refused if it still waits, by the monotonic clock
+    gives_up      it is refused if markers that it waits for cannot be written now
     """
 
     transactional_id: str
@@ -41,6 +42,7 @@ class Ask:
     done: Done
     deadline_s: float
     takes_lease: bool = False
+    gives_up: bool = False
     is_fencing: bool = False  # it wants the transaction aborted, and nothing after that
     fresh_id: ProducerId | None = None
 

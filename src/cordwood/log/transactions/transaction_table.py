@@ -10,6 +10,7 @@ record can slip in behind the marker of its transaction.
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -151,7 +152,13 @@ class TransactionTable:
         if len(entry.waiters) >= WAITERS_MAX:
             return Refused(Refusal.CONCURRENT_TRANSACTIONS)
         entry.waiters.append(ask)
+        if entry.has_failed:
+            self._retry_markers(entry)
         return None
+
+    def _retry_markers(self, entry: TransactionEntry) -> None:
+        entry.has_failed = False
+        self._marker_queue.put(entry)
 
     def write(
         self, new: TransactionMetadata, written: Callable[[Refusal | None], None] | None = None
@@ -246,6 +253,7 @@ class TransactionTable:
                     wanted += markers_of(metadata, entry.unmarked, self.coordinator_epoch)
         failures = self._try_markers(wanted)
         waiters: list[Ask] = []
+        given_up: list[Ask] = []
         with self._lock:
             for entry, metadata in prepared:
                 if entry.metadata is not metadata:
@@ -253,11 +261,15 @@ class TransactionTable:
                 entry.unmarked &= failures
                 if entry.unmarked:
                     entry.has_failed = True
+                    given_up += (ask for ask in entry.waiters if ask.gives_up)
+                    entry.waiters = deque(ask for ask in entry.waiters if not ask.gives_up)
                     continue
                 new = completed(metadata, now_ms=self._clock.now_ms())
                 self.install(entry, new)
                 self.write(new)
                 waiters += self._settled(entry)
+        for ask in given_up:
+            ask.done(Refused(Refusal.CONCURRENT_TRANSACTIONS))
         self.proceed(waiters)
 
     def _try_markers(self, wanted: list[WantedMarker]) -> set[TopicPartition]:
@@ -288,8 +300,7 @@ class TransactionTable:
         with self._lock:
             for entry in self._entries.values():
                 if entry.has_failed:
-                    entry.has_failed = False
-                    self._marker_queue.put(entry)
+                    self._retry_markers(entry)
                 if entry.waiters and entry.waiters[0].deadline_s <= now_s:
                     expired = [ask for ask in entry.waiters if ask.deadline_s <= now_s]
                     for ask in expired:

@@ -53,10 +53,10 @@ def client(store: Store) -> HandlerCalls:
             TopicConfigsHandler(ConfigOwners(store, IDENTITY, dynamic(store))),
             ListOffsetsHandler(table, at_once),
             LogDirsHandler(store),
-            TopicPartitionsHandler(store=store, identity=IDENTITY, config=CONFIG),
-            AccessRulesHandler(store.open_security(), has_authorizer=True),
             TransactionsHandler(store, 1),
             TransactionAdminHandler(store, table, ManualClock()),
+            TopicPartitionsHandler(store=store, identity=IDENTITY, config=CONFIG),
+            AccessRulesHandler(store.open_security(), has_authorizer=True),
         ]
     )
 

@@ -186,6 +186,22 @@ def test_compaction_is_counted_for_each_compacted_partition(store: Store) -> Non
     assert value(samples, "cordwood_cleaner_last_run_timestamp_seconds", **where) > 0
 
 
+def test_transactions_are_counted_by_state_and_hold_readers_back(store: Store) -> None:
+    log = store.create_topic("orders").partition(0)
+    with store.transaction("done") as transaction:
+        transaction.append("orders", b"a")
+    with store.transaction("open") as transaction:
+        transaction.append("orders", b"b")
+        log.sync()
+
+        samples = scrape(observed(store))
+
+    assert value(samples, "cordwood_transactional_ids", state="CompleteCommit") == 1
+    assert value(samples, "cordwood_transactional_ids", state="Ongoing") == 1
+    assert value(samples, "cordwood_transaction_oldest_open_seconds") >= 0
+    assert value(samples, "cordwood_partition_last_stable_lag", topic="orders", partition="0") == 1
+
+
 def test_an_archive_says_how_far_it_has_come(store: Store, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/elsewhere"
     log = store.create_topic("orders", config={"archive.url": url}).partition(0)

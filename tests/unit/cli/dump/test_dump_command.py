@@ -237,6 +237,24 @@ def test_what_groups_keep_is_decoded(cli: CommandLine, data: Path) -> None:
     assert "offset: group=readers topic=orders" in text
 
 
+def test_the_state_of_transactions_is_decoded(cli: CommandLine, tmp_path: Path) -> None:
+    with cordwood.open(tmp_path / "store") as store:
+        store.create_topic("orders")
+        with store.transaction("billing") as transaction:
+            transaction.append("orders", b"x")
+    file = tmp_path / "store" / "__transaction_state-0" / "00000000000000000000.log"
+
+    lines = cli.ok("dump", "--decode", "transactions", "--json", str(file)).objects
+
+    states = [line["decoded"]["state"] for line in lines if "decoded" in line]
+    assert states == ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"]
+    ongoing = next(line["decoded"] for line in lines if "decoded" in line and
+                   line["decoded"]["state"] == "Ongoing")  # fmt: skip
+    assert ongoing["transactional_id"] == "billing"
+    assert ongoing["partitions"] == ["orders:0"]
+    assert "billing" in cli.ok("dump", "--decode", "transactions", str(file)).out
+
+
 def test_records_of_another_kind_are_told_when_groups_are_asked_for(
     cli: CommandLine, log: Path
 ) -> None:
