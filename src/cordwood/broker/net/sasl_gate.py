@@ -219,8 +219,13 @@ class SaslGate:
 
     def _checked(self, conversation: SaslConversation, answer: Answer, found: Outcome) -> None:
         answer.when_left = None
-        if not self._has_left:
+        if self._has_left:
+            return
+        try:
             self._settle(conversation, answer, conversation.settle(found))
+        except Exception:  # a bug of ours: do not leave the client waiting
+            logger.exception("%s: a login failed", self._client_host)
+            answer.abandon("the broker failed")
 
     # --- answers -----------------------------------------------------------------------------
 
