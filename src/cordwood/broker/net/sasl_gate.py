@@ -98,6 +98,10 @@ class SaslGate:
         self._has_left = False
         self._begin(now_s)
 
+    @property
+    def is_passed(self) -> bool:
+        return self._proved is not None
+
     def admits(self, connection: Connection, data: memoryview, begin: int, end: int) -> bool:
         conversation = self._conversation
         if conversation is not None and conversation.awaits_bare_token:
