@@ -103,3 +103,21 @@ def test_a_muted_tls_client_that_leaves_is_forgotten(tmp_path: Path) -> None:
             client.reset()
 
         await_true(lambda: server.connection_count == 0)
+
+
+def test_clients_that_have_not_authenticated_yet_do_not_use_up_the_quota_of_each_other(
+    tmp_path: Path,
+) -> None:
+    """They are nobody yet. A flood of them would delay every login, or keep it from its time."""
+    config = {"quota.window.size.seconds": 60, "sasl.server.authn.timeout.ms": 5000}
+    with sasl_broker(tmp_path, config, topics=["t"]) as broker:
+        add_users(broker, ("alice", PASSWORD))
+        limit(broker, QuotaEntity(user=""), request_percentage=0.00001)
+        address, server = broker.bootstrap_servers, broker._running()
+        for _ in range(20):
+            with RawClient(address) as client:
+                assert client.call(ApiKey.API_VERSIONS, 2, {}).throttle_time == 0
+                assert server._connections.muted_count == 0
+        with RawClient(address) as client:
+            client.call(ApiKey.API_VERSIONS, 2, {})
+            assert log_in(client, "alice").error_code == 0

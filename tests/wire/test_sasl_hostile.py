@@ -168,6 +168,25 @@ def test_pipelined_requests_behind_a_failed_login_are_not_carried_out(tmp_path: 
         assert "hostile" not in broker.store.topics()
 
 
+def test_a_login_that_fails_in_the_broker_is_closed_instead_of_left_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tmp_path) as broker, RawClient(broker.bootstrap_servers) as client:
+        server = broker._running()
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("a bug")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(server.authentications.events, "succeeded", fail)
+            handshake(client, "PLAIN")
+            body = encode_request(AUTHENTICATE, 2, {"auth_bytes": plain(ALICE, PASSWORD)})
+            client.send(AUTHENTICATE, 2, body)
+            await_true(lambda: server.connection_count == 0)
+        with RawClient(broker.bootstrap_servers) as next_one:
+            assert log_in(next_one).error_code == NONE
+
+
 def test_hosts_take_turns_in_the_checks() -> None:
     checks = CredentialChecks(threads=1)
     gate, done = threading.Event(), threading.Event()

@@ -14,6 +14,7 @@ import pytest
 
 import cordwood
 from cordwood.broker.net import tls_handshakes
+from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.server import BrokerServer
 from cordwood.protocol.api_catalog import ApiKey
 from fakes.key_updates import KeyUpdates
@@ -277,3 +278,20 @@ def test_a_broker_that_stops_ends_handshakes_under_way(files: TlsFiles) -> None:
             with contextlib.suppress(ConnectionResetError):
                 assert client.recv(1) == b""
     assert server.connection_count == 0
+
+
+def test_a_handshake_that_fails_in_the_broker_ends_after_one_line_in_the_log(
+    listeners: Listeners,
+    files: TlsFiles,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TlsListener, "principal_of", fail)
+        assert is_refused(listeners.one, files.client_context())
+        await_true(lambda: listeners.server.connection_count == 0)
+    assert sum("a TLS handshake failed" in line for line in caplog.messages) == 1
+    assert not is_refused(listeners.one, files.client_context())

@@ -34,7 +34,8 @@ def tls_context(security: ClientSecurity) -> ssl.SSLContext:
 def _load_trust(context: ssl.SSLContext, store: CertificateStore) -> None:
     try:
         if store.pem is not None:
-            context.load_verify_locations(cadata=store.pem)
+            # Text between certificates may be anything. Python takes ASCII only.
+            context.load_verify_locations(cadata=store.pem.encode("ascii", "replace").decode())
         elif os.path.isdir(store.path):
             context.load_verify_locations(capath=store.path)
         elif store.is_pkcs12():

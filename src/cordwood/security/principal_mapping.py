@@ -106,7 +106,8 @@ def _compiled(pattern: str, replacement: str, case: str) -> _Rule:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # sets such as [a&&b] mean something else in Java
-            compiled = re.compile(_JAVA_NAME.sub("(?P<", pattern))
+            # As in Java, \w, \d, \s and (?i) are about ASCII: no other letter equals an s or k.
+            compiled = re.compile(_JAVA_NAME.sub("(?P<", pattern), re.ASCII)
     except (re.error, Warning, RecursionError, OverflowError) as error:
         raise ValueError(f"the pattern {pattern} is not understood: {error}") from error
     return _Rule(compiled, tuple(_parts(replacement, compiled)), case)

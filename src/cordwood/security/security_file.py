@@ -68,12 +68,23 @@ class SecurityFile:
         with self._changing:
             wanted = change(self._state)
             if wanted != self._state:
-                self._write(self._generation + 1, SecurityDocument(wanted, self.secret))
+                # A write that fails may have replaced some copies, so no other gets its number.
                 self._generation += 1
+                self._write(self._generation, SecurityDocument(wanted, self.secret))
                 self._state = wanted
-                for listener in self._listeners:
-                    listener(wanted)
+                self._report(wanted)
             return wanted
+
+    def _report(self, state: SecurityState) -> None:
+        """Every listener learns of it, also if one of them fails: the change is durable."""
+        failures: list[Exception] = []
+        for listener in self._listeners:
+            try:
+                listener(state)
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def copy_to(self, directory: str) -> None:
         """Write the state and the secret into the directory of another store, of mode 0600."""

@@ -77,6 +77,9 @@ def test_trust_comes_from_a_file_or_a_text_or_a_pkcs12_file(
     for store in (
         CertificateStore(option="--ca", location=str(pem)),
         CertificateStore(option="ssl.ca.pem", pem=authority.certificate_pem.decode()),
+        CertificateStore(
+            option="ssl.ca.pem", pem="# T\u00dcRKTRUST\n" + authority.certificate_pem.decode()
+        ),
         CertificateStore(option="--ca", location=str(trust), password=Secret("changeit")),
     ):
         assert _context(store).cert_store_stats()["x509_ca"] == 1

@@ -44,11 +44,15 @@ def test_the_first_rule_that_matches_gives_the_name(rules: str, subject: str, na
     ("rules", "subject"),
     [
         ("RULE:^CN=admin,.*$/admin/", SERVICE),
+        # As in Java: a long s and the sign of Kelvin are no letters of such patterns.
+        ("RULE:(?i)^CN=(ops),.*$/ops/", "CN=op\u017f,C=x"),
+        ("RULE:(?i)^CN=(kafka),.*$/kafka/", "CN=\u212aafka,C=x"),
+        (r"RULE:^CN=(\w+),.*$/$1/", "CN=\u0430dmin,C=x"),
         ("RULE:^CN=(.*?)$/$1/", "CN="),
         ("DEFAULT", ""),
         ("DEFAULT", "CN=" + "x" * SUBJECT_CHARS_MAX),
     ],
-    ids=["no rule", "empty name", "empty subject", "too long"],
+    ids=["no rule", "long s", "kelvin", "cyrillic", "empty name", "empty subject", "too long"],
 )
 def test_without_a_name_there_is_none(rules: str, subject: str) -> None:
     assert PrincipalMapping(rules).name_of(subject) is None

@@ -104,3 +104,52 @@ def test_a_refused_change_changes_nothing(tmp_path: Path) -> None:
     assert file.state == SecurityState()
     file.change(lambda _: STATE)
     assert heard == [SecurityState(), STATE]
+
+
+def test_a_failing_listener_does_not_keep_a_change_from_the_others(tmp_path: Path) -> None:
+    file = SecurityFile(RealFileSystem(), [str(tmp_path)])
+    seen: list[SecurityState] = []
+
+    def fail(state: SecurityState) -> None:
+        if state == STATE:
+            raise RuntimeError("a bug")
+
+    file.when_changed(fail)
+    file.when_changed(seen.append)
+    with pytest.raises(RuntimeError, match="a bug"):
+        file.change(lambda _: STATE)
+    assert seen[-1] == file.state == STATE
+
+
+class FailingFileSystem(RealFileSystem):
+    """Directories in `unsynced` cannot be synced, and those in `full` take no files."""
+
+    def __init__(self) -> None:
+        self.unsynced: set[str] = set()
+        self.full: set[str] = set()
+
+    def sync_directory(self, path: str) -> None:
+        if path in self.unsynced:
+            raise OSError("cannot sync")
+        super().sync_directory(path)
+
+    def rename(self, source: str, target: str) -> None:
+        if os.path.dirname(target) in self.full:
+            raise OSError("disk full")
+        super().rename(source, target)
+
+
+def test_a_change_that_failed_does_not_win_over_a_later_one_that_succeeded(tmp_path: Path) -> None:
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    for directory in (one, two):
+        os.mkdir(directory)
+    fs = FailingFileSystem()
+    file = SecurityFile(fs, [one, two])
+    fs.unsynced, fs.full = {one}, {two}
+    with pytest.raises(OSError, match="cannot sync"):  # its copy in `one` is there all the same
+        file.change(lambda _: STATE)
+    assert file.state == SecurityState()
+    fs.unsynced, fs.full = set(), {one}
+    later = SecurityState(rules=STATE.rules)
+    file.change(lambda _: later)
+    assert SecurityFile(RealFileSystem(), [one, two]).state == later

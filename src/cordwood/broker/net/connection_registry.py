@@ -1,6 +1,7 @@
 """All open connections, by the loop they live in: counting, draining, closing idle ones."""
 
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final, Protocol
 
@@ -32,22 +33,26 @@ class OpenConnection(Protocol):
 
 
 class ConnectionRegistry:
-    """Each loop's own thread adds and removes its connections; any thread may count them."""
+    """Each loop's own thread adds and removes its connections; any thread may count them.
+
+    Every client that connects asks for the counts, also one that is refused: so they are kept.
+    Invariant, under the lock: they are those of `_all`.
+    """
 
     def __init__(self, loops: Iterable[EventLoop]) -> None:
         self._connections: dict[EventLoop, set[OpenConnection]] = {loop: set() for loop in loops}
+        self._lock = threading.Lock()
+        self._all: set[OpenConnection] = set()  # also those between two loops
+        self._by_host: Counter[str] = Counter()
+        self._by_listener: Counter[str] = Counter()
 
     @property
     def count(self) -> int:
-        return sum(map(len, self._connections.values()))
+        return len(self._all)
 
     def count_from(self, client_host: str) -> int:
         """How many connections a host has. Any thread."""
-        return sum(
-            connection.session.client_host == client_host
-            for connections in self._connections.values()
-            for connection in connections.copy()
-        )
+        return self._by_host[client_host]
 
     @property
     def muted_count(self) -> int:
@@ -60,11 +65,7 @@ class ConnectionRegistry:
 
     def count_on(self, listener: str) -> int:
         """How many connections a listener has. Any thread."""
-        return sum(
-            connection.session.listener.name == listener
-            for connections in self._connections.values()
-            for connection in connections.copy()
-        )
+        return self._by_listener[listener]
 
     def unmute_all(self, loop: EventLoop) -> None:
         """Read from every connection of `loop` again, soon: quotas have changed. Any thread."""
@@ -81,6 +82,11 @@ class ConnectionRegistry:
 
     def add(self, connection: OpenConnection) -> None:
         self._connections[connection.loop].add(connection)
+        with self._lock:
+            if connection not in self._all:
+                self._all.add(connection)
+                self._by_host[connection.session.client_host] += 1
+                self._by_listener[connection.session.listener.name] += 1
 
     def move(self, connection: OpenConnection, target: EventLoop) -> None:
         """The connection leaves its loop, in that loop's thread, for `target`."""
@@ -89,6 +95,12 @@ class ConnectionRegistry:
 
     def remove(self, connection: OpenConnection) -> None:
         self._connections[connection.loop].discard(connection)
+        session = connection.session
+        with self._lock:
+            if connection in self._all:
+                self._all.remove(connection)
+                _count_down(self._by_host, session.client_host)
+                _count_down(self._by_listener, session.listener.name)
 
     # --- any thread --------------------------------------------------------------------------
 
@@ -138,3 +150,10 @@ class ConnectionRegistry:
             loop.call_later(min(idle_s / 4, _SWEEP_S_MAX), look)
 
         loop.call_soon(look)
+
+
+def _count_down(counts: Counter[str], name: str) -> None:
+    """What is not there any more is forgotten: anybody may connect, from anywhere."""
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]

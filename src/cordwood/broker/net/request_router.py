@@ -207,7 +207,8 @@ class RequestRouter:
             code = response.get("error_code")
             if isinstance(code, int) and code:
                 self._metrics.failed(header.api_key, code)
-            if self._quotas.is_set:
+            # A client that has not authenticated yet has nobody's quota.
+            if self._quotas.is_set and answer.connection.session.is_somebody:
                 response = self._throttled(answer, response, busy_s)
             frame = encode_response(
                 header.api_key, header.api_version, header.correlation_id, response

@@ -98,6 +98,10 @@ class SaslGate:
         self._has_left = False
         self._begin(now_s)
 
+    @property
+    def is_passed(self) -> bool:
+        return self._proved is not None
+
     def admits(self, connection: Connection, data: memoryview, begin: int, end: int) -> bool:
         conversation = self._conversation
         if conversation is not None and conversation.awaits_bare_token:
@@ -219,8 +223,13 @@ class SaslGate:
 
     def _checked(self, conversation: SaslConversation, answer: Answer, found: Outcome) -> None:
         answer.when_left = None
-        if not self._has_left:
+        if self._has_left:
+            return
+        try:
             self._settle(conversation, answer, conversation.settle(found))
+        except Exception:  # a bug of ours: do not leave the client waiting
+            logger.exception("%s: a login failed", self._client_host)
+            answer.abandon("the broker failed")
 
     # --- answers -----------------------------------------------------------------------------
 

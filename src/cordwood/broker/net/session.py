@@ -82,8 +82,13 @@ UNLIMITED: Final[Access] = UnlimitedAccess()
 class Gate(Protocol):
     """Stands before the router while a client has to prove who it is, now or later.
 
-    Belongs to the thread of the connection's loop.
+    Belongs to the thread of the connection's loop, except for `is_passed`.
     """
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether the client has proved who it is, now or before. Any thread."""
+        ...
 
     def admits(self, connection: "Connection", data: memoryview, begin: int, end: int) -> bool:
         """Whether the router may start the request in ``data[begin:end]``.
@@ -110,6 +115,11 @@ class Session:
     gate: Gate | None = None
     principal: Principal = ANONYMOUS
     access: Access = UNLIMITED
+
+    @property
+    def is_somebody(self) -> bool:
+        """Whether the client has proved who it is, or need not."""
+        return self.gate is None or self.gate.is_passed
 
     def may(self, need: Need, name: str = CLUSTER_NAME) -> bool:
         """Whether the client may do what an API needs, with the resource of that name.

@@ -206,7 +206,11 @@ class TlsHandshake:
         except OSError as error:
             self.fail(_reason(error))
         else:
-            self._finish(self._tls)
+            try:
+                self._finish(self._tls)
+            except Exception:  # a bug of ours: once is enough
+                logger.exception("%s: a TLS handshake failed", self.session.client_host)
+                self.fail("the broker failed")
 
     def _await(self, interest: int) -> None:
         if interest != self._interest:

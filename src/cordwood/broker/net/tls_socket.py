@@ -82,13 +82,14 @@ class TlsSocket:
 
     def do_handshake(self) -> None:
         """Go on with the handshake; `BlockingIOError`: it is not over yet. Raises `OSError`."""
-        for _ in range(_HANDSHAKE_STEPS):
+        for steps_left in reversed(range(_HANDSHAKE_STEPS)):
             self._await_room()
             try:
                 self.tls.do_handshake()
             except ssl.SSLWantReadError:
                 self._await_room()
-                self._fill()
+                if steps_left:  # else more bytes stay in the socket: the loop reports only these
+                    self._fill()
                 continue
             except ssl.SSLError:
                 with contextlib.suppress(OSError):

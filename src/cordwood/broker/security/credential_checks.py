@@ -49,8 +49,20 @@ class CredentialChecks:
                 self._changed.notify()
             elif len(self._threads) < self._count:
                 thread = threading.Thread(target=self._run, name="cordwood-login", daemon=True)
-                self._threads.append(thread)
-                thread.start()
+                self._start(thread)
+
+    def _start(self, thread: threading.Thread) -> None:
+        """A system without threads to give may have one for the next check."""
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._threads:
+                self._waiting.clear()  # nobody will look at it
+                self._turns.clear()
+                raise
+            logger.warning("no further thread for checks of credentials; there are fewer")
+            return
+        self._threads.append(thread)
 
     @property
     def waiting_count(self) -> int:

@@ -87,6 +87,8 @@ def read_trust(config: TlsConfig) -> str | None:
             pem = data.decode("utf-8", "replace")
     else:
         return None
+    # The text between certificates may have names of authorities. Python takes ASCII only.
+    pem = pem.encode("ascii", "replace").decode()
     if not _certificates(pem, key, path):
         raise ConfigError(key, path, "has no certificates")
     return pem

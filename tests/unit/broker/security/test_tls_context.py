@@ -97,6 +97,20 @@ def test_key_and_certificates_can_be_values(files: TlsFiles) -> None:
     assert make_context(locked).certificate.subject.startswith("CN=broker")
 
 
+def test_text_between_trusted_certificates_need_not_be_ascii(
+    files: TlsFiles, tmp_path: Path
+) -> None:
+    text = f"# T\u00dcRKTRUST\n{Path(files.ca).read_text()}"
+    trust = tmp_path / "trust.pem"
+    trust.write_text(text, encoding="utf-8")
+    of_file = replace(config(files), ssl_truststore_location=str(trust))
+    of_value = replace(
+        config(files), ssl_truststore_location=None, ssl_truststore_certificates=text
+    )
+    for each in (of_file, of_value):
+        assert make_context(each).context.cert_store_stats()["x509_ca"] == 1
+
+
 @pytest.mark.parametrize("password", [None, "wrong"])
 def test_an_encrypted_key_needs_its_password(files: TlsFiles, password: str | None) -> None:
     _, chain = parts_of(files)
