@@ -37,6 +37,20 @@ def changes(path: Path) -> list[tuple[str, str, str]]:
     ]
 
 
+def test_a_topic_that_metadata_created_is_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    with (
+        cordwood.Broker(config={"audit.file": str(path), "num.partitions": 3}) as broker,
+        RawClient(broker.bootstrap_servers) as client,
+    ):
+        wanted = {"topics": [{"name": "auto"}], "allow_auto_topic_creation": True}
+        assert client.call(ApiKey.METADATA, 12, wanted).topics[0].error_code == 0
+        await_true(lambda: changes(path) == [("CREATE", "TOPIC", "auto")])
+
+    (created,) = lines(path)
+    assert (created["api"], created["new"]) == ("Metadata", {"partitions": 3})
+
+
 def test_changes_are_in_the_file_with_their_values(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     with cordwood.Broker(config={"audit.file": str(path)}) as broker:

@@ -341,6 +341,21 @@ def test_new_partitions_count_as_created_ones(broker: cordwood.Broker) -> None:
     assert again.throttle_time > 5000
 
 
+def test_topics_that_metadata_creates_count_as_created_ones(broker: cordwood.Broker) -> None:
+    set_quota(broker.bootstrap_servers, {"client-id": "raw"}, controller_mutation_rate=2.0)
+    names = [f"auto-{number}" for number in range(20)]
+    wanted = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": True}
+    with RawClient(broker.bootstrap_servers) as client:
+        answer = client.call(ApiKey.METADATA, 12, wanted)
+
+    created = [topic.name for topic in answer.topics if not topic.error_code]
+    assert 0 < len(created) < 10
+    assert {topic.error_code for topic in answer.topics if topic.name not in created} == {
+        ErrorCode.leader_not_available  # it asks again
+    }
+    assert set(names) & set(broker._running().store.topics()) == set(created)
+
+
 # --- connections --------------------------------------------------------------------------------
 
 
