@@ -98,7 +98,9 @@ class TopicDeletionHandler:
                         responses.append(refused)
                         continue
                 if counts[name] > 1:
-                    raise twice
+                    if item[0] is None:  # one answer with both, as in Kafka
+                        responses.append(_refused((str(name), item[1]), twice))
+                    continue
                 topic = self._checked(item, context.api_version)
                 mutations.count(topic.partition_count)
                 accepted.append((item, topic))
