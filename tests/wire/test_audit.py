@@ -134,6 +134,27 @@ def test_the_topic_has_the_events_and_no_client_can_write_or_delete_it() -> None
         assert [value["resource"] for value in values()] == ["QUOTA"]
 
 
+def test_no_client_can_shorten_the_retention_of_the_topic() -> None:
+    shorter = {"name": "retention.ms", "config_operation": 0, "value": "1"}
+    resource = {"resource_type": 2, "resource_name": "audit", "configs": [shorter]}
+    new = {
+        "name": "audit",
+        "num_partitions": 1,
+        "replication_factor": 1,
+        "configs": [{"name": "retention.ms", "value": "1"}],
+    }
+    with (
+        cordwood.Broker(config={"audit.topic": "audit"}) as broker,
+        RawClient(broker.bootstrap_servers) as client,
+    ):
+        created = client.call(ApiKey.CREATE_TOPICS, 7, {"topics": [new], "timeout": 10_000})
+        broker.create_topic("audit")
+        altered = client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+
+    assert created.topics[0].error_code == ErrorCode.policy_violation
+    assert altered.responses[0].error_code == ErrorCode.policy_violation
+
+
 def test_a_file_that_cannot_be_written_delays_no_client(tmp_path: Path) -> None:
     path = tmp_path / "full"
     path.symlink_to("/dev/full")
