@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
 )
 
 import cordwood
+from cordwood.broker.security.security_events import Authentication, Origin
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from fakes.client_batches import client_batch
@@ -132,6 +133,19 @@ def test_the_topic_has_the_events_and_no_client_can_write_or_delete_it() -> None
         assert deleted.responses[0].error_code == ErrorCode.policy_violation
         assert cut.topics[0].partitions[0].error_code == ErrorCode.invalid_topic_exception
         assert [value["resource"] for value in values()] == ["QUOTA"]
+
+
+def test_a_name_that_utf8_cannot_write_loses_no_event() -> None:
+    with cordwood.Broker(config={"audit.topic": "audit"}) as broker:
+        for principal in ("User:alice", "User:\ud800"):  # as a token may write it
+            origin = Origin(principal=principal, address="10.0.0.1")
+            broker._running().audit.report(
+                Authentication(origin=origin, mechanism="OAUTHBEARER", is_accepted=False)
+            )
+        await_true(lambda: broker._running().audit.counts().written == 2)
+        records = list(broker.store.topic("audit").partition(0).read())
+
+    assert {record.key for record in records} == {b"User:alice", b"User:\\ud800"}
 
 
 def test_no_client_can_shorten_the_retention_of_the_topic() -> None:
