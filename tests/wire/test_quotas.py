@@ -10,6 +10,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import cordwood
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.security.quota_rules import QuotaKey
+from cordwood.security.security_state import QuotaEntity, SecurityState
 from fakes.client_batches import client_batch
 from wire.quota_requests import alter_quotas, set_quota
 from wire.raw_client import RawClient
@@ -281,6 +283,20 @@ def test_fetches_and_produces_count_as_requests_too(broker: cordwood.Broker) -> 
         answers = [fetch(client, [Wanted(topic="t")]) for _ in range(2)]
 
     assert any(answer.throttle_time_ms > 0 for answer in answers)
+
+
+def test_the_time_to_read_a_request_counts_even_if_it_is_refused_at_once() -> None:
+    limits = {QuotaEntity(client_id="raw"): {QuotaKey.REQUEST_PERCENTAGE: 0.1}}
+    topics = [{"topic": f"{number}", "partitions": [0]} for number in range(50_000)]
+    with (
+        cordwood.Broker(config={"authorizer.class.name": "standard", **CONFIG}) as guarded,
+        RawClient(guarded.bootstrap_servers) as client,
+    ):
+        guarded._running().security_file.change(lambda _: SecurityState(quotas=limits))
+        answer = client.call(ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": topics})
+
+    assert answer.error_code == ErrorCode.cluster_authorization_failed
+    assert answer.throttle_time == 1000  # a millisecond of the handler alone would cost less
 
 
 # --- creating and deleting ----------------------------------------------------------------------
