@@ -71,7 +71,7 @@ class CordwoodError(Exception):
 # Also misspelled keys and keys of others, whose values nobody declared secret. A key that names a
 # file, or says where something is, is not secret.
 _SECRET_KEY: Final = re.compile(
-    r"(passw|pasw|passphrase|secret|jaas|credential|token|private|keystore\.(key|cert))"
+    r"(pass|pasw|pwd|secret|ja+s+|credential|token|private|key\.?pem|keystore\.(key|cert))"
     r"(?!.*(file|location|path|url|type|class|iteration|algorithm|lifetime|\.ms$))",
     re.IGNORECASE,
 )

@@ -405,4 +405,34 @@ CASES = [
             ]
         },
     ),
+    case(
+        ApiKey.DELETE_TOPICS,
+        6,
+        lambda ids: {
+            "topics": [{"name": "doomed"}, {"name": None, "topic_id": ids["doomed"]}],
+            "timeout": 10_000,
+        },
+        "by-name-and-id",
+    ),
+    case(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        1,
+        {
+            "components": [{"entity_type": "user", "match_type": 0, "match": "nobody"}],
+            "strict": False,
+        },
+    ),
+    case(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        1,
+        {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": "nobody"}],
+                    "ops": [{"key": "producer_byte_rate", "value": 1024.0, "remove": False}],
+                }
+            ],
+            "validate_only": True,
+        },
+    ),
 ]

@@ -542,3 +542,17 @@ def test_refusals_and_allowed_changes_are_reported_and_filters_are_not(
         AccessEvent(*who, "Produce", WRITE, TOPIC, "orders", False, "DefaultDeny"),
         AccessEvent(*who, "CreateTopics", AclOperation.CREATE, CLUSTER, CLUSTER_NAME, True, create),
     ]
+
+
+def test_the_id_of_a_hidden_topic_does_not_tell_its_name(
+    broker: Guarded, client: RawClient
+) -> None:
+    broker.use(rule(DESCRIBE, TOPIC, "other"))
+    topic_id = broker.store.topic("orders").topic_id
+
+    def codes(guess: str) -> list[int]:
+        wanted = [{"name": guess}, {"name": None, "topic_id": topic_id}]
+        answer = client.call(ApiKey.DELETE_TOPICS, 6, {"topics": wanted, "timeout": 10_000})
+        return [response.error_code for response in answer.responses]
+
+    assert codes("orders") == codes("wrong") == [ErrorCode.topic_authorization_failed] * 2

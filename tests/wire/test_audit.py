@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
 )
 
 import cordwood
+from cordwood.broker.security.security_events import Authentication, Origin
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from fakes.client_batches import client_batch
@@ -35,6 +36,20 @@ def changes(path: Path) -> list[tuple[str, str, str]]:
         for line in lines(path)
         if line["event"] == "change"
     ]
+
+
+def test_a_topic_that_metadata_created_is_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    with (
+        cordwood.Broker(config={"audit.file": str(path), "num.partitions": 3}) as broker,
+        RawClient(broker.bootstrap_servers) as client,
+    ):
+        wanted = {"topics": [{"name": "auto"}], "allow_auto_topic_creation": True}
+        assert client.call(ApiKey.METADATA, 12, wanted).topics[0].error_code == 0
+        await_true(lambda: changes(path) == [("CREATE", "TOPIC", "auto")])
+
+    (created,) = lines(path)
+    assert (created["api"], created["new"]) == ("Metadata", {"partitions": 3})
 
 
 def test_changes_are_in_the_file_with_their_values(tmp_path: Path) -> None:
@@ -118,6 +133,40 @@ def test_the_topic_has_the_events_and_no_client_can_write_or_delete_it() -> None
         assert deleted.responses[0].error_code == ErrorCode.policy_violation
         assert cut.topics[0].partitions[0].error_code == ErrorCode.invalid_topic_exception
         assert [value["resource"] for value in values()] == ["QUOTA"]
+
+
+def test_a_name_that_utf8_cannot_write_loses_no_event() -> None:
+    with cordwood.Broker(config={"audit.topic": "audit"}) as broker:
+        for principal in ("User:alice", "User:\ud800"):  # as a token may write it
+            origin = Origin(principal=principal, address="10.0.0.1")
+            broker._running().audit.report(
+                Authentication(origin=origin, mechanism="OAUTHBEARER", is_accepted=False)
+            )
+        await_true(lambda: broker._running().audit.counts().written == 2)
+        records = list(broker.store.topic("audit").partition(0).read())
+
+    assert {record.key for record in records} == {b"User:alice", b"User:\\ud800"}
+
+
+def test_no_client_can_shorten_the_retention_of_the_topic() -> None:
+    shorter = {"name": "retention.ms", "config_operation": 0, "value": "1"}
+    resource = {"resource_type": 2, "resource_name": "audit", "configs": [shorter]}
+    new = {
+        "name": "audit",
+        "num_partitions": 1,
+        "replication_factor": 1,
+        "configs": [{"name": "retention.ms", "value": "1"}],
+    }
+    with (
+        cordwood.Broker(config={"audit.topic": "audit"}) as broker,
+        RawClient(broker.bootstrap_servers) as client,
+    ):
+        created = client.call(ApiKey.CREATE_TOPICS, 7, {"topics": [new], "timeout": 10_000})
+        broker.create_topic("audit")
+        altered = client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+
+    assert created.topics[0].error_code == ErrorCode.policy_violation
+    assert altered.responses[0].error_code == ErrorCode.policy_violation
 
 
 def test_a_file_that_cannot_be_written_delays_no_client(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import cordwood
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.security.quota_rules import QuotaKey
+from cordwood.security.security_state import QuotaEntity, SecurityState
 from fakes.client_batches import client_batch
 from wire.quota_requests import alter_quotas, set_quota
 from wire.raw_client import RawClient
@@ -283,6 +285,20 @@ def test_fetches_and_produces_count_as_requests_too(broker: cordwood.Broker) -> 
     assert any(answer.throttle_time_ms > 0 for answer in answers)
 
 
+def test_the_time_to_read_a_request_counts_even_if_it_is_refused_at_once() -> None:
+    limits = {QuotaEntity(client_id="raw"): {QuotaKey.REQUEST_PERCENTAGE: 0.1}}
+    topics = [{"topic": f"{number}", "partitions": [0]} for number in range(50_000)]
+    with (
+        cordwood.Broker(config={"authorizer.class.name": "standard", **CONFIG}) as guarded,
+        RawClient(guarded.bootstrap_servers) as client,
+    ):
+        guarded._running().security_file.change(lambda _: SecurityState(quotas=limits))
+        answer = client.call(ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": topics})
+
+    assert answer.error_code == ErrorCode.cluster_authorization_failed
+    assert answer.throttle_time == 1000  # a millisecond of the handler alone would cost less
+
+
 # --- creating and deleting ----------------------------------------------------------------------
 
 
@@ -339,6 +355,21 @@ def test_new_partitions_count_as_created_ones(broker: cordwood.Broker) -> None:
     assert grown.results[0].error_code == 0
     assert again.results[0].error_code == ErrorCode.throttling_quota_exceeded
     assert again.throttle_time > 5000
+
+
+def test_topics_that_metadata_creates_count_as_created_ones(broker: cordwood.Broker) -> None:
+    set_quota(broker.bootstrap_servers, {"client-id": "raw"}, controller_mutation_rate=2.0)
+    names = [f"auto-{number}" for number in range(20)]
+    wanted = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": True}
+    with RawClient(broker.bootstrap_servers) as client:
+        answer = client.call(ApiKey.METADATA, 12, wanted)
+
+    created = [topic.name for topic in answer.topics if not topic.error_code]
+    assert 0 < len(created) < 10
+    assert {topic.error_code for topic in answer.topics if topic.name not in created} == {
+        ErrorCode.leader_not_available  # it asks again
+    }
+    assert set(names) & set(broker._running().store.topics()) == set(created)
 
 
 # --- connections --------------------------------------------------------------------------------

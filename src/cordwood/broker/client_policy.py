@@ -2,12 +2,14 @@
 
     archive.url       the broker writes there with its own rights and keys, so a client may only
                       choose a place below one of `archive.url.prefixes`
-    internal topics   their contents are the groups; only keys that lose nothing may be changed
+    internal topics   their contents are the groups; only keys that lose nothing may be changed,
+                      or taken back to their defaults
+    closed topics     the audit log; likewise
 
 A value that a topic has already may always be set again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -41,17 +43,19 @@ def check_client_config(
     *,
     now: Mapping[str, str],
     archive_prefixes: Sequence[str],
+    closed_topics: Set[str] = frozenset(),
 ) -> None:
     """Raise `RefusedError` if a client may not make these changes; None: back to the default.
 
     `now` has the values in effect, as text.
     """
+    is_kept = topic in INTERNAL_TOPICS or topic in closed_topics
     for key, value in changes.items():
-        if value is None or value == now.get(key):
+        if value is not None and value == now.get(key):
             continue
-        if topic in INTERNAL_TOPICS and key not in _INTERNAL_KEYS:
+        if is_kept and key not in _INTERNAL_KEYS:
             raise RefusedError(
-                ErrorCode.policy_violation, f"{topic} is internal: clients cannot set {key}"
+                ErrorCode.policy_violation, f"{topic} is internal: clients cannot change {key}"
             )
         if key == _ARCHIVE_URL and value and not _is_allowed(value, archive_prefixes):
             raise RefusedError(

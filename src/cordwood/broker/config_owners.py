@@ -68,8 +68,10 @@ class ConfigOwners:
         identity: ClusterIdentity,
         dynamic: DynamicConfigs,
         security: Sequence[ConfigEntry] = (),
+        closed_topics: frozenset[str] = frozenset(),
     ) -> None:
         self._security = security
+        self._closed_topics = closed_topics
         self._store = store
         self._identity = identity
         self._dynamic = dynamic
@@ -80,7 +82,7 @@ class ConfigOwners:
             case ResourceType.TOPIC:
                 check_topic_name(name)
                 self._store.topic(name)
-                return _TopicConfigs(self._store, self._dynamic, name)
+                return _TopicConfigs(self._store, self._dynamic, name, self._closed_topics)
             case ResourceType.BROKER:
                 if name not in {EVERY_BROKER, str(self._identity.node_id)}:
                     raise RefusedError(
@@ -108,10 +110,13 @@ class ConfigOwners:
 
 
 class _TopicConfigs:
-    def __init__(self, store: Store, dynamic: DynamicConfigs, name: str) -> None:
+    def __init__(
+        self, store: Store, dynamic: DynamicConfigs, name: str, closed_topics: frozenset[str]
+    ) -> None:
         self._store = store
         self._dynamic = dynamic
         self._name = name
+        self._closed_topics = closed_topics
 
     def entries(self) -> list[ConfigEntry]:
         return topic_entries(
@@ -136,6 +141,7 @@ class _TopicConfigs:
             changes,
             now=self.effective(),
             archive_prefixes=self._dynamic.broker.archive_url_prefixes,
+            closed_topics=self._closed_topics,
         )
         if validate_only:
             self._store.registry.check_config(self._name, changes)

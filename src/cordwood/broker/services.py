@@ -96,6 +96,7 @@ class Services:
         self.census = GroupCensus(self._coordinator)
         coordinator = self._coordinator
         self._changes = store.changes
+        closed_topics = security.config.audit.closed_topics
         self._outside = InboxGroupChanges(coordinator, store.registry.id_of)
         self._handlers = (
             ApiVersionsHandler(),
@@ -105,15 +106,16 @@ class Services:
                 store=store, table=table, identity=identity, config=config, workers=workers
             ),
             TopicPartitionsHandler(store=store, identity=identity, config=config),
-            TopicCreationHandler(store=store, identity=identity, dynamic=dynamic),
+            TopicCreationHandler(
+                store=store, identity=identity, dynamic=dynamic, closed_topics=closed_topics
+            ),
             TopicDeletionHandler(
-                store=store,
-                table=table,
-                config=config,
-                closed_topics=security.config.audit.closed_topics,
+                store=store, table=table, config=config, closed_topics=closed_topics
             ),
             TopicConfigsHandler(
-                ConfigOwners(store, identity, dynamic, security_entries(security.config))
+                ConfigOwners(
+                    store, identity, dynamic, security_entries(security.config), closed_topics
+                )
             ),
             AccessRulesHandler(security.file, has_authorizer=security.has_authorizer),
             ListOffsetsHandler(table, when_visible),

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from cordwood.errors import ConfigError
+from cordwood.errors import HIDDEN, ConfigError
 from cordwood.security.certificate_store import STORE_KINDS, CertificateStore
 from cordwood.security.client_security import TLS_VERSIONS, ClientProtocol, ClientSecurity
 from cordwood.security.jaas import JaasEntry, parse_jaas
@@ -99,7 +99,8 @@ def parse_client_properties(properties: Mapping[str, str]) -> ClientProperties:
         if key in SECURITY_KEYS or key in _BOOTSTRAP:
             continue
         if key.startswith(SECURITY_PREFIXES) and not _is_idle(key):
-            raise ConfigError(key, text, _unknown(key))
+            # Perhaps a misspelt password: the name does not tell.
+            raise ConfigError(key, HIDDEN if text else "", _unknown(key))
         without_effect.append(key)
     protocol = _protocol(given)
     sasl = _sasl(given) if protocol.has_sasl else _Sasl()

@@ -49,7 +49,7 @@ _VALUES: Final[Mapping[str, tuple[float, bool]]] = MappingProxyType(
 CLIENT_KEYS: Final = tuple(key for key in QuotaKey if key != QuotaKey.CONNECTION_CREATION_RATE)
 IP_KEYS: Final = (QuotaKey.CONNECTION_CREATION_RATE,)
 _WHOLE_TOLERANCE: Final = 1e-6
-_NAME_CHARACTERS_MAX: Final = 1000
+NAME_CHARACTERS_MAX: Final = 1000
 
 
 # --- what may be set -------------------------------------------------------------------------
@@ -64,10 +64,10 @@ def entity_of(names: Mapping[str, str | None]) -> QuotaEntity:
             raise ValueError(f"unknown entity type {kind!r}; there are user, client-id and ip")
         if name == "":
             raise ValueError(f"the {kind} has an empty name; leave the name out for the default")
-        if name is not None and len(name) > _NAME_CHARACTERS_MAX:
+        if name is not None and len(name) > NAME_CHARACTERS_MAX:
             raise ValueError(
                 f"the {kind} has a name of {len(name)} characters; "
-                f"at most {_NAME_CHARACTERS_MAX} are allowed"
+                f"at most {NAME_CHARACTERS_MAX} are allowed"
             )
     if IP in names:
         if len(names) > 1:

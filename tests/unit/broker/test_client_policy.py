@@ -92,3 +92,25 @@ def test_a_client_may_not_take_away_the_groups(key: str, value: str) -> None:
 )
 def test_a_client_may_tune_internal_topics(key: str, value: str) -> None:
     check("__consumer_offsets", key, value)
+
+
+@pytest.mark.parametrize("key", ["cleanup.policy", "retention.ms", "retention.bytes"])
+def test_a_client_may_not_take_the_groups_back_to_a_default_that_deletes_them(key: str) -> None:
+    with pytest.raises(RefusedError, match="internal") as refused:
+        check_client_config(
+            "__consumer_offsets", {key: None}, now={key: "compact"}, archive_prefixes=()
+        )
+
+    assert refused.value.code == ErrorCode.policy_violation
+
+
+def test_a_client_may_not_change_how_long_a_closed_topic_is_kept() -> None:
+    with pytest.raises(RefusedError, match="internal"):
+        check_client_config(
+            "audit",
+            {"retention.ms": "1"},
+            now={},
+            archive_prefixes=(),
+            closed_topics=frozenset({"audit"}),
+        )
+    check_client_config("audit", {"retention.ms": "1"}, now={}, archive_prefixes=())

@@ -208,3 +208,12 @@ def test_a_password_file_is_read_for_each_connection(tmp_path: Path) -> None:
 
     assert first == b"\0a\0one"
     assert security.sasl_client().first() == b"\0a\0two"
+
+
+@pytest.mark.parametrize("key", ["sasl.passsword", "sasl.pwd", "sasl.jass.config", "ssl.secrt"])
+def test_the_value_of_a_misspelt_key_is_not_shown(key: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_client_properties({"security.protocol": "SASL_SSL", key: "hunter2"})
+
+    assert key in str(raised.value)
+    assert "hunter2" not in f"{raised.value!r} {raised.value}"

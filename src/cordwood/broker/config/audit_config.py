@@ -26,8 +26,8 @@ class AuditConfig:
     )  # fmt: skip
     audit_events_per_second: int = config_field(
         "audit.events.per.second", ConfigKind.INTEGER, "10",
-        "At most so many events of one user about one resource and one API; the next one says how "
-        "many were left out.",
+        "At most so many refusals or sign-ins of one user about one resource and one API, and ten "
+        "times as many of one user at one address; the next one says how many were left out.",
         minimum=1, maximum=INT32_MAX, since_cordwood=True,
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ Keys of TLS and SASL, and some of the limits, can be set for one listener alone,
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Final, NamedTuple, TypeVar
 
 from cordwood.broker.config.access_config import (
@@ -50,7 +51,7 @@ _OF_ONE_LISTENER: Final[Mapping[str, ConfigKey]] = {
     for key in (*TLS_KEYS, *SASL_KEYS, *(key for key in BROKER_KEYS if key.name in _LIMIT_KEYS))
 }
 _KEYS_BY_NAME: Final = {key.name: key for key in SECURITY_KEYS}
-_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_LOCALHOST: Final = "localhost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +76,15 @@ class ListenerConfig:
 
     @property
     def is_local(self) -> bool:
-        """Only programs on this machine can connect."""
-        return self.listener.host in _LOOPBACK or self.listener.host.startswith("127.")
+        """Only programs on this machine can connect.
+
+        A name other than localhost may mean any address, also one like 127.example.org.
+        """
+        host = self.listener.host
+        try:
+            return ip_address(host).is_loopback
+        except ValueError:
+            return host == _LOCALHOST
 
     @property
     def is_authenticated(self) -> bool:

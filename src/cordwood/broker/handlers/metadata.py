@@ -14,7 +14,7 @@ from uuid import UUID
 
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.config.broker_config import BrokerConfig
-from cordwood.broker.error_codes import ErrorCode, error_code
+from cordwood.broker.error_codes import ErrorCode, RefusedError, error_code
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.broker.records.partition_leaders import (
     is_valid_name,
@@ -107,7 +107,7 @@ class MetadataHandler:
         if not missing:
             return answer(self._describe(allowed, {}))
         deferred = Deferred()
-        self._workers.submit(self._create_and_answer, deferred, answer, allowed, missing)
+        self._workers.submit(self._create_and_answer, context, deferred, answer, allowed, missing)
         return deferred
 
     def _sorted_by_access(
@@ -147,12 +147,16 @@ class MetadataHandler:
 
     def _create_and_answer(
         self,
+        context: RequestContext,
         deferred: Deferred,
         answer: Callable[[list[messages.MetadataResponseTopicsDict]], Response],
         items: list[_Item],
         missing: list[str],
     ) -> None:
-        """In a worker. Topics that cannot be created are answered with the reason."""
+        """In a worker. Topics that cannot be created are answered with the reason.
+
+        A client whose quota is used up asks again, as for a topic that has no leader yet.
+        """
         errors: dict[str, ErrorCode] = dict.fromkeys(
             missing[_CREATED_MAX:], ErrorCode.leader_not_available
         )
@@ -166,17 +170,24 @@ class MetadataHandler:
                 self._config.auto_create_topics_max,
             )
         errors |= dict.fromkeys(missing[room:], ErrorCode.unknown_topic_or_partition)
+        partitions = self._config.num_partitions
+        mutations = context.mutations(is_strict=True)
         try:
             for name in missing[: min(room, _CREATED_MAX)]:
                 try:
-                    self._store.create_topic(name, partitions=self._config.num_partitions)
+                    mutations.count(partitions)
+                    self._store.create_topic(name, partitions=partitions)
                 except TopicExistsError:
                     continue  # another client created it at the same time
+                except RefusedError as error:
+                    logger.info("not creating topic %s for a client now: %s", name, error)
+                    errors[name] = ErrorCode.leader_not_available
                 except Exception as error:
                     logger.warning("cannot create topic %s for a client: %s", name, error)
                     errors[name] = error_code(error)
                 else:
                     logger.info("created topic %s on request of a client", name)
+                    context.changed("CREATE", "TOPIC", name, new={"partitions": partitions})
             deferred.resolve(answer(self._describe(items, errors)))
         except BaseException as error:
             deferred.fail(error)

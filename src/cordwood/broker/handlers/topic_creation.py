@@ -42,7 +42,15 @@ _FIRST_STRICT_GROWTH: Final = 3
 class TopicCreationHandler:
     """Creates topics and adds partitions. Called by workers: it waits for the disk."""
 
-    def __init__(self, *, store: Store, identity: ClusterIdentity, dynamic: DynamicConfigs) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        identity: ClusterIdentity,
+        dynamic: DynamicConfigs,
+        closed_topics: frozenset[str] = frozenset(),
+    ) -> None:
+        self._closed_topics = closed_topics
         self._store = store
         self._node_id = identity.node_id
         self._dynamic = dynamic
@@ -109,6 +117,7 @@ class TopicCreationHandler:
             overrides,
             now=self._store.registry.defaults.effective(),
             archive_prefixes=self._dynamic.broker.archive_url_prefixes,
+            closed_topics=self._closed_topics,
         )
         try:
             config = self._store.registry.check_new(name, partitions=partitions, config=overrides)

@@ -91,13 +91,16 @@ class TopicDeletionHandler:
         accepted: list[tuple[_Wanted, Topic[PartitionLog]]] = []
         for item, name in zip(once, names, strict=True):
             try:
-                if counts[name] > 1:
-                    raise twice
+                # Before all else: who may not describe a topic must not learn which id it has.
                 if not may_delete_all and isinstance(name, str):
                     refused = self._without_access(context, item, name)
                     if refused is not None:
                         responses.append(refused)
                         continue
+                if counts[name] > 1:
+                    if item[0] is None:  # one answer with both, as in Kafka
+                        responses.append(_refused((str(name), item[1]), twice))
+                    continue
                 topic = self._checked(item, context.api_version)
                 mutations.count(topic.partition_count)
                 accepted.append((item, topic))

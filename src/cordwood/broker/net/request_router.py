@@ -137,19 +137,22 @@ class RequestRouter:
             self._long_work.submit(self._run_large, route, answer, kept)
             return
         header = answer.header
+        began_s = perf_counter()
         fields = decode_request(header.api_key, header.api_version, body)
+        read_s = perf_counter() - began_s
         if route.runs_on is RunsOn.WORKER:
-            self._workers.submit(self._run_handler, route, answer, fields)
+            self._workers.submit(self._run_handler, route, answer, fields, read_s)
         elif answer.connection.loop is self._control:
-            self._run_handler(route, answer, fields)
+            self._run_handler(route, answer, fields, read_s)
         else:
-            self._control.call_soon(lambda: self._run_handler(route, answer, fields))
+            self._control.call_soon(lambda: self._run_handler(route, answer, fields, read_s))
 
     def _run_large(self, route: Route, answer: Answer, body: memoryview) -> None:
         """In the thread for long work."""
         header = answer.header
         is_control = route.runs_on is RunsOn.CONTROL
         items_max = _CONTROL_ITEMS_MAX if is_control else ITEMS_MAX
+        began_s = perf_counter()
         try:
             fields = decode_request(header.api_key, header.api_version, body, items_max=items_max)
         except FormatError as error:
@@ -158,16 +161,20 @@ class RequestRouter:
         except Exception:
             self._failed(answer)
             return
+        read_s = perf_counter() - began_s
         if is_control:
-            self._control.call_soon(lambda: self._run_handler(route, answer, fields, is_large=True))
+            self._control.call_soon(
+                lambda: self._run_handler(route, answer, fields, read_s, is_large=True)
+            )
         elif route.runs_on is RunsOn.WORKER:
-            self._workers.submit(self._run_handler, route, answer, fields, is_large=True)
+            self._workers.submit(self._run_handler, route, answer, fields, read_s, is_large=True)
         else:
-            self._run_handler(route, answer, fields)
+            self._run_handler(route, answer, fields, read_s)
 
     def _run_handler(
-        self, route: Route, answer: Answer, fields: Fields, *, is_large: bool = False
+        self, route: Route, answer: Answer, fields: Fields, read_s: float, *, is_large: bool = False
     ) -> None:
+        """It took `read_s` to read the request, which counts as time of the handler."""
         header = answer.header
         context = RequestContext(
             header=header,
@@ -184,7 +191,7 @@ class RequestRouter:
         except Exception:
             self._failed(answer)
             return
-        busy_s = perf_counter() - started_s
+        busy_s = read_s + perf_counter() - started_s
         if isinstance(result, Deferred):
             result.when_done(lambda response, error: self._respond(answer, response, error, busy_s))
         elif is_large:

@@ -87,8 +87,11 @@ class AuditLog:
             logger.exception("an audit event could not be queued")
 
     def _report(self, event: SecurityEvent) -> None:
+        key = rate_key(event)
         with self._changed:
-            left_out = self._rates.take(rate_key(event), time.monotonic())
+            left_out: int | None = 0
+            if key is not None:
+                left_out = self._rates.take(key.kind, time.monotonic(), source=key.source)
             if left_out is None:
                 return
             if self._queued_bytes >= _QUEUE_BYTES_MAX or self._is_stopping:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cordwood.broker.security.security_events import (
     AccessDecision,
@@ -24,6 +24,7 @@ LINE_BYTES_MAX: Final = 16 * 1024
 _TEXT_MAX: Final = 300
 _ITEMS_MAX: Final = 100
 _DEPTH_MAX: Final = 4
+_COMMIT: Final = "OffsetCommit"
 _SECRET: Final = re.compile(
     r"password|secret|jaas|token|credential|salt|stored_key|server_key|keystore\.key|private",
     re.IGNORECASE,
@@ -52,16 +53,31 @@ def with_dropped(line: str, dropped: int) -> str:
     return f'{line[:-1]}, "dropped": {dropped}}}'
 
 
-def rate_key(event: SecurityEvent) -> tuple[str, str, str]:
-    """Events with the same key are limited together: principal, resource, API."""
-    principal = event.origin.principal[:_TEXT_MAX]
+class RateKey(NamedTuple):
+    """Events of one kind are limited together, and so are all events of one source."""
+
+    kind: tuple[str, str, str]
+    source: tuple[str, str]
+
+
+def rate_key(event: SecurityEvent) -> RateKey | None:
+    """None: it is never left out.
+
+    That is so for changes: nobody may hide one among others. Offsets that a client commits are an
+    exception, because it commits them again and again.
+    """
+    principal, address = event.origin.principal[:_TEXT_MAX], event.origin.address
     if isinstance(event, Authentication):
         # The address, too: a claimed name is not a proven one.
-        return principal, event.origin.address, f"{event.mechanism[:_TEXT_MAX]} {event.is_accepted}"
-    resource = f"{event.resource}:{event.name[:_TEXT_MAX]}"
-    if isinstance(event, AccessDecision):
-        return principal, resource, f"{event.api} {event.operation} {event.is_allowed}"
-    return principal, resource, f"{event.api} {event.operation}"
+        mechanism = f"{event.mechanism[:_TEXT_MAX]} {event.is_accepted}"
+        source = principal if event.is_accepted else ""
+        return RateKey((principal, address, mechanism), (source, address))
+    if isinstance(event, AdministrativeChange) and event.api != _COMMIT:
+        return None
+    return RateKey(
+        (principal, f"{event.resource}:{event.name[:_TEXT_MAX]}", f"{event.api} {event.operation}"),
+        (principal, address),
+    )
 
 
 def _fields(event: SecurityEvent) -> dict[str, Any]:

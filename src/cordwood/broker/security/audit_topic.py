@@ -22,9 +22,7 @@ class AuditTopic:
         self._name = name
 
     def write(self, lines: Sequence[str]) -> None:
-        self._topic().append_many(
-            [(json.loads(line)["principal"].encode(), line.encode()) for line in lines]
-        )
+        self._topic().append_many([(_key(line), line.encode()) for line in lines])
 
     def close(self) -> None:
         return
@@ -35,3 +33,9 @@ class AuditTopic:
         with suppress(TopicExistsError):  # it was created meanwhile
             return self._store.create_topic(self._name)
         return self._store.topic(self._name)
+
+
+def _key(line: str) -> bytes:
+    """The principal. A token may name one that UTF-8 cannot write; other lines must not suffer."""
+    principal: str = json.loads(line)["principal"]
+    return principal.encode(errors="backslashreplace")

@@ -20,6 +20,7 @@ from cordwood.broker.error_codes import ErrorCode, RefusedError
 from cordwood.quantities import INT32_MAX
 from cordwood.security.quota_rates import RateWindows, TokenBucket
 from cordwood.security.quota_rules import (
+    NAME_CHARACTERS_MAX,
     Measured,
     QuotaKey,
     Quotas,
@@ -201,7 +202,8 @@ class ClientQuotas:
             return True
 
     def rates_of(self, user: str, client_id: str) -> ClientRates:
-        key = (user, client_id)
+        # No quota has a longer name, and ten thousand of 32 KiB each would fill the memory.
+        key = (user, client_id[:NAME_CHARACTERS_MAX])
         return self._clients.get(key) or self._find(key)
 
     def _find(self, key: tuple[str, str]) -> ClientRates:

@@ -67,7 +67,8 @@ _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
 class SinkOptions:
     """Where rows go, and how.
 
-    producer   settings of the producer that sends them to a broker; empty for a store
+    producer   settings of the producer that sends them to a broker; empty for a store. They may
+               hold secrets, and no repr shows them
     security   how that producer connects, with the secrets, which no repr shows
     """
 
@@ -80,7 +81,7 @@ class SinkOptions:
     number: int | None = None
     checkpoint: str | None = None
     timeout_s: float = CHANGE_TIMEOUT_S
-    producer: Mapping[str, str] = field(default_factory=dict)
+    producer: Mapping[str, str] = field(default_factory=dict, repr=False)
     security: ClientSecurity | None = None
 
     @property

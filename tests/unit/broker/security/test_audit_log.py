@@ -198,6 +198,44 @@ def test_kinds_are_limited_by_themselves_and_not_remembered_without_end() -> Non
     assert len(rates._counts) <= 10_000
 
 
+def test_a_client_cannot_fill_the_log_with_many_names() -> None:
+    kept = KeptLines()
+    log = log_to(kept, per_second=10)
+
+    for number in range(20_000):
+        log.report(refusal(f"topic-{number}"))
+    log.report(refusal(principal="User:bob"))
+    log.stop()
+
+    of_alice = [line for line in kept.lines if line["principal"] == "User:alice"]
+    assert len(of_alice) < 2000  # a hundred for each second that the test took
+    assert kept.lines[-1]["principal"] == "User:bob"
+    assert log.counts().left_out == 20_000 - len(of_alice)
+
+
+def test_a_client_cannot_fill_the_log_with_many_claimed_users() -> None:
+    kept = KeptLines()
+    log = log_to(kept, per_second=10)
+
+    for number in range(20_000):
+        origin = Origin(principal=f"User:{number}", address="10.0.0.1")
+        log.report(Authentication(origin=origin, mechanism="PLAIN", is_accepted=False))
+    log.stop()
+
+    assert len(kept.lines) < 2000
+
+
+def test_no_change_hides_among_others() -> None:
+    kept = KeptLines()
+    log = log_to(kept, per_second=10)
+
+    for number in range(500):
+        log.report(change(number=number))
+    log.stop()
+
+    assert [line["new"]["number"] for line in kept.lines] == list(range(500))
+
+
 # --- the log ------------------------------------------------------------------------------------
 
 

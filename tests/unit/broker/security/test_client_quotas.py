@@ -209,3 +209,13 @@ def test_a_pause_is_never_rounded_to_none() -> None:
     assert to_ms(0.0) == 0
     assert to_ms(1e-9) == 1
     assert to_ms(1e12) == 2**31 - 1
+
+
+def test_long_client_ids_do_not_fill_the_memory(quotas: ClientQuotas) -> None:
+    quotas.apply(state(QuotaEntity(None, ""), producer_byte_rate=100.0))
+    for number in range(100):
+        quotas.produced("alice", f"{number:05}" + "x" * 32_000, 1)
+
+    remembered = sum(len(client_id) for _, client_id in quotas._clients)
+    measured = sum(len(use.client_id or "") for _, use in quotas._uses)
+    assert remembered + measured < 250_000

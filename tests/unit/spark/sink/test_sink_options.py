@@ -210,3 +210,17 @@ def test_tokens_and_tickets_are_left_to_the_producer() -> None:
 
     assert found.security is None
     assert found.producer["kafka.sasl.oauthbearer.method"] == "oidc"
+
+
+def test_secrets_that_are_left_to_the_producer_are_not_shown() -> None:
+    options = {
+        **_BROKER,
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.client.secret": "hunter2",
+    }
+
+    found = SinkOptions.for_batch(options)
+
+    assert found.producer["kafka.sasl.oauthbearer.client.secret"] == "hunter2"
+    assert "hunter2" not in repr(found)
