@@ -24,6 +24,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokens
 
 import cordwood
 from fakes.tls_files import TlsFiles
+from wire.judges import Kcat
 from wire.sasl_brokers import ALICE, PASSWORD, add_users, sasl_broker, token
 
 PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -274,3 +275,20 @@ def test_aiokafka_produces(guarded: Guarded, mechanism: str) -> None:
 def test_aiokafka_is_told_that_the_password_is_wrong(guarded: Guarded) -> None:
     with pytest.raises(AioKafkaError):
         run_with_producer(lambda: aio(guarded, "PLAIN", "wrong"), b"aio")
+
+
+@pytest.mark.parametrize("mechanism", PASSWORDS)
+def test_kcat_logs_in(guarded: Guarded, mechanism: str) -> None:
+    kcat = Kcat.find()
+    if kcat is None:
+        pytest.skip("kcat is not installed")
+    settings = {
+        "security.protocol": guarded.protocol,
+        "sasl.mechanism": mechanism,
+        "sasl.username": ALICE,
+        "sasl.password": PASSWORD,
+        **({"ssl.ca.location": guarded.ca} if guarded.ca else {}),
+    }
+    options = [part for key, value in settings.items() for part in ("-X", f"{key}={value}")]
+
+    assert b'topic "t"' in kcat.run("-b", guarded.address, *options, "-L")

@@ -216,7 +216,14 @@ class SecureFolder:
         """The text in a file, which is created with `text` if it is missing."""
         present = self._read(name)
         if present is not None:
-            return present.decode().strip()
+            kept = present.decode(errors="replace").strip()
+            if not kept:  # an administrator without a password is an open door
+                raise ConfigError(
+                    "--secure",
+                    self._file(name),
+                    "is empty; put its content back, or remove the file",
+                )
+            return kept
         self._write(name, f"{text}\n".encode())
         return text
 

@@ -130,9 +130,20 @@ class SecurityFile:
                 newest = max(newest, (generation, decode_security(body)), key=lambda read: read[0])
             except FileNotFoundError:
                 continue
-            except (FormatError, OSError) as error:
+            except FormatError as error:
+                logger.error("%s cannot be read: %s", path, error)
+                failure = _unreadable(path, error)
+            except OSError as error:
                 logger.error("%s cannot be read: %s", path, error)
                 failure = error
         if failure is not None and not newest[0]:
             raise failure
         return newest
+
+
+def _unreadable(path: str, error: FormatError) -> FormatError:
+    return FormatError(
+        f"{error.reason} ({path}); restore the file from a copy, or, to begin without users, "
+        "access rules and quotas, move it away",
+        position=error.position,
+    )

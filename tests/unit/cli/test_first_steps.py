@@ -86,6 +86,19 @@ def test_help_fits_any_terminal(
     assert "\b" not in ran.out
 
 
+@pytest.mark.parametrize("left", [[], ["security"], ["security", "security/ca.key.tmp"]])
+def test_what_an_interrupted_set_up_left_does_not_stop_the_next_one(
+    cli: CommandLine, tmp_path: Path, left: list[str]
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / ".lock").touch()
+    for name in left:
+        path = tmp_path / "data" / name
+        path.touch() if name.endswith(".tmp") else path.mkdir()
+
+    cli.ok("users", "list", "--at", str(tmp_path / "data"))
+
+
 def test_a_directory_that_is_no_store_is_an_error(cli: CommandLine, tmp_path: Path) -> None:
     other = tmp_path / "other"
     (other / "pytest-0").mkdir(parents=True)  # has the name of a partition, but no segments

@@ -55,6 +55,35 @@ def test_the_example_of_rfc_7677_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
+def test_a_client_that_repeats_its_nonce_as_old_librdkafka_does_is_accepted(
+    mechanism: ScramMechanism,
+) -> None:
+    login = exchange(state_of(("alice", "password")), mechanism)
+    client = ScramClient(HASHES[mechanism], "alice", "password", nonce="theirs")
+
+    server_first = first_of(login.receive(client.first(), 0))
+    outcome = login.receive(
+        client.final(server_first, lambda text: text.replace("r=theirs", "r=theirstheirs")), 0
+    )
+
+    assert isinstance(outcome, Accepted)
+    assert client.is_ours(outcome.token)
+
+
+@pytest.mark.parametrize(
+    "nonce", ["ours", "theirs", "theirstheirs", "xours", "theirsxours", "theirstheirstheirsours"]
+)
+def test_every_other_nonce_is_refused(nonce: str) -> None:
+    login = exchange(state_of(("alice", "password")))
+    client = ScramClient("sha256", "alice", "password", nonce="theirs")
+
+    server_first = first_of(login.receive(client.first(), 0))
+    outcome = login.receive(client.final(server_first, lambda _: f"c=biws,r={nonce}"), 0)
+
+    assert isinstance(outcome, Refused)
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
 @pytest.mark.parametrize("user", ["alice", "a,b=c", "Jürgen", "=2C"])
 def test_the_right_password_is_accepted_and_the_broker_proves_itself(
     mechanism: ScramMechanism, user: str

@@ -175,3 +175,14 @@ def test_the_password_of_an_operator_is_kept(tmp_path: Path) -> None:
     (tmp_path / "security" / "admin.password").write_text("mine\n")
 
     assert _prepare(tmp_path).password == Secret("mine")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"  "])
+def test_an_empty_password_is_never_the_password_of_the_administrator(
+    tmp_path: Path, content: bytes
+) -> None:
+    _prepare(tmp_path, finishes=False)
+    (tmp_path / "security" / "admin.password").write_bytes(content)
+
+    with pytest.raises(ConfigError, match=r"admin\.password: is empty"):
+        _prepare(tmp_path)

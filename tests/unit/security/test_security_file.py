@@ -91,6 +91,16 @@ def test_a_store_whose_copies_are_all_unreadable_is_not_opened(tmp_path: Path) -
         SecurityFile(fs, directories)
 
 
+def test_an_unreadable_file_is_named_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "cordwood-security"
+    path.write_bytes(b"rotten")
+
+    with pytest.raises(FormatError, match="restore the file from a copy") as raised:
+        SecurityFile(RealFileSystem(), [str(tmp_path)])
+
+    assert str(path) in str(raised.value)
+
+
 def test_a_refused_change_changes_nothing(tmp_path: Path) -> None:
     file = SecurityFile(RealFileSystem(), _paths(tmp_path))
     heard: list[SecurityState] = []

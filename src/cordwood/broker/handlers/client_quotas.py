@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cordwood.broker.error_codes import ErrorCode, RefusedError, refusal
 from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
 from cordwood.broker.security import access_table as needs
+from cordwood.errors import ConfigError
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.security.quota_filters import QuotaFilter, UnknownEntityTypeError, select
 from cordwood.security.quota_rules import Quotas, altered, described, entity_of, names_of
@@ -93,7 +94,13 @@ class ClientQuotasHandler:
                 }
             )
         if wanted and not request.validate_only:
-            self._change(context, wanted)
+            try:
+                self._change(context, wanted)
+            except (OSError, ConfigError) as error:
+                code, message = refusal(error)
+                for result in results:
+                    if result["error_code"] == ErrorCode.none:
+                        result["error_code"], result["error_message"] = code, message
         return {"entries": results}
 
     def _change(

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from cordwood.broker.config.tls_config import TlsConfig
-from cordwood.errors import ConfigError, FormatError
+from cordwood.errors import ConfigError, FormatError, LimitExceededError
 from cordwood.security.certificate import Certificate, certificates_in
+from cordwood.storage.files import RealFileSystem, read_whole
 
 _FILE_BYTES_MAX: Final = 16 * 1024 * 1024  # the certificates of all authorities are 200 KiB
 _PKCS12_ENDINGS: Final = (".p12", ".pfx", ".pkcs12")
@@ -125,14 +126,13 @@ def _certificates(pem: str, key: str, shown: str) -> list[Certificate]:
 
 
 def _read(path: str, key: str) -> bytes:
+    """The content of a file. It never waits, as for the other end of a pipe: files are watched."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(_FILE_BYTES_MAX + 1)
+        return read_whole(RealFileSystem(), path, limit=_FILE_BYTES_MAX)
+    except LimitExceededError as error:
+        raise ConfigError(key, path, f"must not be larger than {_FILE_BYTES_MAX} bytes") from error
     except OSError as error:
         raise ConfigError(key, path, f"cannot be read: {error.strerror or error}") from error
-    if len(data) > _FILE_BYTES_MAX:
-        raise ConfigError(key, path, f"must not be larger than {_FILE_BYTES_MAX} bytes")
-    return data
 
 
 def _warnings(path: str) -> tuple[str, ...]:

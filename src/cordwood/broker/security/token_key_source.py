@@ -5,6 +5,7 @@ next attempt of the client succeeds if the issuer has a new key.
 """
 
 import logging
+import os
 import threading
 import time
 import urllib.error
@@ -19,6 +20,7 @@ from cordwood.broker.config.sasl_config import SaslKeys
 from cordwood.errors import ConfigError, FormatError, LimitExceededError
 from cordwood.quantities import MIB
 from cordwood.security.token_keys import KeySet, parse_key_set
+from cordwood.storage.files import RealFileSystem, read_whole
 
 logger = logging.getLogger(__name__)
 
@@ -182,18 +184,21 @@ def fetch_url(url: str) -> bytes:
     """The content of an https or a file URL. Raises `OSError` or `FormatError`."""
     if url.startswith("file:"):
         path = urllib.request.url2pathname(urllib.parse.urlsplit(url).path)
-        with open(path, "rb") as file:
-            content = file.read(_BYTES_MAX + 1)
-    else:
-        request = urllib.request.Request(url, headers={"Accept": "application/json"})
-        opener = urllib.request.build_opener(_OnlyEncrypted)
-        deadline_s = time.monotonic() + _FETCH_S_MAX
-        content = b""
-        with opener.open(request, timeout=_SILENCE_S_MAX) as answer:
-            while len(content) <= _BYTES_MAX and (part := answer.read1(_READ_BYTES)):
-                content += part
-                if time.monotonic() > deadline_s:
-                    raise TimeoutError(f"the answer takes longer than {_FETCH_S_MAX:.0f} s")
+        try:
+            return read_whole(RealFileSystem(), path, limit=_BYTES_MAX)  # never waits for a pipe
+        except LimitExceededError as error:
+            raise LimitExceededError(
+                f"key set in {path}", size=os.path.getsize(path), limit=_BYTES_MAX
+            ) from error
+    request = urllib.request.Request(url, headers={"Accept": "application/json"})
+    opener = urllib.request.build_opener(_OnlyEncrypted)
+    deadline_s = time.monotonic() + _FETCH_S_MAX
+    content = b""
+    with opener.open(request, timeout=_SILENCE_S_MAX) as answer:
+        while len(content) <= _BYTES_MAX and (part := answer.read1(_READ_BYTES)):
+            content += part
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"the answer takes longer than {_FETCH_S_MAX:.0f} s")
     if len(content) > _BYTES_MAX:
         raise LimitExceededError("key set", size=len(content), limit=_BYTES_MAX)
     return content

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from cordwood.errors import FormatError, LogError
 from cordwood.format.file_names import (
+    LOCK,
     META_PROPERTIES,
     SECURITY_FOLDER,
     parse_directory_name,
@@ -28,8 +29,15 @@ def _is_foreign(path: str) -> bool:
     if any(os.path.exists(os.path.join(path, name)) for name in made):
         return False
     with os.scandir(path) as entries:
-        found = list(entries)
+        found = [entry for entry in entries if not _is_of_interrupted_setup(entry)]
     return bool(found) and not any(entry.is_dir() and _is_partition(entry) for entry in found)
+
+
+def _is_of_interrupted_setup(entry: "os.DirEntry[str]") -> bool:
+    """Whether `serve --secure` may have left it before it made its first file."""
+    if entry.name == SECURITY_FOLDER and entry.is_dir():
+        return all(name.endswith(".tmp") for name in os.listdir(entry.path))
+    return entry.name == LOCK
 
 
 def _is_partition(entry: "os.DirEntry[str]") -> bool:

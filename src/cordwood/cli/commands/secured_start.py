@@ -50,8 +50,11 @@ def prepare_security(settings: "Settings") -> SecureSetup:
             settings=_listener_settings(settings),
             now=datetime.datetime.now(datetime.UTC),
         )
-        if setup.is_new:
+        if setup.is_new or not security_file.state.credentials:
+            # Without users nobody can log in: a restored snapshot has none, for example.
             security_file.change(lambda state: _with_admin(state, setup.password))
+            if not setup.is_new:
+                _to_stderr(f"there was no user: added {ADMIN}, whose password is in {setup.folder}")
         folder.finish(setup)
     return setup
 

@@ -1,6 +1,7 @@
 """Contexts from files and values; what is wrong with them is said with the key."""
 
 import logging
+import os
 import shutil
 import ssl
 import subprocess
@@ -309,3 +310,13 @@ def test_files_that_have_not_changed_are_not_read_again(files: TlsFiles) -> None
     files.write_broker(key_type=trustme.KeyType.RSA)
     assert made.reload()
     assert not made.reload()
+
+
+def test_a_pipe_instead_of_a_certificate_does_not_stop_the_watching_of_files(
+    files: TlsFiles, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe.pem"
+    os.mkfifo(pipe)  # nobody writes to it: a plain open would wait for ever
+
+    with pytest.raises(ConfigError, match=r"ssl\.keystore\.location"):
+        make_context(replace(config(files), ssl_keystore_location=str(pipe)))

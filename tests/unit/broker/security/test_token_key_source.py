@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import ssl
 import threading
 from collections.abc import Iterator
@@ -131,6 +132,14 @@ def test_a_file_is_read_at_once_or_refused(tmp_path: Path) -> None:
     path.write_bytes(b"{}")
     with pytest.raises(ConfigError, match="cannot be used"):
         TokenKeySource(address)
+
+
+def test_a_pipe_instead_of_a_key_set_does_not_stop_the_fetching(tmp_path: Path) -> None:
+    pipe = tmp_path / "keys.json"
+    os.mkfifo(pipe)  # nobody writes to it: a plain open would wait for ever
+
+    with pytest.raises(OSError, match="seek"):
+        fetch_url(pipe.as_uri())
 
 
 def test_a_large_answer_is_refused(tmp_path: Path) -> None:

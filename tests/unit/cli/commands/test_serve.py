@@ -262,6 +262,21 @@ def test_secure_sets_up_a_broker_that_only_its_clients_can_use(tmp_path: Path) -
     assert keystore["source"] == str(folder / "broker.properties")
 
 
+def test_secure_adds_its_admin_again_if_a_restored_directory_has_no_users(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    client = ("--command-config", str(data / "security" / "admin.properties"))
+    for _ in range(2):
+        with serving(data, "--secure") as plain:
+            served = _Secured(plain.process)
+            address = served.await_report("started")["address"]
+            listed = run(tmp_path, "users", "list", "--at", address, *client)
+            assert served.end(signal.SIGTERM) == 0
+
+        assert "admin" in listed.stdout, listed.stderr
+        (data / "cordwood-security").unlink()  # snapshots leave it out
+    assert "added admin" in served.said
+
+
 def test_secure_does_not_fight_with_other_settings(tmp_path: Path) -> None:
     listeners = ("--set", "listeners=PLAINTEXT://127.0.0.1:0")
     for arguments, reason in (
