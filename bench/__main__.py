@@ -1,5 +1,5 @@
 """script/bench [SUITE|all] [--quick] [--json FILE] [--plot DIR] [--markdown] [--dir DIR]
-             [--only TEXT]
+             [--only TEXT] [--before DIR]
 script/bench --from FILE [--plot DIR] [--markdown]
 
 Prints a table of medians, each with its limit or peers from the same run. A missed target is
@@ -32,6 +32,7 @@ SUITES = (
     "growth",
     "broker",
     "hostile",
+    "security",
     "spark",
 )  # modules in this package, each with a function `row_makers`
 ALL = "all"
@@ -62,7 +63,13 @@ def _measure(options: argparse.Namespace) -> Figures:
     with _scratch_directory(options.dir, is_quick=options.quick) as directory:
         if options.suite == ALL:
             return measure_suites(SUITES, directory, is_quick=options.quick)
-        return measure_suite(options.suite, directory, is_quick=options.quick, only=options.only)
+        return measure_suite(
+            options.suite,
+            directory,
+            is_quick=options.quick,
+            only=options.only,
+            before=options.before,
+        )
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -88,9 +95,16 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         metavar="DIR",
         help="directory for the data, on the disk to measure (default: $TMPDIR, else build/)",
     )
+    parser.add_argument(
+        "--before",
+        type=lambda text: Path(text).resolve(),
+        metavar="DIR",
+        help="checkout of an earlier version, with its .venv: `security` compares plain rows",
+    )
     options = parser.parse_args(arguments)
-    if options.suite == ALL and options.only:
-        parser.error("--only needs one suite instead of `all`")
+    for name in ("only", "before"):
+        if options.suite == ALL and getattr(options, name):
+            parser.error(f"--{name} needs one suite instead of `all`")
     return options
 
 

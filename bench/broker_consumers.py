@@ -23,7 +23,7 @@ def wire_consume(
     server: BrokerServer, topic: str, work: Workload, *, max_bytes: int = FETCH_BYTES
 ) -> Load:
     def consume() -> tuple[int, int]:
-        fetch_all(server.port, topic, records=work.records, max_bytes=max_bytes)
+        fetch_all(server.port, topic, records=work.records, max_bytes=max_bytes, tls=server.tls)
         return work.records, work.value_bytes
 
     return timed(server, consume)

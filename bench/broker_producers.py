@@ -71,7 +71,7 @@ def wire_produce(
     frames = work.frames(topic, batch_bytes)
 
     def produce() -> tuple[int, int]:
-        sent = pipeline_produce(server.port, topic, frames, work.records)
+        sent = pipeline_produce(server.port, topic, frames, work.records, server.tls)
         return sent, sent * work.value_size
 
     return timed(server, produce)

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from bench.child import environment_of_an_installation
 from bench.kafka_wire import api_versions_frame
 from bench.peer_process import PeerProcess, ServerFailedError, end_of
+from bench.tls_files import ClientTls, TlsFiles
 from bench.wire_load import HOST, ask, wait_for_topic
 from interop.kafka_peer import KafkaBroker, KafkaTools, KafkaUnavailableError, kafka_version
 
@@ -32,6 +33,7 @@ _DELETE_TIMEOUT_S: Final = 120.0
 _KAFKA_HEAP: Final = ("-Xms1G", "-Xmx1G")
 # Delete files of a topic at once instead of after a minute: a run writes gigabytes.
 _ANY_TOPIC: Final = {"file.delete.delay.ms": "100"}
+_KAFKA_TLS: Final = "TLS"  # the name of its listener
 # Kafka takes this from the broker, not from the topic, and begins after half a minute.
 _KAFKA_DELETES_SOON: Final = {
     "log.segment.delete.delay.ms": "100",
@@ -47,6 +49,7 @@ class BrokerServer(Protocol):
     name: str
     port: int
     data_directory: Path
+    tls: ClientTls | None  # clients use TLS; None: they do not
 
     @property
     def pid(self) -> int: ...
@@ -71,21 +74,43 @@ class BrokerServer(Protocol):
 
 
 class CordwoodServer(PeerProcess):
-    """`cordwood serve` in its own interpreter, without settings of this user or directory."""
+    """`cordwood serve` in its own interpreter, without settings of this user or directory.
 
-    def __init__(self, directory: Path, *, command_prefix: Sequence[str] = ()) -> None:
-        self.name = "Cordwood"
+    `checkout` is another version of the project, built with its `script/bootstrap`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        command_prefix: Sequence[str] = (),
+        name: str = "Cordwood",
+        tls: TlsFiles | None = None,
+        settings: Mapping[str, str] | None = None,
+        checkout: Path | None = None,
+    ) -> None:
+        self.name = name
         self.port = free_port()
         self.data_directory = directory / "data"
+        self.tls = None if tls is None else tls.client
         where = ("--dir", str(self.data_directory), "--host", HOST, "--port", str(self.port))
+        chosen = dict(settings or {})
+        if tls is not None:
+            chosen |= {"listeners": f"SSL://{HOST}:{self.port}", **tls.server_properties}
+        sets = [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
+        environment = {
+            key: value
+            for key, value in environment_of_an_installation().items()
+            if not key.startswith("CORDWOOD_")
+        }
+        python = sys.executable
+        if checkout is not None:
+            environment["PYTHONPATH"] = str(checkout / "src")
+            python = str(checkout / ".venv" / "bin" / "python")
         super().__init__(
-            [*command_prefix, sys.executable, "-m", "cordwood", "serve", *where],
+            [*command_prefix, python, "-m", "cordwood", "serve", *where, *sets],
             directory,
-            environment={
-                key: value
-                for key, value in environment_of_an_installation().items()
-                if not key.startswith("CORDWOOD_")
-            },
+            environment=environment,
         )
 
     def label(self, durability: str) -> str:
@@ -105,18 +130,22 @@ class KafkaServer:
         *,
         command_prefix: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
         self.name = f"Kafka {kafka_version()}"
+        self.tls = None if tls is None else tls.client
+        secured = {} if tls is None else tls.kafka_properties
         self._broker = KafkaBroker(
             tools,
             log_dirs=[directory / "data"],
             work_dir=directory,
             jvm_options=_KAFKA_HEAP,
             command_prefix=command_prefix,
-            properties={**_KAFKA_DELETES_SOON, **(properties or {})},
+            properties={**_KAFKA_DELETES_SOON, **secured, **(properties or {})},
+            listeners=None if tls is None else {_KAFKA_TLS: "SSL"},
         )
         self.data_directory = directory / "data"
-        self.port = self._broker.port
+        self.port = self._broker.port if tls is None else self._broker.ports[_KAFKA_TLS]
 
     @property
     def pid(self) -> int:
@@ -174,7 +203,7 @@ def wait_until_serving(server: BrokerServer) -> None:
     deadline = time.monotonic() + _START_TIMEOUT_S
     while True:
         try:
-            ask(server.port, api_versions_frame())
+            ask(server.port, api_versions_frame(), server.tls)
         except OSError:
             if time.monotonic() > deadline or not is_running(server):
                 raise ServerFailedError(
@@ -210,7 +239,7 @@ def create_topic(
         config=dict(server.topic_config(durability)),
     )
     admin.create_topics([wanted])[topic].result(_START_TIMEOUT_S)
-    wait_for_topic(server.port, topic)
+    wait_for_topic(server.port, topic, server.tls)
     return topic
 
 
@@ -237,7 +266,8 @@ def new_topic(server: BrokerServer, durability: str) -> Iterator[str]:
 
 def client_of(server: BrokerServer) -> dict[str, str | int | float | bool]:
     """Settings of every librdkafka client. Errors are raised, so nothing is logged."""
-    return {"bootstrap.servers": f"{HOST}:{server.port}", "log_level": 0}
+    secured = {} if server.tls is None else server.tls.librdkafka
+    return {"bootstrap.servers": f"{HOST}:{server.port}", "log_level": 0, **secured}
 
 
 def free_port() -> int:

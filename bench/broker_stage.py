@@ -24,6 +24,7 @@ from bench.null_server import null_server
 from bench.pinning import Cores, choose_cores, client_pinned
 from bench.process_tree import tree_cpu_seconds
 from bench.redis_peer import RedisUnavailableError, redis_version
+from bench.tls_files import create_tls_files
 from bench.wire_load import fetch_all, pipeline_produce
 from bench.workload import fresh_path
 from cordwood.quantities import KIB, MIB
@@ -64,10 +65,11 @@ class Stage:
 
     `servers` starts them at the first call. They keep running, each on its own data, until the
     context's resources are closed: a Java server that was started for every row would be measured
-    before it reaches its full speed.
+    before it reaches its full speed. `has_tls`: their clients use TLS.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_tls: bool = False) -> None:
+        self._has_tls = has_tls
         self._servers: list[BrokerServer] = []
         self._kafka: KafkaTools | None = None
         self._cores: Cores | None = None
@@ -124,12 +126,13 @@ class Stage:
     def new_servers(self, directory: Path) -> list[BrokerServer]:
         """Cordwood and, if available, Kafka, not started, with their data below `directory`."""
         prefix = self.command_prefix
+        tls = create_tls_files(fresh_path(directory, "tls")) if self._has_tls else None
         servers: list[BrokerServer] = [
-            CordwoodServer(fresh_path(directory, "cordwood"), command_prefix=prefix)
+            CordwoodServer(fresh_path(directory, "cordwood"), command_prefix=prefix, tls=tls)
         ]
         if self._kafka is not None:
             path = fresh_path(directory, "kafka")
-            servers.append(KafkaServer(self._kafka, path, command_prefix=prefix))
+            servers.append(KafkaServer(self._kafka, path, command_prefix=prefix, tls=tls))
         return servers
 
     def servers(self, context: Context) -> list[BrokerServer]:
@@ -175,8 +178,8 @@ def _warm_up(server: BrokerServer, *, seconds: float) -> None:
                 batch_bytes=256 * size,
                 now_ms=time.time_ns() // 10**6,
             )
-            sent = pipeline_produce(server.port, topic, frames, records)
-            fetch_all(server.port, topic, records=sent, max_bytes=MIB)
+            sent = pipeline_produce(server.port, topic, frames, records, server.tls)
+            fetch_all(server.port, topic, records=sent, max_bytes=MIB, tls=server.tls)
 
 
 class Process(Protocol):

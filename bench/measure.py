@@ -27,6 +27,7 @@ class Context:
     runs: int
     say: Callable[[str], None]
     resources: ExitStack = field(default_factory=ExitStack)  # closed when the suite has ended
+    before: Path | None = None  # a checkout of an earlier version, to compare with
     facts: dict[str, str] = field(
         default_factory=dict
     )  # facts about its peers, printed with those of the machine

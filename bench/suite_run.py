@@ -25,7 +25,9 @@ RUNS: Final = 3
 _STOP_TIMEOUT_S: Final = 90.0  # for a suite to end, with all its servers
 
 
-def measure_suite(suite: str, directory: Path, *, is_quick: bool, only: str) -> Figures:
+def measure_suite(
+    suite: str, directory: Path, *, is_quick: bool, only: str, before: Path | None = None
+) -> Figures:
     """Measure the rows whose maker has `only` in its name; there must be at least one."""
     makers: dict[str, RowMaker] = import_module(f"bench.{suite}").row_makers()
     chosen = {name: make for name, make in makers.items() if only in name}
@@ -38,7 +40,12 @@ def measure_suite(suite: str, directory: Path, *, is_quick: bool, only: str) -> 
     broken: dict[str, str] = {}
     with ExitStack() as resources:
         context = Context(
-            directory=directory, is_quick=is_quick, runs=RUNS, say=say, resources=resources
+            directory=directory,
+            is_quick=is_quick,
+            runs=RUNS,
+            say=say,
+            resources=resources,
+            before=before,
         )
         for name, make in chosen.items():
             try:

@@ -21,6 +21,7 @@ from bench.kafka_wire import (
     fetched_records,
     produce_error_position,
 )
+from bench.tls_files import ClientTls
 from cordwood.quantities import KIB, MIB
 
 HOST: Final = "127.0.0.1"
@@ -31,10 +32,10 @@ _COUNTED_PART: Final = 0.8
 _FIRST_BUFFER: Final = 2 * MIB
 
 
-def connect(port: int) -> socket.socket:
+def connect(port: int, tls: ClientTls | None = None) -> socket.socket:
     connection = socket.create_connection((HOST, port), timeout=_PATIENCE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
+    return connection if tls is None else tls.wrapped(connection)
 
 
 def receive_frame(connection: socket.socket) -> memoryview:
@@ -48,9 +49,9 @@ def receive_frame(connection: socket.socket) -> memoryview:
     return whole
 
 
-def ask(port: int, request: bytes) -> memoryview:
+def ask(port: int, request: bytes, tls: ClientTls | None = None) -> memoryview:
     """Send one request on its own connection; return the response."""
-    with connect(port) as connection:
+    with connect(port, tls) as connection:
         connection.sendall(request)
         return receive_frame(connection)
 
@@ -58,14 +59,20 @@ def ask(port: int, request: bytes) -> memoryview:
 # --- many records per request -----------------------------------------------------------------
 
 
-def pipeline_produce(port: int, topic: str, frames: Sequence[ProduceFrame], records: int) -> int:
+def pipeline_produce(
+    port: int,
+    topic: str,
+    frames: Sequence[ProduceFrame],
+    records: int,
+    tls: ClientTls | None = None,
+) -> int:
     """Send frames in turn until they contain `records`; return how many were acknowledged.
 
     One connection, five requests in flight. Raises `AnswerError` at the first refusal.
     """
     position = produce_error_position(topic)
     sent = waiting = number = 0
-    with connect(port) as connection:
+    with connect(port, tls) as connection:
         while sent < records:
             frame = frames[number % len(frames)]
             number += 1
@@ -87,11 +94,13 @@ def _take_answer(connection: socket.socket, error_position: int) -> None:
         raise AnswerError(f"Produce was answered with error {error!r}: {bytes(answer[:200])!r}")
 
 
-def fetch_all(port: int, topic: str, *, records: int, max_bytes: int) -> int:
+def fetch_all(
+    port: int, topic: str, *, records: int, max_bytes: int, tls: ClientTls | None = None
+) -> int:
     """Fetch from offset 0 until `records` were received; return the bytes of their batches."""
     buffer = bytearray(max_bytes + _FIRST_BUFFER)
     offset = total_bytes = 0
-    with connect(port) as connection:
+    with connect(port, tls) as connection:
         while offset < records:
             connection.sendall(fetch_frame(topic, offset, max_bytes=max_bytes))
             view = memoryview(buffer)
@@ -108,11 +117,11 @@ def fetch_all(port: int, topic: str, *, records: int, max_bytes: int) -> int:
     return total_bytes
 
 
-def wait_for_topic(port: int, topic: str) -> None:
+def wait_for_topic(port: int, topic: str, tls: ClientTls | None = None) -> None:
     """Wait until the partition has its leader, a moment after its creation is acknowledged."""
     deadline = time.monotonic() + _PATIENCE_S
     request = fetch_frame(topic, 0, max_bytes=KIB, max_wait_ms=0)
-    while error := fetch_error(ask(port, request), topic):
+    while error := fetch_error(ask(port, request, tls), topic):
         if time.monotonic() > deadline:
             raise AnswerError(f"{topic} was not ready in {_PATIENCE_S:.0f} s: error {error}")
         time.sleep(0.005)
