@@ -122,7 +122,11 @@ def written_class(
     for field in fields:
         if field.fields:
             yield from written_class(names, (*place, field.name), field.fields)
-    yield f"class {names.of(place)}Dict(TypedDict, total=False):"
+    head, tail = f"class {names.of(place)}Dict(", "TypedDict, total=False"
+    if len(head + tail) + 2 <= LINE_LENGTH:
+        yield f"{head}{tail}):"
+    else:
+        yield from (head, f"    {tail}", "):")
     for field in fields:
         item = PRIMITIVES[field.type] if field.type else names.of((*place, field.name)) + "Dict"
         yield from annotation(field, f"Sequence[{item}]" if field.is_array else item)

@@ -286,7 +286,7 @@ def test_fetches_and_produces_count_as_requests_too(broker: cordwood.Broker) -> 
 
 
 def test_the_time_to_read_a_request_counts_even_if_it_is_refused_at_once() -> None:
-    limits = {QuotaEntity(client_id="raw"): {QuotaKey.REQUEST_PERCENTAGE: 0.1}}
+    limits = {QuotaEntity(client_id="raw"): {str(QuotaKey.REQUEST_PERCENTAGE): 0.1}}
     topics = [{"topic": f"{number}", "partitions": [0]} for number in range(50_000)]
     with (
         cordwood.Broker(config={"authorizer.class.name": "standard", **CONFIG}) as guarded,

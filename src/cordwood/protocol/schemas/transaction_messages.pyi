@@ -89,7 +89,9 @@ class AddPartitionsToTxnResponseResultsByTransactionDict(TypedDict, total=False)
     transactional_id: str
     topic_results: Sequence[AddPartitionsToTxnResponseTopicResultsDict]
 
-class AddPartitionsToTxnResponseResultsByTopicV3AndBelowResultsByPartitionDict(TypedDict, total=False):
+class AddPartitionsToTxnResponseResultsByTopicV3AndBelowResultsByPartitionDict(
+    TypedDict, total=False
+):
     partition_index: int
     partition_error_code: int
 
