@@ -1,6 +1,5 @@
 """Numbers, times and bytes as people read them. Programs get raw values, by ``--json``."""
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
@@ -16,7 +15,6 @@ _DURATIONS: Final = (
     (60_000, "min"),
     (1000, "s"),
 )
-_UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e\u00a1-\ud7ff\ue000-\U0010ffff]")
 _NAMED_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -83,19 +81,22 @@ def iso_time(timestamp_ms: int) -> str:
 
 
 def printable(data: bytes | None) -> str:
-    """Bytes for a terminal: UTF-8 as it is, with control characters escaped."""
+    """Bytes for a terminal: UTF-8 as it is, with characters that it cannot show escaped."""
     if data is None:
         return ""
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return "".join(chr(b) if 0x20 <= b < 0x7F and b != 0x5C else f"\\x{b:02x}" for b in data)
-    return _UNPRINTABLE.sub(_escaped, text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
+def _escaped(character: str) -> str:
     if character in _NAMED_ESCAPES:
         return _NAMED_ESCAPES[character]
     code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -66,6 +66,7 @@ def test_cells_say_what_is_not_there() -> None:
         (b"a\nb\tc\r", "a\\nb\\tc\\r"),
         (b"\x1b[31m\x00\x7f", "\\x1b[31m\\x00\\x7f"),
         ("\x9b31m\u00a0".encode(), "\\x9b31m\\xa0"),
+        ("\u202e\u07b6\U000e0001".encode(), "\\u202e\\u07b6\\U000e0001"),
         (b"\xff\\a", "\\xff\\x5ca"),
     ],
 )
