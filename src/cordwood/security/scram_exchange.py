@@ -94,7 +94,7 @@ class ScramExchange:
         )
 
     def _is_of_this_login(self, first: ClientFirst, final: ClientFinal) -> bool:
-        """librdkafka before 2.6.1, and so most installed kcats, repeats its own nonce in front.
+        """Older versions of librdkafka, such as 2.0.2 in kcat 1.7.1, repeat their nonce in front.
 
         That is as safe: the proof covers the message, and the message has our nonce in full.
         """
