@@ -6,6 +6,7 @@ from cordwood.log.beside.producer_listing import read_producers
 from cordwood.log.beside.upkeep_preview import UpkeepPreview
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchiveJoin
 from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.reading.log_source import open_view
 from cordwood.quantities import Offset, TimestampMs
 from cordwood.storage.files import FileSystem
 from cordwood.storage.handle_cache import HandleCache
@@ -58,6 +59,7 @@ class ReadOnlyLog(LogReader):
         Reads the batches after the newest snapshot of producers.
         """
         files = self._files
+        open_view(files)
         states = read_producers(files.fs, files.directory, files.local_view(), now_ms)
         return states.open_transactions()
 

@@ -270,6 +270,7 @@ class TransactionCoordinator:
             list(logs),
             markers=self.markers,
             is_adopted=is_adopted,
+            is_whole=self._topic.is_whole,
             now_ms=self._clock.now_ms(),
         )
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 
+from cordwood.format.file_names import TRANSACTION_STATE_TOPIC
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.transactions.marker_writer import MarkerWriter, WantedMarker
 from cordwood.log.transactions.reconciliation import (
@@ -28,11 +29,13 @@ def recover_transactions(
     *,
     markers: MarkerWriter,
     is_adopted: Callable[[str], bool],
+    is_whole: bool,
     now_ms: TimestampMs,
 ) -> list[OpenTransaction]:
     """Complete what was prepared, then deal with what is open in logs (`reconciliation`).
 
-    Returns what is left for an operator to decide.
+    Returns what is left for an operator to decide. Unless `loaded` `is_whole`, nothing is taken
+    for nobody's: the decision about it may be in what cannot be read.
     """
     if not loaded and not _open_in(logs, is_adopted):
         return []
@@ -41,7 +44,15 @@ def recover_transactions(
     entries = table.load(loaded)
     prepared = [entry for entry in entries if entry.metadata and entry.metadata.is_prepared]
     table.write_markers(prepared)
-    reported = _reconcile(table, entries, _open_in(logs, is_adopted), markers, now_ms)
+    reported: list[OpenTransaction] = []
+    if is_whole:
+        reported = _reconcile(table, entries, _open_in(logs, is_adopted), markers, now_ms)
+    else:
+        logger.error(
+            "%s cannot be read as a whole: transactions that are open in logs stay open until it "
+            "can; repair the directory and start again",
+            TRANSACTION_STATE_TOPIC,
+        )
     table.work_here()
     logger.info(
         "loaded %d transactional ids, completed %d transactions", len(entries), len(prepared)

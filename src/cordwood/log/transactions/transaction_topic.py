@@ -51,6 +51,15 @@ class TransactionTopic:
                 },
             )
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it can be read: otherwise a transaction may seem to be nobody's."""
+        topic = self.find()
+        return topic is None or (
+            all(topic.has_partition(number) for number in range(topic.partition_count))
+            and not any(log.damages for log in topic.opened_partitions)
+        )
+
     def request_sync(self) -> None:
         """Have records that nobody waits for synced too: a power cut then takes little."""
         topic = self.find()

@@ -28,6 +28,7 @@ ARGUMENTS: dict[str, object] = {
     "names": ["orders"],
     "isolation": "read_committed",
     "transactional_id": "billing",
+    "now_ms": 0,
 }
 # These end a handle, tell whether it has ended, or are facts that need no open file. The last ones
 # are called by the store itself.

@@ -235,3 +235,24 @@ def test_with_threads_and_a_real_disk_it_is_the_same(tmp_path: Path) -> None:
             b"%d" % number for _ in range(4) for number in range(20) if number % 3
         ]
         assert store.group("group").committed() == {("orders", 0): 19}
+
+
+def test_while_its_topic_cannot_be_read_no_transaction_is_taken_for_nobody_s(
+    fs: SimulatedFileSystem, store: Store, clock: ManualClock
+) -> None:
+    """The decision about it may be in what cannot be read."""
+    transaction = store.transaction("billing").__enter__()
+    transaction.append("paid", b"a")
+    store.topic("paid").partition(0).sync()
+    store.abandon()
+    left = fs.kill()
+    left.rename("/data/__transaction_state-0", "/data/elsewhere")
+
+    with open_store(left, clock=clock) as without:
+        assert without.topic("paid").partition(0).last_stable_offset == 0
+    left.rename("/data/elsewhere", "/data/__transaction_state-0")
+
+    with open_store(left, clock=clock) as again:
+        metadata = again.transactions.find("billing")
+        assert metadata is not None
+        assert metadata.state is TransactionState.ONGOING
