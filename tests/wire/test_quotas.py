@@ -10,7 +10,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import cordwood
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.security.quota_rules import QuotaKey
 from cordwood.security.security_state import QuotaEntity, SecurityState
 from fakes.client_batches import client_batch
 from wire.quota_requests import alter_quotas, set_quota
@@ -286,7 +285,7 @@ def test_fetches_and_produces_count_as_requests_too(broker: cordwood.Broker) -> 
 
 
 def test_the_time_to_read_a_request_counts_even_if_it_is_refused_at_once() -> None:
-    limits = {QuotaEntity(client_id="raw"): {str(QuotaKey.REQUEST_PERCENTAGE): 0.1}}
+    limits = {QuotaEntity(client_id="raw"): {"request_percentage": 0.1}}
     topics = [{"topic": f"{number}", "partitions": [0]} for number in range(50_000)]
     with (
         cordwood.Broker(config={"authorizer.class.name": "standard", **CONFIG}) as guarded,
