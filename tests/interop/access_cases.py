@@ -346,6 +346,11 @@ CASES = [
         4,
         {"transactional_id": None, "producer_id": -1, "producer_epoch": -1},
     ),
+    case(
+        ApiKey.DESCRIBE_PRODUCERS,
+        0,
+        {"topics": [{"name": name, "partition_indexes": [0]} for name in TOPICS]},
+    ),
     case(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": [{"name": "nobody"}]}),
     case(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,

@@ -231,7 +231,7 @@ def test_a_mechanism_that_the_listener_lacks_is_reported_with_those_it_has(
 
 
 def test_a_plain_client_of_a_tls_listener_learns_what_is_wrong(secured: SecuredKafka) -> None:
-    with pytest.raises(BrokerUnreachableError, match="use TLS"):
+    with pytest.raises(BrokerUnreachableError, match="pass --tls"):
         RemoteCluster(secured.address("SASL"))
 
 
