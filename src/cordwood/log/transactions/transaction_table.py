@@ -194,7 +194,9 @@ class TransactionTable:
                         decision.new.epoch - 1,
                         "it timed out" if ask.is_fencing else "another producer has its id",
                     )
-                if decision.is_fence and not ask.is_fencing:
+                if self._is_closed and decision.is_fence:
+                    outcome = Refused(Refusal.COORDINATOR_NOT_AVAILABLE)  # no markers any more
+                elif decision.is_fence and not ask.is_fencing:
                     outcome = self._park(entry, ask)
                 else:
                     outcome = self._grant(entry, ask, decision.new.identity_after_end)
