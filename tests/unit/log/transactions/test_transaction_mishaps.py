@@ -175,7 +175,7 @@ def test_a_request_that_fences_is_answered_when_the_store_is_closed(
     assert entered.wait(10)
     closing = threading.Thread(target=store.close)
     closing.start()
-    while not store.transactions._table._is_closed:
+    while not store.transactions._table._marker_queue._is_stopped:
         pass
     gate.set()
     closing.join(20)
