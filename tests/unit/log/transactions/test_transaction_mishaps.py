@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -12,14 +13,18 @@ import pytest
 
 import cordwood
 from cordwood.errors import TransactionError
+from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
+from cordwood.format.batch_header import TRANSACTIONAL
+from cordwood.format.record import Record
 from cordwood.format.transaction_records import TransactionState, encode_transaction_key
 from cordwood.log.partition.promises import Promises
 from cordwood.log.store.store import Store
 from cordwood.log.transactions import transaction_journal
+from cordwood.log.transactions.marker_writer import MarkerWriter, WantedMarker
 from cordwood.log.transactions.transaction_entry import Outcome
 from cordwood.log.transactions.transaction_machine import Refusal, Refused
 from cordwood.log.transactions.work_queue import WorkQueue
-from cordwood.quantities import Offset
+from cordwood.quantities import Offset, ProducerId
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
@@ -215,6 +220,48 @@ def test_a_queue_that_never_got_a_thread_can_be_stopped(monkeypatch: pytest.Monk
     queue.put(1)
 
     queue.stop()
+
+
+def test_the_marker_of_nobody_s_transaction_is_tried_until_the_disk_has_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock()
+    fs = SimulatedFileSystem(clock=clock)
+    with open_store(fs, clock=clock) as store:
+        log = store.create_topic("paid").partition(0)
+        log.batches.append_batch(_batch_of_nobody(clock))
+
+    def fail(_writer: MarkerWriter, _marker: WantedMarker) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MarkerWriter, "_append", fail)
+        store = open_store(fs, clock=clock)
+        store.transactions.tick()
+    with store:
+        log = store.topic("paid").partition(0)
+        assert (log.last_stable_offset, log.high_watermark) == (0, 1)
+
+        store.transactions.tick()
+        assert (log.last_stable_offset, log.high_watermark) == (2, 2)
+
+        store.transactions.tick()
+        assert log.high_watermark == 2
+
+
+def _batch_of_nobody(clock: ManualClock) -> memoryview:
+    now_ms = clock.now_ms()
+    return build_batch(
+        [Record(b"1", timestamp_ms=now_ms)],
+        now_ms,
+        BatchStyle(bytes_max=1000),
+        ProducerStamp(
+            producer_id=ProducerId(77),
+            producer_epoch=0,
+            base_sequence=0,
+            attributes=TRANSACTIONAL,
+        ),
+    ).data
 
 
 def _slow_promises(
