@@ -24,6 +24,7 @@ from cordwood.errors import (
 from cordwood.format.batch_builder import ProducerStamp, build_batch
 from cordwood.format.batch_header import TRANSACTIONAL, advance_sequence
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
+from cordwood.format.groups.group_fields import STRING_BYTES_MAX
 from cordwood.format.record import Header, Record
 from cordwood.format.transaction_records import TopicPartition, TransactionState
 from cordwood.log.partition.appending import batch_style
@@ -33,7 +34,7 @@ from cordwood.log.rules.appended import Appended
 from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.topic import Topic
 from cordwood.log.transactions.coordinator import WAIT_S, TransactionCoordinator
-from cordwood.log.transactions.transaction_entry import Done, Granted, Outcome
+from cordwood.log.transactions.transaction_entry import Done, Granted, Lease, Outcome
 from cordwood.log.transactions.transaction_machine import Refusal
 from cordwood.log.transactions.transaction_metadata import (
     EPOCH_BUMPING_VERSION,
@@ -43,6 +44,7 @@ from cordwood.quantities import Offset
 
 logger = logging.getLogger(__name__)
 
+_ID_SHOWN: Final = 40  # characters of an id that is too long
 TIMEOUT_MS: Final = 60_000  # as the default of Kafka's clients
 _PATIENCE_S: Final = WAIT_S + 10.0  # the coordinator answers before that
 _ABORTED: Final = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
@@ -80,8 +82,7 @@ class LibraryProducers:
 
     def begin(self, transactional_id: str, timeout_ms: int) -> "Transaction":
         """A transaction of that id. It begins when it is entered."""
-        if not transactional_id:
-            raise TransactionError(transactional_id, "the transactional id must not be empty")
+        _check_id(transactional_id)
         with self._lock:
             producer = self._producers.setdefault(
                 transactional_id, LibraryProducer(transactional_id)
@@ -105,6 +106,7 @@ class Transaction:
         self._is_open = False
         self._sequences: dict[PartitionLog, int] = {}
         self._ends: dict[PartitionLog, Offset] = {}
+        self._leases: list[Lease] = []  # given and not released, after an interrupt perhaps
 
     @property
     def transactional_id(self) -> str:
@@ -290,6 +292,7 @@ class Transaction:
     def _end(self, *, is_commit: bool) -> None:
         coordinator, producer = self._producers.coordinator, self._producer
         try:
+            self._release_leases()
             identity = self._identity()
             current = coordinator.find(producer.transactional_id)
             if current is None or current.identity != identity:
@@ -319,8 +322,14 @@ class Transaction:
         except TransactionError as error:
             logger.warning("%s; it has ended, and is visible when its markers are written", error)
 
+    def _release_leases(self) -> None:
+        """Of appends that an interrupt ended: the markers would wait for them for ever."""
+        while self._leases:
+            self._leases.pop().release()
+
     def _leave(self) -> None:
         self._is_open = False
+        self._release_leases()
         self._producer.busy.release()
 
     # --- parts -------------------------------------------------------------------------------
@@ -360,6 +369,10 @@ class Transaction:
         outcomes: list[Outcome] = []
 
         def done(outcome: Outcome) -> None:
+            if isinstance(outcome, Granted) and outcome.lease is not None:
+                self._leases.append(outcome.lease)
+                if not self._is_open:
+                    self._release_leases()  # nobody waits any more
             outcomes.append(outcome)
             answered.set()
 
@@ -372,3 +385,17 @@ class Transaction:
         if outcome.reason in _FENCED:
             raise self._fenced()
         raise TransactionError(self.transactional_id, outcome.reason.value)
+
+
+def _check_id(transactional_id: str) -> None:
+    if not transactional_id:
+        raise TransactionError(transactional_id, "the transactional id must not be empty")
+    try:
+        size = len(transactional_id.encode())
+    except UnicodeEncodeError as error:
+        raise TransactionError(transactional_id, "the transactional id is not text") from error
+    if size > STRING_BYTES_MAX:
+        raise TransactionError(
+            transactional_id[:_ID_SHOWN],
+            f"the transactional id has {size} bytes, the limit is {STRING_BYTES_MAX}",
+        )

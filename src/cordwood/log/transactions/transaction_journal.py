@@ -18,7 +18,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.batch_group import BatchGroup
 from cordwood.log.transactions.transaction_machine import Refusal
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
-from cordwood.quantities import Offset, TimestampMs
+from cordwood.quantities import INT32_MAX, Offset, TimestampMs
 
 logger = logging.getLogger(__name__)
 
@@ -58,17 +58,21 @@ class TransactionJournal:
         for log, placed in by_log.items():
             self._write(log, placed, results)
         for tell in results:
-            tell()
+            try:
+                tell()
+            except Exception:  # a bug of ours: the others must hear of their records
+                logger.exception("the state of a transaction was written, and then")
 
     def _write(
         self, log: PartitionLog, entries: list[JournalEntry], results: list[Callable[[], None]]
     ) -> None:
         group, grouped = BatchGroup(), list[JournalEntry]()
-        style = BatchStyle(bytes_max=log.config.max_message_bytes)
+        # Not the limit of the topic: a transaction that cannot be written cannot be ended.
+        style = BatchStyle(bytes_max=INT32_MAX)
         for entry in entries:
             try:
                 built = build_batch([_record(entry)], entry.at_ms, style)
-            except (CordwoodError, OSError) as error:
+            except Exception as error:  # the other entries are not concerned
                 _note(results, entry, error)
                 continue
             group.add(built.data, UnplacedBatch(built.size, 1, built.max_timestamp))

@@ -94,7 +94,8 @@ def _reconcile(
             _continue(table, by_id[plan.transactional_id], plan, now_ms)
         else:
             wanted.append(_marker(plan, table.coordinator_epoch))
-    markers.write(wanted)
+    failures = markers.write(wanted)
+    table.owe(marker for marker in wanted if marker.place in failures)
     return reported
 
 

@@ -38,7 +38,11 @@ from cordwood.log.transactions.transaction_machine import (
     is_expired,
     is_timed_out,
 )
-from cordwood.log.transactions.transaction_metadata import ProducerIdentity, TransactionMetadata
+from cordwood.log.transactions.transaction_metadata import (
+    EPOCH_BUMPING_VERSION,
+    ProducerIdentity,
+    TransactionMetadata,
+)
 from cordwood.log.transactions.work_queue import WorkQueue
 from cordwood.quantities import ProducerId
 
@@ -69,6 +73,7 @@ class TransactionTable:
         self._clock = clock
         self._lock = threading.Lock()
         self._entries: dict[str, TransactionEntry] = {}
+        self._owed: list[WantedMarker] = []  # of transactions that no id has
         self._is_closed = False
         self._working = threading.Lock()
         self._journal_queue = WorkQueue(
@@ -194,7 +199,9 @@ class TransactionTable:
                         decision.new.epoch - 1,
                         "it timed out" if ask.is_fencing else "another producer has its id",
                     )
-                if decision.is_fence and not ask.is_fencing:
+                if self._is_closed and decision.is_fence:
+                    outcome = Refused(Refusal.COORDINATOR_NOT_AVAILABLE)  # no markers any more
+                elif decision.is_fence and not ask.is_fencing:
                     outcome = self._park(entry, ask)
                 else:
                     outcome = self._grant(entry, ask, decision.new.identity_after_end)
@@ -245,6 +252,8 @@ class TransactionTable:
         wanted: list[WantedMarker] = []
         prepared: list[tuple[TransactionEntry, TransactionMetadata]] = []
         with self._lock:
+            owed, self._owed = self._owed, []
+            wanted += owed
             for entry in entries:
                 metadata = entry.metadata
                 if metadata is not None and metadata.is_prepared:
@@ -255,6 +264,7 @@ class TransactionTable:
         waiters: list[Ask] = []
         given_up: list[Ask] = []
         with self._lock:
+            self._owed += (marker for marker in owed if marker.place in failures)
             for entry, metadata in prepared:
                 if entry.metadata is not metadata:
                     continue  # queued twice
@@ -271,6 +281,14 @@ class TransactionTable:
         for ask in given_up:
             ask.done(Refused(Refusal.CONCURRENT_TRANSACTIONS))
         self.proceed(waiters)
+
+    def owe(self, markers: Iterable[WantedMarker]) -> None:
+        """Have markers of recovery that could not be written tried again, as long as they fail.
+
+        As version 2: such a marker never ends a transaction that its producer began meanwhile.
+        """
+        with self._lock:
+            self._owed += (replace(m, version=EPOCH_BUMPING_VERSION) for m in markers)
 
     def _try_markers(self, wanted: list[WantedMarker]) -> set[TopicPartition]:
         """Write markers; the partitions that failed."""
@@ -298,6 +316,8 @@ class TransactionTable:
         now_s = self._clock.monotonic()
         late: list[Ask] = []
         with self._lock:
+            if self._owed:
+                self._marker_queue.put(TransactionEntry())  # no id of its own
             for entry in self._entries.values():
                 if entry.has_failed:
                     self._retry_markers(entry)

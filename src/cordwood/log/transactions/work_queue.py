@@ -37,11 +37,21 @@ class WorkQueue(Generic[Item]):
                 return False
             self._items.append(item)
             if self._has_thread:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                    self._thread.start()
+                self._begin()
                 self._condition.notify()
         return True
+
+    def _begin(self) -> None:
+        """Start the thread. If the system has none to give, the next item tries again."""
+        if self._thread is not None:
+            return
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            logger.error("%s waits for a thread: %s", self._name, error)
+        else:
+            self._thread = thread
 
     def run_here(self) -> bool:
         """Work on what waits, if there is no thread for it; whether there was anything."""

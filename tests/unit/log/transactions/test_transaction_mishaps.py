@@ -1,0 +1,280 @@
+"""Interrupts, systems without threads, bugs: nobody waits for ever, and no transaction hangs."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cordwood
+from cordwood.errors import TransactionError
+from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
+from cordwood.format.batch_header import TRANSACTIONAL
+from cordwood.format.record import Record
+from cordwood.format.transaction_records import TransactionState, encode_transaction_key
+from cordwood.log.partition.promises import Promises
+from cordwood.log.store.store import Store
+from cordwood.log.transactions import transaction_journal
+from cordwood.log.transactions.marker_writer import MarkerWriter, WantedMarker
+from cordwood.log.transactions.transaction_entry import Outcome
+from cordwood.log.transactions.transaction_machine import Refusal, Refused
+from cordwood.log.transactions.work_queue import WorkQueue
+from cordwood.quantities import Offset, ProducerId
+from fakes.manual_clock import ManualClock
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import open_store
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    clock = ManualClock()
+    with open_store(SimulatedFileSystem(clock=clock), clock=clock) as opened:
+        opened.create_topic("paid", partitions=100)
+        yield opened
+
+
+def state_of(store: Store, transactional_id: str) -> TransactionState | None:
+    metadata = store.transactions.find(transactional_id)
+    return None if metadata is None else metadata.state
+
+
+def test_an_interrupt_between_a_lease_and_the_append_leaves_no_open_transaction(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = store.transactions
+    begin_append = coordinator.begin_append
+
+    def interrupted(*args: Any, **options: Any) -> None:
+        begin_append(*args, **options)
+        raise KeyboardInterrupt
+
+    def pay() -> None:
+        with store.transaction("billing") as transaction:
+            transaction.append("paid", b"1", partition=0)
+            monkeypatch.setattr(coordinator, "begin_append", interrupted)
+            transaction.append("paid", b"2", partition=1)
+
+    with pytest.raises(KeyboardInterrupt):
+        pay()
+
+    assert state_of(store, "billing") is TransactionState.COMPLETE_ABORT
+    log = store.topic("paid").partition(0)
+    assert log.last_stable_offset == log.high_watermark == 2
+
+
+def test_a_lease_that_comes_after_the_end_is_released(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = store.transactions
+    begin_append = coordinator.begin_append
+    late: list[Any] = []
+
+    def interrupted(*args: Any, **options: Any) -> None:
+        late.append(options.pop("done"))
+        begin_append(*args, **options, done=outcomes.append)
+        raise KeyboardInterrupt
+
+    outcomes: list[Outcome] = []
+    monkeypatch.setattr(coordinator, "begin_append", interrupted)
+    transaction = store.transaction("billing")
+    transaction.__enter__()
+    with pytest.raises(KeyboardInterrupt):
+        transaction.append("paid", b"1", partition=0)
+    transaction._leave()
+    late[0](outcomes[0])
+    ends: list[Outcome] = []
+    coordinator.abort("billing", ends.append)
+
+    assert len(ends) == 1
+    assert state_of(store, "billing") is TransactionState.COMPLETE_ABORT
+
+
+@pytest.mark.parametrize(
+    "transactional_id", ["", "x" * 40_000, "\udc80"], ids=["empty", "long", "no text"]
+)
+def test_an_id_that_no_record_can_hold_is_refused_at_once(
+    store: Store, transactional_id: str
+) -> None:
+    with pytest.raises(TransactionError):
+        store.transaction(transactional_id)
+
+
+def test_the_limit_of_messages_does_not_keep_a_transaction_open(store: Store) -> None:
+    with store.transaction("billing") as transaction:
+        transaction.append("paid", b"1", partition=0)
+    store.alter_topic("__transaction_state", config={"max.message.bytes": 200})
+
+    with store.transaction("billing") as transaction:
+        for number in range(100):
+            transaction.append("paid", b"2", partition=number)
+
+    assert state_of(store, "billing") is TransactionState.COMPLETE_COMMIT
+
+
+def test_a_record_that_cannot_be_encoded_does_not_stop_the_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def encode(transactional_id: str) -> bytes:
+        if transactional_id == "bad":
+            raise ValueError("a bug")
+        return encode_transaction_key(transactional_id)
+
+    monkeypatch.setattr(transaction_journal, "encode_transaction_key", encode)
+    outcomes: dict[str, Outcome] = {}
+    for name in ("bad", "billing"):
+        store.transactions.init_producer(
+            name, timeout_ms=1000, expected=None, done=partial(outcomes.__setitem__, name)
+        )
+
+    assert isinstance(outcomes["bad"], Refused)
+    assert not isinstance(outcomes["billing"], Refused)
+    assert store.transactions.find("bad") is None
+
+
+def test_one_who_fails_to_take_an_answer_does_not_keep_it_from_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+
+    def fail(_outcome: Outcome) -> None:
+        raise KeyError("a bug")
+
+    def init(store: Store, transactional_id: str, done: Any) -> None:
+        store.transactions.init_producer(
+            transactional_id, timeout_ms=1000, expected=None, done=done
+        )
+
+    with cordwood.open(tmp_path) as store:
+        with store.transaction("first"):
+            pass
+        gate, entered = _slow_promises(monkeypatch)
+        init(store, "first", lambda outcome: None)
+        assert entered.wait(10)
+        # Both wait in the journal, and are written together.
+        for transactional_id, done in (("bad", fail), ("good", lambda _: answered.set())):
+            init(store, transactional_id, done)
+        while len(store.transactions._table._journal_queue._items) < 2:
+            pass
+        gate.set()
+        assert answered.wait(10)
+
+
+def test_a_request_that_fences_is_answered_when_the_store_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = cordwood.open(tmp_path)
+    store.create_topic("paid")
+    transaction = store.transaction("billing")
+    transaction.__enter__()
+    transaction.append("paid", b"1")
+    gate, entered = _slow_promises(monkeypatch)
+    outcomes: list[Outcome] = []
+    store.transactions.init_producer(
+        "billing", timeout_ms=1000, expected=None, done=outcomes.append
+    )
+    assert entered.wait(10)
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    while not store.transactions._table._marker_queue._is_stopped:
+        pass
+    gate.set()
+    closing.join(20)
+
+    assert outcomes == [Refused(Refusal.COORDINATOR_NOT_AVAILABLE)]
+
+
+def test_a_queue_without_a_thread_works_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked: list[int] = []
+    done = threading.Event()
+
+    def work(items: list[int]) -> None:
+        worked.extend(items)
+        if 2 in items:
+            done.set()
+
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    queue = WorkQueue("queue", work)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        assert queue.put(1)
+    queue.put(2)
+
+    assert done.wait(10)
+    assert worked == [1, 2]
+    queue.stop()
+
+
+def test_a_queue_that_never_got_a_thread_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    queue: WorkQueue[int] = WorkQueue("queue", lambda items: None)
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    queue.put(1)
+
+    queue.stop()
+
+
+def test_the_marker_of_nobody_s_transaction_is_tried_until_the_disk_has_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock()
+    fs = SimulatedFileSystem(clock=clock)
+    with open_store(fs, clock=clock) as store:
+        log = store.create_topic("paid").partition(0)
+        log.batches.append_batch(_batch_of_nobody(clock))
+
+    def fail(_writer: MarkerWriter, _marker: WantedMarker) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MarkerWriter, "_append", fail)
+        store = open_store(fs, clock=clock)
+        store.transactions.tick()
+    with store:
+        log = store.topic("paid").partition(0)
+        assert (log.last_stable_offset, log.high_watermark) == (0, 1)
+
+        store.transactions.tick()
+        assert (log.last_stable_offset, log.high_watermark) == (2, 2)
+
+        store.transactions.tick()
+        assert log.high_watermark == 2
+
+
+def _batch_of_nobody(clock: ManualClock) -> memoryview:
+    now_ms = clock.now_ms()
+    return build_batch(
+        [Record(b"1", timestamp_ms=now_ms)],
+        now_ms,
+        BatchStyle(bytes_max=1000),
+        ProducerStamp(
+            producer_id=ProducerId(77),
+            producer_epoch=0,
+            base_sequence=0,
+            attributes=TRANSACTIONAL,
+        ),
+    ).data
+
+
+def _slow_promises(
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[threading.Event, threading.Event]:
+    """The disk waits for the first event, and sets the second when somebody waits for it."""
+    gate, entered = threading.Event(), threading.Event()
+    await_kept = Promises.await_kept
+
+    def slow(promises: Promises, end: Offset, *args: Any, **options: Any) -> None:
+        entered.set()
+        gate.wait(10)
+        await_kept(promises, end, *args, **options)
+
+    monkeypatch.setattr(Promises, "await_kept", slow)
+    return gate, entered
