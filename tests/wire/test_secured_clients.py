@@ -169,7 +169,7 @@ def test_the_certificate_is_for_this_machine_and_from_an_authority_of_its_own(
 
 
 def test_the_wrong_protocol_is_reported_with_what_to_do(broker: Broker) -> None:
-    with pytest.raises(BrokerUnreachableError, match="does the listener use TLS"):
+    with pytest.raises(BrokerUnreachableError, match="if the listener uses TLS, pass --tls"):
         RemoteCluster([(broker.host, broker.port)])
     with (
         pytest.raises(BrokerUnreachableError, match="require a user"),

@@ -238,7 +238,7 @@ def test_secure_sets_up_a_broker_that_only_its_clients_can_use(tmp_path: Path) -
 
     assert created.returncode == 0, created.stderr
     assert anonymous.returncode == 1
-    assert "does the listener use TLS" in anonymous.stderr
+    assert "if the listener uses TLS, pass --tls" in anonymous.stderr
     assert "orders" in by_options.stdout, by_options.stderr
     assert "kafka-topics.sh --bootstrap-server" in served.said
     assert password not in served.said + json.dumps(served.reports)  # it is no terminal
