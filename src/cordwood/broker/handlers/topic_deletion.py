@@ -151,7 +151,7 @@ class TopicDeletionHandler:
         """
         given, topic_id = item
         if not name or (given is None) == (topic_id == _NIL):
-            return None  # the request is wrong, whoever sent it
+            return None  # the request itself is wrong
         if not context.may(needs.DELETE_TOPICS_NAME, name):
             code = needs.DELETE_TOPICS_NAME.code
             return {"name": given, "topic_id": topic_id, "error_code": code}

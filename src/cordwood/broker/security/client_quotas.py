@@ -1,7 +1,7 @@
 """Quotas in force: what each client has used, and how long it has to wait.
 
 A request asks `is_set` first, so a broker without quotas pays for one attribute. Otherwise the
-client's rates are found by user and client id, in a table that is made anew after each change.
+client's rates are found by user and client id, in a table that each change replaces.
 
 Whatever names clients send, at most `_TRACKED_MAX` entities are measured. Beyond that the least
 recently used are forgotten, which gives them a fresh start. An entity that was quiet for an hour

@@ -368,7 +368,7 @@ class Store:
         `meta.properties` gets `directory_id`; None: a new one.
 
         The copy has the settings that were made while a broker ran. It has users, access rules and
-        quotas only with `include_security`: whoever can read that file can guess passwords
+        quotas only with `include_security`: anyone who can read that file can guess passwords
         without being noticed, so keep such a copy as safe as the store.
         """
         with self.registry.changing:

@@ -47,7 +47,7 @@ class TransactionJournal:
         self._log_of = log_of
 
     def write(self, entries: list[JournalEntry]) -> None:
-        """Write all entries, in order; then call those who wait for them."""
+        """Write all entries, in order; then call the callers that wait for them."""
         by_log: dict[PartitionLog, list[JournalEntry]] = {}
         results: list[Callable[[], None]] = []
         for entry in entries:
