@@ -1,0 +1,1 @@
+"""What the controllers have decided, as values: brokers, topics, partitions, configs."""

@@ -1,0 +1,56 @@
+"""All that the controllers have decided, up to one offset of the metadata log.
+
+An image is immutable. A change makes another image that shares what did not change.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from cordwood.cluster.image.broker_image import BrokerImage
+from cordwood.cluster.image.partition_image import PartitionImage
+from cordwood.quantities import Offset
+
+ConfigResource = tuple[int, str]  # Kafka's number of the kind of resource, and its name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicImage:
+    """One topic and its partitions, by number."""
+
+    name: str
+    topic_id: UUID
+    partitions: Mapping[int, PartitionImage]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataImage:
+    """What the cluster is, after all records below `end` of the metadata log.
+
+    configs    overrides by resource: (2, topic), (4, node id or "" for all brokers), ...
+    features   finalised level of each feature, `metadata.version` among them
+    """
+
+    end: Offset = Offset(0)
+    epoch: int = 0
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[UUID, TopicImage] = field(default_factory=dict)
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
+
+    def topic(self, name: str) -> TopicImage | None:
+        topic_id = self.topic_ids.get(name)
+        return None if topic_id is None else self.topics.get(topic_id)
+
+    def partition(self, topic_id: UUID, number: int) -> PartitionImage | None:
+        topic = self.topics.get(topic_id)
+        return None if topic is None else topic.partitions.get(number)
+
+    def config_of(self, kind: int, name: str) -> Mapping[str, str]:
+        """The overrides of one resource."""
+        return self.configs.get((kind, name), {})
+
+
+NO_METADATA = MetadataImage()
