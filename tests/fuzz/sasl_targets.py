@@ -19,21 +19,21 @@ from cordwood.broker.security.authentication_events import AuthenticationCounts,
 from cordwood.errors import ConfigError, FormatError
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import encode_request
-from cordwood.security.jaas_users import parse_jaas_users
-from cordwood.security.oauth_exchange import OAuthExchange, parse_bearer
-from cordwood.security.plain_exchange import ListedPasswords, PlainExchange, parse_plain
 from cordwood.security.principal import ANONYMOUS
-from cordwood.security.scram_credentials import UserDirectory
-from cordwood.security.scram_exchange import ScramExchange
-from cordwood.security.scram_messages import (
+from cordwood.security.sasl.jaas_users import parse_jaas_users
+from cordwood.security.sasl.oauth_exchange import OAuthExchange, parse_bearer
+from cordwood.security.sasl.plain_exchange import ListedPasswords, PlainExchange, parse_plain
+from cordwood.security.sasl.scram_credentials import UserDirectory
+from cordwood.security.sasl.scram_exchange import ScramExchange
+from cordwood.security.sasl.scram_messages import (
     parse_client_final,
     parse_client_first,
     parse_name,
     render_name,
 )
+from cordwood.security.sasl.token_keys import parse_key_set
+from cordwood.security.sasl.tokens import RefusedTokenError, TokenRules, check_token
 from cordwood.security.security_state import ScramMechanism
-from cordwood.security.token_keys import parse_key_set
-from cordwood.security.tokens import RefusedTokenError, TokenRules, check_token
 from fakes.manual_clock import ManualClock
 from fakes.sasl_clients import Issuer, bearer, plain, state_of
 from fakes.sessions import LOCAL_SESSION

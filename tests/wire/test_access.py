@@ -34,7 +34,7 @@ from cordwood.protocol.acl_codes import (
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import encode_request
-from cordwood.security.access_event import AccessEvent
+from cordwood.security.access.access_event import AccessEvent
 from cordwood.security.principal import Principal
 from cordwood.security.security_state import AclRule, SecurityState
 from fakes.client_batches import client_batch

@@ -304,7 +304,7 @@ def test_a_user_may_log_in_as_soon_as_it_is_added_and_stays_when_it_is_removed(
     guarded: cordwood.Broker,
 ) -> None:
     address = guarded.bootstrap_servers
-    from cordwood.security.scram_credentials import salt_password
+    from cordwood.security.sasl.scram_credentials import salt_password
     from cordwood.security.security_state import ScramMechanism
 
     sha_256 = ScramMechanism.SCRAM_SHA_256

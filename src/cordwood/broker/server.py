@@ -55,7 +55,7 @@ from cordwood.clock import SystemClock
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
-from cordwood.security.access_event import AccessEvents
+from cordwood.security.access.access_event import AccessEvents
 from cordwood.security.security_state import SecurityState
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import decode_request, encode_response
 from cordwood.protocol.request_header import RequestHeader
 from cordwood.security.principal import USER, Principal
-from cordwood.security.sasl_conversation import Proved, SaslConversation, SaslState
-from cordwood.security.sasl_exchange import (
+from cordwood.security.sasl.sasl_conversation import Proved, SaslConversation, SaslState
+from cordwood.security.sasl.sasl_exchange import (
     Accepted,
     Challenge,
     Check,

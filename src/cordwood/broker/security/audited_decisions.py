@@ -7,7 +7,7 @@ from cordwood.broker.security.security_events import (
     Origin,
     SecurityEvents,
 )
-from cordwood.security.access_event import AccessEvent
+from cordwood.security.access.access_event import AccessEvent
 from cordwood.security.principal import USER, Principal
 from cordwood.security.security_state import AclRule
 

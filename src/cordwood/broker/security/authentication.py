@@ -15,17 +15,17 @@ from cordwood.broker.security.authentication_events import (
 from cordwood.broker.security.credential_checks import CredentialChecks
 from cordwood.clock import Clock
 from cordwood.errors import ConfigError
-from cordwood.security.jaas_users import KEY as JAAS_KEY
-from cordwood.security.jaas_users import parse_jaas_users
-from cordwood.security.oauth_exchange import OAuthExchange
-from cordwood.security.plain_exchange import ListedPasswords, PlainExchange
-from cordwood.security.sasl_exchange import Exchange
-from cordwood.security.scram_credentials import KnownCredential, UserDirectory, matches_any
-from cordwood.security.scram_exchange import ScramExchange
+from cordwood.security.sasl.jaas_users import KEY as JAAS_KEY
+from cordwood.security.sasl.jaas_users import parse_jaas_users
+from cordwood.security.sasl.oauth_exchange import OAuthExchange
+from cordwood.security.sasl.plain_exchange import ListedPasswords, PlainExchange
+from cordwood.security.sasl.sasl_exchange import Exchange
+from cordwood.security.sasl.scram_credentials import KnownCredential, UserDirectory, matches_any
+from cordwood.security.sasl.scram_exchange import ScramExchange
+from cordwood.security.sasl.token_keys import require_packages
+from cordwood.security.sasl.tokens import TokenRules, UnknownKeyError, ValidToken, check_token
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import ScramMechanism, SecurityState
-from cordwood.security.token_keys import require_packages
-from cordwood.security.tokens import TokenRules, UnknownKeyError, ValidToken, check_token
 
 if TYPE_CHECKING:
     from cordwood.broker.security.token_key_source import KeyAddress, TokenKeySource

@@ -16,7 +16,7 @@ from cordwood.cli.render import Column, Row, output_for
 from cordwood.cli.terminal import require_confirmation, say
 
 if TYPE_CHECKING:
-    from cordwood.security.acl_wish import AclWish
+    from cordwood.security.access.acl_wish import AclWish
     from cordwood.security.security_state import AclRule
 
 acls_app = typer.Typer(help="List, add and remove access rules.", no_args_is_help=True)
@@ -96,7 +96,7 @@ def acls() -> None:
 @contextlib.contextmanager
 def _usage() -> Iterator[None]:
     """Report a rule that cannot be as a wrong command line."""
-    from cordwood.security.acl_filter import InvalidRuleError
+    from cordwood.security.access.acl_filter import InvalidRuleError
 
     try:
         yield
@@ -281,8 +281,8 @@ def _wish(
     **names: _Names,
 ) -> "AclWish":
     from cordwood.protocol.acl_codes import AclOperation, AclPattern
-    from cordwood.security.acl_text import parse_number
-    from cordwood.security.acl_wish import AclWish
+    from cordwood.security.access.acl_text import parse_number
+    from cordwood.security.access.acl_wish import AclWish
 
     return AclWish(
         operations=tuple(parse_number(AclOperation, text) for text in operations or ()),
@@ -295,7 +295,7 @@ def _wish(
 
 
 def _read_list(path: str) -> "list[AclRule]":
-    from cordwood.security.acl_text import parse_kafka_list
+    from cordwood.security.access.acl_text import parse_kafka_list
 
     if path == "-":
         return parse_kafka_list(sys.stdin)
