@@ -4,7 +4,6 @@ OpenSSL verifies certificates; here they are only read.
 """
 
 import hashlib
-from binascii import Error as Base64Error
 from binascii import a2b_base64
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -70,7 +69,7 @@ def certificates_in(pem: str) -> list[bytes]:
     """The certificates of a PEM text, as DER. Raises `FormatError`."""
     try:
         return [a2b_base64(body) for body in _PEM.findall(pem)]
-    except Base64Error as error:
+    except ValueError as error:
         raise FormatError(f"certificate that is not base64: {error}") from error
 
 

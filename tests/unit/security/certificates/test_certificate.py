@@ -158,6 +158,14 @@ def test_all_certificates_of_a_text_are_found() -> None:
     assert certificates_in("nothing") == []
 
 
+@pytest.mark.parametrize("body", ["a", "ä"])
+def test_a_certificate_that_is_not_base64_is_refused(body: str) -> None:
+    text = f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"
+
+    with pytest.raises(FormatError, match="not base64"):
+        certificates_in(text)
+
+
 @pytest.mark.parametrize("size", range(0, 400, 7))
 def test_a_certificate_that_is_cut_is_refused(size: int) -> None:
     der = certificate([One(Oid.COMMON_NAME, "a")])
