@@ -15,8 +15,7 @@ from cordwood.broker.security.authentication_events import (
 from cordwood.broker.security.credential_checks import CredentialChecks
 from cordwood.clock import Clock
 from cordwood.errors import ConfigError
-from cordwood.security.sasl.jaas_users import KEY as JAAS_KEY
-from cordwood.security.sasl.jaas_users import parse_jaas_users
+from cordwood.security.sasl.jaas import parse_plain_users
 from cordwood.security.sasl.oauth_exchange import OAuthExchange
 from cordwood.security.sasl.plain_exchange import ListedPasswords, PlainExchange
 from cordwood.security.sasl.sasl_exchange import Exchange
@@ -174,8 +173,7 @@ def _listed_users(listener: str, keys: SaslKeys) -> Mapping[str, str] | None:
     if keys.sasl_jaas_config is None:
         return None
     try:
-        return parse_jaas_users(keys.sasl_jaas_config) or None
-    except ConfigError as error:
-        raise ConfigError(
-            f"{LISTENER_PREFIX}{listener.lower()}.{JAAS_KEY}", error.value, error.reason
-        ) from None
+        return parse_plain_users(keys.sasl_jaas_config) or None
+    except ValueError as error:
+        key = f"{LISTENER_PREFIX}{listener.lower()}.sasl.jaas.config"
+        raise ConfigError(key, "[hidden]", str(error)) from None

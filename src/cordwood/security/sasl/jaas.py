@@ -4,23 +4,38 @@ r"""JAAS, the text in ``sasl.jaas.config``, as Kafka reads it:
         username="alice" password="se\"cret";
 
 One entry: the class of a login module, a flag, and options; ended by a semicolon. Values are quoted
-with ' or " and may have escapes, or are plain words. ``//`` and ``/* */`` are comments. Errors name
-the option, never its value.
+with ' or " and may have escapes as in Java, or are plain words. ``//`` and ``/* */`` are comments.
+Everything else is refused. Errors name the option, never its value.
+
+A client has its user and password in it. A broker has the users of PLAIN:
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required
+        username="admin" password="secret"     how Kafka's brokers log in to each other; not used
+        user_admin="secret" user_alice="x";
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from enum import Enum
+from typing import Final, NamedTuple
 
-_TEXT_MAX: Final = 256 * 1024
+_TEXT_MAX: Final = 1024 * 1024
 _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
+_PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_MODULES: Final = (
+    _PLAIN,
+    "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+)
+_OPTIONS_OF_CLIENTS: Final = frozenset({"username", "password", "serviceName"})
+_USER: Final = "user_"
 _TOKEN: Final = re.compile(
     r"""
       (?P<skipped> \s+ | //[^\n]* | /\*.*?\*/ )
     | " (?P<double> (?:[^"\\\r\n]|\\[^\r\n])* ) "
     | ' (?P<single> (?:[^'\\\r\n]|\\[^\r\n])* ) '
-    | (?P<word> [\w.$-]+ )
+    | (?P<word> [A-Za-z0-9_.$\-\u00a0-\U0010ffff]+ )
     | (?P<sign> [=;] )
     """,
     re.VERBOSE | re.DOTALL,
@@ -49,27 +64,47 @@ def parse_jaas(text: str) -> JaasEntry:
     if len(text) > _TEXT_MAX:
         raise ValueError(f"must have at most {_TEXT_MAX} characters")
     tokens = _tokens(text)
-    module = next(tokens, None)
-    flag = next(tokens, None)
-    if module is None or module.is_sign or flag is None or flag.text.lower() not in _FLAGS:
+    module, flag = next(tokens, _END), next(tokens, _END)
+    if {module.kind, flag.kind} != {_Kind.WORD} or flag.text.lower() not in _FLAGS:
         raise ValueError(
             'must begin with a login module and "required", such as '
             "org.apache.kafka.common.security.scram.ScramLoginModule required"
         )
     options: dict[str, str] = {}
     for token in tokens:
-        if token.is_sign and token.text == ";":
-            if next(tokens, None) is not None:
+        if token == _SEMICOLON:
+            if next(tokens, _END) != _END:
                 raise ValueError("must have one login module, not several")
             return JaasEntry(module=module.text, options=options)
-        if token.is_sign:
+        if token.kind is _Kind.SIGN:
             raise ValueError("has an = without the name of an option before it")
-        equals, value = next(tokens, None), next(tokens, None)
-        if equals is None or equals.text != "=" or value is None or value.is_sign:
+        equals, value = next(tokens, _END), next(tokens, _END)
+        if equals != _EQUALS or value.kind is _Kind.SIGN:
             # If a value has unquoted blanks, a part of it stands where a name is expected.
             raise ValueError(f"option {len(options) + 1} has no value, or its value needs quotes")
+        if token.text in options:
+            raise ValueError(f"option {len(options) + 1} is given twice")
         options[token.text] = value.text
     raise ValueError("must end with a semicolon")
+
+
+def parse_plain_users(text: str) -> Mapping[str, str]:
+    """The passwords of a broker's users of PLAIN, by user. Raises ValueError likewise."""
+    entry = parse_jaas(text)
+    if entry.module not in _MODULES:
+        raise ValueError(f"unknown login module; known are {', '.join(_MODULES)}")
+    users: dict[str, str] = {}
+    for name, value in entry.options.items():
+        if name in _OPTIONS_OF_CLIENTS:
+            continue
+        if not name.startswith(_USER) or name == _USER:
+            raise ValueError(f'unknown option {name}; users are written as user_NAME="password"')
+        if entry.module != _PLAIN:
+            raise ValueError(f"{_USER} options are for PlainLoginModule")
+        if not value:
+            raise ValueError(f"the password of {name.removeprefix(_USER)} is empty")
+        users[name.removeprefix(_USER)] = value
+    return users
 
 
 def render_jaas(module: str, options: Mapping[str, str]) -> str:
@@ -78,12 +113,20 @@ def render_jaas(module: str, options: Mapping[str, str]) -> str:
     return " ".join(parts) + ";"
 
 
-class _Token:
-    __slots__ = ("is_sign", "text")
+class _Kind(Enum):
+    WORD = "word"
+    QUOTED = "quoted"
+    SIGN = "sign"  # of the end, too
 
-    def __init__(self, text: str, *, is_sign: bool = False) -> None:
-        self.text = text
-        self.is_sign = is_sign
+
+class _Token(NamedTuple):
+    kind: _Kind
+    text: str
+
+
+_EQUALS: Final = _Token(_Kind.SIGN, "=")
+_SEMICOLON: Final = _Token(_Kind.SIGN, ";")
+_END: Final = _Token(_Kind.SIGN, "")
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -98,9 +141,9 @@ def _tokens(text: str) -> Iterator[_Token]:
             continue
         content = found[kind or 0]
         if kind in {"double", "single"}:
-            yield _Token(_ESCAPE.sub(_unescaped, content))
+            yield _Token(_Kind.QUOTED, _ESCAPE.sub(_unescaped, content))
         else:
-            yield _Token(content, is_sign=kind == "sign")
+            yield _Token(_Kind.WORD if kind == "word" else _Kind.SIGN, content)
 
 
 def _unescaped(found: re.Match[str]) -> str:

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.security.sasl.jaas import parse_jaas, render_jaas
+from cordwood.security.sasl.jaas import parse_jaas, parse_plain_users, render_jaas
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def test_an_entry_has_a_module_and_options() -> None:
@@ -56,7 +57,11 @@ def test_comments_and_lines_are_passed_over() -> None:
         ("M required =1;", "without the name"),
         ('M required a="hunter2;', "a quote is missing"),
         ("M required a=1; N required;", "one login module"),
-        ("x" * 300_000, "at most"),
+        ("M required a=1 a=2;", "option 2 is given twice"),
+        ('"M" required a=1;', "must begin with a login module"),
+        ('M "required" a=1;', "must begin with a login module"),
+        ("M required a=;b", "option 1 has no value"),
+        ("x" * (1024 * 1024 + 1), "at most"),
     ],
 )
 def test_a_broken_text_is_refused_with_the_rule(text: str, reason: str) -> None:
@@ -94,3 +99,65 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         parse_jaas(text)
     except ValueError as error:
         assert str(error)
+
+
+# --- users of a broker ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "users"),
+    [
+        ("", {}),
+        ('username="admin" password="x"', {}),
+        ('user_alice="secret" user_bob=word', {"alice": "secret", "bob": "word"}),
+        ("user_alice='a\"b'", {"alice": 'a"b'}),
+        (r'user_alice="a\"b\\c\n\101"', {"alice": 'a"b\\c\nA'}),
+        ('"user_al ice"="x"', {"al ice": "x"}),
+        ('// a comment\n user_alice="//no" /* user_bob="x" */', {"alice": "//no"}),
+        ("user_alice=\"a;b='c'\"", {"alice": "a;b='c'"}),
+    ],
+)
+def test_users_are_read(options: str, users: dict[str, str]) -> None:
+    assert parse_plain_users(f"{_PLAIN} required\n  {options};") == users
+
+
+def test_other_modules_have_no_users() -> None:
+    assert parse_plain_users(f'{_SCRAM} REQUIRED username="a" password="b";') == {}
+
+    with pytest.raises(ValueError, match="PlainLoginModule"):
+        parse_plain_users(f'{_SCRAM} required user_alice="x";')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ";",
+        _PLAIN,
+        f"{_PLAIN};",
+        f"{_PLAIN} required",
+        f"{_PLAIN} always;",
+        f'{_PLAIN} required user_alice="x"',
+        f"{_PLAIN} required user_alice;",
+        f"{_PLAIN} required user_alice=;",
+        f"{_PLAIN} required user_alice= =;",
+        f'{_PLAIN} required ="secret";',
+        f'{_PLAIN} required user_alice="secret;',
+        f'{_PLAIN} required user_alice="sec\nret";',
+        f'{_PLAIN} required user_alice="secret" user_alice="secret";',
+        f'{_PLAIN} required user_="secret";',
+        f'{_PLAIN} required user_alice="";',
+        f'{_PLAIN} required alice="secret";',
+        f"{_PLAIN} required /* secret;",
+        f"{_PLAIN} required; {_PLAIN} required;",
+        f'"{_PLAIN}" required;',
+        "com.example.Module required;",
+        f"{_PLAIN} required user_alice=sec&ret;",
+        "x" * (1024 * 1024 + 1),
+    ],
+)
+def test_everything_else_is_refused_without_repeating_it(text: str) -> None:
+    with pytest.raises(ValueError, match=r".") as refused:
+        parse_plain_users(text)
+
+    assert "secret" not in str(refused.value)
