@@ -6,6 +6,7 @@ Names and passwords are used as they are, in UTF-8. Clients in Java do not norma
 
 import hashlib
 import hmac
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -112,6 +113,10 @@ class _Shape(NamedTuple):
     is_text: bool  # clients in Java make salts of digits and small letters
 
 
+_SHAPES_MAX: Final = 256  # each costs a fraction of a microsecond of every login
+_NUMBER_BYTES: Final = 8
+_MASK: Final = (1 << 8 * _NUMBER_BYTES) - 1
+_MIXER: Final = 0x9E3779B97F4A7C15  # odd: different numbers stay different
 _USUAL: Final = _Shape(ITERATIONS_MIN, SALT_BYTES, is_text=False)
 
 
@@ -135,8 +140,8 @@ class UserDirectory:
     def __init__(self, state: SecurityState, secret: bytes) -> None:
         self.credentials = state.credentials
         self._secret = secret
-        self._shapes = {
-            mechanism: _shapes(
+        self._kinds = {
+            mechanism: _kinds(
                 credential
                 for owner, credential in state.credentials.items()
                 if owner.mechanism is mechanism
@@ -147,7 +152,7 @@ class UserDirectory:
     @property
     def mechanisms_in_use(self) -> tuple[ScramMechanism, ...]:
         """The mechanisms that some user has a credential for; the first one if there are none."""
-        used = tuple(mechanism for mechanism in ScramMechanism if self._shapes[mechanism])
+        used = tuple(mechanism for mechanism in ScramMechanism if self._kinds[mechanism])
         return used or (ScramMechanism.SCRAM_SHA_256,)
 
     def find(self, user: str, mechanism: ScramMechanism) -> KnownCredential:
@@ -166,8 +171,8 @@ class UserDirectory:
             parts = b"\0".join([purpose, kind, name])
             return hmac.digest(self._secret, parts, "sha256")
 
-        shapes = self._shapes[mechanism] or (_USUAL,)
-        shape = max(shapes, key=lambda shape: derive(b"shape %d %d %d" % shape))
+        kinds = self._kinds[mechanism]
+        shape = _chosen(kinds, _number(derive(b"shape"))) if kinds else _USUAL
         salt = hashlib.shake_256(derive(b"salt")).digest(shape.salt_size)
         if shape.is_text:
             salt = bytes(_TEXT[byte % len(_TEXT)] for byte in salt)
@@ -179,19 +184,27 @@ class UserDirectory:
         )
 
 
-def _shapes(credentials: Iterable[ScramCredential]) -> tuple[_Shape, ...]:
-    return tuple(
-        sorted(
-            {
-                _Shape(
-                    credential.iterations,
-                    len(credential.salt),
-                    all(byte in _TEXT for byte in credential.salt),
-                )
-                for credential in credentials
-            }
+def _kinds(credentials: Iterable[ScramCredential]) -> tuple[tuple[int, _Shape], ...]:
+    """Shapes with a random number each, the most frequent ones if there are very many."""
+    counts = Counter(
+        _Shape(
+            credential.iterations,
+            len(credential.salt),
+            all(byte in _TEXT for byte in credential.salt),
         )
+        for credential in credentials
     )
+    kept = sorted(counts, key=lambda shape: (-counts[shape], shape))[:_SHAPES_MAX]
+    return tuple((_number(hashlib.sha256(b"%d %d %d" % shape).digest()), shape) for shape in kept)
+
+
+def _number(random: bytes) -> int:
+    return int.from_bytes(random[:_NUMBER_BYTES], "big")
+
+
+def _chosen(kinds: tuple[tuple[int, _Shape], ...], number: int) -> _Shape:
+    """The kind that wins for `number`. A further one changes only the choices that it wins."""
+    return max(kinds, key=lambda kind: (kind[0] ^ number) * _MIXER & _MASK)[1]
 
 
 def matches_any(directory: UserDirectory, user: str, password: str) -> bool:

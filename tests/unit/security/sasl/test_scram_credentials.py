@@ -1,6 +1,7 @@
 """Credentials, and that nobody can tell an invented one from a real one."""
 
 import time
+from collections import Counter
 from dataclasses import replace
 from statistics import median
 
@@ -59,6 +60,37 @@ def test_an_invented_credential_has_the_iterations_and_the_salt_of_real_ones() -
 
     assert {(item.iterations, len(item.salt)) for item in found} == {(8192, 16), (4096, 32)}
     assert all(item.salt.isalnum() for item in found if item.iterations == 8192)
+
+
+def test_every_kind_of_credential_is_invented_about_as_often() -> None:
+    kinds = 8
+    known = {
+        UserCredential(f"{number}", SHA_256): credential(SHA_256, "x", iterations=4096 + number)
+        for number in range(kinds)
+    }
+    directory = UserDirectory(SecurityState(credentials=known), SECRET)
+
+    found = Counter(directory.find(f"user {n}", SHA_256).credential.iterations for n in range(4000))
+
+    assert len(found) == kinds
+    assert min(found.values()) > 4000 / kinds / 2
+    assert max(found.values()) < 4000 / kinds * 2
+
+
+def test_very_many_kinds_of_credentials_do_not_make_a_login_slow() -> None:
+    """The most frequent ones are invented."""
+    made = credential(SHA_256, "x")
+    known = {
+        UserCredential(f"{number} {copy}", SHA_256): made._replace(iterations=4096 + number)
+        for number in range(600)
+        for copy in range(1 + (number >= 400))
+    }
+    directory = UserDirectory(SecurityState(credentials=known), SECRET)
+
+    found = {directory.find(f"user {n}", SHA_256).credential.iterations for n in range(2000)}
+
+    assert len(found) <= 256
+    assert sum(iterations >= 4096 + 400 for iterations in found) > 150
 
 
 def test_a_new_kind_of_credential_changes_only_the_names_that_get_it() -> None:
