@@ -200,7 +200,9 @@ def requests(data: bytes) -> None:
     version = chosen(data[1] if len(data) > 1 else 0, api.key)
     read = decode_request(api.key, version, memoryview(data)[2:])
     written = encode_request(api.key, version, as_mapping(read))
-    assert decode_request(api.key, version, written) == read
+    # Compared as bytes, because a number may be NaN.
+    again = decode_request(api.key, version, written)
+    assert encode_request(api.key, version, as_mapping(again)) == written
 
 
 def as_mapping(value: Any) -> Any:

@@ -146,9 +146,13 @@ def _text(message: bytes) -> str:
 
 def _base64(what: str, text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
+        found = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise SaslError(f"its {what} is not base64") from None
+        found = None
+    # There is one text for each value: bits that are not used are 0.
+    if found is None or base64.b64encode(found).decode() != text:
+        raise SaslError(f"its {what} is not base64")
+    return found
 
 
 def _raise_if_refused(message: str) -> None:
