@@ -8,18 +8,26 @@ from cordwood.security.principal import Principal
 from cordwood.security.security_state import AclRule
 
 
-class AccessEvent(NamedTuple):
-    """One decision. `reason` is the rule that decided, or says why there is none.
+class AccessRequest(NamedTuple):
+    """What a client asks to do: with a resource, by a request, on a connection.
 
     `api` is the name of the request, such as ``CreateTopics``.
     """
 
-    principal: Principal
-    host: str
     api: str
     operation: AclOperation
     resource: AclResource
     name: str
+    listener: str = ""
+    client_id: str = ""  # any text
+
+
+class AccessEvent(NamedTuple):
+    """One decision. `reason` is the rule that decided, or says why there is none."""
+
+    principal: Principal
+    host: str
+    request: AccessRequest
     is_allowed: bool
     reason: "AclRule | str"
 

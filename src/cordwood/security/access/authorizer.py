@@ -27,7 +27,7 @@ from cordwood.protocol.acl_codes import (
     AclResource,
     operation_bits,
 )
-from cordwood.security.access.access_event import AccessEvent, AccessEvents
+from cordwood.security.access.access_event import AccessEvent, AccessEvents, AccessRequest
 from cordwood.security.access.rule_index import (
     ANY_NAME,
     EVERY_OPERATION,
@@ -168,24 +168,12 @@ class PrincipalAccess:
     def operations(self, resource: AclResource, name: str) -> int:
         return self._decisions[resource, name] & _OPERATION_BITS[resource]
 
-    def report(
-        self,
-        api: str,
-        operation: AclOperation,
-        resource: AclResource,
-        name: str,
-        *,
-        is_allowed: bool,
-    ) -> None:
+    def report(self, request: AccessRequest, *, is_allowed: bool) -> None:
         """Tell the listener of events, if there is one."""
         listener = self._events.listener
         if listener is not None:
-            reason = self._decisions.explain(operation, resource, name)
-            listener(
-                AccessEvent(
-                    self._principal, self._host, api, operation, resource, name, is_allowed, reason
-                )
-            )
+            reason = self._decisions.explain(request.operation, request.resource, request.name)
+            listener(AccessEvent(self._principal, self._host, request, is_allowed, reason))
 
 
 class OpenAccess:
@@ -208,29 +196,10 @@ class OpenAccess:
     def operations(self, resource: AclResource, name: str) -> int:
         return _OPERATION_BITS[resource]
 
-    def report(
-        self,
-        api: str,
-        operation: AclOperation,
-        resource: AclResource,
-        name: str,
-        *,
-        is_allowed: bool,
-    ) -> None:
+    def report(self, request: AccessRequest, *, is_allowed: bool) -> None:
         listener = self._events.listener
         if listener is not None:
-            listener(
-                AccessEvent(
-                    self._principal,
-                    self._host,
-                    api,
-                    operation,
-                    resource,
-                    name,
-                    is_allowed,
-                    NO_AUTHORIZER,
-                )
-            )
+            listener(AccessEvent(self._principal, self._host, request, is_allowed, NO_AUTHORIZER))
 
 
 class _RulesInForce:

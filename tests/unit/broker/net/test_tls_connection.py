@@ -244,7 +244,7 @@ def test_a_client_that_reads_no_answers_is_still_read(pair: TlsPair) -> None:
     buffer = memoryview(bytearray(100))
 
     assert pair.broker.recv_into(buffer) == 7
-    assert not pair.broker.is_crossed
+    assert not pair.broker.read_waits_for_room
 
 
 def test_what_a_client_sent_before_it_broke_off_is_received(pair: TlsPair) -> None:

@@ -3,7 +3,7 @@
 import gc
 
 from cordwood.protocol.acl_codes import AclOperation, AclPattern, AclPermission, AclResource
-from cordwood.security.access.access_event import AccessEvent, AccessEvents
+from cordwood.security.access.access_event import AccessEvent, AccessEvents, AccessRequest
 from cordwood.security.access.authorizer import DEFAULT_DENY, SUPER_USER, Authorizer
 from cordwood.security.principal import Principal
 from cordwood.security.security_state import AclRule, SecurityState
@@ -102,12 +102,12 @@ def test_an_event_names_the_rule_that_decided() -> None:
     authorizer.use(state(deny, allow, rule("orders", principal="User:bob")))
     access = authorizer.access_of(ALICE, "127.0.0.1")
 
-    access.report("Fetch", READ, TOPIC, "orders", is_allowed=False)
-    access.report("Metadata", DESCRIBE, TOPIC, "orders", is_allowed=True)
-    access.report("DeleteTopics", AclOperation.DELETE, TOPIC, "orders", is_allowed=False)
-    authorizer.access_of(Principal("User", "root"), "::1").report(
-        "Fetch", READ, TOPIC, "orders", is_allowed=True
-    )
+    fetch = AccessRequest("Fetch", READ, TOPIC, "orders", "EXTERNAL", "app")
+    access.report(fetch, is_allowed=False)
+    access.report(AccessRequest("Metadata", DESCRIBE, TOPIC, "orders"), is_allowed=True)
+    delete = AccessRequest("DeleteTopics", AclOperation.DELETE, TOPIC, "orders")
+    access.report(delete, is_allowed=False)
+    authorizer.access_of(Principal("User", "root"), "::1").report(fetch, is_allowed=True)
 
     assert [event.reason for event in events] == [deny, allow, DEFAULT_DENY, SUPER_USER]
-    assert events[0] == AccessEvent(ALICE, "127.0.0.1", "Fetch", READ, TOPIC, "orders", False, deny)
+    assert events[0] == AccessEvent(ALICE, "127.0.0.1", fetch, False, deny)
