@@ -22,6 +22,7 @@ Inside, `batch_writer` is the one way to write, and `group_commit` lets many thr
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from cordwood.errors import LogClosedError
@@ -50,7 +51,7 @@ from cordwood.log.partition.truncation import Truncation
 from cordwood.log.partition.upkeep import Upkeep
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.appended import Appended, AppendedRange
-from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.rules.topic_config import Durability, TopicConfig
 from cordwood.quantities import Offset
 from cordwood.storage.recovery import Damage
 
@@ -130,14 +131,18 @@ class PartitionLog(LogReader):
         *,
         key: bytes | None = None,
         headers: Sequence[Header] | Mapping[str, bytes | None] = (),
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | None = None,
         expected_offset: int | None = None,
+        durability: Durability | None = None,
     ) -> Appended:
-        """Append one record; return its place once the topic's durability is reached.
+        """Append one record; return its place once its durability is reached.
 
-        With `expected_offset` the record is refused unless it would get that offset.
+        With `expected_offset` the record is refused unless it would get that offset. `durability`
+        is "disk" or "os" for this call; None: the topic's.
         """
-        return self._appending.append(value, key, headers, timestamp_ms, expected_offset)
+        return self._appending.append(
+            value, key, headers, timestamp_ms, expected_offset, durability
+        )
 
     def append_many(
         self, records: Iterable[Any], *, expected_offset: int | None = None
