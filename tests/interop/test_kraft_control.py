@@ -9,19 +9,17 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cordwood.broker.cluster.control_requests import ControlRequest
 from cordwood.cluster.cluster_control import InSyncReplica, IsrAnswer, IsrChange, IsrOutcome
 from cordwood.cluster.control.broker_lifecycle import Phase
 from cordwood.cluster.image.metadata_image import MetadataImage, TopicImage
 from cordwood.errors import ClusterMismatchError, RegistrationRefusedError
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.protocol.message_codec import Fields
-from cordwood.protocol.messages import encode_request
 from interop.control_member import ControlMember
 from interop.java_tools import MAIN_CLASSES
 from interop.kafka_peer import KafkaTools
 from interop.kraft_controllers import KraftControllers, random_id
+from interop.kraft_requests import ask, create_topic
 
 SMALL_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "3000"}
 
@@ -50,46 +48,6 @@ def tool(kafka: KafkaTools, controllers: KraftControllers) -> Callable[..., str]
 
 def joined(controllers: KraftControllers, node_id: int, **options: Any) -> ControlMember:
     return ControlMember(controllers.bootstrap, controllers.cluster_id, node_id=node_id, **options)
-
-
-def create_topic(member: ControlMember, name: str, *replicas: list[int]) -> TopicImage:
-    """Create a topic with these replicas, by a request straight to the controller."""
-    request = {
-        "topics": [
-            {
-                "name": name,
-                "num_partitions": -1,
-                "replication_factor": -1,
-                "assignments": [
-                    {"partition_index": at, "broker_ids": ids} for at, ids in enumerate(replicas)
-                ],
-            }
-        ]
-    }
-    answer = ask(member, ApiKey.CREATE_TOPICS, 7, request)
-    assert [topic.error_code for topic in answer.topics] == [0], answer
-    image = member.wait_for_image(lambda image: image.topic(name))
-    topic = image.topic(name)
-    assert topic is not None
-    return topic
-
-
-def ask(member: ControlMember, api: ApiKey, version: int, request: dict[str, Any]) -> Any:
-    def begin(done: Callable[[Any], None]) -> None:
-        member.control.relay.send(
-            ControlRequest(
-                api=api,
-                version_min=version,
-                version_max=version,
-                encode=lambda sent: encode_request(api, sent, request),
-                when_done=lambda answer, _: done(answer),
-                timeout_s=20,
-            )
-        )
-
-    answer: Any = member.in_loop(begin)
-    assert isinstance(answer, Fields), answer
-    return answer
 
 
 def is_running(node_id: int) -> Callable[[MetadataImage], bool]:
@@ -194,7 +152,8 @@ def test_a_snapshot_gives_the_same_image_as_the_log(controllers: KraftController
         assert not member.changes[-1].is_whole
         directory = controllers.members[0].directory / "data" / "__cluster_metadata-0"
         member.wait(
-            lambda: any(file.stem > f"{100:020}" for file in directory.glob("*.checkpoint"))
+            lambda: any(file.stem > f"{100:020}" for file in directory.glob("*.checkpoint")),
+            polls=True,
         )
 
         with joined(controllers, 8) as late:
