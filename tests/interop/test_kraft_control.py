@@ -273,6 +273,34 @@ def test_a_failed_directory_is_told_to_the_controllers(controllers: KraftControl
         member.wait_for_image(lambda image: image.brokers[25].directories == directories[1:])
 
 
+def test_the_directory_of_a_replica_is_told_and_its_loss_moves_the_leader(
+    controllers: KraftControllers,
+) -> None:
+    directories = (uuid4(), uuid4())
+    with (
+        joined(controllers, 31, directories=directories) as member,
+        joined(controllers, 32) as other,
+    ):
+        member.wait_until(Phase.RUNNING)
+        other.wait_until(Phase.RUNNING)
+        topic = create_topic(member, "places", [31, 32])
+
+        def assign() -> None:
+            member.control.assign_directory(topic.topic_id, 0, directories[0])
+
+        member.loop.call_soon(assign)
+        member.wait_for_image(lambda image: _directories(image, topic)[0] == directories[0])
+        member.loop.call_soon(lambda: member.control.set_offline([directories[0]]))
+
+        member.wait_for_image(lambda image: _leader(image, topic) == 32)
+
+
+def _directories(image: MetadataImage, topic: TopicImage) -> tuple[UUID, ...]:
+    partition = image.partition(topic.topic_id, 0)
+    assert partition is not None
+    return partition.directories
+
+
 def test_a_broker_that_vouches_is_elected_cleanly_and_another_is_not(
     controllers: KraftControllers,
 ) -> None:
