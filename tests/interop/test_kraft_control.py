@@ -106,9 +106,13 @@ def test_a_node_id_in_use_waits_until_the_other_broker_is_silent_and_then_fences
     controllers: KraftControllers,
 ) -> None:
     held = threading.Event()
+
+    def pause() -> None:
+        held.wait(60)
+
     with joined(controllers, 5) as first:
         first.wait_until(Phase.RUNNING)
-        first.loop.call_soon(lambda: held.wait(60) and None)  # as a paused process
+        first.loop.call_soon(pause)  # as a stopped process
         with joined(controllers, 5) as second:
             second.wait_until(Phase.RUNNING)
             assert second.control.broker_epoch > first.control.broker_epoch
@@ -191,7 +195,8 @@ def test_isr_changes_are_made_refused_or_overtaken(controllers: KraftControllers
                 partition_epoch=epoch,
                 in_sync=replicas,
             )
-            return leader.in_loop(lambda done: leader.control.change_isr(wish, done))
+            outcome: IsrOutcome = leader.in_loop(lambda done: leader.control.change_isr(wish, done))
+            return outcome
 
         shrunk = change(partition.partition_epoch, mine)
         assert shrunk.answer is IsrAnswer.MADE

@@ -71,7 +71,7 @@ class ControllerSetup:
         if not self.nodes:
             raise ConfigError("controllers", "", "must be at least one, ID@HOST:PORT")
         for what, values in (
-            ("id", [node.node_id for node in self.nodes]),
+            ("id", [str(node.node_id) for node in self.nodes]),
             ("address", [node.address for node in self.nodes]),
         ):
             for value in values:

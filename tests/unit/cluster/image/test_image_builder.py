@@ -239,8 +239,8 @@ def test_partitions_with_the_same_replicas_share_them(writer: Writer) -> None:
 
 
 def test_a_broker_is_fenced_until_a_change_unfences_it(writer: Writer) -> None:
-    writer.apply(broker(fenced=True))
-    assert writer.image.brokers[1].is_fenced
+    before = writer.apply(broker(fenced=True)).new
+    assert before.brokers[1].is_fenced
     endpoint = writer.image.brokers[1].endpoint("PLAINTEXT")
     assert endpoint is not None
     assert endpoint.port == 65000
