@@ -143,6 +143,8 @@ class BrokerLifecycle:
         if code == ErrorCode.inconsistent_cluster_id:
             raise ClusterMismatchError(self._member.cluster_id)
         if code == ErrorCode.unsupported_version:
+            if not image.features:
+                return Heard.AGAIN  # until the image can tell what is lacking
             raise RegistrationRefusedError(self._member.node_id, self._feature_refusal(image))
         if code in _REFUSALS:
             raise RegistrationRefusedError(self._member.node_id, _REFUSALS[ErrorCode(code)])

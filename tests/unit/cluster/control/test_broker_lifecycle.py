@@ -206,6 +206,12 @@ def test_features_that_the_broker_lacks_are_named_with_what_to_do() -> None:
     assert "--feature share.version=0 --feature streams.version=0" in text
 
 
+def test_a_refusal_waits_for_the_image_that_explains_it() -> None:
+    answer = registration_answer(ErrorCode.unsupported_version)
+
+    assert lifecycle().registered(answer, NO_METADATA, 0.0) is Heard.AGAIN
+
+
 def test_a_newer_metadata_version_asks_for_a_newer_broker() -> None:
     answer = registration_answer(ErrorCode.unsupported_version)
 
