@@ -43,7 +43,7 @@ def sensible_record(draw: st.DrawFn) -> tuple[RecordType, dict[str, Any]]:
     place = {"topic_id": draw(TOPICS), "partition_id": draw(st.integers(0, 2))}
     replicas = draw(REPLICAS)
     node = {"broker_id": draw(NODES), "broker_epoch": draw(st.integers(1, 2))}
-    return draw(
+    chosen: tuple[RecordType, dict[str, Any]] = draw(
         st.sampled_from(
             [
                 topic(draw),
@@ -64,6 +64,7 @@ def sensible_record(draw: st.DrawFn) -> tuple[RecordType, dict[str, Any]]:
             ]
         )
     )
+    return chosen
 
 
 @given(record=any_record())
