@@ -64,7 +64,7 @@ def metadata_record(data: bytes) -> None:
 
 @target(
     metadata_batch([_TOPIC, _PARTITION], offset=0, epoch=1),
-    metadata_batch([_TOPIC], offset=7, epoch=1) * 2,
+    metadata_batch([_TOPIC], offset=7, epoch=1) + metadata_batch([_CHANGE], offset=8, epoch=1),
     refusals=(FormatError,),
 )
 def metadata_batches(data: bytes) -> None:
