@@ -52,8 +52,11 @@ def _with_snapshot() -> FakeLeader:
     return leader
 
 
+_OTHER: Value = (RecordType.TOPIC, 0, {"name": "b", "topic_id": UUID(int=10)})
+
+
 @target(
-    *(encode_record(*value) for value in (_TOPIC, _PARTITION, _CHANGE)), refusals=(FormatError,)
+    *(encode_record(*value) for value in (_OTHER, _PARTITION, _CHANGE)), refusals=(FormatError,)
 )
 def metadata_record(data: bytes) -> None:
     builder = ImageBuilder(NO_METADATA)
