@@ -6,7 +6,7 @@ from typing import NamedTuple
 from cordwood.cluster.control.broker_lifecycle import SessionTimes
 from cordwood.cluster.control.membership import Membership
 from cordwood.errors import ConfigError
-from cordwood.security.client_security import PLAINTEXT, ClientSecurity
+from cordwood.security.clients.client_security import PLAINTEXT, ClientSecurity
 
 BOOTSTRAP_KEY = "controller.quorum.bootstrap.servers"
 VOTERS_KEY = "controller.quorum.voters"
