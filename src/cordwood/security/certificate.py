@@ -6,7 +6,6 @@ OpenSSL verifies certificates; here they are only read.
 import hashlib
 from binascii import Error as Base64Error
 from binascii import a2b_base64
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from re import DOTALL, compile
 from typing import Final, Self
@@ -14,6 +13,7 @@ from typing import Final, Self
 from cordwood.errors import FormatError
 from cordwood.security.der import DerValue, read_value, values_in
 from cordwood.security.distinguished_name import render_name
+from cordwood.value_class import dataclass
 
 _SEQUENCE: Final = 0x30
 _VERSION: Final = 0xA0

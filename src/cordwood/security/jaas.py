@@ -10,8 +10,9 @@ the option, never its value.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from cordwood.value_class import dataclass, field
 
 _TEXT_MAX: Final = 256 * 1024
 _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})

@@ -7,7 +7,6 @@ Names and passwords are used as they are, in UTF-8. Clients in Java do not norma
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from cordwood.errors import ConfigError
@@ -18,6 +17,7 @@ from cordwood.security.security_state import (
     SecurityState,
     UserCredential,
 )
+from cordwood.value_class import dataclass
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384

@@ -1,6 +1,5 @@
 """Who is at the other end of a connection: the listener, the principal, and what they may do."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cordwood.broker.cluster_identity import ClientListener
@@ -13,6 +12,7 @@ from cordwood.protocol.acl_codes import (
     operation_bits,
 )
 from cordwood.security.principal import ANONYMOUS, Principal
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from cordwood.broker.net.answer import Connection

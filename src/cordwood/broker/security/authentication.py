@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.config.sasl_config import SaslConfig, SaslKeys
@@ -26,6 +25,7 @@ from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import ScramMechanism, SecurityState
 from cordwood.security.token_keys import require_packages
 from cordwood.security.tokens import TokenRules, UnknownKeyError, ValidToken, check_token
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from cordwood.broker.security.token_key_source import KeyAddress, TokenKeySource

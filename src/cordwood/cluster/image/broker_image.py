@@ -1,8 +1,9 @@
 """One broker as the controllers know it."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
+
+from cordwood.value_class import dataclass
 
 
 class Endpoint(NamedTuple):
