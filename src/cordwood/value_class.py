@@ -105,7 +105,8 @@ def _define(cls: type[_T], *, is_frozen: bool, is_keyword_only: bool, has_eq: bo
     namespace.setdefault(
         "__match_args__", tuple(found.name for found in fields.values() if not found.kw_only)
     )
-    made = type(cls)(cls.__name__, cls.__bases__, namespace)
+    metaclass: Any = type(cls)
+    made: type[_T] = metaclass(cls.__name__, cls.__bases__, namespace)
     made.__qualname__ = cls.__qualname__
     plan.owner = made
     return made
@@ -225,7 +226,9 @@ def _frozen_setters(plan: _Plan) -> tuple[_Method, _Method]:
 
 def _make_init(plan: _Plan) -> _Method:
     known: dict[str, Any] = {"_missing": _MISSING, "_set": object.__setattr__}
-    positional, by_name, body = ["self"], [], []
+    positional = ["self"]
+    by_name: list[str] = []
+    body: list[str] = []
     for found in plan.fields.values():
         name = found.name
         parameter, value = name, name
@@ -330,7 +333,7 @@ class _StandardFields:
             rows.append(
                 (found.name, found.type, dataclasses.field(kw_only=found.kw_only, **options))
             )
-        made = dataclasses.make_dataclass(plan.owner.__name__, rows)
+        made: Any = dataclasses.make_dataclass(plan.owner.__name__, rows)
         standard: Mapping[str, Any] = made.__dataclass_fields__
         type.__setattr__(plan.owner, "__dataclass_fields__", standard)
         return standard
