@@ -140,6 +140,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    _mark_kernels(items)
+    # A process keeps the first of its tests and gives the last away. So those with Spark, which
+    # take longest, begin at once and need one JVM.
+    items.sort(key=lambda item: not item.path.is_relative_to(HERE / "spark"))
+
+
+def _mark_kernels(items: list[pytest.Item]) -> None:
     """Mark whole folders whose results depend on the kernels; `-m kernels` selects them."""
     for item in items:
         if item.path.name in PURE_MACHINES:
