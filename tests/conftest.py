@@ -139,11 +139,44 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return collection_path.is_relative_to(HERE)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _mark_kernels(items)
-    # A process keeps the first of its tests and gives the last away. So those with Spark, which
-    # take longest, begin at once and need one JVM.
-    items.sort(key=lambda item: not item.path.is_relative_to(HERE / "spark"))
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        items[:] = _spread(items, workers)
+
+
+def _spread(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Order tests for processes that each begin with an equal part, and take over last ones.
+
+    The first process begins with Spark, which takes longest and needs one JVM. Tests in tests/wire
+    wait for clients and timers most of the time: half of the processes begin with them, while the
+    others compute.
+    """
+    spark = [item for item in items if item.path.is_relative_to(HERE / "spark")]
+    wire = [item for item in items if item.path.is_relative_to(HERE / "wire")]
+    known = {*spark, *wire}
+    rest = [item for item in items if item not in known]
+    heads = [spark, *(_shares(wire, max(workers // 2, 1)))]
+    size = len(items) // workers
+    spread: list[pytest.Item] = []
+    for head in heads:
+        spread += head
+        taken = max(size - len(head), 0)
+        spread += rest[:taken]
+        rest = rest[taken:]
+    return spread + rest
+
+
+def _shares(items: list[pytest.Item], count: int) -> list[list[pytest.Item]]:
+    """Equal shares; tests of one file stay together."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    shares: list[list[pytest.Item]] = [[] for _ in range(count)]
+    for number, found in enumerate(files.values()):
+        shares[number % count] += found
+    return shares
 
 
 def _mark_kernels(items: list[pytest.Item]) -> None:

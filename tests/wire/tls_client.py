@@ -30,7 +30,7 @@ class TlsClient(RawClient):
 
     def send_bytes(self, data: bytes) -> None:
         for start in range(0, len(data), _RECORD_BYTES):
-            select.select([], [self.socket], [], TIMEOUT_S)  # then there is room for a record
+            self._await(select.POLLOUT)  # then there is room for a record
             with self._turn:
                 self.socket.sendall(data[start : start + _RECORD_BYTES])
 
@@ -44,8 +44,13 @@ class TlsClient(RawClient):
                     pass
                 finally:
                     self.socket.settimeout(TIMEOUT_S)
-            if not any(select.select([self.socket], [], [], TIMEOUT_S)):
-                raise TimeoutError("no answer")
+            self._await(select.POLLIN)
+
+    def _await(self, event: int) -> None:
+        waiting = select.poll()
+        waiting.register(self.socket, event)
+        if not waiting.poll(TIMEOUT_S * 1000):
+            raise TimeoutError("the broker neither reads nor answers")
 
     @property
     def tls(self) -> ssl.SSLSocket:
