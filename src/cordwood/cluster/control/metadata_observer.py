@@ -12,7 +12,6 @@ Invariants
       no broker can repair, so `MetadataLostError` ends the broker.
 """
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, cast
 from uuid import UUID
@@ -40,6 +39,7 @@ from cordwood.protocol.replica_fetch import (
     encode_replica_fetch,
 )
 from cordwood.quantities import GIB, MIB, Offset
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import control_messages as messages

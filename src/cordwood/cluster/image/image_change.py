@@ -1,10 +1,10 @@
 """What differs between two images, so that nobody has to compare 100,000 partitions."""
 
-from dataclasses import dataclass
 from uuid import UUID
 
 from cordwood.cluster.image.access_image import QuotaEntity, ScramUser
 from cordwood.cluster.image.metadata_image import ConfigResource, MetadataImage
+from cordwood.value_class import dataclass
 
 TopicPartition = tuple[UUID, int]
 
