@@ -22,7 +22,8 @@ from simulation.node import Life, Node, topic_config
 from simulation.world import World
 
 FAULTS_MS = 1300.0
-HEALING_MS = 1800.0
+HEALING_MS = 300.0  # with clients
+CONVERGENCE_MS_MAX = 20_000.0  # until nothing more is to be done
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ class Cluster:
         rng = world.rng
         node_count = rng.choice((3, 3, 3, 4))
         self.min_isr = rng.choice((1, 2, 2, 2))
-        self.is_disk = rng.random() < 0.85
+        self.is_disk = rng.random() < 0.75
         self.is_unclean_allowed = rng.random() < 0.06
         self.has_disk_faults = rng.random() < 0.1
         self.has_bad_clocks = rng.random() < 0.3
@@ -92,10 +93,12 @@ class Cluster:
         self._plan_faults()
         world.run_until(200 + FAULTS_MS)
         self._heal()
-        world.run_until(200 + FAULTS_MS + HEALING_MS * 0.6)
+        world.run_until(world.now_ms + HEALING_MS)
         for producer in self.producers:
             producer.is_stopping = True
-        world.run_until(200 + FAULTS_MS + HEALING_MS)
+        last_ms = world.now_ms + CONVERGENCE_MS_MAX
+        while world.now_ms < last_ms and not self._has_converged():
+            world.run_until(world.now_ms + 60)
         self._check_end()
         return Report(
             seed=world.seed,
@@ -168,6 +171,7 @@ class Cluster:
         network.loss = rng.choice((0.0, 0.0, 0.02, 0.08))
         network.duplication = rng.choice((0.0, 0.05))
         network.slow_share = rng.choice((0.0, 0.02, 0.1))
+        network.slow_ms = rng.choice((200.0, 900.0))
         kinds = [
             self._crash,
             self._crash,
@@ -298,6 +302,19 @@ class Cluster:
         return {known.image.epoch for known in brokers if known.image.is_leaving}
 
     # --- the end -------------------------------------------------------------------------------
+
+    def _has_converged(self) -> bool:
+        for number, image in self.controller.partitions.items():
+            if set(image.in_sync) != set(image.replicas) or not image.has_leader:
+                return False
+            lives = [self.nodes[node_id].life for node_id in image.replicas]
+            logs = [life.owner.logs.get(number) for life in lives if life is not None]
+            ends = {(log.end_offset, log.high_watermark) for log in logs if log is not None}
+            if len(logs) < len(lives) or None in logs or len(ends) != 1:
+                return False
+            if any(end != high_watermark for end, high_watermark in ends):
+                return False
+        return all(producer.is_done for producer in self.producers)
 
     def _check_end(self) -> None:
         for number, image in self.controller.partitions.items():

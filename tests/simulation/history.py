@@ -110,7 +110,8 @@ class History:
 
     def note_opened(self, node_id: int, number: int, log: PartitionLog) -> None:
         self.safe_ends.pop((node_id, number), None)
-        self.check_epochs(node_id, number, log)
+        if log.replica.damaged_from is None:
+            self.check_epochs(node_id, number, log)
 
     def note_dropped(self, node_id: int, number: int) -> None:
         self.stopped.pop((node_id, number), None)
@@ -166,7 +167,7 @@ class History:
         history = self.of(number)
         seen = life.seen_high_watermark.get(number, Offset(0))
         high_watermark = log.high_watermark
-        if high_watermark <= seen or history.is_lossy:
+        if high_watermark <= seen or history.is_lossy or log.replica.damaged_from is not None:
             return
         entries = entries_of(log, seen, high_watermark)
         invariants.check_agreement(f"node {life.node_id}", entries, history.committed)
@@ -213,14 +214,19 @@ class History:
     # --- clients -------------------------------------------------------------------------------
 
     def note_acknowledged(
-        self, life: Life, replica: PartitionReplica, epoch: int, base: int
+        self, life: Life, replica: PartitionReplica, epoch: int, base: int, crc: int
     ) -> None:
         number = replica.site.place.partition
         history = self.of(number)
         if history.is_lossy:
             return
+        if base < replica.site.log.state.start:
+            return
         found = entries_of(replica.site.log, base, base + 1)
         entry = found[0] if found else Entry(base, base, -1, 0)
+        if entry.crc != crc:
+            wanted = Entry(base, base, epoch, crc)
+            invariants.check_late_acknowledgement(f"node {life.node_id}", wanted, entry)
         image = self._cluster.controller.partitions[number]
         if image.leader_epoch > epoch and image.has_leader:
             self._check_late(life, number, entry, image.leader)

@@ -245,11 +245,12 @@ class Life:
 
     def _register(self) -> None:
         def serve(reply: Reply) -> None:
-            reply(
-                self.cluster.controller.register(
-                    self.node_id, self.incarnation, self.previous_epoch
+            if self.is_alive:  # the connection of a dead process is reset
+                reply(
+                    self.cluster.controller.register(
+                        self.node_id, self.incarnation, self.previous_epoch
+                    )
                 )
-            )
 
         def registered(epoch: int | None) -> None:
             if epoch is None:
@@ -490,7 +491,8 @@ class Life:
         self.sync_soon(number)
         answer = (None, appended.base_offset)
         if acks_all:
-            self._answer_committed(replica, end, epoch, appended.base_offset, reply)
+            crc = int.from_bytes(data[17:21], "big")
+            self._answer_committed(replica, end, epoch, appended.base_offset, crc, reply)
         elif log.promises.is_kept(end):
             reply(answer)
         else:
@@ -502,11 +504,12 @@ class Life:
         end: Offset,
         epoch: LeaderEpoch,
         base: Offset,
+        crc: int,
         reply: Reply,
     ) -> None:
         def committed(is_committed: bool) -> None:
             if is_committed:
-                self.cluster.history.note_acknowledged(self, replica, epoch, base)
+                self.cluster.history.note_acknowledged(self, replica, epoch, base, crc)
                 reply((None, base))
             else:
                 reply((ReplicaError.NOT_LEADER_OR_FOLLOWER, -1))
