@@ -140,6 +140,7 @@ class ReplicationBench:
         epoch: int = 1,
         last_epoch: int = -1,
         life: int | None = None,
+        is_again: bool = False,
     ) -> FollowerRead:
         """Node 2 or 3 fetches from this leader."""
         asked = FetchPosition(
@@ -155,6 +156,7 @@ class ReplicationBench:
             replica=node,
             broker_epoch=node * 100 if life is None else life,
             bytes_max=1 << 20,
+            is_again=is_again,
         )
 
     def answer_fetch(self, **fields: Any) -> None:
