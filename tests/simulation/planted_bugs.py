@@ -64,12 +64,17 @@ def acknowledge_in_any_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def join_before_the_epoch_start(patch: pytest.MonkeyPatch) -> None:
     """A follower joins the ISR at the high watermark, before it has the start of the epoch."""
-    init = LeaderRole.__init__
 
-    def forgetful(self: LeaderRole, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **{**kwargs, "epoch_start": Offset(0)})
+    def expand_by(self: LeaderRole, state: Any) -> None:
+        if (
+            self.isr.pending is None
+            and state.node_id not in self.isr.committed
+            and state.end >= self.site.log.high_watermark
+            and self._is_eligible(state)
+        ):
+            self._ask_for({*self.isr.committed, state.node_id})
 
-    patch.setattr(LeaderRole, "__init__", forgetful)
+    patch.setattr(LeaderRole, "_expand_by", expand_by)
 
 
 def let_old_lives_in(patch: pytest.MonkeyPatch) -> None:
