@@ -343,12 +343,14 @@ class Life:
     ) -> None:
         def work() -> None:
             before = log.state
+            is_damaged = log.replica.damaged_from is not None
             result: Any
             try:
                 result = job()
             except (OSError, CordwoodError) as error:
                 result = error
-            self.cluster.history.note_job(self, log, before)
+            if not is_damaged:  # then it is filled again, from a leader that has everything
+                self.cluster.history.note_job(self, log, before)
             self.at(self.world.between(0, 0.5), lambda: self._worked(when_done, result))
 
         self.at(self._disk_ms(), work)

@@ -24,6 +24,7 @@ from typing import Final
 from cordwood.errors import FormatError, ReplicaMismatchError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import DAMAGE_STOPS, BatchDecoder, describe_stop
+from cordwood.format.batch_header import HEADER_SIZE, decode_batch_header
 from cordwood.log.partition.batch_writer import BatchWriter
 from cordwood.log.partition.deletion import Deletion
 from cordwood.log.partition.log_epochs import LogEpochs
@@ -176,8 +177,14 @@ class ReplicaLog:
         A batch that is cut short at the end is left out. Raises `RoleChangedError`, and
         `ReplicaMismatchError` or `ChecksumMismatchError` for the first batch that may not be
         appended; those before it were. Not durable: sync the log.
+
+        An empty log that starts inside of the first batch starts with that batch instead: the
+        leader deleted up to an offset inside of it.
         """
         view, position = memoryview(data), 0
+        base = self._base_around_start(view)
+        if base is not None:
+            self.restart_at(base, leader_epoch=leader_epoch)
         decoder = _SCRATCH.decoder
         holder = self._holder
         try:
@@ -216,6 +223,16 @@ class ReplicaLog:
         return self._deletion.drop_local_before(min(offset, self._holder.state.high_watermark))
 
     # --- how ---------------------------------------------------------------------------------
+
+    def _base_around_start(self, view: memoryview) -> Offset | None:
+        """Where the first batch begins, if the log is empty and starts inside of that batch."""
+        state = self._holder.state
+        if state.start != state.end or len(view) < HEADER_SIZE:
+            return None
+        header = decode_batch_header(view)
+        base = header.base_offset
+        is_inside = 0 <= base < state.end <= base + header.last_offset_delta
+        return base if is_inside else None
 
     def _scan(
         self, decoder: BatchDecoder, view: memoryview, position: int, leader_epoch: LeaderEpoch
