@@ -105,6 +105,9 @@ class History:
                 if known is not None and node_id not in role.isr.committed:
                     registered = self._cluster.controller.brokers[node_id].image.epoch
                     invariants.check_joined(node_id, known.broker_epoch, registered)
+                    history = self.of(change.partition)
+                    if not history.is_lossy:
+                        self._check_safe(change.partition, node_id, history.end, history.end)
 
     # --- logs ----------------------------------------------------------------------------------
 

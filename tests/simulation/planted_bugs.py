@@ -123,7 +123,10 @@ def forget_to_sync_the_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def act_on_images_of_the_last_life(patch: pytest.MonkeyPatch) -> None:
-    """A broker that starts again acts on an image from before its registration."""
+    """A broker that starts again acts on an image from before its registration.
+
+    It would still refuse appends, because no controller has heard it. That is taken away too.
+    """
 
     def hasty(self: NodeReplicas, image: Any) -> None:
         if image.end < self._image.end:
@@ -144,6 +147,7 @@ def act_on_images_of_the_last_life(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(NodeReplicas, "apply", hasty)
     patch.setattr(node.Life, "_apply", hosting)
+    patch.setattr(node.Life, "is_fenced_by_silence", False)
 
 
 def commit_below_min_isr(patch: pytest.MonkeyPatch) -> None:
