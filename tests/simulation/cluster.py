@@ -45,7 +45,7 @@ class Cluster:
         world = self.world = World(seed)
         rng = world.rng
         node_count = rng.choice((3, 3, 3, 4))
-        self.min_isr = rng.choice((1, 2, 2, 2))
+        self.min_isr = rng.choice((1, 2, 2, 2, 3))
         self.is_disk = rng.random() < 0.75
         self.is_unclean_allowed = rng.random() < 0.06
         self.has_disk_faults = rng.random() < 0.1
@@ -200,9 +200,26 @@ class Cluster:
 
         return happen
 
+    def _note_down(self, life: Life) -> None:
+        """A life ends. Copies of its last fetch may be on the way for long."""
+        self.history.note_down(life)
+        known = self.controller.brokers.get(life.node_id)
+        if known is not None and known.image.incarnation == life.incarnation:
+            # It was registered and never learned its epoch: the next life cannot vouch for it.
+            self.may_lose |= life.broker_epoch != known.image.epoch
+        if life.last_fetch is not None and self.world.chance(0.5):
+            leader, fetch = life.last_fetch
+            for _ in range(4):
+                self.world.at(
+                    self.world.between(0, 900),
+                    lambda: self.deliver(
+                        leader, lambda other: other.serve_fetch(fetch, lambda _answer: None)
+                    ),
+                )
+
     def kill(self, node: Node) -> None:
         if node.life is not None:
-            self.history.note_down(node.life)
+            self._note_down(node.life)
             node.kill()
             self._restart_later(node)
 
@@ -230,7 +247,7 @@ class Cluster:
 
     def _lose_power(self, node: Node) -> None:
         if node.life is not None:
-            self.history.note_down(node.life)
+            self._note_down(node.life)
             node.cut_power()
             self._restart_later(node)
 
@@ -304,7 +321,10 @@ class Cluster:
     # --- the end -------------------------------------------------------------------------------
 
     def _has_converged(self) -> bool:
+        stopped = {number for _, number in self.history.stopped}
         for number, image in self.controller.partitions.items():
+            if number in stopped:
+                continue
             if set(image.in_sync) != set(image.replicas) or not image.has_leader:
                 return False
             lives = [self.nodes[node_id].life for node_id in image.replicas]
@@ -314,17 +334,21 @@ class Cluster:
                 return False
             if any(end != high_watermark for end, high_watermark in ends):
                 return False
-        return all(producer.is_done for producer in self.producers)
+        return all(p.is_done for p in self.producers if p.number not in stopped)
 
     def _check_end(self) -> None:
         for number, image in self.controller.partitions.items():
             is_whole = set(image.in_sync) == set(image.replicas) and image.has_leader
             stopped = {key: why for key, why in self.history.stopped.items() if key[1] == number}
+            if stopped and self.history.of(number).is_lossy:
+                continue  # it was down during an unclean election, and waits for help
             invariants.check_converged(
                 f"partition {number} is {image}; stopped: {stopped}", holds=is_whole
             )
             self._check_replicas(number, image.leader, image.replicas)
         for producer in self.producers:
+            if any(number == producer.number for _, number in self.history.stopped):
+                continue
             invariants.check_converged(
                 f"producer {producer.client} waits for an answer", holds=producer.is_done
             )

@@ -16,6 +16,7 @@ from cordwood.cluster.replication.isr_state import IsrState
 from cordwood.cluster.replication.leader_role import LeaderRole
 from cordwood.cluster.replication.node_replicas import NodeReplicas
 from cordwood.cluster.replication.partition_replica import PartitionReplica
+from cordwood.cluster.replication.replica_fetch import ReplicaError
 from cordwood.log.partition.log_epochs import LogEpochs
 from cordwood.log.partition.replica_log import ReplicaLog
 from cordwood.quantities import LeaderEpoch, Offset
@@ -90,8 +91,15 @@ def let_old_lives_in(patch: pytest.MonkeyPatch) -> None:
         broker = self._brokers().get(node_id)
         return -1 if broker is None else broker.epoch
 
+    def refusal(self: LeaderRole, asked: Any, replica: int, _broker_epoch: int) -> Any:
+        found = self._epoch_refusal(asked.leader_epoch)
+        if found is None and replica not in self.replicas:
+            found = ReplicaError.UNKNOWN_LEADER_EPOCH
+        return found
+
     patch.setattr(LeaderRole, "_is_eligible", eligible)
     patch.setattr(LeaderRole, "_broker_epoch_of", epoch_of)
+    patch.setattr(LeaderRole, "_fetch_refusal", refusal)
 
 
 def count_before_the_sync(patch: pytest.MonkeyPatch) -> None:
