@@ -206,6 +206,9 @@ class History:
         life = cluster.nodes[node_id].life
         who = f"node {node_id}"
         log = None if life is None else life.owner.logs.get(number)
+        registered = cluster.controller.brokers[node_id].image.incarnation
+        if not cluster.is_disk and (life is None or life.incarnation != registered):
+            return  # it lost what was not synced, and will say so when it registers
         if log is not None:
             safe = log.state.durable if cluster.is_disk else log.state.end
             invariants.check_safe(who, safe, end)
