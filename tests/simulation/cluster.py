@@ -55,7 +55,7 @@ class Cluster:
         self.lag_max_ms = rng.choice((100, 200))
         self.fetch_bytes = rng.choice((300, 1 << 20))
         self.disk_max_ms = rng.choice((1.0, 1.0, 8.0, 25.0))
-        self.produce_pause_ms = rng.choice((15.0, 40.0, 150.0))
+        self.produce_pause_ms = rng.choice((15.0, 40.0, 150.0, 900.0))
         self.topic_config = topic_config(
             "disk" if self.is_disk else "os",
             self.min_isr,

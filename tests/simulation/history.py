@@ -217,6 +217,14 @@ class History:
         elif cluster.is_disk:
             invariants.check_safe(who, self.safe_ends.get((node_id, number), 0), end)
 
+    def note_fetch(self, life: Life, replica: PartitionReplica, node_id: int) -> None:
+        """A leader has noted a fetch."""
+        role, broker = replica.leader, life.image.brokers.get(node_id)
+        if role is not None and broker is not None and node_id in role.isr.committed:
+            known = role.replicas.get(node_id)
+            if known is not None and known.broker_epoch >= 0:
+                invariants.check_counted(node_id, known.broker_epoch, broker.epoch)
+
     # --- clients -------------------------------------------------------------------------------
 
     def note_acknowledged(

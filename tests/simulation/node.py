@@ -579,6 +579,7 @@ class _WaitingFetch:
                 is_again=is_again,
             )
             reads.append((asked.place, read))
+            self._life.cluster.history.note_fetch(self._life, replica, fetch.replica)
         if not is_last and not any(read.is_news for _, read in reads):
             return False
         self._is_answered = True
