@@ -296,6 +296,7 @@ class Cluster:
         for replica in () if node.life is None else node.life.replicas:
             log = replica.site.log
             if replica.leader is not None and log.high_watermark > log.state.start:
+                self.history.of(log.partition).was_deleted_from = True
                 log.deletion.drop_local_before(
                     self.world.rng.randint(log.state.start, log.high_watermark)
                 )
@@ -384,6 +385,9 @@ class Cluster:
         committed = self.history.of(producer.number).committed
         own = set(producer.sent)
         stored = [committed[base].crc for base in sorted(committed) if committed[base].crc in own]
+        if self.history.of(producer.number).was_deleted_from:
+            # With its records, a log forgets a producer at the next start, as in Kafka.
+            stored = list(dict.fromkeys(reversed(stored)))[::-1]
         invariants.check_exactly_once(producer.client, producer.sent, producer.acknowledged, stored)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cordwood.cluster.cluster_control import IsrChange
 from cordwood.cluster.image.partition_image import PartitionImage
 from cordwood.cluster.replication.partition_replica import PartitionReplica
+from cordwood.errors import CorruptSegmentError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
 from cordwood.log.partition.log_state import LogState
@@ -29,7 +30,13 @@ def entries_of(log: PartitionLog, start: int, stop: int | None = None) -> list[E
     offset = max(start, state.start)
     found: list[Entry] = []
     while offset < stop:
-        batches = log.replica.read(Offset(offset), max_bytes=1 << 20)
+        try:
+            batches = log.replica.read(Offset(offset), max_bytes=1 << 20)
+        except CorruptSegmentError as error:
+            if error.next_offset is None:
+                break
+            offset = error.next_offset
+            continue
         if batches is None:
             break
         data = memoryview(batches.file.read_at(batches.position, batches.length))
@@ -58,6 +65,7 @@ class PartitionHistory:
         self.appenders: dict[int, tuple[int, int]] = {}
         self.end_at_election: dict[int, int] = {}
         self.acknowledged: dict[int, Entry] = {}
+        self.was_deleted_from = False  # records were deleted by request
         self.is_lossy = False  # an election was unclean: what was committed may be gone
 
 
