@@ -65,7 +65,6 @@ class LeaderRole:
         self._waits = CommitWaits()
         self._assigned: tuple[int, ...] = image.replicas
         self._adopt_replicas(image)
-        self.advance()
 
     # --- facts -------------------------------------------------------------------------------
 

@@ -139,6 +139,7 @@ class PartitionReplica:
                 brokers=self._brokers,
                 when_moved=lambda: self._when_moved(self),
             )
+            self.leader.advance()
 
         return led
 
