@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from cordwood.cluster.image.metadata_image import MetadataImage
 from simulation import invariants
 from simulation.clients import Consumer, CoordinatorCheck, Producer
 from simulation.controller import Controller
@@ -132,9 +133,10 @@ class Cluster:
         self.history.note_image()
         image = self.controller.image
         for node_id in self.nodes:
-            self.network.send(
-                -1, node_id, lambda n=node_id: self.deliver(n, lambda life: life.take_image(image))
-            )
+            self.network.send(-1, node_id, self._delivery(node_id, image))
+
+    def _delivery(self, node_id: int, image: MetadataImage) -> Callable[[], None]:
+        return lambda: self.deliver(node_id, lambda life: life.take_image(image))
 
     def image_as_of(self, image: Any) -> Any:
         """The image that a node has when it learns of its registration."""

@@ -14,7 +14,7 @@ import pytest
 from cordwood.cluster.replication.follower_role import FollowerRole
 from cordwood.cluster.replication.isr_state import IsrState
 from cordwood.cluster.replication.leader_role import LeaderRole
-from cordwood.cluster.replication.node_replicas import NodeReplicas
+from cordwood.cluster.replication.node_replicas import NodeReplicas, assigned_places
 from cordwood.cluster.replication.partition_replica import PartitionReplica
 from cordwood.cluster.replication.replica_fetch import ReplicaError
 from cordwood.log.partition.log_epochs import LogEpochs
@@ -147,7 +147,7 @@ def act_on_images_of_the_last_life(patch: pytest.MonkeyPatch) -> None:
 
     def hosting(self: Any, image: Any) -> None:
         self.image = image
-        for place in sorted(node.assigned_places(image, self.node_id)):
+        for place in sorted(assigned_places(image, self.node_id)):
             if self.replicas.get(place) is None:
                 log = self.owner.logs.get(place.partition)
                 self.replicas.host(place, log or self._open(place.partition))

@@ -78,7 +78,8 @@ def test_damage_is_remembered_over_restarts_until_the_replica_is_filled_again() 
     replace_file(fs, f"{log.directory}/cordwood-damaged", b"3\n")
 
     again = log_of(open_store(fs.kill(), role=AMONG_OTHERS))
-    assert again.replica.damaged_from == 3
+    found = again.replica.damaged_from
+    assert found == 3
     assert vouched_epoch(7, [again], was_orderly=True) == -1
     again.replica.follow(LeaderEpoch(2))
     again.replica.restart_at(Offset(0), leader_epoch=LeaderEpoch(2))
