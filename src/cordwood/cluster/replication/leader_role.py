@@ -30,7 +30,7 @@ from cordwood.cluster.replication.replica_fetch import (
 )
 from cordwood.cluster.replication.replica_state import ReplicaState
 from cordwood.cluster.replication.replication_ports import ReplicaSite
-from cordwood.errors import OffsetOutOfRangeError
+from cordwood.errors import OffsetOutOfRangeError, StorageError
 from cordwood.log.rules.leader_epochs import EpochEnd
 from cordwood.quantities import NO_OFFSET, LeaderEpoch, Offset
 
@@ -65,7 +65,6 @@ class LeaderRole:
         self._waits = CommitWaits()
         self._assigned: tuple[int, ...] = image.replicas
         self._adopt_replicas(image)
-        self.advance()
 
     # --- facts -------------------------------------------------------------------------------
 
@@ -161,11 +160,18 @@ class LeaderRole:
     # --- followers ---------------------------------------------------------------------------
 
     def fetch(
-        self, asked: FetchPosition, *, replica: int, broker_epoch: int, bytes_max: int
+        self,
+        asked: FetchPosition,
+        *,
+        replica: int,
+        broker_epoch: int,
+        bytes_max: int,
+        is_again: bool = False,
     ) -> FollowerRead:
         """Answer a follower's fetch, and note how far it is.
 
-        Its position counts only if it continues this log: not if it diverges.
+        Its position counts only if it continues this log: not if it diverges. `is_again` says that
+        the fetch has waited here since it was noted: it is no news of the follower.
         """
         error = self._fetch_refusal(asked, replica, broker_epoch)
         if error is not None:
@@ -182,12 +188,13 @@ class LeaderRole:
                 return self._read(diverging=known)
         if asked.offset > state.end:
             return self._out_of_range()
-        self._note_fetch(asked, replica, broker_epoch)
+        if not is_again:
+            self._note_fetch(asked, replica, broker_epoch)
         try:
             batches = log.replica.read(asked.offset, max_bytes=bytes_max)
         except OffsetOutOfRangeError:
             return self._out_of_range()
-        except OSError:
+        except (OSError, StorageError):
             return FollowerRead(error=ReplicaError.KAFKA_STORAGE_ERROR)
         is_news = batches is not None or log.high_watermark > asked.high_watermark
         return FollowerRead(
@@ -269,8 +276,9 @@ class LeaderRole:
                 if reached <= before:
                     return
         if reached > before:
-            self._waits.answer(log.replica.raise_high_watermark(reached))
+            reached = log.replica.raise_high_watermark(reached)
             self._when_moved()
+            self._waits.answer(reached)
 
     def _is_about_to_join(self, state: ReplicaState) -> bool:
         return self._is_eligible(state) and state.is_caught_up(

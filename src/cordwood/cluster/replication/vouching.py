@@ -18,7 +18,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.storage.files import FileSystem, read_whole, replace_file
 
 NO_BROKER_EPOCH: Final = -1
-BROKER_EPOCH_FILE: Final = "broker-epoch-checkpoint"
+BROKER_EPOCH_FILE: Final = "cordwood-broker-epoch"
 _FILE_BYTES_MAX: Final = 64
 _FILE_VERSION: Final = b"0"
 
@@ -29,7 +29,7 @@ def vouched_epoch(saved: int, logs: Iterable[PartitionLog], *, was_orderly: bool
     `logs` are all replicas of this node, after they were opened.
     """
     for log in logs:
-        if log.damages or log.state.failure is not None:
+        if log.damages or log.replica.damaged_from is not None or log.state.failure is not None:
             return NO_BROKER_EPOCH
         if log.config.durability != "disk" and not was_orderly:
             return NO_BROKER_EPOCH

@@ -122,6 +122,7 @@ class PartitionLog(LogReader):
             truncation=self.truncation,
             deletion=self.deletion,
             source=ReplicaSource(holder, self.archive, self.producers),
+            damages=self.damages,
         )
 
     # --- appending ---------------------------------------------------------------------------
