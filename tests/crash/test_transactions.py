@@ -18,7 +18,7 @@ pytestmark = pytest.mark.faults
 
 A_WRITER, B_WRITER = Role(kind="confluent", name="a"), Role(kind="raw", name="b")
 PROCESSOR = Role(kind="raw", name="c", processes=True)
-TRIES = 3
+TRIES = 6
 QUICK = {"no reconciliation", "unsynced decision"}
 
 

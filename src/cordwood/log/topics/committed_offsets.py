@@ -13,9 +13,10 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from cordwood.clock import Clock
-from cordwood.errors import InvalidRecordError, LogError, StorageError
+from cordwood.errors import InvalidRecordError, LogError, StorageError, UnknownTopicError
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
 from cordwood.format.batch_header import TRANSACTIONAL
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.format.groups.group_offsets import (
     OFFSET_KEY_TYPES,
     OffsetKey,
@@ -202,7 +203,7 @@ class CommittedOffsets:
         producer_epoch: int,
     ) -> None:
         """Append commits that count once the transaction of a producer does. Durable on return."""
-        topic, log = self._writable(partition)
+        topic, log = self._writable(partition, self._source.ensure())
         now_ms = self._clock.now_ms()
         built = build_batch(
             [Record(value, key=key, timestamp_ms=now_ms) for key, value in records],
@@ -233,9 +234,10 @@ class CommittedOffsets:
     ) -> Offset:
         """End the transaction of a producer in one partition of the topic; return where.
 
-        Not durable on return. But it counts at once: the coordinator's decision is durable.
+        Not durable on return. But it counts at once: the coordinator's decision is durable. The
+        topic exists, and is not created here: who copies the store waits for markers.
         """
-        topic, log = self._writable(partition)
+        topic, log = self._writable(partition, self._source.find())
         at = log.batches.end_transaction(
             marker, transaction_version=transaction_version, wait=False
         )
@@ -243,8 +245,11 @@ class CommittedOffsets:
         self._note(topic, partition, at, Offset(at + 1), [event])
         return at
 
-    def _writable(self, partition: int) -> tuple[ReadableTopic, PartitionLog]:
-        topic = self._source.ensure()
+    def _writable(
+        self, partition: int, topic: ReadableTopic | None
+    ) -> tuple[ReadableTopic, PartitionLog]:
+        if topic is None:
+            raise UnknownTopicError(CONSUMER_OFFSETS_TOPIC)
         log = topic.partition(partition)
         assert isinstance(log, PartitionLog), log
         return topic, log
