@@ -17,12 +17,20 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import cordwood
 from crash.exactly_once.analysis import Violation, judge
 from crash.exactly_once.final_reading import read_outcome
-from crash.exactly_once.history import HistoryWriter, read_events
+from crash.exactly_once.history import (
+    Began,
+    Ended,
+    HistoryWriter,
+    Outcome,
+    Read,
+    Stored,
+    read_events,
+)
 from crash.exactly_once.nursery import BrokerOrder, Nursery, is_alive, kill
 from crash.exactly_once.power_loss import lose_unsynced
 from crash.exactly_once.proxy import NONE, SOME, Mischief, Proxy
@@ -287,7 +295,7 @@ class Campaign:
 
     # --- the verdict -------------------------------------------------------------------------
 
-    def _outcome(self) -> Any:
+    def _outcome(self) -> Outcome:
         if not is_alive(self._broker):
             self._start_broker()
         return read_outcome(
@@ -298,21 +306,15 @@ class Campaign:
             stop_broker=lambda: kill(self._broker),
         )
 
-    def _judge(self, outcome: Any) -> None:
+    def _judge(self, outcome: Outcome) -> None:
         report = self.report
-        paths = sorted(
-            self.directory.glob("history-*"), key=lambda path: (path.stat().st_ctime_ns, path.name)
-        )
-        events = list(read_events(paths))
-        names = Counter(type(event).__name__ for event in events)
-        report.transactions = names["Began"]
-        for event in events:
-            if type(event).__name__ == "Ended":
-                if event.is_commit:  # type: ignore[union-attr]
-                    report.committed += 1
-                else:
-                    report.aborted += 1
-        report.records, report.reads = names["Stored"], names["Read"]
+        events = list(read_events(sorted(self.directory.glob("history-*"))))
+        ends = [event for event in events if isinstance(event, Ended)]
+        report.committed = sum(end.is_commit for end in ends)
+        report.aborted = len(ends) - report.committed
+        report.transactions = sum(isinstance(event, Began) for event in events)
+        report.records = sum(isinstance(event, Stored) for event in events)
+        report.reads = sum(isinstance(event, Read) for event in events)
         report.mischief = self._proxy.counts
         report.violations = judge(events, outcome)
 
