@@ -127,7 +127,7 @@ def run_transactions(transactions: int, kills: int, client_kills: int, first: in
     whole = Plan(seed=first, transactions=transactions, kills=kills, client_kills=client_kills)
     failures = done = killed = 0
     for plan in pieces(whole, TRANSACTIONS_PER_RUN):
-        directory = Path(tempfile.mkdtemp(prefix="cordwood-exactly-once-")) / "run"
+        directory = Path(tempfile.mkdtemp(prefix="cordwood-exactly-once-"))
         report = run_campaign(plan, directory)
         done, killed = done + report.transactions, killed + report.broker_kills
         print(f"transactions, seed {plan.seed}: {report}", flush=True)
