@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cordwood import errors
+    from cordwood import aio, errors
     from cordwood.archive.opened_archive import open_archive
     from cordwood.format.record import Record
     from cordwood.library import open_store as open
@@ -63,6 +63,7 @@ __all__ = [
     "TopicConfig",
     "TopicRecord",
     "__version__",
+    "aio",
     "errors",
     "open",
     "open_archive",
@@ -72,8 +73,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name == "open":
         value: object = import_module("cordwood.library").open_store
-    elif name == "errors":
-        value = import_module("cordwood.errors")
+    elif name in ("aio", "errors"):
+        value = import_module(f"cordwood.{name}")
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     else:

@@ -179,6 +179,36 @@ def test_who_signs_in_by_a_certificate_is_in_the_log_and_who_is_refused(tmp_path
     ]
 
 
+def test_deleted_records_and_offsets_have_the_values_before(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    with (
+        cordwood.Broker(topics=["t"], config={"audit.file": str(path)}) as broker,
+        RawClient(broker.bootstrap_servers) as client,
+    ):
+        produce(client, "t", BATCH)
+        await_true(lambda: commit(client, 1) == 0)
+        assert commit(client, 0) == 0
+        place = {"name": "t", "partitions": [{"partition_index": 0}]}
+        client.call(ApiKey.OFFSET_DELETE, 0, {"group_id": "g", "topics": [place]})
+        cut = {"name": "t", "partitions": [{"partition_index": 0, "offset": 1}]}
+        client.call(ApiKey.DELETE_RECORDS, 2, {"topics": [cut], "timeout": 10_000})
+        await_true(lambda: len(changes(path)) == 4)
+
+    first, second, forgotten, deleted = lines(path)
+    assert (first["old"], first["new"]) == ({"t-0": None}, {"t-0": 1})
+    assert (second["old"], second["new"]) == ({"t-0": 1}, {"t-0": 0})
+    assert (forgotten["old"], forgotten["new"]) == ({"t-0": 0}, {})
+    assert deleted["old"] == {"partition": 0, "log_start_offset": 0}
+    assert deleted["new"] == {"partition": 0, "log_start_offset": 1}
+
+
+def commit(client: RawClient, offset: int) -> int:
+    part = {"partition_index": 0, "committed_offset": offset}
+    wanted = {"group_id": "g", "topics": [{"name": "t", "partitions": [part]}]}
+    found = client.call(ApiKey.OFFSET_COMMIT, 8, {**wanted, "generation_id_or_member_epoch": -1})
+    return int(found.topics[0].partitions[0].error_code)
+
+
 def test_a_command_in_the_directory_of_a_broker_is_in_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,7 +101,7 @@ class Services:
         self._changes = store.changes
         closed_topics = security.config.audit.closed_topics
         self._outside = InboxGroupChanges(coordinator, store.registry.id_of)
-        self._audit = InboxAudit(store.registry, events)
+        self._audit = InboxAudit(store.registry, store.committed_offsets, events)
         self._handlers = (
             ApiVersionsHandler(),
             SaslHandler(),

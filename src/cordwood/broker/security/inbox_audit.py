@@ -5,7 +5,7 @@ proved who it is, so the events name the directory instead. They have the names 
 do the same through the protocol. Users, access rules and quotas cannot be changed that way.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 from urllib.parse import urlsplit
@@ -26,6 +26,7 @@ from cordwood.log.inbox.topic_change import (
     TrimTopic,
 )
 from cordwood.log.inbox.upkeep_change import RestoreTopic, SnapshotStore
+from cordwood.log.topics.committed_offsets import CommittedOffsets, TopicPartition
 from cordwood.log.topics.topic_registry import TopicRegistry
 
 INBOX: Final = Origin(principal="data directory", address="", listener="inbox")
@@ -35,8 +36,11 @@ _SHOWN_MAX: Final = 100
 class InboxAudit:
     """Sees each change before it is made, and reports it once it is. Any thread."""
 
-    def __init__(self, registry: TopicRegistry, events: SecurityEvents) -> None:
+    def __init__(
+        self, registry: TopicRegistry, offsets: CommittedOffsets, events: SecurityEvents
+    ) -> None:
         self._registry = registry
+        self._offsets = offsets
         self._events = events
 
     def __call__(self, change: StoreChange) -> Callable[[ChangeAnswer], None] | None:
@@ -78,13 +82,14 @@ class InboxAudit:
             case SnapshotStore(include_security=True):
                 yield _event("Snapshot", "COPY", "USER", "*", new={"path": change.path})
             case CommitGroup(group=group):
-                yield _event("OffsetCommit", "ALTER", "GROUP", group, new=_offsets(change))
+                had = self._offsets_of(group, change.offsets)
+                new = _reported({place: offset for place, (offset, _) in change.offsets.items()})
+                yield _event("OffsetCommit", "ALTER", "GROUP", group, old=had, new=new)
             case ForgetGroup(group=group, places=None):
                 yield _event("DeleteGroups", "DELETE", "GROUP", group)
             case ForgetGroup(group=group, places=tuple(places)):
-                listed = [f"{topic}-{number}" for topic, number in places[:_SHOWN_MAX]]
-                gone: dict[str, Detail] = {"offsets of": listed, "count": len(places)}
-                yield _event("OffsetDelete", "DELETE", "GROUP", group, old=gone)
+                had = self._offsets_of(group, places)
+                yield _event("OffsetDelete", "DELETE", "GROUP", group, old=had)
 
     def _altered(self, change: AlterTopic) -> Iterator[AdministrativeChange]:
         name = change.topic
@@ -111,6 +116,9 @@ class InboxAudit:
                 new={"partitions": change.partitions},
             )
 
+    def _offsets_of(self, group: str, places: Iterable[TopicPartition]) -> dict[str, Detail]:
+        return _reported(self._offsets.known_at(group, places))
+
     def _size(self, name: str) -> dict[str, Detail]:
         topic = self._registry.find(name)
         return {} if topic is None else {"partitions": topic.partition_count}
@@ -127,14 +135,14 @@ def _without_secrets(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-def _offsets(change: CommitGroup) -> dict[str, Detail]:
-    new: dict[str, Detail] = {
+def _reported(offsets: Mapping[TopicPartition, int | None]) -> dict[str, Detail]:
+    shown: dict[str, Detail] = {
         f"{topic}-{partition}": offset
-        for (topic, partition), (offset, _) in islice(change.offsets.items(), _SHOWN_MAX)
+        for (topic, partition), offset in islice(offsets.items(), _SHOWN_MAX)
     }
-    if len(change.offsets) > _SHOWN_MAX:
-        new["more"] = len(change.offsets) - _SHOWN_MAX
-    return new
+    if len(offsets) > _SHOWN_MAX:
+        shown["more"] = len(offsets) - _SHOWN_MAX
+    return shown
 
 
 def _event(

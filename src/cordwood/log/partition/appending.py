@@ -91,19 +91,7 @@ class Appending:
         holder = self._holder
         config = holder.config
         now_ms = self._clock.now_ms()
-        if timestamp_ms is not None:
-            timestamp_ms = timestamp_of(timestamp_ms)
-            check_timestamp(timestamp_ms, config, now_ms=now_ms)
-        if isinstance(headers, Mapping):
-            headers = tuple(headers.items())
-        if key is None and config.is_compacted:
-            holder.check_open()
-            raise InvalidRecordError(_NEEDS_KEY, [(0, _NEEDS_KEY)])
-        built = build_batch(
-            [Record(value, key, headers, timestamp_ms)], now_ms, self._style_of(config)
-        )
-        data = built.data
-        batch = UnplacedBatch(len(data), 1, built.max_timestamp)
+        data, batch = self._encode(value, key, headers, timestamp_ms, now_ms)
         if durability is not None and durability != config.durability:
             return self._append_otherwise(data, batch, now_ms, expected_offset, durability)
         if config.durability == "disk":
@@ -117,6 +105,56 @@ class Appending:
             offset = self._writer.write(data, batch, now_ms)
         self._promises.await_kept(Offset(offset + 1))
         return Appended(self._partition, offset, batch.max_timestamp)
+
+    def _encode(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[Header] | Mapping[str, bytes | None],
+        timestamp_ms: int | datetime | None,
+        now_ms: TimestampMs,
+    ) -> tuple[bytearray | memoryview, UnplacedBatch]:
+        """A batch of one record, checked."""
+        config = self._holder.config
+        if timestamp_ms is not None:
+            timestamp_ms = timestamp_of(timestamp_ms)
+            check_timestamp(timestamp_ms, config, now_ms=now_ms)
+        if isinstance(headers, Mapping):
+            headers = tuple(headers.items())
+        if key is None and config.is_compacted:
+            self._holder.check_open()
+            raise InvalidRecordError(_NEEDS_KEY, [(0, _NEEDS_KEY)])
+        built = build_batch(
+            [Record(value, key, headers, timestamp_ms)], now_ms, self._style_of(config)
+        )
+        return built.data, UnplacedBatch(len(built.data), 1, built.max_timestamp)
+
+    def prepare(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[Header] | Mapping[str, bytes | None],
+        timestamp_ms: int | datetime | None,
+        expected_offset: int | None,
+    ) -> PendingAppend:
+        """A record that is checked and encoded, for `commit_all`. Waits for nothing."""
+        self._holder.check_open()
+        now_ms = self._clock.now_ms()
+        data, batch = self._encode(value, key, headers, timestamp_ms, now_ms)
+        return PendingAppend(data, batch, now_ms, expected_offset)
+
+    def commit_all(self, items: list[PendingAppend]) -> None:
+        """Append prepared records in order; return once the topic's durability is reached.
+
+        Each then has its offset or its error. All of them share a sync.
+        """
+        if self._holder.config.durability == "disk":
+            self._commits.commit_all(items)
+            return
+        self._commits.place_all(items)
+        ends = [item.offset + item.batch.record_count for item in items if item.error is None]
+        if ends:
+            self._promises.await_kept(Offset(max(ends)))
 
     def _append_otherwise(
         self,

@@ -4,7 +4,8 @@
 in one place (`state_holder`). Each concern is a part that is given the state holder; no part
 inherits from another:
 
-    batches        batches that clients encoded; records are appended by the façade itself
+    appending      records; the façade has its two calls, too
+    batches        batches that clients encoded
     promises       what an acknowledgement waits for
     syncing        how what was written becomes durable; checkpoints
     rolling        when a new segment begins
@@ -101,7 +102,7 @@ class PartitionLog(LogReader):
         self.upkeep = Upkeep(
             parts, holder, rolling=self.rolling, deletion=self.deletion, archive=self.archive
         )
-        self._appending = Appending(
+        self.appending = Appending(
             parts,
             holder,
             writer=writer,
@@ -140,9 +141,7 @@ class PartitionLog(LogReader):
         With `expected_offset` the record is refused unless it would get that offset. `durability`
         is "disk" or "os" for this call; None: the topic's.
         """
-        return self._appending.append(
-            value, key, headers, timestamp_ms, expected_offset, durability
-        )
+        return self.appending.append(value, key, headers, timestamp_ms, expected_offset, durability)
 
     def append_many(
         self, records: Iterable[Any], *, expected_offset: int | None = None
@@ -151,7 +150,7 @@ class PartitionLog(LogReader):
 
         All become visible at once, when the topic's durability is reached.
         """
-        return self._appending.append_many(records, expected_offset)
+        return self.appending.append_many(records, expected_offset)
 
     def find_damages(self) -> list[Damage]:
         """What recovery could not read, and what is lost between the segments."""

@@ -90,3 +90,11 @@ class Promises:
     def watch(self, watcher: Callable[[], None] | None) -> None:
         """Have `watcher` called when the log moves. See `StateHolder.watch`."""
         self._holder.watch(watcher)
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """As `watch`, for any number of listeners."""
+        self._holder.add_listener(listener)
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Forget one that was added."""
+        self._holder.remove_listener(listener)

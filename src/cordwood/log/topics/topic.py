@@ -221,13 +221,19 @@ class Topic(Generic[LogT]):
         begins at its end. Ends when the store is closed, or after `idle_timeout_ms` without a new
         record.
         """
-        logs: list[LogT] = self.partitions
+        firsts = self.first_offsets(start)
         return follow_merged(
-            logs,
-            [_first_offset(log, start) for log in logs],
+            [self.partition(number) for number in firsts],
+            list(firsts.values()),
             None if idle_timeout_ms is None else idle_timeout_ms / 1000,
             isolation,
         )
+
+    def first_offsets(
+        self, start: Literal["start", "end"] | Mapping[int, int]
+    ) -> dict[int, Offset]:
+        """Where `follow` begins in each partition. Raises if a partition has no such offset."""
+        return {log.partition: _first_offset(log, start) for log in self.partitions}
 
     def offsets_for_time(self, timestamp_ms: int | datetime) -> dict[int, int]:
         """For each partition, the first offset at or after that time; its end if there is none.

@@ -13,7 +13,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -48,6 +47,7 @@ from cordwood.log.transactions.transaction_metadata import (
 )
 from cordwood.log.transactions.work_queue import WorkQueue
 from cordwood.quantities import ProducerId, TimestampMs
+from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 
