@@ -6,9 +6,12 @@
     script/faults kills --count 100       a real writer killed with SIGKILL
     script/faults rot --flips 1000        random bits of a store flipped
     script/faults cluster --seeds 5000    a cluster in one process, with every fault at once
+    script/faults transactions            10,000 transactions of real clients through a proxy that
+                                          misbehaves, while 200 brokers and 100 clients are killed
     script/faults replay SCRIPT SEED      one power cut again
     script/faults replay SCRIPT/SEED/CALL/KIND
     script/faults replay cluster SEED     one run of a cluster again
+    script/faults replay exactly-once SEED/TRANSACTIONS/KILLS/CLIENT-KILLS
 
 A run that fails is printed with the command that replays it and kept in `known_seeds.txt`.
 """
@@ -26,6 +29,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from crash.exactly_once.campaign import Plan, pieces, run_campaign
 from crash.io_faults import all_faults
 from crash.kills import kill_many
 from crash.known_seeds import Known, add_known
@@ -130,11 +134,39 @@ def run_cluster(seeds: int, first: int) -> int:
     return run_many("cluster", runs, run_cluster_seed, seeds)  # type: ignore[arg-type]
 
 
+TRANSACTIONS_PER_RUN = 500  # of one broker directory: enough to meet, few enough to understand
+
+
+def run_transactions(transactions: int, kills: int, client_kills: int, first: int) -> int:
+    """Real clients, real brokers, kills of both; return how many runs broke a promise."""
+    started = time.monotonic()
+    whole = Plan(seed=first, transactions=transactions, kills=kills, client_kills=client_kills)
+    failures = done = killed = 0
+    for plan in pieces(whole, TRANSACTIONS_PER_RUN):
+        directory = Path(tempfile.mkdtemp(prefix="cordwood-exactly-once-"))
+        report = run_campaign(plan, directory)
+        done, killed = done + report.transactions, killed + report.broker_kills
+        print(f"transactions, seed {plan.seed}: {report}", flush=True)
+        if report.broken:
+            failures += 1
+            for violation in report.broken[:20]:
+                print(f"FAILED {violation}")
+            print(f"       replay: script/faults replay exactly-once {plan.text}")
+            print(f"       it is kept in {directory}", flush=True)
+    seconds = time.monotonic() - started
+    print(f"transactions: {done}, {killed} brokers killed, {failures} runs failed, {seconds:.0f} s")
+    return failures
+
+
 def replay(what: list[str]) -> int:
     """One run again, with everything it has to say."""
     logging.basicConfig(level=logging.INFO)
     text = " ".join(what)
-    if what[0] == "rot":
+    if what[0] == "exactly-once":
+        seed, transactions, kills, client_kills = (int(part) for part in what[1].split("/"))
+        if run_transactions(transactions, kills, client_kills, seed):
+            return 1
+    elif what[0] == "rot":
         run_flip(int(what[1]))
     elif what[0] == "cluster":
         print(simulate(int(what[1])))
@@ -151,6 +183,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=1_000, help="how many kills")
+    parser.add_argument("--transactions", type=int, default=10_000)
+    parser.add_argument("--kills", type=int, default=200, help="of brokers, in `transactions`")
+    parser.add_argument("--client-kills", type=int, default=100)
     parser.add_argument("--flips", type=int, default=10_000)
     parser.add_argument("--variants", type=int, default=3, help="how many runs of a script fail")
     parser.add_argument("--scripts", nargs="+", default=list(SCRIPTS), choices=list(SCRIPTS))
@@ -161,6 +196,9 @@ def main(arguments: list[str]) -> int:
         "kills": lambda: run_kills(options.count),
         "rot": lambda: run_rot(options.flips, options.first),
         "cluster": lambda: run_cluster(options.seeds, options.first),
+        "transactions": lambda: run_transactions(
+            options.transactions, options.kills, options.client_kills, options.first
+        ),
     }
     if options.what == "replay":
         return replay(options.rest)

@@ -204,6 +204,24 @@ def test_an_old_client_must_add_the_partition_before(
     assert committed(broker, topic) == [b"b"]
 
 
+def test_a_batch_does_not_overtake_one_that_must_be_sent_again(
+    broker: cordwood.Broker, writer: TransactionalClient, topic: str
+) -> None:
+    """Otherwise the first one would be out of sequence whenever it is sent again."""
+    refused = writer.produce(topic, b"a", version=V1)
+    assert writer.add(topic) is ErrorCode.none
+
+    early = writer.produce(topic, b"b", version=V1, sequence=1)
+
+    assert refused is ErrorCode.transaction_abortable
+    assert early is ErrorCode.out_of_order_sequence_number
+    assert writer.produce(topic, b"a", version=V1) is ErrorCode.none
+    assert writer.produce(topic, b"b", version=V1, sequence=1) is ErrorCode.none
+    assert writer.end(version=4) is ErrorCode.none
+    writer.init()
+    assert committed(broker, topic) == [b"a", b"b"]
+
+
 def test_a_delayed_batch_of_an_ended_transaction_is_refused(
     broker: cordwood.Broker, writer: TransactionalClient, topic: str
 ) -> None:

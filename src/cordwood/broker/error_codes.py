@@ -111,6 +111,8 @@ _TRANSACTION_CODES: Final = {
     TransactionRefusal.COORDINATOR_NOT_AVAILABLE: ErrorCode.coordinator_not_available,
     TransactionRefusal.NOT_COORDINATOR: ErrorCode.not_coordinator,
     TransactionRefusal.UNKNOWN_SERVER_ERROR: ErrorCode.unknown_server_error,
+    TransactionRefusal.TOO_MANY_PARTITIONS: ErrorCode.policy_violation,
+    TransactionRefusal.TOO_MANY_IDS: ErrorCode.policy_violation,
 }
 
 

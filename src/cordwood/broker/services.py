@@ -124,7 +124,7 @@ class Services:
             AccessRulesHandler(security.file, has_authorizer=security.has_authorizer),
             ListOffsetsHandler(table, when_visible),
             LogDirsHandler(store),
-            TransactionsHandler(store, group_config.offsets_topic_partitions),
+            TransactionsHandler(store, group_config.offsets_topic_partitions, closed_topics),
             TransactionAdminHandler(store, table, clock),
             TransactionOffsetsHandler(
                 coordinator=coordinator,

@@ -42,7 +42,14 @@ class TransactionsHandler:
     Called in the control loop, except `init_producer_id`, which sometimes waits for the disk.
     """
 
-    def __init__(self, store: Store, offsets_topic_partitions: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        offsets_topic_partitions: int,
+        closed_topics: frozenset[str] = frozenset(),
+    ) -> None:
+        """Nobody may write to `closed_topics`, whatever the rules say."""
+        self._closed_topics = closed_topics
         self._store = store
         self._coordinator: TransactionCoordinator = store.transactions
         self._offsets_topic_partitions = offsets_topic_partitions
@@ -238,6 +245,8 @@ class TransactionsHandler:
         need = needs.ADD_PARTITIONS_TO_TXN_TOPIC
         if is_of_client and (name in INTERNAL_TOPICS or not context.may(need, name)):
             return need.code
+        if name in self._closed_topics:
+            return ErrorCode.invalid_topic_exception
         topic = self._store.registry.find(name)
         if topic is None or not 0 <= number < topic.partition_count:
             return ErrorCode.unknown_topic_or_partition

@@ -20,6 +20,7 @@ from cordwood.log.rules.duration_histogram import STEPS_S, HistogramView
 from cordwood.log.store.housekeeping import UpkeepStatus
 from cordwood.log.store.store import Store
 from cordwood.log.topics.log_directory import DirectoryStatus
+from cordwood.log.transactions.marker_writer import MarkerWriter
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 
 _PARTITION: Final = ("topic", "partition")
@@ -55,6 +56,7 @@ class StoreCollector(Collector):
         yield from transaction_metrics(
             store.transactions.all(), store.directories.logs(), self._clock.now_ms()
         )
+        yield from marker_metrics(store.transactions.markers)
 
 
 def add_histogram(family: HistogramMetricFamily, labels: list[str], seen: HistogramView) -> None:
@@ -230,6 +232,19 @@ def transaction_metrics(
         if behind > 0:
             lag.add_metric([log.topic, str(log.partition)], behind)
     yield from (states, oldest, lag)
+
+
+def marker_metrics(markers: MarkerWriter) -> Iterator[Metric]:
+    unwritten = GaugeMetricFamily(
+        "cordwood_transaction_unmarked_partitions",
+        "Partitions whose transaction markers could not be written; they are tried again.",
+    )
+    unwritten.add_metric([], markers.unwritten_count)
+    failures = CounterMetricFamily(
+        "cordwood_transaction_marker_failures", "Transaction markers that could not be written."
+    )
+    failures.add_metric([], markers.failure_count)
+    yield from (unwritten, failures)
 
 
 def _gauges(labels: tuple[str, ...], texts: dict[str, str]) -> list[GaugeMetricFamily]:

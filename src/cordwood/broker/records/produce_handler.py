@@ -35,6 +35,7 @@ from cordwood.broker.records.transactional_produce import (
     Admission,
     Verification,
     client_version_of,
+    first_sequence,
     has_transactional,
     is_transactional,
     producer_of,
@@ -243,6 +244,9 @@ class ProduceHandler:
                     and not log.producers.is_in_transaction(producer.producer_id, producer.epoch)
                 ):
                     found.add(log)
+                    log.producers.await_sequence(
+                        producer.producer_id, producer.epoch, first_sequence(records)
+                    )
         return found
 
     # --- appending ---------------------------------------------------------------------------

@@ -55,6 +55,11 @@ def is_transactional(records: memoryview) -> bool:
     )
 
 
+def first_sequence(records: memoryview) -> int:
+    """The sequence of the first record of a batch, for which `is_transactional` holds."""
+    return decode_batch_header(records).base_sequence
+
+
 def producer_of(
     transactional_id: str | None, parts: Iterable[ProducedRecords]
 ) -> ProducerIdentity | ErrorCode:

@@ -89,6 +89,11 @@ class LogProducers:
         with self._holder.lock:
             return self.states.is_in_transaction(producer_id, epoch)
 
+    def await_sequence(self, producer_id: ProducerId, epoch: int, sequence: int) -> None:
+        """A first batch asks the coordinator: see `ProducerStates.await_sequence`."""
+        with self._holder.lock:
+            self.states.await_sequence(producer_id, epoch, sequence)
+
     def open_transactions(self) -> list[ProducerSnapshotEntry]:
         """The producers that have an open transaction, in the order of their first offsets."""
         with self._holder.lock:

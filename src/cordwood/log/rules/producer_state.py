@@ -7,7 +7,7 @@ epoch, the last five batches and the open transaction, and checks every batch ag
                  nothing is stored, and the result is the place of the first copy
     epoch        never goes back; a higher one starts again at sequence 0
     sequence     follows the last stored one; 0 follows 2^31-1; an unknown producer (new, or
-                 expired) may start anywhere
+                 expired) may start anywhere, but not behind a batch that waits to be allowed
     transaction  while one is open, every batch of its producer belongs to it
 
 The state is only in memory. The state at an offset is saved as a producer snapshot, which holds
@@ -59,6 +59,7 @@ PRODUCER_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
 _LATE_TRANSACTION_GRACE_MS: Final = 5 * 60 * 1000
 _EPOCH_BUMPING_VERSION: Final = 2
 _START: Final = Offset(0)
+_AWAITED_MAX: Final = 1000  # producers; a batch of each waits for the coordinator, or did
 
 
 class AppendOrigin(Enum):
@@ -113,6 +114,8 @@ class ProducerStates:
         self._ongoing: dict[Offset, ProducerId] = {}
         # First offset -> offset of the marker, while the marker may be above the high watermark.
         self._completed: dict[Offset, Offset] = {}
+        # Of unknown producers: epoch, and the lowest sequence that asked to begin a transaction.
+        self._awaited: dict[ProducerId, tuple[int, int]] = {}
 
     @property
     def producer_count(self) -> int:
@@ -146,6 +149,8 @@ class ProducerStates:
                 raise OutOfOrderSequenceError(
                     batch.producer_id, expected=0, got=batch.base_sequence
                 )
+            if is_client:
+                self._check_awaited(batch)
             return None
         if is_client and (duplicate := producer.find_duplicate(batch)) is not None:
             return duplicate
@@ -159,6 +164,29 @@ class ProducerStates:
                 f"offset {producer.transaction_start}",
             )
         return None
+
+    def await_sequence(self, producer_id: ProducerId, epoch: int, sequence: int) -> None:
+        """A batch asks the coordinator whether it may begin a transaction here.
+
+        If it has to be sent again, the batches behind it may ask first, and be allowed. Were one
+        of them written, an unknown producer would begin with it, and the first one would be out
+        of sequence for ever. Of a known producer the next sequence is known.
+        """
+        if producer_id in self._producers:
+            return
+        before = self._awaited.pop(producer_id, None)
+        if before is not None and before[0] == epoch:
+            sequence = min(sequence, before[1])
+        self._awaited[producer_id] = (epoch, sequence)
+        if len(self._awaited) > _AWAITED_MAX:
+            del self._awaited[next(iter(self._awaited))]
+
+    def _check_awaited(self, batch: BatchFacts) -> None:
+        epoch, sequence = self._awaited.get(batch.producer_id, (None, 0))
+        if epoch == batch.producer_epoch and batch.base_sequence > sequence:
+            raise OutOfOrderSequenceError(
+                batch.producer_id, expected=sequence, got=batch.base_sequence
+            )
 
     def update(self, batch: BatchFacts) -> None:
         """Record a batch that was written. Accepts any batch: a replayed log is never refused."""
@@ -354,6 +382,7 @@ class ProducerStates:
         self._producers.clear()
         self._ongoing.clear()
         self._completed.clear()
+        self._awaited.clear()
         self.map_end_offset = end_offset
         self.last_snapshot_offset = end_offset
 
@@ -404,6 +433,7 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._producers[producer_id] = ProducerEntry()
+            self._awaited.pop(producer_id, None)
         return producer
 
     def _forget_completed_below(self, offset: Offset) -> None:

@@ -1,9 +1,11 @@
 """A consistent copy of a live store, made beside its appends.
 
-    offsets topic     copied up to an end that is taken before the other logs are synced, so that
-                      no committed offset is past the copied records
+    ends              of all logs are taken at one moment, at which no publication is under way and
+                      no transaction gets its markers: the copy has each of them whole or not at
+                      all. Those of committed offsets are taken first, so that no committed offset
+                      is past the copied records
     sealed segments   hard links if the file system can, else copies
-    last segment      copied up to the readable and durable end; the copy appends to it
+    last segment      copied up to its end, which is synced first; the copy appends to it
     small files       written new: checkpoints, epochs, marks, segment manifests, catalog,
                       `meta.properties`, ledger, settings that were saved; and, only if asked
                       for, users, access rules and quotas
@@ -47,6 +49,7 @@ from cordwood.log.topics.catalog_files import write_catalog
 from cordwood.log.topics.data_directories import DataDirectories
 from cordwood.log.topics.log_directory import PartitionName
 from cordwood.log.topics.topic_catalog import Catalog
+from cordwood.log.transactions.coordinator import TransactionCoordinator
 from cordwood.quantities import Offset
 from cordwood.storage.checkpoint_file import write_epoch_checkpoint, write_offset_checkpoint
 from cordwood.storage.file_copy import copy_file, link_or_copy
@@ -116,6 +119,7 @@ class Backup:
         directories: DataDirectories,
         catalog: Catalog,
         publisher: Publisher,
+        transactions: TransactionCoordinator,
         copy_beside: Sequence[CopyTo] = (),
     ) -> StoreSnapshot:
         """Copy all logs of a store and their small files. Durable on return.
@@ -131,7 +135,7 @@ class Backup:
         if self._fs.exists(self._incomplete):
             self._fs.remove_tree(self._incomplete)
         try:
-            return self._copy(directories, catalog, publisher, copy_beside)
+            return self._copy(directories, catalog, publisher, transactions, copy_beside)
         except BaseException:
             with contextlib.suppress(OSError):
                 self._fs.remove_tree(self._incomplete)
@@ -142,20 +146,17 @@ class Backup:
         directories: DataDirectories,
         catalog: Catalog,
         publisher: Publisher,
+        transactions: TransactionCoordinator,
         copy_beside: Sequence[CopyTo],
     ) -> StoreSnapshot:
         logs = directories.logs()
         self._progress.expect(sum(log.state.segments.size for log in logs))
         make_durable_directory(self._fs, self._incomplete)
-        offsets = [log for log in logs if log.topic == CONSUMER_OFFSETS_TOPIC]
-        others = [log for log in logs if log.topic != CONSUMER_OFFSETS_TOPIC]
-        # Offsets end before the records are synced: the copy has the records of every commit.
-        bounds = _synced_ends(offsets)
-        for log in others:
-            log.sync()
-        with publisher.still:  # the copy has a publication in all of its logs, or in none
-            bounds += [(log, min(log.high_watermark, log.state.durable)) for log in others]
+        logs.sort(key=lambda log: log.topic != CONSUMER_OFFSETS_TOPIC)
+        with publisher.still, transactions.still():
+            bounds = [(log, log.high_watermark) for log in logs]
             publications = replace(publisher.publications, cuts={}, latest={})
+        bounds = [(log, _synced_end(log, end)) for log, end in bounds]
         copied = {(log.topic, log.partition): self._copy_log(log, end) for log, end in bounds}
         self._write_small_files(copied, catalog, directories.meta)
         if publications.applications:
@@ -311,7 +312,8 @@ class Backup:
             replace_file(self._fs, os.path.join(path, META_PROPERTIES), text.encode())
 
 
-def _synced_ends(logs: Sequence[PartitionLog]) -> list[tuple[PartitionLog, Offset]]:
-    for log in logs:
+def _synced_end(log: PartitionLog, end: Offset) -> Offset:
+    """Sync a log up to `end`; how far that was possible."""
+    if log.state.durable < end:
         log.sync()
-    return [(log, min(log.high_watermark, log.state.durable)) for log in logs]
+    return min(end, log.state.durable)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cordwood.clock import Clock
+from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.publishing.publication import Publisher
 from cordwood.log.publishing.publication_ledger import Place
 from cordwood.log.topics.data_directories import DataDirectories
@@ -34,14 +35,19 @@ class OfflinePartitions:
         publisher: Publisher,
         clock: Clock,
         entry_of: Callable[[str], TopicEntry | None],
+        admit: Callable[[PartitionLog], None],
     ) -> None:
-        """`entry_of` gives the catalog's entry of a topic; None if the topic does not exist."""
+        """`entry_of` gives the catalog's entry of a topic; None if the topic does not exist.
+
+        `admit` gets a log before anyone else does: to end transactions that nobody has.
+        """
         self._directories = directories
         self._registry = registry
         self._opener = opener
         self._publisher = publisher
         self._clock = clock
         self._entry_of = entry_of
+        self._admit = admit
         self._pause_s = 0.0
         self._not_before_s = clock.monotonic()
 
@@ -90,6 +96,7 @@ class OfflinePartitions:
                 if held_from is not None:
                     log.publication.drop()
                     self._publisher.forget_cut(place)
+                self._admit(log)
             except Exception as error:
                 directory.offline[name] = error
                 half_open = directory.logs.pop(name, None)

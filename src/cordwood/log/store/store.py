@@ -197,6 +197,9 @@ class Store:
             self.publisher,
             clock,
             lambda name: self._catalog.topics.get(name),  # noqa: PLW0108 (it is replaced)
+            lambda log: self.transactions.admit(
+                log, is_adopted=self.registry.is_adopted(log.topic)
+            ),
         )
         register_offline(offline, self.housekeeping)
         register_transactions(self.transactions, self.housekeeping)
@@ -419,7 +422,13 @@ class Store:
             copy_beside = [self.saved_configs.copy_to]
             if include_security:
                 copy_beside.append(self.open_security().copy_to)
-            return backup.run(self.directories, self._catalog.catalog, self.publisher, copy_beside)
+            return backup.run(
+                self.directories,
+                self._catalog.catalog,
+                self.publisher,
+                self.transactions,
+                copy_beside,
+            )
 
     # --- archive -----------------------------------------------------------------------------
 

@@ -13,9 +13,10 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from cordwood.clock import Clock
-from cordwood.errors import InvalidRecordError, LogError, StorageError
+from cordwood.errors import InvalidRecordError, LogError, StorageError, UnknownTopicError
 from cordwood.format.batch_builder import BatchStyle, ProducerStamp, build_batch
 from cordwood.format.batch_header import TRANSACTIONAL
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.format.groups.group_offsets import (
     OFFSET_KEY_TYPES,
     OffsetKey,
@@ -58,6 +59,8 @@ GroupRecord = tuple[bytes, bytes | None]  # key and value; None is a tombstone
 ReadableTopic = Topic[PartitionLog] | Topic[ReadOnlyLog]
 
 _METADATA_CHARS_MAX: Final = 4096
+# Commits in transactions are kept in order until they are applied, a few hundred bytes for each.
+_RECORDS_PER_WALK: Final = 50_000
 
 
 def offset_record(group: str, place: TopicPartition, committed: CommittedOffset) -> GroupRecord:
@@ -200,7 +203,7 @@ class CommittedOffsets:
         producer_epoch: int,
     ) -> None:
         """Append commits that count once the transaction of a producer does. Durable on return."""
-        topic, log = self._writable(partition)
+        topic, log = self._writable(partition, self._source.ensure())
         now_ms = self._clock.now_ms()
         built = build_batch(
             [Record(value, key=key, timestamp_ms=now_ms) for key, value in records],
@@ -231,9 +234,10 @@ class CommittedOffsets:
     ) -> Offset:
         """End the transaction of a producer in one partition of the topic; return where.
 
-        Not durable on return. But it counts at once: the coordinator's decision is durable.
+        Not durable on return. But it counts at once: the coordinator's decision is durable. The
+        topic exists, and is not created here: who copies the store waits for markers.
         """
-        topic, log = self._writable(partition)
+        topic, log = self._writable(partition, self._source.find())
         at = log.batches.end_transaction(
             marker, transaction_version=transaction_version, wait=False
         )
@@ -241,8 +245,11 @@ class CommittedOffsets:
         self._note(topic, partition, at, Offset(at + 1), [event])
         return at
 
-    def _writable(self, partition: int) -> tuple[ReadableTopic, PartitionLog]:
-        topic = self._source.ensure()
+    def _writable(
+        self, partition: int, topic: ReadableTopic | None
+    ) -> tuple[ReadableTopic, PartitionLog]:
+        if topic is None:
+            raise UnknownTopicError(CONSUMER_OFFSETS_TOPIC)
         log = topic.partition(partition)
         assert isinstance(log, PartitionLog), log
         return topic, log
@@ -351,7 +358,8 @@ class CommittedOffsets:
             return []
         others: list[tuple[bytes, bytes]] = []
         for log in topic.opened_partitions:
-            newest = self._catch_up(topic, log.partition, from_start=True)
+            with self._reading:
+                newest = self._read_again(topic, log)
             others += (
                 (key, value)
                 for key, value in newest.items()
@@ -385,33 +393,63 @@ class CommittedOffsets:
             for log in topic.opened_partitions:
                 self._catch_up(topic, log.partition)
 
-    def _catch_up(
-        self, topic: ReadableTopic, number: int, *, from_start: bool = False
-    ) -> dict[bytes, bytes | None]:
+    def _catch_up(self, topic: ReadableTopic, number: int) -> None:
         """Read the records appended since the last time. One thread at a time reads."""
         if not topic.has_partition(number):
-            return {}  # offline: the offsets read before are all we have
+            return  # offline: the offsets read before are all we have
         log = topic.partition(number)
-        if not from_start and self._is_read(topic, log):
-            return {}
-        with self._reading:
-            while True:
-                view = log.view()
-                with self._lock:
-                    self._expect(topic)
-                    known = self._read_up_to.get(number, Offset(0))
-                start = view.start if from_start else max(known, view.start)
-                events = OffsetsWalk()
-                fold_records(log.source, start, view.high_watermark, events)
-                with self._lock:
-                    self._expect(topic)
-                    if self._read_up_to.get(number, Offset(0)) != known:
-                        continue  # an append was applied meanwhile; what was read is older
-                    if from_start:
-                        self._tables.pop(number, None)
-                    self._apply(number, events.of_offsets)
-                    self._read_up_to[number] = max(known, view.high_watermark)
-                    return events.others
+        end = log.view().high_watermark
+        if not self._is_read(topic, log):
+            with self._reading:
+                while self._read_on(topic, log, end):
+                    pass
+
+    def _read_on(self, topic: ReadableTopic, log: PartitionLog | ReadOnlyLog, end: Offset) -> bool:
+        """Read and apply the next records, `_RECORDS_PER_WALK` at most; False at `end`."""
+        number = log.partition
+        with self._lock:
+            self._expect(topic)
+            known = self._read_up_to.get(number, Offset(0))
+        if known >= end:
+            return False
+        start = max(known, log.view().start)
+        stop = min(Offset(start + _RECORDS_PER_WALK), end)
+        walk = OffsetsWalk()
+        fold_records(log.source, start, stop, walk)
+        with self._lock:
+            self._expect(topic)
+            if self._read_up_to.get(number, Offset(0)) == known:
+                self._apply(number, walk.of_offsets)
+                self._read_up_to[number] = max(known, stop)
+            # Otherwise an append was applied meanwhile; what was read is older.
+        return True
+
+    def _read_again(
+        self, topic: ReadableTopic, log: PartitionLog | ReadOnlyLog
+    ) -> dict[bytes, bytes | None]:
+        """Read a partition from its start into a new table, which replaces the old one."""
+        number = log.partition
+        while True:
+            view = log.view()
+            with self._lock:
+                self._expect(topic)
+                known = self._read_up_to.get(number, Offset(0))
+            table, others = OffsetsTable(), dict[bytes, bytes | None]()
+            for start in range(view.start, view.high_watermark, _RECORDS_PER_WALK):
+                walk = OffsetsWalk()
+                stop = min(start + _RECORDS_PER_WALK, view.high_watermark)
+                fold_records(log.source, Offset(start), Offset(stop), walk)
+                for event in walk.of_offsets:
+                    table.apply(event)
+                others |= walk.others
+            with self._lock:
+                self._expect(topic)
+                if self._read_up_to.get(number, Offset(0)) != known:
+                    continue  # an append was applied meanwhile; what was read is older
+                if known <= view.high_watermark:  # a marker counts before readers see it
+                    self._tables[number] = table
+                    self._read_up_to[number] = view.high_watermark
+                return others
 
     def _expect(self, topic: ReadableTopic) -> None:
         """Drop offsets that were read from an earlier topic. The caller holds the lock."""

@@ -152,8 +152,8 @@ class OffsetsTable:
 class OffsetsWalk:
     """What a walk over the topic finds: offsets in order, and the newest of all other records.
 
-    Of offsets outside of transactions only the newest of each key is kept, at the place of the
-    newest: nothing else of them can matter.
+    Of commits outside of transactions only the newest of each key is kept, at the place of the
+    newest: nothing else of them can matter. Tombstones are all kept: each drops what is pending.
     """
 
     def __init__(self) -> None:
@@ -173,12 +173,15 @@ class OffsetsWalk:
             self.others[key] = record.value
             return
         event = OffsetsEvent(Offset(record.offset), key, record.value, producer_id)
-        if producer_id is None:
-            self._plain.pop(key, None)
-            self._plain[key] = event
-        else:
+        if producer_id is not None:
             self._seal()
             self._sealed.append(event)
+            return
+        self._plain.pop(key, None)
+        if event.value is None:
+            self._sealed.append(event)
+        else:
+            self._plain[key] = event
 
     def marker(self, producer_id: int, *, is_commit: bool) -> None:
         self._seal()

@@ -19,8 +19,9 @@ The machine decides (`transaction_machine`), the table carries it out (`transact
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from typing import Final
 
 from cordwood.clock import Clock
@@ -49,7 +50,7 @@ from cordwood.log.transactions.transaction_metadata import (
     ProducerIdentity,
     TransactionMetadata,
 )
-from cordwood.log.transactions.transaction_recovery import recover_transactions
+from cordwood.log.transactions.transaction_recovery import admit_log, recover_transactions
 from cordwood.log.transactions.transaction_table import TransactionTable
 from cordwood.log.transactions.transaction_topic import TransactionTopic
 from cordwood.quantities import ProducerId, TimestampMs
@@ -240,6 +241,16 @@ class TransactionCoordinator:
         """The state of all ids, in order."""
         return self._table.all()
 
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Meanwhile no marker is written, and no transaction begins in a log. For a short moment.
+
+        So every transaction has its markers in all partitions or in none, except in those that
+        cannot be written.
+        """
+        with self.markers.turn, self._table.still:
+            yield
+
     # --- time and life -----------------------------------------------------------------------
 
     def tick(self) -> None:
@@ -269,6 +280,19 @@ class TransactionCoordinator:
             self._topic.load(),
             list(logs),
             markers=self.markers,
+            is_adopted=is_adopted,
+            is_whole=self._topic.is_whole,
+            now_ms=self._clock.now_ms(),
+        )
+
+    def admit(self, log: PartitionLog, *, is_adopted: bool) -> None:
+        """Deal with what is open in a log that comes online late, before anyone uses it.
+
+        Raises `OSError` if that cannot be done now.
+        """
+        admit_log(
+            self._table,
+            log,
             is_adopted=is_adopted,
             is_whole=self._topic.is_whole,
             now_ms=self._clock.now_ms(),

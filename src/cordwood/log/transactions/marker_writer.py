@@ -6,6 +6,7 @@ no harm, so after a crash all of them are written again.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -60,7 +61,12 @@ def markers_of(
 
 
 class MarkerWriter:
-    """Appends markers to logs. Called by one thread at a time."""
+    """Appends markers to logs. Called by one thread at a time; any thread may look.
+
+    turn             held while markers are written and synced
+    unwritten_count  partitions that have no marker yet because the last try failed
+    failure_count    tries that failed, since the start
+    """
 
     def __init__(
         self,
@@ -72,13 +78,26 @@ class MarkerWriter:
         self._find_log = find_log
         self._offsets = offsets
         self._clock = clock
+        self._failing: dict[TopicPartition, tuple[type[Exception], int | None]] = {}
+        self.failure_count = 0
+        self.turn = threading.Lock()
+
+    @property
+    def unwritten_count(self) -> int:
+        return len(self._failing)
 
     def write(self, markers: Iterable[WantedMarker]) -> dict[TopicPartition, Exception]:
         """Write markers; durable on return. The result has the partitions that failed."""
+        with self.turn:
+            return self._write_all(markers)
+
+    def _write_all(self, markers: Iterable[WantedMarker]) -> dict[TopicPartition, Exception]:
         failures: dict[TopicPartition, Exception] = {}
         ends: dict[PartitionLog, Offset] = {}
         places: dict[PartitionLog, set[TopicPartition]] = {}
+        tried: set[TopicPartition] = set()
         for marker in markers:
+            tried.add(marker.place)
             try:
                 written = self._write(marker)
             except (CordwoodError, OSError) as error:
@@ -90,16 +109,30 @@ class MarkerWriter:
                 places.setdefault(log, set()).add(marker.place)
         for log, unsynced in self._sync(ends).items():
             failures.update(dict.fromkeys(places[log], unsynced))
-        for place, failure in failures.items():
-            logger.warning("%s-%d has no transaction marker yet: %s", *place, failure)
+        self._tell(tried, failures)
         return failures
+
+    def _tell(self, tried: set[TopicPartition], failures: dict[TopicPartition, Exception]) -> None:
+        """Log what changed. Markers are tried every second, and a disk may fail for days."""
+        self.failure_count += len(failures)
+        for place, failure in failures.items():
+            kind = (type(failure), getattr(failure, "errno", None))
+            if self._failing.get(place) != kind:
+                self._failing[place] = kind
+                logger.warning(
+                    "%s-%d has no transaction marker yet, and is tried again: %s", *place, failure
+                )
+        for place in tried - failures.keys():
+            if self._failing.pop(place, None) is not None:
+                logger.info("%s-%d has its transaction markers now", *place)
 
     def write_one(self, wanted: WantedMarker) -> None:
         """Write one marker; durable on return. Raises if its partition refuses it."""
-        written = self._append(wanted)
-        if written is not None:
-            log, end = written
-            log.promises.await_kept(end)
+        with self.turn:
+            written = self._append(wanted)
+            if written is not None:
+                log, end = written
+                log.promises.await_kept(end)
 
     def _write(self, wanted: WantedMarker) -> tuple[PartitionLog, Offset] | None:
         try:

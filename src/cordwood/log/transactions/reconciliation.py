@@ -10,7 +10,8 @@ its coordinator and its partitions are on different machines; here, one look at 
     an older epoch, or nobody's producer id        aborted
     nobody's producer id, in an adopted topic      reported: its coordinator may be elsewhere
 
-Pure. It is asked once all prepared transactions are complete.
+Pure. It is asked once all prepared transactions are complete, and for a partition that comes online
+later, before anyone uses it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,10 +34,11 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continue:
-    """The partition is part of the current transaction of an id."""
+    """The partition is part of the current transaction of an id, which has that epoch."""
 
     transactional_id: str
     place: TopicPartition
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,9 @@ def _plan(metadata: TransactionMetadata | None, found: OpenTransaction) -> Recon
             # Its marker was lost with a log that does not promise the disk. Which of several
             # transactions of the same epoch it was, nobody knows.
             return _abort(found, metadata.epoch)
-        return Continue(transactional_id=metadata.transactional_id, place=found.place)
+        return Continue(
+            transactional_id=metadata.transactional_id, place=found.place, epoch=found.epoch
+        )
     is_last = metadata.bumps_epochs and found.epoch == metadata.epoch - 1
     if is_last and metadata.state is TransactionState.COMPLETE_COMMIT:
         return End(

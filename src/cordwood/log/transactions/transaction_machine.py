@@ -35,6 +35,9 @@ from cordwood.quantities import (
 )
 from cordwood.value_class import dataclass
 
+# Each has a marker to be written at the end, and is part of the record that decides.
+PARTITIONS_MAX: Final = 10_000
+
 _EMPTY: Final = TransactionState.EMPTY
 _ONGOING: Final = TransactionState.ONGOING
 
@@ -51,6 +54,13 @@ class Refusal(Enum):
     COORDINATOR_NOT_AVAILABLE = "the coordinator is stopping, or has too much to do"
     NOT_COORDINATOR = "the state of the transaction could not be written"
     UNKNOWN_SERVER_ERROR = "the state of the transaction is too large"
+    TOO_MANY_PARTITIONS = (
+        f"a transaction may have at most {PARTITIONS_MAX} partitions; make several of it"
+    )
+    TOO_MANY_IDS = (
+        "the transactional ids take all the memory that they may; use fewer of them, or let them "
+        "expire sooner (transactional.id.expiration.ms)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +194,13 @@ def decide_add(
     if current.state is _ONGOING and partitions <= current.partitions:
         return Unchanged(current.identity)
     begins = current.state is not _ONGOING
+    all_partitions = current.partitions | partitions
+    if len(all_partitions) > PARTITIONS_MAX:
+        return _refused(Refusal.TOO_MANY_PARTITIONS)
     new = current.moved(
         _ONGOING,
         now_ms,
-        partitions=current.partitions | partitions,
+        partitions=all_partitions,
         start_ms=now_ms if begins else current.start_ms,
         next_producer_id=NO_PRODUCER_ID,
         client_version=client_version,

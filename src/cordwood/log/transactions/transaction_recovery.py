@@ -1,25 +1,36 @@
-"""Recovery: what a coordinator does before it answers its first request."""
+"""Recovery: what a coordinator does before it answers its first request.
 
+A partition that is offline then gets the same when it comes back, before anyone uses it.
+"""
+
+import errno
 import logging
+import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from cordwood.format.file_names import TRANSACTION_STATE_TOPIC
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.transactions.marker_writer import MarkerWriter, WantedMarker
 from cordwood.log.transactions.reconciliation import (
     Continue,
     End,
     OpenTransaction,
+    Reconciliation,
     Report,
     plan_reconciliation,
 )
 from cordwood.log.transactions.transaction_entry import TransactionEntry
-from cordwood.log.transactions.transaction_machine import Change, decide_add
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 from cordwood.log.transactions.transaction_table import TransactionTable
+from cordwood.log.transactions.transaction_topic import read_transactions
 from cordwood.quantities import TimestampMs
 
 logger = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 50
+_PAUSE_S: Final = 0.02  # a change of an id takes as long as a sync
 
 
 def recover_transactions(
@@ -39,8 +50,7 @@ def recover_transactions(
     """
     if not loaded and not _open_in(logs, is_adopted):
         return []
-    epochs = (producer.coordinator_epoch for log in logs for producer in log.producers.listed())
-    table.coordinator_epoch = max((0, *epochs))
+    _raise_epoch(table, logs)
     entries = table.load(loaded)
     prepared = [entry for entry in entries if entry.metadata and entry.metadata.is_prepared]
     table.write_markers(prepared)
@@ -58,6 +68,65 @@ def recover_transactions(
         "loaded %d transactional ids, completed %d transactions", len(entries), len(prepared)
     )
     return reported
+
+
+def admit_log(
+    table: TransactionTable,
+    log: PartitionLog,
+    *,
+    is_adopted: bool,
+    is_whole: bool,
+    now_ms: TimestampMs,
+) -> None:
+    """Deal with what is open in a log that comes online late. Nobody else uses the log yet.
+
+    A log of the coordinator itself brings its ids. Raises `OSError` if it has to be tried again.
+    """
+    _raise_epoch(table, [log])
+    if log.topic == TRANSACTION_STATE_TOPIC:
+        count = table.load_late(read_transactions([log]))
+        logger.info("%s is online and brings %d transactional ids", log.name, count)
+        return
+    for _ in range(_ATTEMPTS):
+        found = _open_in([log], lambda _: is_adopted)
+        if not found or not is_whole:
+            return
+        if all(_end_late(table, log, plan, now_ms) for plan in _plans(table, found)):
+            return
+        time.sleep(_PAUSE_S)  # an id is being changed
+    raise OSError(errno.EBUSY, "the transactional ids of its transactions are busy", log.name)
+
+
+def _plans(table: TransactionTable, found: Sequence[OpenTransaction]) -> list[Reconciliation]:
+    return plan_reconciliation({known.producer_id: known for known in table.all()}, found)
+
+
+def _end_late(
+    table: TransactionTable, log: PartitionLog, plan: Reconciliation, now_ms: TimestampMs
+) -> bool:
+    """Carry out one plan; False if it has to be made again."""
+    if isinstance(plan, Report):
+        _tell_reported(plan.found)
+        return True
+    if isinstance(plan, Continue):
+        return table.continue_in(plan.transactional_id, plan.place, plan.epoch, now_ms)
+    wanted = _marker(plan, table.coordinator_epoch)
+    marker = MarkerFacts(
+        producer_id=wanted.producer_id,
+        producer_epoch=wanted.epoch,
+        coordinator_epoch=wanted.coordinator_epoch,
+        offset=log.end_offset,
+        timestamp=now_ms,
+        is_abort=not wanted.is_commit,
+    )
+    log.batches.end_transaction(marker, transaction_version=wanted.version)
+    return True
+
+
+def _raise_epoch(table: TransactionTable, logs: Sequence[PartitionLog]) -> None:
+    """The epoch in markers must not be lower than in any log."""
+    epochs = (producer.coordinator_epoch for log in logs for producer in log.producers.listed())
+    table.coordinator_epoch = max((table.coordinator_epoch, *epochs))
 
 
 def _open_in(
@@ -83,7 +152,6 @@ def _reconcile(
     now_ms: TimestampMs,
 ) -> list[OpenTransaction]:
     by_producer = {e.metadata.producer_id: e.metadata for e in entries if e.metadata is not None}
-    by_id = {e.metadata.transactional_id: e for e in entries if e.metadata is not None}
     reported: list[OpenTransaction] = []
     wanted: list[WantedMarker] = []
     for plan in plan_reconciliation(by_producer, found):
@@ -91,7 +159,7 @@ def _reconcile(
             reported.append(plan.found)
             _tell_reported(plan.found)
         elif isinstance(plan, Continue):
-            _continue(table, by_id[plan.transactional_id], plan, now_ms)
+            table.continue_in(plan.transactional_id, plan.place, plan.epoch, now_ms)
         else:
             wanted.append(_marker(plan, table.coordinator_epoch))
     failures = markers.write(wanted)
@@ -107,23 +175,6 @@ def _tell_reported(found: OpenTransaction) -> None:
         found.producer_id,
         found.epoch,
     )
-
-
-def _continue(
-    table: TransactionTable, entry: TransactionEntry, plan: Continue, now_ms: TimestampMs
-) -> None:
-    metadata = entry.metadata
-    assert metadata is not None
-    decision = decide_add(
-        metadata,
-        metadata.identity,
-        {plan.place},
-        client_version=metadata.client_version,
-        now_ms=now_ms,
-    )
-    if isinstance(decision, Change):
-        table.install(entry, decision.new)
-        table.write(decision.new)
 
 
 def _marker(plan: End, coordinator_epoch: int) -> WantedMarker:

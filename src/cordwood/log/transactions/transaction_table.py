@@ -12,12 +12,14 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final
 
 from cordwood.clock import Clock
 from cordwood.format.transaction_records import TopicPartition, TransactionState
 from cordwood.log.transactions.marker_writer import MarkerWriter, WantedMarker, markers_of
+from cordwood.log.transactions.state_budget import StateBudget
 from cordwood.log.transactions.transaction_entry import (
     WAITERS_MAX,
     Ask,
@@ -34,6 +36,7 @@ from cordwood.log.transactions.transaction_machine import (
     Refused,
     Unchanged,
     completed,
+    decide_add,
     is_expired,
     is_timed_out,
 )
@@ -43,12 +46,11 @@ from cordwood.log.transactions.transaction_metadata import (
     TransactionMetadata,
 )
 from cordwood.log.transactions.work_queue import WorkQueue
-from cordwood.quantities import ProducerId
+from cordwood.quantities import ProducerId, TimestampMs
 from cordwood.value_class import replace
 
 logger = logging.getLogger(__name__)
 
-IDS_MAX: Final = 500_000  # each takes about 1 KB, and any client may create one
 _FENCED_LINE_S: Final = 10.0  # between two lines about fenced producers of one id
 
 
@@ -73,6 +75,7 @@ class TransactionTable:
         self._clock = clock
         self._lock = threading.Lock()
         self._entries: dict[str, TransactionEntry] = {}
+        self.budget = StateBudget(clock)
         self._owed: list[WantedMarker] = []  # of transactions that no id has
         self._is_closed = False
         self._working = threading.Lock()
@@ -85,6 +88,11 @@ class TransactionTable:
         self._id_queue: WorkQueue[Ask] = WorkQueue(
             "cordwood-transaction-ids", self._give_ids, has_thread=has_threads
         )
+
+    @property
+    def still(self) -> AbstractContextManager[object]:
+        """While it is held, nothing is decided, and nobody gets a lease."""
+        return self._lock
 
     # --- looking -----------------------------------------------------------------------------
 
@@ -132,10 +140,9 @@ class TransactionTable:
             if decision.reason is Refusal.CONCURRENT_TRANSACTIONS and entry is not None:
                 return self._park(entry, ask)
             return decision
+        if isinstance(decision, Change) and not self.budget.allows(metadata, decision.new):
+            return Refused(Refusal.TOO_MANY_IDS)
         if entry is None:
-            if len(self._entries) >= IDS_MAX:
-                logger.warning("%d transactional ids is the limit", IDS_MAX)
-                return Refused(Refusal.COORDINATOR_NOT_AVAILABLE)
             entry = self._entries[ask.transactional_id] = TransactionEntry()
         if isinstance(decision, Unchanged):
             return self._grant(entry, ask, decision.identity)
@@ -212,6 +219,7 @@ class TransactionTable:
 
     def install(self, entry: TransactionEntry, new: TransactionMetadata) -> None:
         """The only place that replaces what is known of an id. Holds the lock."""
+        self.budget.replace(entry.metadata, new)
         entry.metadata = new
         entry.unmarked = new.partitions if new.is_prepared else frozenset()
         if new.is_prepared and not entry.leases:
@@ -354,7 +362,7 @@ class TransactionTable:
                 and is_expired(entry.metadata, now_ms=now_ms, expiration_ms=expiration_ms)
             ]
             for transactional_id in expired:
-                del self._entries[transactional_id]
+                self.budget.replace(self._entries.pop(transactional_id).metadata, None)
                 self._journal_queue.put(
                     JournalEntry(transactional_id=transactional_id, value=None, at_ms=now_ms)
                 )
@@ -368,8 +376,45 @@ class TransactionTable:
         with self._lock:
             for metadata in found:
                 entry = self._entries[metadata.transactional_id] = TransactionEntry(metadata)
+                self.budget.replace(None, metadata)
                 entry.unmarked = metadata.partitions if metadata.is_prepared else frozenset()
             return list(self._entries.values())
+
+    def load_late(self, found: Iterable[TransactionMetadata]) -> int:
+        """Take over ids of a part of the topic that could not be read before; return how many."""
+        count = 0
+        with self._lock:
+            for metadata in found:
+                if metadata.transactional_id not in self._entries:
+                    entry = self._entries[metadata.transactional_id] = TransactionEntry()
+                    self.install(entry, metadata)
+                    count += 1
+        self.work_here()
+        return count
+
+    def continue_in(
+        self, transactional_id: str, place: TopicPartition, epoch: int, now_ms: TimestampMs
+    ) -> bool:
+        """Make a partition that has its records part of a transaction; False if it moved on."""
+        with self._lock:
+            entry = self._entries.get(transactional_id)
+            metadata = None if entry is None else entry.metadata
+            if entry is None or metadata is None or entry.pending is not None:
+                return False
+            decision = decide_add(
+                metadata,
+                replace(metadata.identity, epoch=epoch),
+                {place},
+                client_version=metadata.client_version,
+                now_ms=now_ms,
+            )
+            if isinstance(decision, Refused):
+                return False
+            if isinstance(decision, Change):
+                self.install(entry, decision.new)
+                self.write(decision.new)
+        self.work_here()
+        return True
 
     def close(self, *, finishes: bool) -> None:
         """Refuse new requests, write what is decided, end the threads. Safe to repeat."""

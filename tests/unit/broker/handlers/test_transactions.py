@@ -14,6 +14,7 @@ from cordwood.broker.handlers.transactions import TransactionsHandler
 from cordwood.broker.net.request import RunsOn
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.store.store import Store
+from cordwood.log.transactions import transaction_machine
 from cordwood.protocol.api_catalog import ApiKey
 from fakes.client_batches import client_batch
 from fakes.handler_calls import HandlerCalls, versions
@@ -198,6 +199,69 @@ def test_one_unknown_partition_refuses_all(call: HandlerCalls) -> None:
         ("nothing", 0): ErrorCode.unknown_topic_or_partition,
         ("__consumer_offsets", 0): ErrorCode.topic_authorization_failed,
     }
+
+
+def add_to(call: HandlerCalls, identity: Any, topics: dict[str, list[int]]) -> Any:
+    """Add partitions to the transaction of the id `billing`; their codes."""
+    answer = call(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        {
+            "v3_and_below_transactional_id": "billing",
+            "v3_and_below_producer_id": identity.producer_id,
+            "v3_and_below_producer_epoch": identity.producer_epoch,
+            "v3_and_below_topics": [
+                {"name": name, "partitions": numbers} for name, numbers in topics.items()
+            ],
+        },
+        version=3,
+    )
+    return {
+        topic.name: {part.partition_error_code for part in topic.results_by_partition}
+        for topic in answer.results_by_topic_v3_and_below
+    }
+
+
+def test_a_closed_topic_cannot_be_added(store: Store) -> None:
+    for name in ("orders", "audit"):
+        store.create_topic(name)
+    call = HandlerCalls([TransactionsHandler(store, 1, frozenset({"audit"}))])
+    identity = call(INIT, {"transactional_id": "billing", "transaction_timeout": 60_000})
+
+    codes = add_to(call, identity, {"orders": [0], "audit": [0]})
+
+    assert codes == {
+        "audit": {ErrorCode.invalid_topic_exception},
+        "orders": {ErrorCode.operation_not_attempted},
+    }
+    found = store.transactions.find("billing")
+    assert found is not None
+    assert not found.partitions
+
+
+def test_a_transaction_has_a_limit_of_partitions(
+    call: HandlerCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_machine, "PARTITIONS_MAX", 1)
+    identity = call(INIT, {"transactional_id": "billing", "transaction_timeout": 60_000})
+
+    assert add_to(call, identity, {"orders": [0]}) == {"orders": {ErrorCode.none}}
+    assert add_to(call, identity, {"orders": [0, 1]}) == {"orders": {ErrorCode.policy_violation}}
+
+
+def test_ids_have_a_limit_of_memory(call: HandlerCalls, store: Store) -> None:
+    budget = store.transactions._table.budget
+    ask = {"transaction_timeout": 60_000}
+    identity = call(INIT, {"transactional_id": "billing", **ask})
+    budget.bytes_max = budget.used + 1500
+
+    long = call(INIT, {"transactional_id": "x" * 30_000, **ask})
+    short = call(INIT, {"transactional_id": "short", **ask})
+    full = call(INIT, {"transactional_id": "another", **ask})
+    again = call(INIT, {"transactional_id": "billing", **ask})
+
+    assert identity.error_code == short.error_code == again.error_code == ErrorCode.none
+    assert long.error_code == full.error_code == ErrorCode.policy_violation
+    assert store.transactions.find("another") is None
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,8 @@ def test_transactions_are_counted_by_state_and_hold_readers_back(store: Store) -
     assert value(samples, "cordwood_transactional_ids", state="CompleteCommit") == 1
     assert value(samples, "cordwood_transactional_ids", state="Ongoing") == 1
     assert value(samples, "cordwood_transaction_oldest_open_seconds") >= 0
+    assert value(samples, "cordwood_transaction_unmarked_partitions") == 0
+    assert value(samples, "cordwood_transaction_marker_failures_total") == 0
     assert value(samples, "cordwood_partition_last_stable_lag", topic="orders", partition="0") == 1
 
 

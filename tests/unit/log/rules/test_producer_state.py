@@ -582,3 +582,55 @@ def test_snapshots_of_no_segment_are_stray_but_for_the_newest_at_the_end(
     planned = plan_stray_snapshots(map(Offset, snapshots), map(Offset, segments))
 
     assert planned == strays
+
+
+# --- batches that wait for the coordinator -----------------------------------------------------
+
+
+def test_a_batch_does_not_overtake_an_earlier_one_that_waits_to_begin_the_transaction() -> None:
+    states = ProducerStates()
+    states.await_sequence(ALICE, 0, 3)
+    states.await_sequence(ALICE, 0, 5)
+
+    with pytest.raises(OutOfOrderSequenceError):
+        states.check(in_transaction(0, sequence=5))
+    assert states.check(in_transaction(0, sequence=3)) is None
+
+    states.update(in_transaction(0, sequence=3))
+    assert states.check(in_transaction(1, sequence=4)) is None
+
+
+def test_a_batch_of_another_epoch_or_producer_does_not_wait_for_it() -> None:
+    states = ProducerStates()
+    states.await_sequence(ALICE, 0, 0)
+
+    assert states.check(in_transaction(0, sequence=5, epoch=1)) is None
+    assert states.check(in_transaction(0, sequence=5, producer=BOB)) is None
+
+
+def test_of_a_known_producer_the_next_sequence_is_known() -> None:
+    states = ProducerStates()
+    states.update(in_transaction(0, sequence=3))
+    states.append_marker(marker(1))
+
+    states.await_sequence(ALICE, 0, 0)
+
+    assert states.check(in_transaction(2, sequence=4)) is None
+
+
+def test_a_marker_ends_the_waiting() -> None:
+    states = ProducerStates()
+    states.await_sequence(ALICE, 0, 3)
+    states.append_marker(marker(0, epoch=1))
+
+    assert states.check(in_transaction(1, sequence=0, epoch=1)) is None
+
+
+def test_the_producers_that_wait_are_bounded() -> None:
+    states = ProducerStates()
+    for number in range(5000):
+        states.await_sequence(ProducerId(number), 0, 0)
+
+    assert len(states._awaited) == 1000
+    with pytest.raises(OutOfOrderSequenceError):
+        states.check(in_transaction(0, sequence=1, producer=ProducerId(4999)))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 import pytest
 
 from cordwood.errors import TransactionError
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
+from cordwood.log.partition.client_batches import TransactionRules
 from cordwood.log.store.store import Store
+from cordwood.log.transactions.transaction_entry import Granted, Outcome
+from fakes.client_batches import client_batch
 from fakes.manual_clock import ManualClock
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
@@ -16,6 +23,8 @@ from fakes.simulated_store import open_store
 CHANGES = frozenset({"create", "remove", "rename", "sync", "sync_directory", "write_at"})
 PARTITIONS = 3
 DAY_MS = 24 * 3600 * 1000
+
+Run = Callable[[Store, "History", Random, int], None]
 
 
 @dataclass
@@ -28,6 +37,91 @@ class History:
 
     def copy(self) -> History:
         return History(set(self.committed), set(self.aborted), set(self.begun))
+
+
+class OldProducer:
+    """A producer of version 1, as a broker serves it: one epoch for all its transactions."""
+
+    def __init__(self, store: Store, transactional_id: str) -> None:
+        self._store = store
+        self._id = transactional_id
+        self._sequences: Counter[int] = Counter()
+        self._identity = self._granted(
+            partial(store.transactions.init_producer, self._id, timeout_ms=60_000, expected=None)
+        ).identity
+
+    def _granted(self, ask: Callable[..., None]) -> Granted:
+        outcomes: list[Outcome] = []
+        ask(done=outcomes.append)
+        [outcome] = outcomes
+        assert isinstance(outcome, Granted), outcome
+        return outcome
+
+    def write(self, value: bytes, partition: int) -> None:
+        place = ("orders", partition)
+        self._begin(place, partial(self._append, value, partition))
+
+    def commit_offset(self, group: str, offset: int) -> None:
+        table = self._store.committed_offsets
+        number = table.partition_of(group)
+        records = table.records_of(group, {("orders", 0): (offset, "")})
+        self._begin(
+            (CONSUMER_OFFSETS_TOPIC, number),
+            lambda: table.append_pending(
+                number,
+                records,
+                producer_id=self._identity.producer_id,
+                producer_epoch=self._identity.epoch,
+            ),
+        )
+
+    def end(self, *, is_commit: bool) -> None:
+        self._granted(
+            partial(
+                self._store.transactions.end,
+                self._id,
+                self._identity,
+                is_commit=is_commit,
+                client_version=0,
+            )
+        )
+
+    def _begin(self, place: tuple[str, int], append: Callable[[], None]) -> None:
+        coordinator = self._store.transactions
+        ask = (self._id, self._identity, {place})
+        self._granted(partial(coordinator.add_partitions, *ask, client_version=0))
+        lease = self._granted(partial(coordinator.begin_append, *ask, client_version=0)).lease
+        assert lease is not None
+        append()
+        lease.release()
+
+    def _append(self, value: bytes, partition: int) -> None:
+        batch = client_batch(
+            value,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.epoch,
+            sequence=self._sequences[partition],
+            transactional=True,
+        )
+        rules = TransactionRules(may_begin=True, starts_at_zero=False)
+        log = self._store.topic("orders").partition(partition)
+        log.batches.append_batch(batch, transaction=rules)
+        self._sequences[partition] += 1
+
+
+def run_old(store: Store, history: History, rng: Random, count: int) -> None:
+    """As `run`, with producers of version 1."""
+    producers = {name: OldProducer(store, name) for name in ("one", "two")}
+    for number in range(count):
+        history.begun.add(number)
+        producer = producers[rng.choice(("one", "two"))]
+        for partition in range(PARTITIONS):
+            for _ in range(rng.randint(1, 2)):
+                producer.write(b"%d" % number, partition)
+        producer.commit_offset("group", number + 1)
+        is_commit = rng.random() >= 0.3
+        producer.end(is_commit=is_commit)
+        (history.committed if is_commit else history.aborted).add(number)
 
 
 def run(store: Store, history: History, rng: Random, count: int) -> None:
@@ -81,9 +175,12 @@ def run_another(store: Store) -> None:
     ]
 
 
+@pytest.mark.parametrize("run", [run, run_old], ids=["version 2", "version 1"])
 @pytest.mark.parametrize("kind", ["power", "kill"])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_transaction_is_whole_or_absent_wherever_a_crash_comes(kind: str, seed: int) -> None:
+def test_a_transaction_is_whole_or_absent_wherever_a_crash_comes(
+    run: Run, kind: str, seed: int
+) -> None:
     clock = ManualClock()
     fs = SimulatedFileSystem(clock=clock)
     rng = Random(seed)
@@ -112,8 +209,9 @@ def test_a_transaction_is_whole_or_absent_wherever_a_crash_comes(kind: str, seed
                 raise
 
 
+@pytest.mark.parametrize("run", [run, run_old], ids=["version 2", "version 1"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_second_crash_during_recovery_changes_nothing(seed: int) -> None:
+def test_a_second_crash_during_recovery_changes_nothing(run: Run, seed: int) -> None:
     clock = ManualClock()
     fs = SimulatedFileSystem(clock=clock)
     rng = Random(seed)

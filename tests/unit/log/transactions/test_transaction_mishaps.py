@@ -19,7 +19,7 @@ from cordwood.format.record import Record
 from cordwood.format.transaction_records import TransactionState, encode_transaction_key
 from cordwood.log.partition.promises import Promises
 from cordwood.log.store.store import Store
-from cordwood.log.transactions import transaction_journal
+from cordwood.log.transactions import transaction_journal, transaction_machine
 from cordwood.log.transactions.marker_writer import MarkerWriter, WantedMarker
 from cordwood.log.transactions.transaction_entry import Outcome
 from cordwood.log.transactions.transaction_machine import Refusal, Refused
@@ -247,6 +247,69 @@ def test_the_marker_of_nobody_s_transaction_is_tried_until_the_disk_has_room(
 
         store.transactions.tick()
         assert log.high_watermark == 2
+
+
+def test_markers_that_fail_are_logged_once_and_counted(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    markers = store.transactions.markers
+    numbers = iter([errno.EIO, errno.EIO, errno.EIO, errno.ENOSPC, errno.ENOSPC])
+
+    def fail(_writer: MarkerWriter, _marker: WantedMarker) -> None:
+        raise OSError(next(numbers), "no")
+
+    def lines(text: str) -> int:
+        return sum(text in record.getMessage() for record in caplog.records)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MarkerWriter, "_append", fail)
+        with store.transaction("billing") as transaction:
+            transaction.append("paid", b"1", partition=0)
+        for _ in range(3):
+            store.transactions.tick()
+
+        assert lines("has no transaction marker yet") == 2  # EIO, then ENOSPC
+        assert (markers.unwritten_count, markers.failure_count) == (1, 5)
+
+    store.transactions.tick()
+    assert lines("has its transaction markers now") == 1
+    assert (markers.unwritten_count, markers.failure_count) == (0, 5)
+    assert state_of(store, "billing") is TransactionState.COMPLETE_COMMIT
+
+
+def test_a_transaction_with_too_many_partitions_says_so_and_can_be_aborted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_machine, "PARTITIONS_MAX", 3)
+
+    def pay() -> None:
+        with store.transaction("billing") as transaction:
+            for number in range(4):
+                transaction.append("paid", b"1", partition=number)
+
+    with pytest.raises(TransactionError, match="at most 10000 partitions; make several of it"):
+        pay()
+
+    assert state_of(store, "billing") is TransactionState.COMPLETE_ABORT
+
+
+def test_ids_that_expire_make_room_and_an_end_needs_none(store: Store) -> None:
+    coordinator = store.transactions
+    clock, budget = coordinator._clock, coordinator._table.budget
+    assert isinstance(clock, ManualClock)
+    with store.transaction("billing") as transaction:
+        transaction.append("paid", b"1", partition=0)
+        budget.bytes_max = budget.used
+        with pytest.raises(TransactionError, match="expire sooner"):
+            store.transaction("another").__enter__()
+
+    assert state_of(store, "billing") is TransactionState.COMPLETE_COMMIT
+    clock.advance(coordinator.config.id_expiration_ms + 1)
+    coordinator.tick()
+    assert budget.used == 0
+    with store.transaction("another"):
+        pass
 
 
 def _batch_of_nobody(clock: ManualClock) -> memoryview:

@@ -1,0 +1,104 @@
+"""Bugs to plant into a broker, by name. The checker must find each of them.
+
+unsynced decision   the end of a transaction is answered before it is on the disk
+unsynced markers    a transaction is complete before its markers are on the disk
+lost offsets        offsets that were committed in a transaction are forgotten at its end
+no reconciliation   what is open in logs at a start stays as it is
+early answer        the end is answered before it is written at all
+visible aborts      aborted transactions are not listed for readers
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+
+def _set(owner: object, name: str, value: object) -> None:
+    setattr(owner, name, value)
+
+
+def plant(name: str) -> None:
+    if name:
+        PLANTS[name]()
+
+
+def _unsynced_decision() -> None:
+    """The sync that the journal asks for does not happen; the housekeeping syncs much later."""
+    from cordwood.log.partition.promises import Promises
+    from cordwood.log.transactions.transaction_journal import TransactionJournal
+    from cordwood.log.transactions.transaction_topic import TransactionTopic
+
+    write, await_kept = TransactionJournal._write, Promises.await_kept
+    of_thread = threading.local()
+
+    def without_sync(self: TransactionJournal, *arguments: Any) -> None:
+        of_thread.is_writing = True
+        try:
+            write(self, *arguments)
+        finally:
+            of_thread.is_writing = False
+
+    def skipping(self: Promises, end: Any) -> None:
+        if not getattr(of_thread, "is_writing", False):
+            await_kept(self, end)
+
+    _set(TransactionJournal, "_write", without_sync)
+    _set(Promises, "await_kept", skipping)
+    _set(TransactionTopic, "request_sync", lambda self: None)
+
+
+def _unsynced_markers() -> None:
+    from cordwood.log.transactions.marker_writer import MarkerWriter
+
+    _set(MarkerWriter, "_sync", lambda self, ends: {})
+
+
+def _lost_offsets() -> None:
+    from cordwood.log.topics.offsets_table import OffsetsTable
+
+    def finish(self: OffsetsTable, marker: Any) -> None:
+        self._pending.pop(marker.producer_id, None)
+
+    _set(OffsetsTable, "_finish", finish)
+
+
+def _no_reconciliation() -> None:
+    from cordwood.log.transactions import transaction_recovery
+
+    _set(transaction_recovery, "plan_reconciliation", lambda known, found: [])
+
+
+def _early_answer() -> None:
+    """The caller hears of it first; then it is written."""
+    from cordwood.log.transactions.transaction_journal import TransactionJournal
+
+    write = TransactionJournal.write
+
+    def answer_first(self: TransactionJournal, entries: list[Any]) -> None:
+        for entry in entries:
+            if entry.written is not None:
+                entry.written(None)
+        time.sleep(0.02)
+        write(self, [replace(entry, written=None) for entry in entries])
+
+    _set(TransactionJournal, "write", answer_first)
+
+
+def _visible_aborts() -> None:
+    from cordwood.broker.records import fetch_plan
+
+    _set(fetch_plan, "_aborted", lambda log, start, stop: [])
+
+
+PLANTS: Final[dict[str, Callable[[], None]]] = {
+    "unsynced decision": _unsynced_decision,
+    "unsynced markers": _unsynced_markers,
+    "lost offsets": _lost_offsets,
+    "no reconciliation": _no_reconciliation,
+    "early answer": _early_answer,
+    "visible aborts": _visible_aborts,
+}
