@@ -7,9 +7,7 @@ no harm, so after a crash all of them are written again.
 
 import logging
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
 
 from cordwood.clock import Clock
 from cordwood.errors import (
@@ -22,12 +20,11 @@ from cordwood.format.transaction_records import TopicPartition, TransactionState
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.topics.committed_offsets import CommittedOffsets
+from cordwood.log.transactions.log_syncs import LogSyncs
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 from cordwood.quantities import Offset, ProducerId
 
 logger = logging.getLogger(__name__)
-
-_SYNC_THREADS: Final = 4  # logs that are synced side by side: what a solid-state disk makes use of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +69,11 @@ class MarkerWriter:
         self._find_log = find_log
         self._offsets = offsets
         self._clock = clock
+        self._syncs = LogSyncs()
+
+    def close(self) -> None:
+        """Nothing is written any more. Safe to repeat."""
+        self._syncs.close()
 
     def write(self, markers: Iterable[WantedMarker]) -> dict[TopicPartition, Exception]:
         """Write markers; durable on return. The result has the partitions that failed."""
@@ -88,7 +90,7 @@ class MarkerWriter:
                 log, end = written
                 ends[log] = end
                 places.setdefault(log, set()).add(marker.place)
-        for log, unsynced in self._sync(ends).items():
+        for log, unsynced in self._syncs.await_kept(ends).items():
             failures.update(dict.fromkeys(places[log], unsynced))
         for place, failure in failures.items():
             logger.warning("%s-%d has no transaction marker yet: %s", *place, failure)
@@ -128,24 +130,3 @@ class MarkerWriter:
         else:
             at = log.batches.end_transaction(marker, transaction_version=wanted.version, wait=False)
         return log, Offset(at + 1)
-
-    def _sync(self, ends: dict[PartitionLog, Offset]) -> dict[PartitionLog, Exception]:
-        """Wait for each log; the result has those that failed."""
-        waiting = [(log, end) for log, end in ends.items() if not log.promises.is_kept(end)]
-        failures: dict[PartitionLog, Exception] = {}
-
-        def sync(item: tuple[PartitionLog, Offset]) -> None:
-            log, end = item
-            try:
-                log.promises.await_kept(end)
-            except (CordwoodError, OSError) as error:
-                failures[log] = error
-
-        if len(waiting) <= 1:
-            for item in waiting:
-                sync(item)
-        else:
-            threads = min(_SYNC_THREADS, len(waiting))
-            with ThreadPoolExecutor(threads, thread_name_prefix="cordwood-marker-sync") as pool:
-                list(pool.map(sync, waiting))
-        return failures

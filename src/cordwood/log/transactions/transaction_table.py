@@ -384,6 +384,7 @@ class TransactionTable:
         # Markers that are left are written at the next opening.
         self._marker_queue.stop(finishes=False)
         self._journal_queue.stop(finishes=finishes)
+        self._markers.close()
 
     def work_here(self) -> None:
         """Without threads: do all that waits, in this thread, unless another one is at it."""
