@@ -100,7 +100,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--before",
         type=lambda text: Path(text).resolve(),
         metavar="DIR",
-        help="checkout of an earlier version, with its .venv: `security` and `transactions` compare plain rows",
+        help="checkout of an earlier version, with its .venv: `security` and `transactions` "
+        "compare plain rows",
     )
     options = parser.parse_args(arguments)
     for name in ("only", "before"):

@@ -16,16 +16,14 @@ LOCK = ROOT / "requirements" / "dev.txt"
 TESTS = ROOT / "tests"
 RECORDS = "wire/test_records.py"
 STREAMS = (
-    "test_streams.py::"
-    "test_kafka_streams_counts_exactly_once_though_it_and_the_broker_are_killed"
+    "test_streams.py::test_kafka_streams_counts_exactly_once_though_it_and_the_broker_are_killed"
 )
 CONNECT = (
     "test_connect.py::"
     "test_connect_s_source_sends_each_line_once_though_it_and_the_broker_are_killed"
 )
 FLINK = (
-    "test_flink.py::"
-    "test_flink_s_sink_writes_each_number_once_though_it_and_the_broker_are_killed"
+    "test_flink.py::test_flink_s_sink_writes_each_number_once_though_it_and_the_broker_are_killed"
 )
 
 TRIALS = {

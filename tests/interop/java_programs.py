@@ -30,15 +30,15 @@ rootLogger.appenderRef.console.ref = console
 
 def find_libraries(what: str, *, folder: str, variable: str) -> Path:
     """The jars that `script/fetch-kafka WHAT` brings: from a variable or the user's cache."""
-    match = re.search(
-        rf"<{what}\.version>([^<]+)<", (_HERE / what / "pom.xml").read_text()
-    )
+    match = re.search(rf"<{what}\.version>([^<]+)<", (_HERE / what / "pom.xml").read_text())
     assert match is not None, what
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     standard = Path(cache, "cordwood", f"{folder}-{match[1]}", "libs")
     libraries = Path(os.environ.get(variable) or standard).expanduser()
     if not any(libraries.glob("*.jar")):
-        raise KafkaUnavailableError(f"the jars of {what} are not in {libraries}: run script/interop")
+        raise KafkaUnavailableError(
+            f"the jars of {what} are not in {libraries}: run script/interop"
+        )
     return libraries
 
 
@@ -68,9 +68,9 @@ class JavaProgram:
             raise KafkaUnavailableError(f"no Java compiler beside {kafka.java}: install a JDK")
         classes = work_dir / "classes"
         jars = tuple(f"{folder}/*" for folder in libraries)
+        options = ("-J-XX:TieredStopAtLevel=1", "-nowarn", "-proc:none", "-d", classes)
         compiled = subprocess.run(
-            [compiler, "-J-XX:TieredStopAtLevel=1", "-nowarn", "-proc:none", "-d", classes]
-            + ["-cp", os.pathsep.join(jars), source],
+            [compiler, *options, "-cp", os.pathsep.join(jars), source],
             capture_output=True,
             text=True,
             check=False,

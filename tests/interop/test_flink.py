@@ -28,9 +28,7 @@ OPENED = tuple(
 def numbers_to_topic(kafka: KafkaTools, tmp_path: Path) -> JavaProgram:
     try:
         flink = find_libraries("flink", folder="flink", variable="CORDWOOD_FLINK_LIBS")
-        return JavaProgram.compile(
-            kafka, SOURCE, [flink], tmp_path / "flink", jvm_options=OPENED
-        )
+        return JavaProgram.compile(kafka, SOURCE, [flink], tmp_path / "flink", jvm_options=OPENED)
     except KafkaUnavailableError as error:
         pytest.skip(str(error))
 
