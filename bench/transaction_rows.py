@@ -26,7 +26,7 @@ _Client = Callable[[BrokerServer, str, TransactionWork, float], TransactionLoad]
 
 def librdkafka_rows(context: Context, stage: Stage, durability: str) -> list[Row]:
     """Version 1: each partition is added by a request of its own, the epoch stays."""
-    seconds = 0.7 if context.is_quick else 3.0
+    seconds = 0.5 if context.is_quick else 3.0
     return [
         row
         for work in _works()
@@ -42,7 +42,7 @@ def java_rows(context: Context, stage: Stage, durability: str) -> list[Row]:
     tools = stage.kafka
     if tools is None:
         return []
-    seconds = 1.5 if context.is_quick else 4.0
+    seconds = 1.2 if context.is_quick else 4.0
     works = [work for work in _works() if work.value_size == KIB]
 
     def commit(
