@@ -7,9 +7,9 @@ import pytest
 
 import cordwood
 from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.transactions import log_syncs
 from cordwood.log.transactions.log_syncs import LogSyncs
 from cordwood.quantities import Offset
+from cordwood.storage.kernel_syncs import KernelSyncs
 from fakes.client_batches import client_batch
 
 
@@ -32,7 +32,7 @@ def test_all_logs_are_durable_afterwards(
     logs: list[PartitionLog], by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if by == "threads":
-        monkeypatch.setattr(log_syncs.KernelSyncs, "open", lambda: None)
+        monkeypatch.setattr(KernelSyncs, "open", lambda: None)
     syncs = LogSyncs()
     for _ in range(3):
         ends = append_unsynced(logs)
