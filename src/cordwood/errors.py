@@ -17,8 +17,13 @@
     │   ├── BrokerNotTrustedError(address, reason)       its certificate is not accepted
     │   ├── AuthenticationFailedError(address, reason)   the broker does not accept the client
     │   └── BrokerRefusedError(what, code, reason)       the broker refused a request
+    ├── ClusterError                                     a broker and the controllers of its cluster
+    │   ├── ClusterMismatchError(cluster_id)             the controllers belong to another cluster
+    │   ├── MetadataLostError(applied, end, epoch)       the controllers lost what they had decided
+    │   └── RegistrationRefusedError(node_id, reason)    this broker may not join
     └── LogError                                         a well-formed request refused
         ├── OffsetOutOfRangeError(requested, start, end)
+        ├── RecordNotFoundError(name, offset)            compacted away, or a marker
         ├── RecordTooLargeError(size, limit)
         ├── TooManyRecordsError(count, limit)
         ├── InvalidRecordError(reason, record_errors)
@@ -32,6 +37,10 @@
         ├── ReadOnlyError(what)
         ├── DataLossError(topic, partition, what)        a query needs records that were deleted
         ├── LogHeldError(name)                           try again in a moment
+        ├── NotLeaderError(name, epoch)                  ask the leader of the partition
+        ├── RoleChangedError(name, asked, current)       the cluster gave it another role
+        ├── ReplicatedLogError(name, what)               other brokers have replicas of it
+        ├── ReplicaMismatchError(name, reason)           the leader's batches do not continue it
         ├── ChangeRefusedError(kind, reason)             the store's owner refused a change
         ├── ChangeTimeoutError(path, owner, waited_s)    the store's owner did not answer
         ├── TableChangedError(table, what)               another writer changed it; run again
@@ -272,6 +281,48 @@ class BrokerRefusedError(BrokerError):
         self.reason = reason
 
 
+# --- the controllers of a cluster -------------------------------------------------------------
+
+
+class ClusterError(CordwoodError):
+    """A broker cannot be a member of its cluster. The broker stops."""
+
+
+class ClusterMismatchError(ClusterError):
+    """The controllers belong to another cluster than the data of this broker."""
+
+    def __init__(self, cluster_id: str) -> None:
+        super().__init__(
+            f"the controllers belong to another cluster than this broker's data, which has the "
+            f"cluster id {cluster_id}: check controller.quorum.bootstrap.servers, or format new "
+            "data directories with the cluster id of these controllers"
+        )
+        self.cluster_id = cluster_id
+
+
+class MetadataLostError(ClusterError):
+    """The controllers do not have records any more that they had committed."""
+
+    def __init__(self, *, applied: int, end: int, epoch: int) -> None:
+        super().__init__(
+            f"the metadata log of the controllers ends at {end} in epoch {epoch}, but this broker "
+            f"has applied its records below {applied}, which were committed: the controllers lost "
+            "metadata. Do not delete topics; compare the data of the controllers, then restart"
+        )
+        self.applied = applied
+        self.end = end
+        self.epoch = epoch
+
+
+class RegistrationRefusedError(ClusterError):
+    """The controllers do not let this broker join."""
+
+    def __init__(self, node_id: int, reason: str) -> None:
+        super().__init__(f"the controllers refuse to register broker {node_id}: {reason}")
+        self.node_id = node_id
+        self.reason = reason
+
+
 # --- a well-formed request refused ----------------------------------------------------------
 
 
@@ -279,7 +330,7 @@ class LogError(CordwoodError):
     """A request was refused; the log itself is in order."""
 
 
-class OffsetOutOfRangeError(LogError):
+class OffsetOutOfRangeError(LogError, IndexError):
     """The requested offset is not in the half-open range the log holds."""
 
     def __init__(self, requested: Offset, *, start: Offset, end: Offset) -> None:
@@ -287,6 +338,18 @@ class OffsetOutOfRangeError(LogError):
         self.requested = requested
         self.start = start
         self.end = end
+
+
+class RecordNotFoundError(LogError, LookupError):
+    """The log has the offset, but no record with it: compaction removed it, or it is a marker."""
+
+    def __init__(self, name: str, offset: Offset) -> None:
+        super().__init__(
+            f"{name} has no record with offset {offset}: compaction removed it, or it marks the "
+            "end of a transaction"
+        )
+        self.name = name
+        self.offset = offset
 
 
 class RecordTooLargeError(LogError):
@@ -476,6 +539,53 @@ class LogHeldError(LogError):
     def __init__(self, name: str) -> None:
         super().__init__(f"a batch is being published to {name}; append again in a moment")
         self.name = name
+
+
+class NotLeaderError(LogError):
+    """Only the leader of a partition appends, and this replica does not lead in that epoch.
+
+    `epoch` is that of the role it has; -1 if the cluster gave it none yet.
+    """
+
+    def __init__(self, name: str, *, epoch: int) -> None:
+        super().__init__(
+            f"this broker does not lead {name} (its role is of epoch {epoch}); "
+            "ask the leader of the partition"
+        )
+        self.name = name
+        self.epoch = epoch
+
+
+class RoleChangedError(LogError):
+    """The replica has another role since this was begun. Nothing was changed."""
+
+    def __init__(self, name: str, *, asked: int, current: int) -> None:
+        super().__init__(
+            f"{name} no longer follows the leader of epoch {asked}: its role is of epoch {current}"
+        )
+        self.name = name
+        self.asked = asked
+        self.current = current
+
+
+class ReplicatedLogError(LogError):
+    """A change of one replica that the others would not follow."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(
+            f"cannot {what} {name}: other brokers have replicas of it; use the cluster's commands"
+        )
+        self.name = name
+        self.what = what
+
+
+class ReplicaMismatchError(LogError):
+    """Batches that were fetched from a leader do not continue the log. None was appended."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"batches fetched for {name} do not continue its log: {reason}")
+        self.name = name
+        self.reason = reason
 
 
 class LongCheckError(LogError):

@@ -15,7 +15,6 @@ import os
 import threading
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cordwood.errors import CorruptSegmentError, FormatError
@@ -33,6 +32,7 @@ from cordwood.storage.segment_reader import IndexHint, SegmentReader
 from cordwood.storage.segment_times import find_first, find_largest
 from cordwood.storage.time_index import TimeIndex, fitting_entries
 from cordwood.storage.transaction_index import TransactionIndex
+from cordwood.value_class import dataclass
 
 SEGMENT_KINDS: Final = (
     FileKind.LOG,
@@ -369,6 +369,22 @@ class Segment:
             self._note_appended(
                 stretch, end, newest, stretch_count, newest_offset, first_end, first
             )
+
+    def append_scanned(self, decoder: BatchDecoder, count: int) -> None:
+        """Write the first `count` batches of a scan at the end, as they are. Not yet durable.
+
+        They may leave offsets out. On an `OSError` as after `append`.
+        """
+        file = self._file
+        assert file is not None, self.name
+        assert not self._is_frozen, self.name
+        first, last = decoder.batch(0), decoder.batch(count - 1)
+        assert first.base_offset >= self.next_offset, (first, self.next_offset, self.name)
+        position, stop = self.size, last.position + last.size
+        write_all(file, position, decoder.data[first.position : stop])
+        self.index_walked(decoder, count, position - first.position)
+        self.size = position + stop - first.position
+        self.next_offset = last.next_offset
 
     def _note_appended(
         self,

@@ -51,27 +51,28 @@ class TlsSocket:
         "_unsent",
         "read_waits_for_room",
         "tls",
-        "write_waits_for_bytes",
     )
 
-    def __init__(self, connected: socket.socket, context: ssl.SSLContext) -> None:
+    def __init__(
+        self, connected: socket.socket, context: ssl.SSLContext, *, server_name: str | None = None
+    ) -> None:
+        """The server's side; with `server_name`, the side of a client that wants this server."""
         self._socket = connected
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self._in, self._out, server_side=True)
+        self.tls = context.wrap_bio(
+            self._in,
+            self._out,
+            server_side=server_name is None,
+            server_hostname=server_name,
+        )
         self._unsent = _NOTHING  # encrypted
         self._offered = 0
         self._left: OSError | bool = False  # what the next read reports; True: the end
         self._fruitless_bytes = 0
         self.read_waits_for_room = False
-        self.write_waits_for_bytes = False
 
     def fileno(self) -> int:
         return self._socket.fileno()
-
-    @property
-    def is_crossed(self) -> bool:
-        """One direction waits for the other."""
-        return self.read_waits_for_room or self.write_waits_for_bytes
 
     @property
     def has_more(self) -> bool:

@@ -4,7 +4,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
@@ -20,6 +19,7 @@ from cordwood.format.small_files.partition_metadata import render_partition_meta
 from cordwood.log.partition.log_loader import LoadedLog, LoadRequest, load_log, load_new_log
 from cordwood.log.partition.log_parts import LogParts, segment_limits
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace
 from cordwood.log.rules.duration_histogram import SharedHistogram
 from cordwood.log.rules.topic_config import TopicConfig
@@ -34,6 +34,7 @@ from cordwood.storage.files import FileSystem, replace_file, sync_file, write_fi
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.high_watermark_file import HighWatermarkFile
 from cordwood.storage.segment_manifest_file import read_manifest
+from cordwood.value_class import dataclass, replace
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class LogSurroundings:
     """The things that all logs of a store share.
 
     `defaults` configures topics for which nothing was set. `find_archive` gives the archive of
-    a partition; None if the store has no archives.
+    a partition; None if the store has no archives. `role` is that of every log.
     """
 
     fs: FileSystem
@@ -56,6 +57,7 @@ class LogSurroundings:
     sync_times: SharedHistogram
     defaults: TopicConfig
     find_archive: ArchiveFinder | None
+    role: ReplicaRole = SOLE_REPLICA
 
 
 @contextlib.contextmanager
@@ -264,6 +266,7 @@ class PartitionOpener:
                     if entry.has_begun(number)
                     else partial(self._settle, directory, entry, number)
                 ),
+                role=self._shared.role,
             ),
             loaded,
         )

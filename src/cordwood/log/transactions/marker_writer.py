@@ -7,7 +7,6 @@ no harm, so after a crash all of them are written again.
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from cordwood.clock import Clock
 from cordwood.errors import (
@@ -23,6 +22,7 @@ from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.transactions.log_syncs import LogSyncs
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 from cordwood.quantities import Offset, ProducerId
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 
