@@ -33,6 +33,7 @@ SUITES = (
     "broker",
     "hostile",
     "security",
+    "transactions",
     "spark",
 )  # modules in this package, each with a function `row_makers`
 ALL = "all"
@@ -99,7 +100,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--before",
         type=lambda text: Path(text).resolve(),
         metavar="DIR",
-        help="checkout of an earlier version, with its .venv: `security` compares plain rows",
+        help="checkout of an earlier version, with its .venv: `security` and `transactions` "
+        "compare plain rows",
     )
     options = parser.parse_args(arguments)
     for name in ("only", "before"):

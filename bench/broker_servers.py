@@ -257,9 +257,9 @@ def delete_topic(server: BrokerServer, topic: str) -> None:
 
 
 @contextmanager
-def new_topic(server: BrokerServer, durability: str) -> Iterator[str]:
+def new_topic(server: BrokerServer, durability: str, *, partitions: int = 1) -> Iterator[str]:
     """A topic, deleted after the `with`; after a failure all data of the server is deleted."""
-    topic = create_topic(server, durability)
+    topic = create_topic(server, durability, partitions=partitions)
     yield topic
     delete_topic(server, topic)
 

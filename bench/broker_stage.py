@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from bench.broker_servers import (
+    DISK,
     OS,
     BrokerServer,
     CordwoodServer,
@@ -65,11 +66,13 @@ class Stage:
 
     `servers` starts them at the first call. They keep running, each on its own data, until the
     context's resources are closed: a Java server that was started for every row would be measured
-    before it reaches its full speed. `has_tls`: their clients use TLS.
+    before it reaches its full speed. `has_tls`: their clients use TLS. `durability` is that of all
+    topics, also of the servers' own; None: the servers have their defaults.
     """
 
-    def __init__(self, *, has_tls: bool = False) -> None:
+    def __init__(self, *, has_tls: bool = False, durability: str | None = None) -> None:
         self._has_tls = has_tls
+        self._durability = durability
         self._servers: list[BrokerServer] = []
         self._kafka: KafkaTools | None = None
         self._cores: Cores | None = None
@@ -127,12 +130,23 @@ class Stage:
         """Cordwood and, if available, Kafka, not started, with their data below `directory`."""
         prefix = self.command_prefix
         tls = create_tls_files(fresh_path(directory, "tls")) if self._has_tls else None
+        settings = {} if self._durability is None else {"log.durability": self._durability}
         servers: list[BrokerServer] = [
-            CordwoodServer(fresh_path(directory, "cordwood"), command_prefix=prefix, tls=tls)
+            CordwoodServer(
+                fresh_path(directory, "cordwood"), command_prefix=prefix, tls=tls, settings=settings
+            )
         ]
         if self._kafka is not None:
-            path = fresh_path(directory, "kafka")
-            servers.append(KafkaServer(self._kafka, path, command_prefix=prefix, tls=tls))
+            properties = {"log.flush.interval.messages": "1"} if self._durability == DISK else {}
+            servers.append(
+                KafkaServer(
+                    self._kafka,
+                    fresh_path(directory, "kafka"),
+                    command_prefix=prefix,
+                    tls=tls,
+                    properties=properties,
+                )
+            )
         return servers
 
     def servers(self, context: Context) -> list[BrokerServer]:

@@ -95,12 +95,13 @@ def fetch_frame(
     max_wait_ms: int = 500,
     min_bytes: int = 1,
     partition: int = 0,
+    is_committed: bool = False,
 ) -> bytes:
-    """A Fetch without a session."""
+    """A Fetch without a session; `is_committed`: of records whose transactions are committed."""
     name = topic.encode()
     body = b"".join(
         (
-            struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, 0, 0, -1),
+            struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, is_committed, 0, -1),
             struct.pack(">ih", 1, len(name)),
             name,
             struct.pack(">iiiqqi", 1, partition, -1, offset, -1, max_bytes),

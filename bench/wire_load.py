@@ -95,14 +95,22 @@ def _take_answer(connection: socket.socket, error_position: int) -> None:
 
 
 def fetch_all(
-    port: int, topic: str, *, records: int, max_bytes: int, tls: ClientTls | None = None
+    port: int,
+    topic: str,
+    *,
+    records: int,
+    max_bytes: int,
+    tls: ClientTls | None = None,
+    is_committed: bool = False,
 ) -> int:
     """Fetch from offset 0 until `records` were received; return the bytes of their batches."""
     buffer = bytearray(max_bytes + _FIRST_BUFFER)
     offset = total_bytes = 0
     with connect(port, tls) as connection:
         while offset < records:
-            connection.sendall(fetch_frame(topic, offset, max_bytes=max_bytes))
+            connection.sendall(
+                fetch_frame(topic, offset, max_bytes=max_bytes, is_committed=is_committed)
+            )
             view = memoryview(buffer)
             _fill(connection, view[:4])
             size = 4 + int.from_bytes(view[:4], "big")

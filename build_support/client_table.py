@@ -15,6 +15,16 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements" / "dev.txt"
 TESTS = ROOT / "tests"
 RECORDS = "wire/test_records.py"
+STREAMS = (
+    "test_streams.py::test_kafka_streams_counts_exactly_once_though_it_and_the_broker_are_killed"
+)
+CONNECT = (
+    "test_connect.py::"
+    "test_connect_s_source_sends_each_line_once_though_it_and_the_broker_are_killed"
+)
+FLINK = (
+    "test_flink.py::test_flink_s_sink_writes_each_number_once_though_it_and_the_broker_are_killed"
+)
 
 TRIALS = {
     "records": "produce and consume",
@@ -25,6 +35,7 @@ TRIALS = {
     "consumer": "KIP-848 groups",
     "admin": "administration",
     "restarts": "broker killed and restarted",
+    "transactions": "transactions",
 }
 
 
@@ -88,6 +99,8 @@ def clients() -> list[Client]:
                 "consumer": "wire/test_consumer_protocol.py::"
                 "test_members_share_the_partitions_and_take_over_from_those_who_leave",
                 "admin": f"wire/test_admin_confluent.py::{created}",
+                "transactions": "wire/test_transactions.py::"
+                "test_a_broker_that_is_killed_loses_no_transaction",
             },
             says={"codecs": "all"},
         ),
@@ -98,6 +111,7 @@ def clients() -> list[Client]:
             | {
                 "positions": "wire/test_positions.py::test_kafka_python_finds_ends_and_times",
                 "admin": f"wire/test_admin_kafka_python.py::{created}",
+                "transactions": "wire/test_transactions.py::test_kafka_python_commits_and_aborts",
             },
             says={"codecs": "all; snappy if installed"},
         ),
@@ -108,6 +122,7 @@ def clients() -> list[Client]:
             | {
                 "positions": "wire/test_positions.py::test_aiokafka_finds_ends_and_times",
                 "admin": f"wire/test_admin_aiokafka.py::{created}",
+                "transactions": "wire/test_transactions.py::test_aiokafka_commits_and_aborts",
             },
             says={"codecs": "all"},
         ),
@@ -133,6 +148,8 @@ def clients() -> list[Client]:
                 "consumer": "interop/test_group_tools.py::"
                 "test_members_share_the_partitions_and_hold_the_group",
                 "admin": "interop/test_same_as_kafka.py::test_what_is_changed_is_changed_alike",
+                "transactions": "interop/test_transactions.py::"
+                "test_kafka_s_producer_takes_version_2_and_gets_an_epoch_for_each_transaction",
             },
             says={"codecs": "all", "admin": "yes"},
         ),
@@ -148,6 +165,28 @@ def clients() -> list[Client]:
                 "test_a_stream_goes_on_from_its_checkpoint_after_a_restart_of_everything",
             },
             says={"restarts": "stopped and started"},
+        ),
+        Client(
+            name="Kafka Streams",
+            version=from_pom("streams"),
+            trials=dict.fromkeys(
+                ("records", "classic", "restarts", "transactions"), f"interop/{STREAMS}"
+            ),
+            says={"transactions": "exactly_once_v2"},
+        ),
+        Client(
+            name="Kafka Connect",
+            version=from_pom("streams"),
+            trials=dict.fromkeys(
+                ("records", "classic", "restarts", "transactions"), f"interop/{CONNECT}"
+            ),
+            says={"transactions": "exactly-once sources"},
+        ),
+        Client(
+            name="Flink's sink for Kafka",
+            version=from_pom("flink"),
+            trials=dict.fromkeys(("records", "restarts", "transactions"), f"interop/{FLINK}"),
+            says={"records": "produce", "transactions": "EXACTLY_ONCE, both namings"},
         ),
     ]
 

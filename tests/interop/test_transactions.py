@@ -96,13 +96,42 @@ def test_the_tool_finds_and_ends_a_transaction_that_hangs(
     broker: cordwood.Broker, tools: JavaTools
 ) -> None:
     log = broker.create_topic("hanging").partition(0)
-    log.batches.append_batch(client_batch(b"x", producer_id=10**9, sequence=0, transactional=True))
+    batch = client_batch(b"x", producer_id=10**9, producer_epoch=0, sequence=0, transactional=True)
+    log.batches.append_batch(batch)
 
+    found = tools.run(
+        "transactions", "find-hanging", "--topic", "hanging", "--max-transaction-timeout", "0"
+    )
     tools.run(
         "transactions", "abort", "--topic", "hanging", "--partition", "0", "--start-offset", "0"
     )
+    after = tools.run(
+        "transactions", "find-hanging", "--topic", "hanging", "--max-transaction-timeout", "0"
+    )
 
+    assert [row[:3] for row in found.rows[1:]] == [["hanging", "0", "1000000000"]]
+    assert after.rows[1:] == []
     assert log.last_stable_offset == log.high_watermark == 2
+
+
+def test_the_tool_lists_by_pattern_and_by_age(broker: cordwood.Broker, tools: JavaTools) -> None:
+    broker.create_topic("filtered")
+    with broker.store.transaction("filter-closed") as transaction:
+        transaction.append("filtered", b"x")
+    with broker.store.transaction("filter-open") as transaction:
+        transaction.append("filtered", b"x")
+
+        by_pattern = tools.run("transactions", "list", "--transactional-id-pattern", "filter-.*")
+        by_age = tools.run(
+            "transactions", "list", "--duration-filter", "3600000",
+            "--transactional-id-pattern", "filter-.*",
+        )  # fmt: skip
+
+    assert [(row[0], row[3]) for row in by_pattern.rows[1:]] == [
+        ("filter-closed", "CompleteCommit"),
+        ("filter-open", "Ongoing"),
+    ]
+    assert by_age.rows[1:] == []
 
 
 def test_force_terminate_fences_a_producer(broker: cordwood.Broker, tools: JavaTools) -> None:

@@ -2,11 +2,11 @@
 
 Order of durable writes, for a transaction over partitions p and q:
 
-    1  Ongoing [p, q]        written, not synced (see `transaction_machine.decide_add`)
+    1  Ongoing [p, q]        written soon, not synced (see `transaction_machine.decide_add`)
     2  records in p and q    as durable as their topics promise, before their producer hears of it
     3  PrepareCommit [p, q]  durable; this is the commit. The producer is answered now
     4  markers in p and q    durable
-    5  CompleteCommit []     written, not synced
+    5  CompleteCommit []     written soon, not synced
 
     a crash after   is found as                                      and then
     1               Ongoing without records                          goes on, or times out
@@ -14,6 +14,10 @@ Order of durable writes, for a transaction over partitions p and q:
     3               PrepareCommit, markers in none or some           markers are written to all
     4               PrepareCommit, markers in all                    markers are written again
     5               CompleteCommit; or PrepareCommit                 nothing; or as in 4
+
+"Soon" is with the next record that somebody waits for, and within about a second. The records stay
+in order. So a death of the process may take what a power cut may take, and the table above holds
+for both.
 
 The machine decides (`transaction_machine`), the table carries it out (`transaction_table`).
 """

@@ -8,8 +8,6 @@ no harm, so after a crash all of them are written again.
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final
 
 from cordwood.clock import Clock
 from cordwood.errors import (
@@ -22,13 +20,12 @@ from cordwood.format.transaction_records import TopicPartition, TransactionState
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.producer_state import MarkerFacts
 from cordwood.log.topics.committed_offsets import CommittedOffsets
+from cordwood.log.transactions.log_syncs import LogSyncs
 from cordwood.log.transactions.transaction_metadata import TransactionMetadata
 from cordwood.quantities import Offset, ProducerId
 from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
-
-_SYNC_THREADS: Final = 4  # logs that are synced side by side: what a solid-state disk makes use of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +78,15 @@ class MarkerWriter:
         self._failing: dict[TopicPartition, tuple[type[Exception], int | None]] = {}
         self.failure_count = 0
         self.turn = threading.Lock()
+        self._syncs = LogSyncs()
 
     @property
     def unwritten_count(self) -> int:
         return len(self._failing)
+
+    def close(self) -> None:
+        """Nothing is written any more. Safe to repeat."""
+        self._syncs.close()
 
     def write(self, markers: Iterable[WantedMarker]) -> dict[TopicPartition, Exception]:
         """Write markers; durable on return. The result has the partitions that failed."""
@@ -107,7 +109,7 @@ class MarkerWriter:
                 log, end = written
                 ends[log] = end
                 places.setdefault(log, set()).add(marker.place)
-        for log, unsynced in self._sync(ends).items():
+        for log, unsynced in self._syncs.await_kept(ends).items():
             failures.update(dict.fromkeys(places[log], unsynced))
         self._tell(tried, failures)
         return failures
@@ -161,24 +163,3 @@ class MarkerWriter:
         else:
             at = log.batches.end_transaction(marker, transaction_version=wanted.version, wait=False)
         return log, Offset(at + 1)
-
-    def _sync(self, ends: dict[PartitionLog, Offset]) -> dict[PartitionLog, Exception]:
-        """Wait for each log; the result has those that failed."""
-        waiting = [(log, end) for log, end in ends.items() if not log.promises.is_kept(end)]
-        failures: dict[PartitionLog, Exception] = {}
-
-        def sync(item: tuple[PartitionLog, Offset]) -> None:
-            log, end = item
-            try:
-                log.promises.await_kept(end)
-            except (CordwoodError, OSError) as error:
-                failures[log] = error
-
-        if len(waiting) <= 1:
-            for item in waiting:
-                sync(item)
-        else:
-            threads = min(_SYNC_THREADS, len(waiting))
-            with ThreadPoolExecutor(threads, thread_name_prefix="cordwood-marker-sync") as pool:
-                list(pool.map(sync, waiting))
-        return failures

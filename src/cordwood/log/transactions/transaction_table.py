@@ -181,7 +181,11 @@ class TransactionTable:
                 value=new,
                 at_ms=new.last_update_ms,
                 written=written,
-            )
+            ),
+            # What nobody needs is written with the next record, or by `retry`. A client of version
+            # 1 was told that its partitions are added; one of version 2 adds them by its records.
+            is_urgent=written is not None
+            or (new.state is TransactionState.ONGOING and not new.bumps_epochs),
         )
 
     def _written(
@@ -320,7 +324,8 @@ class TransactionTable:
     # --- time --------------------------------------------------------------------------------
 
     def retry(self) -> None:
-        """Write markers that failed before, and refuse requests that have waited too long."""
+        """Write what was left to be written, and refuse requests that have waited too long."""
+        self._journal_queue.hurry()
         now_s = self._clock.monotonic()
         late: list[Ask] = []
         with self._lock:
@@ -429,6 +434,7 @@ class TransactionTable:
         # Markers that are left are written at the next opening.
         self._marker_queue.stop(finishes=False)
         self._journal_queue.stop(finishes=finishes)
+        self._markers.close()
 
     def work_here(self) -> None:
         """Without threads: do all that waits, in this thread, unless another one is at it."""

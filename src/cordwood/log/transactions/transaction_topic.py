@@ -38,6 +38,8 @@ class TransactionTopic:
     def log_of(self, transactional_id: str, config: TransactionConfig) -> PartitionLog:
         """The log that has the records of an id. Creates the topic if need be."""
         topic = self.find() or self._create(config)
+        if topic.partition_count == 1:
+            return topic.partition(0)  # as by default: there is nothing to compute
         return topic.partition(transaction_partition(transactional_id, topic.partition_count))
 
     def _create(self, config: TransactionConfig) -> Topic[PartitionLog]:

@@ -28,18 +28,34 @@ class WorkQueue(Generic[Item]):
         self._condition = threading.Condition()
         self._items: list[Item] = []
         self._is_stopped = False
+        self._is_wanted = False  # something urgent waits
         self._thread: threading.Thread | None = None
 
-    def put(self, item: Item) -> bool:
-        """Whether the item will be worked on; False after `stop`."""
+    def put(self, item: Item, *, is_urgent: bool = True) -> bool:
+        """Whether the item will be worked on; False after `stop`.
+
+        One that is not urgent waits for the next urgent one, or for `hurry`.
+        """
         with self._condition:
             if self._is_stopped:
                 return False
             self._items.append(item)
             if self._has_thread:
                 self._begin()
-                self._condition.notify()
+                if is_urgent:
+                    self._wake()
         return True
+
+    def hurry(self) -> None:
+        """Have everything that waits worked on now."""
+        with self._condition:
+            if self._items and self._has_thread:
+                self._begin()
+                self._wake()
+
+    def _wake(self) -> None:
+        self._is_wanted = True
+        self._condition.notify()
 
     def _begin(self) -> None:
         """Start the thread. If the system has none to give, the next item tries again."""
@@ -77,11 +93,14 @@ class WorkQueue(Generic[Item]):
     def _run(self) -> None:
         while True:
             with self._condition:
-                while not (self._items or self._is_stopped):
+                while not (self._is_wanted or self._is_stopped):
                     self._condition.wait()
+                self._is_wanted = False
                 items, self._items = self._items, []
+                if not items and self._is_stopped:
+                    return
             if not items:
-                return
+                continue
             try:
                 self._work(items)
             except Exception:  # a bug of ours: the next items are not concerned
