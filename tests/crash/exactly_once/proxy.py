@@ -24,6 +24,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
+from weakref import WeakSet
 
 from cordwood.protocol.api_catalog import ApiKey
 from crash.exactly_once.history import HistoryWriter, LateFrame, now
@@ -73,6 +74,7 @@ class Proxy:
         self._history = history
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._transports: WeakSet[asyncio.WriteTransport] = WeakSet()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
 
@@ -99,6 +101,10 @@ class Proxy:
         for task in tasks:
             task.cancel()
         self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        for transport in list(self._transports):
+            transport.abort()
+        self._loop.run_until_complete(asyncio.sleep(0))  # the sockets are closed in the next turn
+        self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
     def _later(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -109,6 +115,7 @@ class Proxy:
     # --- connections -------------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._transports.add(writer.transport)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             broker_reader, broker_writer = await self._connect()
             back = asyncio.ensure_future(_copy(broker_reader, writer))
@@ -129,7 +136,11 @@ class Proxy:
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if not self.upstream_port:
             raise ConnectionRefusedError
-        return await asyncio.open_connection("127.0.0.1", self.upstream_port, limit=FRAME_BYTES_MAX)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.upstream_port, limit=FRAME_BYTES_MAX
+        )
+        self._transports.add(writer.transport)
+        return reader, writer
 
     async def _forward(
         self,
@@ -193,11 +204,13 @@ class Proxy:
         await asyncio.sleep(pause_s)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             reader, writer = await self._connect()
-            writer.write(frame)
-            await writer.drain()
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(_frame(reader), 5.0)
-            writer.close()
+            try:
+                writer.write(frame)
+                await writer.drain()
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(_frame(reader), 5.0)
+            finally:
+                writer.close()
         self._history.add(LateFrame(taken_at=taken_at, at=now(), client=client, api=api))
 
 
@@ -219,9 +232,11 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 async def _close_later(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Let the broker answer what it has, then close."""
-    with contextlib.suppress(OSError, asyncio.TimeoutError):
-        await asyncio.wait_for(reader.read(1 << 16), 2.0)
-    writer.close()
+    try:
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            await asyncio.wait_for(reader.read(1 << 16), 2.0)
+    finally:
+        writer.close()
 
 
 def _header(frame: bytes) -> tuple[int, str]:
