@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.cluster_view import SoleBroker
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.security_config import SecurityConfig
 from cordwood.broker.dynamic_configs import DynamicConfigs
@@ -177,7 +178,7 @@ class BrokerServer:
 
     def _route_records(self, watch: LogWatch) -> None:
         table, syncs, config = self._table, self._syncs, self.config
-        pending = PendingProduces(self._data, watch)
+        pending = PendingProduces(self._data, watch, table)
         lanes = ProduceLanes(
             table=table,
             watch=watch,
@@ -234,6 +235,7 @@ class BrokerServer:
             table=self._table,
             dynamic=self._dynamic,
             identity=identity,
+            view=SoleBroker(identity, self.store),
             scheduler=self._control,
             workers=self._workers,
             clock=self._clock,

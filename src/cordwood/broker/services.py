@@ -4,6 +4,7 @@ import uuid
 from concurrent.futures import Executor
 
 from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.security_entries import security_entries
 from cordwood.broker.config_owners import ConfigOwners
@@ -12,7 +13,7 @@ from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.broker.groups.consumer.consumer_group import GroupSurroundings
 from cordwood.broker.groups.consumer.consumer_group_config import ConsumerGroupConfig
 from cordwood.broker.groups.consumer.consumer_group_factory import ConsumerGroupFactory
-from cordwood.broker.groups.consumer.topic_subscriptions import StoreTopics
+from cordwood.broker.groups.consumer.topic_subscriptions import ViewTopics
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.group_census import GroupCensus
 from cordwood.broker.groups.inbox_changes import InboxGroupChanges
@@ -60,6 +61,7 @@ class Services:
         table: PartitionTable,
         dynamic: DynamicConfigs,
         identity: ClusterIdentity,
+        view: ClusterView,
         scheduler: Scheduler,
         workers: Executor,
         clock: Clock,
@@ -77,7 +79,7 @@ class Services:
         consumer_groups = ConsumerGroupFactory(
             GroupSurroundings(
                 config=ConsumerGroupConfig.of_broker(config),
-                topics=StoreTopics(store),
+                topics=ViewTopics(view),
                 scheduler=scheduler,
                 clock=clock,
                 settings_of=dynamic.of_group,
@@ -102,10 +104,8 @@ class Services:
             ApiVersionsHandler(),
             SaslHandler(),
             UsersHandler(security_file),
-            MetadataHandler(
-                store=store, table=table, identity=identity, config=config, workers=workers
-            ),
-            TopicPartitionsHandler(store=store, identity=identity, config=config),
+            MetadataHandler(store=store, view=view, config=config, workers=workers),
+            TopicPartitionsHandler(view, config),
             TopicCreationHandler(
                 store=store, identity=identity, dynamic=dynamic, closed_topics=closed_topics
             ),
@@ -127,9 +127,9 @@ class Services:
                 store=store,
                 offsets_topic_partitions=group_config.offsets_topic_partitions,
             ),
-            GroupMembershipHandler(coordinator=coordinator, node_id=identity.node_id),
-            GroupOffsetsHandler(coordinator=coordinator, store=store),
-            OffsetFetchHandler(coordinator=coordinator, store=store),
+            GroupMembershipHandler(coordinator=coordinator, view=view),
+            GroupOffsetsHandler(coordinator=coordinator, view=view),
+            OffsetFetchHandler(coordinator=coordinator, view=view),
             GroupAdminHandler(coordinator=coordinator),
             ClientQuotasHandler(security_file),
             ConsumerGroupHandlers(coordinator, consumer_groups, lambda: str(uuid.uuid4())),
