@@ -32,6 +32,10 @@
         ├── ReadOnlyError(what)
         ├── DataLossError(topic, partition, what)        a query needs records that were deleted
         ├── LogHeldError(name)                           try again in a moment
+        ├── NotLeaderError(name, epoch)                  ask the leader of the partition
+        ├── RoleChangedError(name, asked, current)       the cluster gave it another role
+        ├── ReplicatedLogError(name, what)               other brokers have replicas of it
+        ├── ReplicaMismatchError(name, reason)           the leader's batches do not continue it
         ├── ChangeRefusedError(kind, reason)             the store's owner refused a change
         ├── ChangeTimeoutError(path, owner, waited_s)    the store's owner did not answer
         ├── TableChangedError(table, what)               another writer changed it; run again
@@ -476,6 +480,53 @@ class LogHeldError(LogError):
     def __init__(self, name: str) -> None:
         super().__init__(f"a batch is being published to {name}; append again in a moment")
         self.name = name
+
+
+class NotLeaderError(LogError):
+    """Only the leader of a partition appends, and this replica does not lead in that epoch.
+
+    `epoch` is that of the role it has; -1 if the cluster gave it none yet.
+    """
+
+    def __init__(self, name: str, *, epoch: int) -> None:
+        super().__init__(
+            f"this broker does not lead {name} (its role is of epoch {epoch}); "
+            "ask the leader of the partition"
+        )
+        self.name = name
+        self.epoch = epoch
+
+
+class RoleChangedError(LogError):
+    """The replica has another role since this was begun. Nothing was changed."""
+
+    def __init__(self, name: str, *, asked: int, current: int) -> None:
+        super().__init__(
+            f"{name} no longer follows the leader of epoch {asked}: its role is of epoch {current}"
+        )
+        self.name = name
+        self.asked = asked
+        self.current = current
+
+
+class ReplicatedLogError(LogError):
+    """A change of one replica that the others would not follow."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(
+            f"cannot {what} {name}: other brokers have replicas of it; use the cluster's commands"
+        )
+        self.name = name
+        self.what = what
+
+
+class ReplicaMismatchError(LogError):
+    """Batches that were fetched from a leader do not continue the log. None was appended."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"batches fetched for {name} do not continue its log: {reason}")
+        self.name = name
+        self.reason = reason
 
 
 class LongCheckError(LogError):

@@ -105,6 +105,10 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
     ),
     (errors.DataLossError("orders", None, "was deleted"), ("orders: was deleted",)),
     (errors.LogHeldError("orders-0"), ("orders-0", "published")),
+    (errors.NotLeaderError("orders-0", epoch=3), ("orders-0", "epoch 3", "ask the leader")),
+    (errors.RoleChangedError("orders-0", asked=3, current=4), ("orders-0", "epoch 3", "epoch 4")),
+    (errors.ReplicatedLogError("orders-0", "truncate"), ("truncate orders-0", "replicas")),
+    (errors.ReplicaMismatchError("orders-0", "a gap"), ("orders-0", "a gap")),
     (errors.ChangeRefusedError("publish", "no topic"), ("publish", "no topic")),
     (
         errors.ChangeTimeoutError("/data", "pid 5", waited_s=60.0, is_in_doubt=False),

@@ -19,6 +19,7 @@ from cordwood.log.inbox.change_service import ChangeService
 from cordwood.log.inbox.group_changes import DirectGroupChanges
 from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.publishing.publication import (
     PublicationId,
     Published,
@@ -91,6 +92,7 @@ class StoreSetup:
     # log.dir.free.bytes.min: appends are refused below it; None: 16 MiB on real disks, else 0
     free_bytes_min: int | None = None
     sync_times: SharedHistogram = field(default_factory=SharedHistogram)
+    role: ReplicaRole = SOLE_REPLICA  # AMONG_OTHERS: a broker of a cluster runs the store
 
 
 class Store:
@@ -527,6 +529,7 @@ def _log_surroundings(setup: StoreSetup, steady_clock: SteadyClock) -> LogSurrou
         sync_times=setup.sync_times,
         defaults=setup.defaults,
         find_archive=None if setup.archives is None else setup.archives.source,
+        role=setup.role,
     )
 
 
