@@ -22,7 +22,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from cordwood.errors import FormatError, LimitExceededError, TruncatedInputError
-from cordwood.protocol.api_catalog import API_CATALOG, Api, ApiKey
+from cordwood.protocol.api_catalog import KNOWN_APIS, Api, ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.message_codec import ITEMS_MAX
 from cordwood.protocol.message_schema import message_schema
@@ -72,7 +72,7 @@ def with_zero_ids(value: Any) -> Any:
 
 
 def body_of(key: int, version: int, frame: bytes) -> bytes:
-    is_flexible = API_CATALOG[key].is_flexible(version) and key != ApiKey.API_VERSIONS
+    is_flexible = KNOWN_APIS[key].is_flexible(version) and key != ApiKey.API_VERSIONS
     return frame[9 if is_flexible else 8 :]
 
 
@@ -124,7 +124,7 @@ def test_kio_reads_what_we_write_and_writes_what_we_read(api: Api, data: st.Data
 
 
 def kafka_python_class(key: int, kind: str) -> Any:
-    name = f"{API_CATALOG[key].name}{kind}"
+    name = f"{KNOWN_APIS[key].name}{kind}"
     for package in ("admin", "consumer", "metadata", "producer", "sasl"):
         module = importlib.import_module(f"kafka.protocol.{package}")
         if hasattr(module, name):
@@ -336,7 +336,7 @@ def test_an_array_cannot_have_more_items_than_fit_the_bytes_left(
     key: ApiKey, version: int, item_bytes: int
 ) -> None:
     left = 1000 * item_bytes + item_bytes - 1
-    is_flexible = API_CATALOG[key].is_flexible(version)
+    is_flexible = KNOWN_APIS[key].is_flexible(version)
     size = encode_varint(1001 + 1) if is_flexible else struct.pack(">i", 1001)
 
     with pytest.raises(FormatError, match=f"array of 1001 items in {left} bytes"):
