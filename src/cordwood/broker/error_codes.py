@@ -91,9 +91,6 @@ _CODES: Final[Mapping[type[BaseException], ErrorCode]] = {
     NotLeaderError: ErrorCode.not_leader_or_follower,
     RoleChangedError: ErrorCode.not_leader_or_follower,
     ReplicatedLogError: ErrorCode.policy_violation,
-    NotLeaderError: ErrorCode.not_leader_or_follower,
-    RoleChangedError: ErrorCode.not_leader_or_follower,
-    ReplicatedLogError: ErrorCode.policy_violation,
     # Clients retry soon, without looking for another leader.
     LogHeldError: ErrorCode.not_enough_replicas,
     # Damage does not go away: clients retry storage errors, but report this one.

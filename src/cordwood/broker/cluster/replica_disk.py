@@ -20,7 +20,11 @@ _THREADS: Final = 4  # logs that are written side by side: what a solid-state di
 class ReplicaDisk:
     """A `DiskJobs`. Belongs to the data loop. Call `log_moved` whenever a log has moved."""
 
-    def __init__(self, loop: EventLoop, syncs: DiskSyncs) -> None:
+    def __init__(
+        self, loop: EventLoop, syncs: DiskSyncs, *, after_job: Callable[[PartitionLog], None]
+    ) -> None:
+        """`after_job` is called in the loop when what a job led to was done: roles may change."""
+        self._after_job = after_job
         self._loop = loop
         self._syncs = syncs
         self._waits: dict[PartitionLog, list[tuple[Offset, Callable[[], None]]]] = {}
@@ -38,7 +42,12 @@ class ReplicaDisk:
                 result = job()
             except Exception as error:
                 result = error
-            self._loop.call_soon(lambda: when_done(result))
+
+            def done() -> None:
+                when_done(result)
+                self._after_job(log)
+
+            self._loop.call_soon(done)
 
         self._threads.submit(work)
 

@@ -111,6 +111,8 @@ class Store:
     housekeeping       everything that runs in the background
     cleaner            compaction
     changes            changes that other processes request through the inbox
+
+    is_of_cluster      a broker of a cluster runs it: the controllers decide what is in it
     """
 
     def __init__(self, directories: Sequence[str], setup: StoreSetup) -> None:
@@ -132,6 +134,7 @@ class Store:
         self.path = self.data_dirs[0]
         self.cluster_id = self.directories.cluster_id
         self.writer_id = self.directories.writer_id
+        self.is_of_cluster = not setup.role.is_sole
         self.sync_times = setup.sync_times
         self._lifetime = Lifetime(f"the store in {self.path}")
         self._catalog = CatalogKeeper(fs, self.data_dirs)
@@ -199,8 +202,9 @@ class Store:
             lambda name: self._catalog.topics.get(name),  # noqa: PLW0108 (it is replaced)
         )
         register_offline(offline, self.housekeeping)
-        register_transactions(self.transactions, self.housekeeping)
-        self.transactions.recover(self.directories.logs(), self.registry.is_adopted)
+        if setup.role.is_sole:  # else other brokers may coordinate them
+            register_transactions(self.transactions, self.housekeeping)
+            self.transactions.recover(self.directories.logs(), self.registry.is_adopted)
         for part in (
             self._lifetime,
             self.registry,

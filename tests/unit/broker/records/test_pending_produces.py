@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.records.cluster_partitions import AppendedEnd
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
@@ -45,7 +46,7 @@ class Bench:
         logs = [self.logs[number] for number in numbers]
         for log in logs:
             log.batches.append_batch(client_batch(b"x"), wait=False)
-        self.pending.add(reply, [(log, log.end_offset) for log in logs], timeout_ms)
+        self.pending.add(reply, [AppendedEnd(log, log.end_offset) for log in logs], timeout_ms)
         return reply
 
     def sync(self, number: int, error: OSError | None = None) -> None:

@@ -1,0 +1,198 @@
+"""A broker as a member of a cluster: images in, replicas and answers about partitions out.
+
+control loop   the control channel: images, heartbeats, ISR changes; the group coordinator
+data loop      all roles of replicas, and the fetches of followers
+threads        disk work: hosting (`hosted_logs`), jobs of replicas (`replica_disk`)
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from functools import partial
+from uuid import UUID
+
+from cordwood.broker.cluster.broker_peers import BrokerPeers
+from cordwood.broker.cluster.group_leadership import GroupLeadership, ShardOwner
+from cordwood.broker.cluster.hosted_logs import HostedLogs
+from cordwood.broker.cluster.image_view import ImageView
+from cordwood.broker.cluster.loop_control import LoopControl
+from cordwood.broker.cluster.replica_disk import ReplicaDisk
+from cordwood.broker.cluster.replica_transport import PeerTransport
+from cordwood.broker.cluster_identity import ClientListener
+from cordwood.broker.cluster_view import BrokerAddress
+from cordwood.broker.config.cluster_config import ClusterConfig
+from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.outbound_connection import Target
+from cordwood.broker.records.disk_syncs import DiskSyncs
+from cordwood.broker.records.log_watch import LogWatch
+from cordwood.cluster.cluster_control import ClusterControl
+from cordwood.cluster.image.broker_image import Endpoint
+from cordwood.cluster.image.metadata_image import MetadataImage
+from cordwood.cluster.replication.node_replicas import NodeReplicas
+from cordwood.cluster.replication.partition_replica import PartitionReplica
+from cordwood.cluster.replication.replica_fetch import PartitionPlace
+from cordwood.cluster.replication.replication_ports import NodePorts, ReplicationConfig
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store
+from cordwood.protocol.error_code import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+
+class ClusterMember:
+    """Assembled by the broker. It is a `ClusterPartitions` for produce and fetch."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        config: ClusterConfig,
+        node_id: int,
+        listener: str,
+        control: ClusterControl,
+        target_of: Callable[[Endpoint], Target],
+        want_topic: Callable[[str], None],
+        control_loop: EventLoop,
+        data_loop: EventLoop,
+        watch: LogWatch,
+        syncs: DiskSyncs,
+    ) -> None:
+        """`listener` is the one that brokers use among each other."""
+        self._node_id = node_id
+        self._control = control
+        self._data = data_loop
+        self.view = ImageView(
+            node_id=node_id,
+            cluster_id=store.cluster_id,
+            image=lambda: control.image,
+            want_topic=want_topic,
+        )
+        self.control = LoopControl(control, home=control_loop, data=data_loop)
+        self._peers = BrokerPeers(
+            data_loop,
+            image=lambda: control.image,
+            listener=listener,
+            target_of=target_of,
+            client_id=f"broker-{node_id}-fetcher",
+        )
+        self._disk = ReplicaDisk(data_loop, syncs, after_job=self._after_job)
+        self._replicas = NodeReplicas(
+            NodePorts(
+                node_id=node_id,
+                control=self.control,
+                disk=self._disk,
+                transport=PeerTransport(
+                    self._peers,
+                    node_id=node_id,
+                    topic_name=lambda place: self.view.name_of(place.topic_id),
+                ),
+                scheduler=data_loop,
+                listener=self,
+                config=replication_config(config),
+            ),
+            when_moved=self._high_watermark_moved,
+        )
+        self.hosted = HostedLogs(
+            store,
+            self._replicas,
+            node_id=node_id,
+            loop=data_loop,
+            watch=watch,
+            log_moved=self._log_moved,
+        )
+        self.groups = GroupLeadership(self._offsets_replica, data=data_loop, control=control_loop)
+        self.stopped_replicas: dict[PartitionPlace, str] = {}
+
+    # --- life --------------------------------------------------------------------------------
+
+    def start(self, groups: ShardOwner) -> None:
+        """The loops turn. `groups` is told what it coordinates."""
+
+        def begin() -> None:
+            self._replicas.start()
+            self.groups.serve(groups)
+
+        self._data.call_soon(begin)
+
+    def apply(self, image: MetadataImage) -> None:
+        """A new image. Called in the control loop.
+
+        One that does not have this life of the broker is older than what is here.
+        """
+        own = image.brokers.get(self._node_id)
+        if own is not None and own.epoch == self._control.broker_epoch:
+            self._data.call_soon(partial(self._apply, image))
+
+    def _apply(self, image: MetadataImage) -> None:
+        self.hosted.apply(image)
+        self.groups.look_at_all()
+
+    def end_roles(self) -> None:
+        """Lead and follow no more. In the data loop, before the store closes."""
+        self._replicas.close()
+        self._peers.close()
+
+    def stop(self) -> None:
+        """Finish disk work. Called when the loops have ended, from another thread."""
+        self.hosted.stop()
+        self._disk.stop()
+
+    # --- replicas ----------------------------------------------------------------------------
+
+    def stopped(self, place: PartitionPlace, reason: str) -> None:
+        """A replica needs help. Called by the machines."""
+        self.stopped_replicas[place] = reason
+        name = self.view.name_of(place.topic_id) or place.topic_id
+        logger.error("the replica of %s-%d stopped: %s", name, place.partition, reason)
+
+    def _log_moved(self, replica: PartitionReplica) -> None:
+        self._disk.log_moved(replica.site.log)
+        replica.log_moved()
+
+    def _high_watermark_moved(self, replica: PartitionReplica) -> None:
+        self.groups.look(replica)
+
+    def _after_job(self, log: PartitionLog) -> None:
+        replica = self.hosted.replica_of(log)
+        if replica is not None:
+            self.groups.look(replica)
+
+    def _offsets_replica(self, number: int) -> PartitionReplica | None:
+        topic = self._control.image.topic(CONSUMER_OFFSETS_TOPIC)
+        if topic is None:
+            return None
+        return self._replicas.get(PartitionPlace(topic.topic_id, number))
+
+    @property
+    def offsets_partition_count(self) -> int | None:
+        """Of the offsets topic; None while it does not exist. Any thread may ask."""
+        topic = self._control.image.topic(CONSUMER_OFFSETS_TOPIC)
+        return None if topic is None else len(topic.partitions)
+
+    # --- for produce and fetch ---------------------------------------------------------------
+
+    def replica_of(self, log: PartitionLog) -> PartitionReplica | None:
+        return self.hosted.replica_of(log)
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        return self.view.name_of(topic_id)
+
+    def why_absent(self, wanted: str | UUID, partition: int) -> ErrorCode:
+        return self.view.why_absent(wanted, partition)
+
+    def leader_of(self, wanted: str | UUID, partition: int) -> tuple[int, int] | None:
+        return self.view.leader_of(wanted, partition)
+
+    def addresses(self, node_ids: Collection[int], here: ClientListener) -> list[BrokerAddress]:
+        return self.view.addresses(node_ids, here)
+
+
+def replication_config(config: ClusterConfig) -> ReplicationConfig:
+    return ReplicationConfig(
+        lag_max_ms=config.replica_lag_time_max_ms,
+        fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
+        fetch_bytes_min=config.replica_fetch_min_bytes,
+        partition_bytes_max=config.replica_fetch_max_bytes,
+        fetch_bytes_max=config.replica_fetch_response_max_bytes,
+        backoff_ms=config.replica_fetch_backoff_ms,
+    )
