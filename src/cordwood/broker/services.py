@@ -3,6 +3,7 @@
 import uuid
 from concurrent.futures import Executor
 
+from cordwood.broker.cluster.cluster_services import ClusterServices
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.config.broker_config import BrokerConfig
@@ -67,14 +68,23 @@ class Services:
         clock: Clock,
         when_visible: WhenVisible,
         security: BrokerSecurity,
+        cluster: ClusterServices | None = None,
     ) -> None:
+        """With `cluster` the broker is a member of one; else it is all of it."""
+        self._cluster = cluster
         config = dynamic.static.broker
+        shards = None if cluster is None else cluster.shards
+        if cluster is not None:
+            store.offsets_topic.is_of_cluster = True
+            store.committed_offsets.coordinate_partly(lambda name: _id_of(view, name))
         group_config = GroupConfig.of_broker(config)
         store.transactions.config = _transaction_config(config)
         self._group_log = GroupLogWriter(
             store.committed_offsets,
             scheduler,
             lambda: store.offsets_topic.ensure(partitions=group_config.offsets_topic_partitions),
+            shards,
+            config.offsets_commit_timeout_ms / 1000,
         )
         consumer_groups = ConsumerGroupFactory(
             GroupSurroundings(
@@ -94,6 +104,7 @@ class Services:
             clock=clock,
             config=group_config,
             workers=workers,
+            shards=shards,
         )
         self.census = GroupCensus(self._coordinator)
         coordinator = self._coordinator
@@ -104,7 +115,13 @@ class Services:
             ApiVersionsHandler(),
             SaslHandler(),
             UsersHandler(security_file),
-            MetadataHandler(store=store, view=view, config=config, workers=workers),
+            MetadataHandler(
+                store=store,
+                view=view,
+                config=config,
+                workers=workers,
+                order_topics=None if cluster is None else cluster.order_topics,
+            ),
             TopicPartitionsHandler(view, config),
             TopicCreationHandler(
                 store=store, identity=identity, dynamic=dynamic, closed_topics=closed_topics
@@ -114,13 +131,22 @@ class Services:
             ),
             TopicConfigsHandler(
                 ConfigOwners(
-                    store, identity, dynamic, security_entries(security.config), closed_topics
+                    store,
+                    identity,
+                    dynamic,
+                    security_entries(security.config),
+                    closed_topics,
+                    cluster=None if cluster is None else cluster.configs,
                 )
             ),
             AccessRulesHandler(security.file, has_authorizer=security.has_authorizer),
             ListOffsetsHandler(table, when_visible),
             LogDirsHandler(store),
-            TransactionsHandler(store, group_config.offsets_topic_partitions),
+            TransactionsHandler(
+                store,
+                group_config.offsets_topic_partitions,
+                allocate=None if cluster is None else cluster.producer_ids.allocate,
+            ),
             TransactionAdminHandler(store, table, clock),
             TransactionOffsetsHandler(
                 coordinator=coordinator,
@@ -136,13 +162,16 @@ class Services:
         )
 
     def routes(self) -> list[Route]:
-        return [route for handler in self._handlers for route in handler.routes()]
+        routes = [route for handler in self._handlers for route in handler.routes()]
+        return routes if self._cluster is None else self._cluster.routed(routes)
 
     def start(self) -> None:
         """Load the groups in the background. Members are told to retry until that is done."""
         self._group_log.start()
         self._coordinator.start()
         self._changes.coordinate_groups(self._outside)
+        if self._cluster is not None:
+            self._cluster.member.start(self._coordinator)
 
     def release_waiting(self) -> None:
         """The broker stops: answer members that wait for a rebalance. In the control loop."""
@@ -152,6 +181,11 @@ class Services:
         """Write the group records that are still queued, then stop."""
         self._changes.coordinate_groups(None)
         self._group_log.stop()
+
+
+def _id_of(view: ClusterView, name: str) -> uuid.UUID | None:
+    topic = view.topic(name)
+    return None if topic is None else topic.topic_id
 
 
 def _transaction_config(config: BrokerConfig) -> TransactionConfig:

@@ -17,6 +17,7 @@ from cordwood.protocol.fetch_request import (
     decode_fetch_request,
 )
 from cordwood.protocol.fetch_response import FetchedPart, encode_fetch_response
+from cordwood.quantities import INT64_MAX
 
 _API = API_CATALOG[ApiKey.FETCH]
 VERSIONS = range(_API.min_version, _API.max_version + 1)
@@ -45,6 +46,8 @@ def partitions(version: int) -> st.SearchStrategy[FetchPartition]:
         int32s,
         int32s if version >= 9 else absent,
         int32s if version >= 12 else absent,
+        log_start=absent,
+        high_watermark=st.just(INT64_MAX),
     )
 
 

@@ -60,6 +60,7 @@ class ClusterMember:
         """`listener` is the one that brokers use among each other."""
         self._node_id = node_id
         self._control = control
+        self._home = control_loop
         self._data = data_loop
         self.view = ImageView(
             node_id=node_id,
@@ -114,17 +115,19 @@ class ClusterMember:
 
         self._data.call_soon(begin)
 
-    def apply(self, image: MetadataImage) -> None:
-        """A new image. Called in the control loop.
+    def apply(self, image: MetadataImage, when_hosted: Callable[[], None] | None = None) -> None:
+        """A new image, which has this life of the broker. Called in the control loop.
 
-        One that does not have this life of the broker is older than what is here.
+        `when_hosted` is called there once everything that the image assigns is open.
         """
-        own = image.brokers.get(self._node_id)
-        if own is not None and own.epoch == self._control.broker_epoch:
-            self._data.call_soon(partial(self._apply, image))
+        self._data.call_soon(partial(self._apply, image, when_hosted))
 
-    def _apply(self, image: MetadataImage) -> None:
-        self.hosted.apply(image)
+    def _apply(self, image: MetadataImage, when_hosted: Callable[[], None] | None) -> None:
+        def hosted() -> None:
+            assert when_hosted is not None
+            self._home.call_soon(when_hosted)
+
+        self.hosted.apply(image, None if when_hosted is None else hosted)
         self.groups.look_at_all()
 
     def end_roles(self) -> None:

@@ -77,8 +77,11 @@ class HostedLogs:
 
     # --- images ------------------------------------------------------------------------------
 
-    def apply(self, image: MetadataImage) -> None:
-        """Have what `image` says here. It has this life of the broker."""
+    def apply(self, image: MetadataImage, when_hosted: Callable[[], None] | None = None) -> None:
+        """Have what `image` says here. It has this life of the broker.
+
+        `when_hosted` is called in the loop after the disk work that it causes.
+        """
         before, self._image = self._image, image
         self._replicas.apply(image)
         for replica in list(self._replicas):
@@ -87,8 +90,8 @@ class HostedLogs:
             if partition is None or self._node_id not in partition.replicas:
                 self._drop(replica)
         work = self._work(before, image)
-        if work.hosted or work.deleted:
-            self._thread.submit(self._carry_out, work)
+        if work.hosted or work.deleted or when_hosted is not None:
+            self._thread.submit(self._carry_out, work, when_hosted)
 
     def _drop(self, replica: PartitionReplica) -> None:
         self._replicas.drop(replica.site.place)
@@ -138,7 +141,7 @@ class HostedLogs:
 
     # --- the thread --------------------------------------------------------------------------
 
-    def _carry_out(self, work: _Work) -> None:
+    def _carry_out(self, work: _Work, when_hosted: Callable[[], None] | None) -> None:
         for name, topic_id in work.deleted:
             try:
                 self._store.registry.unhost(name, topic_id)
@@ -151,6 +154,8 @@ class HostedLogs:
                 logger.exception("topic %s could not be made or changed", wanted.name)
             else:
                 self._loop.call_soon(partial(self._host, wanted.topic_id, logs))
+        if when_hosted is not None:
+            self._loop.call_soon(when_hosted)
 
     def _open(self, wanted: HostedTopic) -> list[PartitionLog]:
         registry = self._store.registry

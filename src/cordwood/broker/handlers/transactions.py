@@ -42,7 +42,19 @@ class TransactionsHandler:
     Called in the control loop, except `init_producer_id`, which sometimes waits for the disk.
     """
 
-    def __init__(self, store: Store, offsets_topic_partitions: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        offsets_topic_partitions: int,
+        *,
+        allocate: Callable[[], ProducerId] | None = None,
+    ) -> None:
+        """`allocate` gives producer ids of the cluster; None: this broker is the whole cluster.
+
+        A member of a cluster does not coordinate transactions yet.
+        """
+        self._is_of_cluster = allocate is not None
+        self._allocate = store.producer_ids.allocate if allocate is None else allocate
         self._store = store
         self._coordinator: TransactionCoordinator = store.transactions
         self._offsets_topic_partitions = offsets_topic_partitions
@@ -90,6 +102,8 @@ class TransactionsHandler:
             return self._idempotent()
         if not context.may(needs.INIT_PRODUCER_ID_TRANSACTION, transactional_id):
             return _initialised(needs.INIT_PRODUCER_ID_TRANSACTION.code)
+        if self._is_of_cluster:
+            return _initialised(ErrorCode.coordinator_not_available)
         expected = None
         if has_id:
             expected = _identity(request.producer_id, request.producer_epoch)
@@ -110,7 +124,7 @@ class TransactionsHandler:
 
     def _idempotent(self) -> offset_messages.InitProducerIdResponseDict:
         try:
-            producer_id = self._store.producer_ids.allocate()
+            producer_id = self._allocate()
         except Exception as error:
             return _initialised(refusal(error).code)
         return _initialised(ErrorCode.none, _identity(producer_id, _FIRST_EPOCH))

@@ -183,6 +183,9 @@ class ProduceHandler:
         if request.acks not in _ACKS:
             _refuse_all(request, reply, ErrorCode.invalid_required_acks)
         elif has_transactional(request.parts):
+            if self._table.cluster is not None:  # nobody verifies it with its coordinator yet
+                _refuse_all(request, reply, ErrorCode.unsupported_version)
+                return request.acks
             self._take_transactional(request, answer, reply)
         else:
             self._append_all(request, answer, reply, None)

@@ -225,6 +225,11 @@ class Store:
         if "directories" in vars(self):
             self.directories.abandon()
 
+    @property
+    def file_system(self) -> FileSystem:
+        """The port to the disk, for small files of the store's owner."""
+        return self._fs
+
     # --- topics ------------------------------------------------------------------------------
 
     def topics(self, *, include_internal: bool = False) -> list[str]:
