@@ -143,7 +143,7 @@ class MetadataObserver:
         )
 
     def _snapshot_request(self, download: _Download) -> ObserverRequest:
-        partition: messages.FetchSnapshotRequestTopicsPartitionsDict = {
+        partition: messages.FetchSnapshotRequestPartitionsDict = {
             "partition": 0,
             "current_leader_epoch": self.leader.leader_epoch,
             "snapshot_id": {"end_offset": download.id.end_offset, "epoch": download.id.epoch},
@@ -278,7 +278,9 @@ class MetadataObserver:
         )
         if answer.error_code:
             return self._refused(answer.error_code)
-        self._learn_endpoints([NodeEndpoint(*each) for each in answer.node_endpoints])
+        self._learn_endpoints(
+            [NodeEndpoint(each.node_id, each.host, each.port) for each in answer.node_endpoints]
+        )
         if len(answer.topics) != 1 or len(answer.topics[0].partitions) != 1:
             raise FormatError("an answer with a part of a snapshot has not one partition")
         part = answer.topics[0].partitions[0]
@@ -294,7 +296,7 @@ class MetadataObserver:
         found = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
         if download is None or found != download.id or part.position != download.position:
             return Next.ASK  # an answer to an older question
-        self._take_part(download, part.size, part.unaligned_records or b"")
+        self._take_part(download, part.size, part.unaligned_records)
         return Next.ASK
 
     def _take_part(self, download: _Download, size: int, records: bytes) -> None:

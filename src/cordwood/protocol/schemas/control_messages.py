@@ -159,7 +159,7 @@ SCHEMAS: Final[Mapping[int, str]] = {
                 leader_epoch int32
               size int64
               position int64
-              unaligned_records bytes?
+              unaligned_records bytes
           node_endpoints [] 1+ tag 0
             node_id int32
             host string

@@ -395,7 +395,7 @@ class FetchSnapshotResponsePartitions:
     current_leader: FetchSnapshotResponseCurrentLeader
     size: int
     position: int
-    unaligned_records: bytes | None
+    unaligned_records: bytes
 
 class FetchSnapshotResponseTopics:
     name: str
@@ -427,7 +427,7 @@ class FetchSnapshotResponsePartitionsDict(TypedDict, total=False):
     current_leader: FetchSnapshotResponseCurrentLeaderDict
     size: int
     position: int
-    unaligned_records: bytes | None
+    unaligned_records: bytes
 
 class FetchSnapshotResponseTopicsDict(TypedDict, total=False):
     name: str
