@@ -101,7 +101,12 @@ class ClusterMember:
             watch=watch,
             log_moved=self._log_moved,
         )
-        self.groups = GroupLeadership(self._offsets_replica, data=data_loop, control=control_loop)
+        self.groups = GroupLeadership(
+            self._offsets_replica,
+            data=data_loop,
+            control=control_loop,
+            request_sync=syncs.request,
+        )
         self.stopped_replicas: dict[PartitionPlace, str] = {}
 
     # --- life --------------------------------------------------------------------------------

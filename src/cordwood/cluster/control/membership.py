@@ -1,7 +1,7 @@
 """Who this broker is in its cluster: what it registers with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
@@ -53,7 +53,7 @@ class Membership:
     directories: tuple[UUID, ...]
     rack: str | None = None
     previous_epoch: int = NO_EPOCH
-    features: Mapping[str, VersionRange] = SUPPORTED_FEATURES
+    features: Mapping[str, VersionRange] = field(default_factory=lambda: SUPPORTED_FEATURES)
 
     def __post_init__(self) -> None:
         assert self.node_id >= 0, self.node_id
