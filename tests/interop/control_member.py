@@ -7,6 +7,7 @@ which nobody listens.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -103,11 +104,15 @@ class ControlMember:
         self.wait(lambda: bool(found))
         return found[0]
 
-    def wait(self, condition: Callable[[], bool], what: str = "") -> None:
+    def wait(self, condition: Callable[[], bool], what: str = "", *, polls: bool = False) -> None:
+        """`polls`: the condition depends on the time, so nothing tells that it holds."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        reached = False
         with self._changed:
-            reached = self._changed.wait_for(
-                lambda: condition() or self.failure is not None, PATIENCE_S
-            )
+            while not reached and time.monotonic() < deadline_s:
+                reached = self._changed.wait_for(
+                    lambda: condition() or self.failure is not None, 0.05 if polls else PATIENCE_S
+                )
         if self.failure is not None and not condition():
             raise self.failure
         assert reached, what or f"not reached; {self.control.phase}, {self.control.image.end}"

@@ -1,4 +1,4 @@
-"""A quorum of Apache Kafka's controllers on loopback, without brokers.
+"""A quorum of Apache Kafka's controllers on loopback, and brokers of Kafka that join it.
 
 Everything here starts Java processes and ends them again: `KraftControllers` is a context manager.
 """
@@ -45,8 +45,8 @@ def random_id() -> str:
 
 
 @dataclass
-class KraftController:
-    """One process."""
+class KraftNode:
+    """One process of Kafka: a controller, or a broker."""
 
     node_id: int
     port: int
@@ -81,8 +81,10 @@ class KraftControllers:
         self._features = tuple(features)
         self._protocol = protocol
         self.cluster_id = random_id()
+        self._work_dir = work_dir
+        self.brokers: list[KraftNode] = []
         self.members = [
-            KraftController(FIRST_ID + at, port, work_dir / f"controller-{FIRST_ID + at}")
+            KraftNode(FIRST_ID + at, port, work_dir / f"controller-{FIRST_ID + at}")
             for at, port in enumerate(free_ports(count))
         ]
 
@@ -112,16 +114,62 @@ class KraftControllers:
         self.stop()
 
     def stop(self) -> None:
-        for member in self.members:
-            self.kill(member)
+        for node in (*self.brokers, *self.members):
+            self.kill(node)
 
-    def kill(self, member: KraftController) -> None:
+    def start_broker(self, node_id: int = 100, **properties: str) -> KraftNode:
+        """A broker of Kafka in this cluster; it ends with the controllers."""
+        (port,) = free_ports(1)
+        node = KraftNode(node_id, port, self._work_dir / f"broker-{node_id}")
+        node.directory.mkdir(parents=True)
+        configuration = self._configure(
+            node,
+            {
+                "process.roles": "broker",
+                "listeners": f"PLAINTEXT://{node.address}",
+                "advertised.listeners": f"PLAINTEXT://{node.address}",
+                "listener.security.protocol.map": (
+                    f"CONTROLLER:{self._protocol},PLAINTEXT:PLAINTEXT"
+                ),
+                "inter.broker.listener.name": "PLAINTEXT",
+                "offsets.topic.replication.factor": "1",
+                "offsets.topic.num.partitions": "1",
+                **{key.replace("_", "."): value for key, value in properties.items()},
+            },
+        )
+        self._tools.run(
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={self.cluster_id}",
+            f"--config={configuration}",
+            "--no-initial-controllers",
+        )
+        self.brokers.append(node)
+        self.launch(node)
+        self._wait_until_ready(node)
+        return node
+
+    def _configure(self, node: KraftNode, properties: Mapping[str, str]) -> Path:
+        path = node.directory / "server.properties"
+        all_of_them = {
+            "node.id": str(node.node_id),
+            "controller.quorum.bootstrap.servers": self.bootstrap,
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(node.directory / "data"),
+            "broker.session.timeout.ms": "4000",
+            "broker.heartbeat.interval.ms": "500",
+            **properties,
+        }
+        path.write_text("".join(f"{key}={value}\n" for key, value in all_of_them.items()))
+        return path
+
+    def kill(self, member: KraftNode) -> None:
         process, member.process = member.process, None
         if process is not None:
             process.send_signal(signal.SIGKILL)
             process.wait()
 
-    def launch(self, member: KraftController) -> None:
+    def launch(self, member: KraftNode) -> None:
         assert member.process is None, "already started"
         logging = member.directory / "log4j2.properties"
         logging.write_text(_LOGGING.format(path=member.log))
@@ -136,7 +184,7 @@ class KraftControllers:
                 command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT
             )
 
-    def leader(self) -> KraftController:
+    def leader(self) -> KraftNode:
         """The active controller, as Kafka's own tool sees it."""
         printed = self._tools.run(
             "org.apache.kafka.tools.MetadataQuorumCommand",
@@ -149,22 +197,18 @@ class KraftControllers:
         leader_id = int(found.split()[1])
         return next(member for member in self.members if member.node_id == leader_id)
 
-    def _format(self, member: KraftController) -> None:
+    def _format(self, member: KraftNode) -> None:
         member.directory.mkdir(parents=True)
-        properties = {
-            "process.roles": "controller",
-            "node.id": str(member.node_id),
-            "listeners": f"CONTROLLER://{member.address}",
-            "advertised.listeners": f"CONTROLLER://{member.address}",
-            "controller.quorum.bootstrap.servers": self.bootstrap,
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": f"CONTROLLER:{self._protocol}",
-            "log.dirs": str(member.directory / "data"),
-            "broker.session.timeout.ms": "4000",
-            "broker.heartbeat.interval.ms": "500",
-        } | self._properties
-        configuration = member.directory / "server.properties"
-        configuration.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        configuration = self._configure(
+            member,
+            {
+                "process.roles": "controller",
+                "listeners": f"CONTROLLER://{member.address}",
+                "advertised.listeners": f"CONTROLLER://{member.address}",
+                "listener.security.protocol.map": f"CONTROLLER:{self._protocol}",
+                **self._properties,
+            },
+        )
         voters = ",".join(f"{m.node_id}@{m.address}:{m.directory_id}" for m in self.members)
         self._tools.run(
             "kafka.tools.StorageTool",
@@ -175,7 +219,7 @@ class KraftControllers:
             *(f"--feature={feature}" for feature in self._features),
         )
 
-    def _wait_until_ready(self, member: KraftController, timeout_s: float = 60) -> None:
+    def _wait_until_ready(self, member: KraftNode, timeout_s: float = 60) -> None:
         assert member.process is not None
         deadline = time.monotonic() + timeout_s
         while not (member.log.exists() and "Kafka Server started" in member.log.read_text()):
@@ -186,7 +230,7 @@ class KraftControllers:
             time.sleep(0.05)
 
 
-def _tail(member: KraftController) -> str:
+def _tail(member: KraftNode) -> str:
     files = (member.log, member.directory / "console.log")
     return "\n".join(
         line

@@ -181,7 +181,6 @@ _COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
 _TAIL: Final = Habit(names=("-n", "--lines"), option="--from", value=lambda text: f"-{text}")
 _ABOUT_CLUSTER: Final = "`cordwood topics list` lists topics, `cordwood doctor` checks a broker"
 _COMMAND_HINTS: Final[Mapping[str, str]] = {
-    "cluster": _ABOUT_CLUSTER,
     "broker": _ABOUT_CLUSTER,
     "brokers": _ABOUT_CLUSTER,
     "metadata": _ABOUT_CLUSTER,

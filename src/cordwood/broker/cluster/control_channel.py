@@ -20,6 +20,7 @@ from cordwood.broker.cluster.control_requests import ControlRequest, ControlRequ
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.cluster.cluster_control import IsrChange, IsrOutcome
 from cordwood.cluster.control.broker_lifecycle import BrokerLifecycle, Phase
+from cordwood.cluster.control.directory_assignments import DirectoryAssignments
 from cordwood.cluster.control.isr_requests import IsrCall, IsrRequests
 from cordwood.cluster.control.metadata_observer import MetadataObserver
 from cordwood.cluster.image.image_change import ImageChange
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from cordwood.protocol.schemas import control_messages as messages
 
 _ISR_TIMEOUT_S: Final = 10.0
+_PLACES_PAUSE_S: Final = 1.0
 _REQUEST_TIMEOUT_S: Final = 30.0
 
 
@@ -70,6 +72,7 @@ class KraftControl:
         self._lifecycle = BrokerLifecycle(config.member, config.times)
         self._quorum = Quorum(config, self._observer)
         self._isr = IsrRequests(self._node_id)
+        self._places = DirectoryAssignments(self._node_id)
         self._is_stopped = False
         self._when_left: Callable[[], None] | None = None
         self._follower = MetadataFollower(
@@ -219,6 +222,36 @@ class KraftControl:
             "broker_epoch": self.broker_epoch,
         }
         self._request(ApiKey.ALLOCATE_PRODUCER_IDS, (0, 0), request, answered, _REQUEST_TIMEOUT_S)
+
+    def assign_directory(self, topic_id: UUID, partition: int, directory_id: UUID) -> None:
+        """Tell the controllers which data directory has a replica, until they have confirmed it.
+
+        Only a broker with several directories has to.
+        """
+        self._places.add(topic_id, partition, directory_id)
+        # After this turn of the loop, so that replicas of one turn are told together.
+        self._loop.call_soon(self._send_places)
+
+    def forget_directory(self, topic_id: UUID, partition: int) -> None:
+        """The replica is not here any more."""
+        self._places.forget(topic_id, partition)
+
+    def _send_places(self) -> None:
+        if self._is_stopped or not self._places.has_work:
+            return
+
+        def answered(answer: Fields | CordwoodError, _version: int) -> None:
+            if isinstance(answer, Fields):
+                is_done = self._places.answered(
+                    cast("messages.AssignReplicasToDirsResponse", answer)
+                )
+            else:
+                self._places.failed()
+                is_done = False
+            self._loop.call_later(0.0 if is_done else _PLACES_PAUSE_S, self._send_places)
+
+        request = self._places.next_request(self.broker_epoch)
+        self._request(ApiKey.ASSIGN_REPLICAS_TO_DIRS, (0, 0), request, answered, _REQUEST_TIMEOUT_S)
 
     def _request(
         self,

@@ -146,6 +146,15 @@ DESCRIBE_TOPIC_PARTITIONS_ALL: Final = _need(
     "DescribeTopicPartitions", _DESCRIBE, _TOPIC, Shown.LEFT_OUT, "all topics are asked for"
 )
 DESCRIBE_TOPIC_PARTITIONS_TOPIC: Final = _need("DescribeTopicPartitions", _DESCRIBE, _TOPIC)
+ALTER_PARTITION_REASSIGNMENTS: Final = _need(
+    "AlterPartitionReassignments", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True
+)
+ELECT_LEADERS: Final = _need("ElectLeaders", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True)
+DESCRIBE_QUORUM: Final = _need("DescribeQuorum", _DESCRIBE, _CLUSTER, Shown.REQUEST)
+UPDATE_FEATURES: Final = _need("UpdateFeatures", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True)
+UNREGISTER_BROKER: Final = _need(
+    "UnregisterBroker", _ALTER, _CLUSTER, Shown.REQUEST, is_change=True
+)
 LIST_PARTITION_REASSIGNMENTS: Final = _need(
     "ListPartitionReassignments", _DESCRIBE, _CLUSTER, Shown.REQUEST
 )

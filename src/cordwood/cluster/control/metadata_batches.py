@@ -115,8 +115,8 @@ class BatchQueue:
             return self._batches[0]
         return None
 
-    def take(self, count: int, *, start: int) -> Iterator[MetadataRecord]:
-        """At most `count` records of the first batch, from offset `start` on.
+    def take(self, count: int, *, start: int) -> Iterator[tuple[int, MetadataRecord]]:
+        """At most `count` records of the first batch, from offset `start` on, with offsets.
 
         The batch is removed with its last record: `is_between` tells.
         """
@@ -128,7 +128,7 @@ class BatchQueue:
             self._taken = iter(_records_of(batch))
         for record in self._taken:
             if record.offset >= start:
-                yield decode_record(record.value)
+                yield record.offset, decode_record(record.value)
                 count -= 1
                 if not count:
                     return

@@ -104,8 +104,9 @@ class MetadataObserver:
         self.endpoints: dict[int, NodeEndpoint] = {}
         self.high_watermark = Offset(0)
         self._builder = ImageBuilder(NO_METADATA)
-        self._applied = Offset(0)  # records below are in `_builder`
+        self._applied = Offset(0)  # records below were given to `_builder`
         self._applied_epoch = 0
+        self._consistent = (Offset(0), 0)  # end and epoch of the image that `_builder` has
         self._pending = BatchQueue()
         self._end = Offset(0)
         self._end_epoch = 0
@@ -340,18 +341,29 @@ class MetadataObserver:
             batch = self._pending.first_below(self.high_watermark)
             if batch is None:
                 break
-            count -= self._apply(self._builder, self._pending, count, start=self._applied)
+            count -= 1  # a batch without records counts too, so that this ends
+            for offset, record in self._pending.take(max(count, 1), start=self._applied):
+                self._builder.apply(record)
+                count -= 1
+                if not self._builder.is_in_transaction:
+                    self._consistent = (Offset(offset + 1), batch.epoch)
             if self._pending.is_between:
                 self._applied, self._applied_epoch = batch.next_offset, batch.epoch
-        if self.has_work or self._builder.is_in_transaction or self._applied == self.image.end:
+                if not self._builder.is_in_transaction:
+                    self._consistent = (batch.next_offset, batch.epoch)
+        end, epoch = self._consistent
+        if self.has_work or end == self.image.end:
             return None
-        change = self._builder.finish(end=self._applied, epoch=self._applied_epoch)
+        change = self._builder.finish(end=end, epoch=epoch)
         self.image = change.new
         return change
 
     def _advance_download(self, download: _Download, count: int) -> ImageChange | None:
         while count > 0 and len(download.batches):
-            count -= self._apply(download.builder, download.batches, count, start=0)
+            count -= 1
+            for _, record in download.batches.take(max(count, 1), start=0):
+                download.builder.apply(record)
+                count -= 1
         if len(download.batches) or not download.is_complete:
             return None
         if download.builder.is_in_transaction:
@@ -362,18 +374,11 @@ class MetadataObserver:
         self._builder = download.builder
         self._applied = self._end = end
         self._applied_epoch = self._end_epoch = epoch
+        self._consistent = (end, epoch)
         self.high_watermark = max(self.high_watermark, end)
         self._pending.clear()
         self._download = None
         return whole_change(old, self.image)
-
-    @staticmethod
-    def _apply(builder: ImageBuilder, batches: BatchQueue, count: int, *, start: int) -> int:
-        applied = 1  # a batch without records counts too, so that this ends
-        for record in batches.take(count, start=start):
-            builder.apply(record)
-            applied += 1
-        return applied
 
 
 _ABOUT_LEADERSHIP: Final = frozenset(

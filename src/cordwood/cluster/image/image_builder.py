@@ -100,7 +100,7 @@ class ImageBuilder:
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether records are kept back: an image of now would not be one of the log."""
+        """Whether records are kept back."""
         return self._transaction is not None
 
     def apply(self, record: MetadataRecord) -> None:
@@ -118,8 +118,10 @@ class ImageBuilder:
             self._appliers[kind](record.fields)
 
     def finish(self, *, end: Offset, epoch: int) -> ImageChange:
-        """The image with all records below `end`, and what differs from the last one."""
-        assert self._transaction is None, "inside a metadata transaction"
+        """The image with all records below `end`, and what differs from the last one.
+
+        Inside a transaction, `end` is where it begins.
+        """
         old = self._image
         for topic_id, partitions in self._partitions.items():
             topic = self._topics.get(topic_id)
