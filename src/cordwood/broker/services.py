@@ -112,7 +112,9 @@ class Services:
         closed_topics = security.config.audit.closed_topics
         self._outside = InboxGroupChanges(coordinator, store.registry.id_of)
         self._handlers = (
-            ApiVersionsHandler(),
+            ApiVersionsHandler()
+            if cluster is None
+            else ApiVersionsHandler(cluster.apis, cluster.features),
             SaslHandler(),
             UsersHandler(security_file),
             MetadataHandler(

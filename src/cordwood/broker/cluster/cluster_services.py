@@ -8,8 +8,8 @@ from typing import Final
 
 from cordwood.broker.cluster.cluster_member import ClusterMember
 from cordwood.broker.cluster.control_channel import KraftControl
+from cordwood.broker.cluster.control_relay import ControllerRelay
 from cordwood.broker.cluster.control_requests import ControlRequest
-from cordwood.broker.cluster.relayed_requests import RELAYED, RelayedRequests
 from cordwood.broker.cluster.topic_settings import topic_settings
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.cluster_config import ClusterConfig
@@ -174,9 +174,16 @@ class ClusterServices:
         self.producer_ids = ClusterProducerIds(control, loop)
         self.configs = ClusterTopicConfigs(member, control)
         self.shards = GroupShards(lambda: member.offsets_partition_count, member.groups)
-        self._relayed = RelayedRequests(control.relay, loop)
+        self._control = control
+        self._relayed = ControllerRelay(loop, control).routes()
+        self.apis = [KNOWN_APIS[route.api] for route in self._relayed]
 
     def routed(self, routes: Sequence[Route]) -> list[Route]:
         """`routes`, of which some are served by the controllers instead."""
-        kept = [route for route in routes if route.api not in RELAYED]
-        return [*kept, *self._relayed.routes()]
+        relayed = {route.api for route in self._relayed}
+        return [*(route for route in routes if route.api not in relayed), *self._relayed]
+
+    def features(self) -> tuple[int, Mapping[str, int]]:
+        """The features that the cluster has finalised, and since which record."""
+        image = self._control.image
+        return image.end - 1, image.features
