@@ -1,4 +1,4 @@
-"""Our brokers as members of a cluster whose controllers are Kafka's: one process each."""
+"""Brokers, ours and Kafka's, as members of a cluster whose controllers are Kafka's."""
 
 from __future__ import annotations
 
@@ -11,9 +11,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from interop.kafka_peer import KafkaFailedError, free_ports
+from interop.kafka_peer import KafkaFailedError, KafkaTools, free_ports
 from interop.kraft_controllers import KraftControllers, random_id
 
+_JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_LOGGING = """\
+status = error
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = INFO
+rootLogger.appenderRef.file.ref = file
+"""
 _QUICK = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "4000",
@@ -119,3 +130,99 @@ class CordwoodMember:
         process.send_signal(signal.SIGTERM)
         code = process.wait(60)
         assert code == 0, self.log.read_text(errors="replace")[-4000:]
+
+
+class KafkaMember:
+    """One broker of Kafka's. Its data stays in `directory`."""
+
+    def __init__(
+        self,
+        tools: KafkaTools,
+        controllers: KraftControllers,
+        directory: Path,
+        *,
+        node_id: int,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self._tools = tools
+        self._controllers = controllers
+        self.node_id = node_id
+        self.directory = directory
+        self.data = directory / "data"
+        [self.port] = free_ports(1)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.data.mkdir(parents=True)
+        self._settings = {
+            "process.roles": "broker",
+            "node.id": str(node_id),
+            "listeners": f"PLAINTEXT://{self.address}",
+            "controller.quorum.bootstrap.servers": controllers.bootstrap,
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self.data),
+            "broker.heartbeat.interval.ms": "500",
+            "broker.session.timeout.ms": "4000",
+            "replica.lag.time.max.ms": "4000",
+            "group.share.enable": "false",
+            **(properties or {}),
+        }
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "server.log"
+
+    def __enter__(self) -> Self:
+        file = self.directory / "server.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
+        self._tools.run(
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={self._controllers.cluster_id}",
+            f"--config={file}",
+        )
+        self.launch()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def launch(self) -> None:
+        logging = self.directory / "log4j2.properties"
+        logging.write_text(_LOGGING.format(path=self.log))
+        command = self._tools.command(
+            "kafka.Kafka",
+            self.directory / "server.properties",
+            jvm_options=(*_JVM, f"-Dlog4j2.configurationFile={logging}"),
+        )
+        with open(self.directory / "console.log", "wb") as console:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT
+            )
+        deadline = time.monotonic() + 60
+        while not (self.log.exists() and "Kafka Server started" in self.log.read_text()):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                console_text = (self.directory / "console.log").read_text(errors="replace")
+                raise KafkaFailedError(f"a Kafka broker did not start\n{console_text[-4000:]}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+def batches(data: Path, topic: str, partition: int = 0) -> bytes:
+    """The batches of a replica, as they are in its segments."""
+    files = sorted((data / f"{topic}-{partition}").glob("*.log"))
+    return b"".join(file.read_bytes() for file in files).rstrip(b"\0")

@@ -7,10 +7,18 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, Message, Producer
 
 from interop.cluster_members import CordwoodMember
+from interop.cluster_records import (
+    await_in_sync,
+    await_same_batches,
+    bootstrap,
+    consume,
+    create,
+    leader_of,
+    produce,
+)
 from interop.kafka_peer import KafkaTools
 from interop.kraft_controllers import KraftControllers
 
@@ -32,66 +40,6 @@ def members(controllers: KraftControllers, tmp_path: Path) -> Iterator[list[Cord
         ]
 
 
-def bootstrap(*members: CordwoodMember) -> str:
-    return ",".join(member.address for member in members)
-
-
-def create(
-    address: str, name: str, *, partitions: int = 1, replicas: int = 1, **config: str
-) -> None:
-    admin = AdminClient({"bootstrap.servers": address})
-    topic = NewTopic(
-        name,
-        num_partitions=partitions,
-        replication_factor=replicas,
-        config={key.replace("_", "."): value for key, value in config.items()},
-    )
-    admin.create_topics([topic])[name].result(30)
-
-
-def produce(address: str, topic: str, values: list[bytes], **settings: object) -> list[bytes]:
-    """Send values; return those that were acknowledged."""
-    acknowledged: list[bytes] = []
-
-    def done(error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            value = message.value()
-            assert value is not None
-            acknowledged.append(value)
-
-    producer = Producer({"bootstrap.servers": address, "acks": "all", **settings})
-    for value in values:
-        producer.produce(topic, value, on_delivery=done)
-        producer.poll(0)
-    producer.flush(60)
-    return acknowledged
-
-
-def consume(address: str, topic: str, count: int, *, group: str = "readers") -> list[bytes]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": address,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-        }
-    )
-    try:
-        consumer.subscribe([topic])
-        values: list[bytes] = []
-        for _ in range(600):
-            if len(values) >= count:
-                break
-            message = consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                values.append(message.value() or b"")
-        if values:
-            consumer.commit(asynchronous=False)
-        return values
-    finally:
-        consumer.close()
-
-
 def test_one_broker_serves_clients_with_topics_of_the_controllers(
     controllers: KraftControllers, tmp_path: Path
 ) -> None:
@@ -110,3 +58,61 @@ def test_one_broker_serves_clients_with_topics_of_the_controllers(
 
         assert sorted(acknowledged) == sorted(values)
         assert read == values
+
+
+def test_three_brokers_have_the_same_batches(members: list[CordwoodMember]) -> None:
+    address = bootstrap(*members)
+    values = [b"%d" % number for number in range(2_000)]
+    create(address, "orders", replicas=3, min_insync_replicas="2")
+
+    acknowledged = produce(address, "orders", values)
+
+    assert sorted(acknowledged) == sorted(values)
+    await_in_sync(address, "orders", 3)
+    assert len(await_same_batches(members, "orders")) > 2_000
+    assert consume(address, "orders", len(values)) == values
+
+
+def test_nothing_acknowledged_is_lost_when_the_leader_is_killed(
+    members: list[CordwoodMember],
+) -> None:
+    address = bootstrap(*members)
+    create(address, "orders", replicas=3, min_insync_replicas="2")
+    await_in_sync(address, "orders", 3)
+    leader = next(m for m in members if m.node_id == leader_of(address, "orders"))
+    acknowledged: list[bytes] = []
+    failed: list[KafkaError] = []
+
+    def done(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            acknowledged.append(message.value() or b"")
+        else:
+            failed.append(error)
+
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "enable.idempotence": True,
+            "linger.ms": 1,
+            "message.timeout.ms": 60_000,
+        }
+    )
+    for number in range(6_000):
+        producer.produce("orders", b"%d" % number, on_delivery=done)
+        producer.poll(0)
+        if number == 3_000:
+            while len(acknowledged) < 1_000:
+                producer.poll(0.01)
+            leader.kill()
+    producer.flush(90)
+
+    assert not failed
+    assert acknowledged == [b"%d" % number for number in range(6_000)]
+    others = [member for member in members if member is not leader]
+    read = consume(bootstrap(*others), "orders", len(acknowledged))
+    assert read == acknowledged
+    assert leader_of(bootstrap(*others), "orders") != leader.node_id
+
+    leader.launch()
+    await_in_sync(address, "orders", 3)
+    await_same_batches(members, "orders")

@@ -352,6 +352,7 @@ class BrokerServer:
                     str(each.listener) for each in self.security.insecure_listeners
                 ),
                 lost_fetch_count=lambda: self.fetches.lost_records.fetch_count,
+                cluster=None if self.member is None else self.member.facts,
             )
         )
 

@@ -69,6 +69,12 @@ def check_security(cluster: ClusterConfig, security: SecurityConfig) -> Listener
             "is not available for a member of a cluster yet: access rules of the cluster are not "
             "read. Remove it, and let only trusted clients reach the listeners",
         )
+    if security.audit.audit_topic is not None:
+        raise ConfigError(
+            "audit.topic",
+            security.audit.audit_topic,
+            "is not available for a member of a cluster; use audit.file",
+        )
     name = cluster.inter_broker_listener_name
     found = next(
         (each for each in security.listeners if name is None or each.name == name.upper()), None

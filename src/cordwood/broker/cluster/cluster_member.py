@@ -22,6 +22,7 @@ from cordwood.broker.cluster_view import BrokerAddress
 from cordwood.broker.config.cluster_config import ClusterConfig
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.outbound_connection import Target
+from cordwood.broker.observing.observed_broker import ClusterFacts
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.cluster.cluster_control import ClusterControl
@@ -176,6 +177,27 @@ class ClusterMember:
         """Of the offsets topic; None while it does not exist. Any thread may ask."""
         topic = self._control.image.topic(CONSUMER_OFFSETS_TOPIC)
         return None if topic is None else len(topic.partitions)
+
+    def facts(self) -> ClusterFacts:
+        """For metrics. Any thread may call it."""
+        replicas = self.hosted.replicas()
+        leaders = [leader for replica in replicas if (leader := replica.leader) is not None]
+        image = self._control.image
+        return ClusterFacts(
+            partitions=len(replicas),
+            leaders=len(leaders),
+            under_replicated=sum(leader.is_under_replicated for leader in leaders),
+            under_min_isr=sum(leader.is_under_min_isr for leader in leaders),
+            offline=sum(
+                not partition.has_leader
+                for topic in image.topics.values()
+                for partition in topic.partitions.values()
+            ),
+            stopped=len(self.stopped_replicas),
+            is_fenced=self._control.is_fenced_by_silence,
+            isr_shrinks=self.control.isr_shrinks,
+            isr_expands=self.control.isr_expands,
+        )
 
     # --- for produce and fetch ---------------------------------------------------------------
 

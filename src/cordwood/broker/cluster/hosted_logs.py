@@ -31,8 +31,6 @@ from cordwood.log.topics.topic_registry import HostedTopic
 
 logger = logging.getLogger(__name__)
 
-_BROKER_CONFIG = 4
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
@@ -70,6 +68,10 @@ class HostedLogs:
 
     def replica_of(self, log: PartitionLog) -> PartitionReplica | None:
         return self._by_log.get(log)
+
+    def replicas(self) -> list[PartitionReplica]:
+        """All replicas of this broker. Any thread may call it."""
+        return list(self._by_log.values())
 
     def stop(self) -> None:
         """Finish what was begun. Called when the loop has ended, from another thread."""

@@ -8,14 +8,19 @@ from collections.abc import Callable
 from functools import partial
 
 from cordwood.broker.net.event_loop import EventLoop
-from cordwood.cluster.cluster_control import ClusterControl, IsrChange, IsrOutcome
+from cordwood.cluster.cluster_control import ClusterControl, IsrAnswer, IsrChange, IsrOutcome
 from cordwood.cluster.image.metadata_image import MetadataImage
 
 
 class LoopControl:
-    """A `ClusterControl` for the data loop, over that of the control loop."""
+    """A `ClusterControl` for the data loop, over that of the control loop.
+
+    `isr_shrinks` and `isr_expands` count the changes that were made.
+    """
 
     def __init__(self, control: ClusterControl, *, home: EventLoop, data: EventLoop) -> None:
+        self.isr_shrinks = 0
+        self.isr_expands = 0
         self._control = control
         self._home = home
         self._data = data
@@ -33,7 +38,13 @@ class LoopControl:
         return self._control.is_fenced_by_silence
 
     def change_isr(self, change: IsrChange, when_done: Callable[[IsrOutcome], None]) -> None:
+        partition = self.image.partition(change.topic_id, change.partition)
+        before = 0 if partition is None else len(partition.in_sync)
+
         def answered(outcome: IsrOutcome) -> None:
+            if outcome.answer is IsrAnswer.MADE:
+                self.isr_shrinks += len(outcome.in_sync) < before
+                self.isr_expands += len(outcome.in_sync) > before
             self._data.call_soon(partial(when_done, outcome))
 
         self._home.call_soon(partial(self._control.change_isr, change, answered))

@@ -26,6 +26,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from cordwood.broker.observing.cluster_metrics import ClusterCollector
 from cordwood.broker.observing.observed_broker import GroupFacts, ObservedBroker
 from cordwood.broker.observing.security_metrics import SecurityCollector
 from cordwood.broker.observing.store_metrics import StoreCollector, add_histogram
@@ -52,6 +53,7 @@ class BrokerMetrics:
             GroupCollector(broker),
             RequestCollector(broker),
             SecurityCollector(broker),
+            ClusterCollector(broker),
             StoreCollector(broker.store),
             TlsCollector(broker),
         )
