@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
 
 from interop.cluster_members import CordwoodMember
 from interop.cluster_records import (
@@ -116,3 +117,66 @@ def test_nothing_acknowledged_is_lost_when_the_leader_is_killed(
     leader.launch()
     await_in_sync(address, "orders", 3)
     await_same_batches(members, "orders")
+
+
+def test_committed_offsets_survive_the_death_of_their_coordinator(
+    members: list[CordwoodMember],
+) -> None:
+    address = bootstrap(*members)
+    create(address, "orders", replicas=3, min_insync_replicas="2")
+    values = [b"%d" % number for number in range(100)]
+    produce(address, "orders", values)
+    assert consume(address, "orders", 100) == values  # and commits
+    admin = AdminClient({"bootstrap.servers": address})
+    described = admin.describe_consumer_groups(["readers"])["readers"].result(30)
+    coordinator = next(m for m in members if m.node_id == described.coordinator.id)
+
+    coordinator.kill()
+    others = bootstrap(*(member for member in members if member is not coordinator))
+    produce(others, "orders", [b"new"])
+
+    assert consume(others, "orders", 1) == [b"new"]
+
+
+def test_a_broker_that_stops_gives_its_leadership_away_first(
+    members: list[CordwoodMember],
+) -> None:
+    address = bootstrap(*members)
+    create(address, "orders", replicas=3, min_insync_replicas="2")
+    await_in_sync(address, "orders", 3)
+    leader = next(m for m in members if m.node_id == leader_of(address, "orders"))
+    produce(address, "orders", [b"before"])
+
+    leader.stop()
+
+    others = bootstrap(*(member for member in members if member is not leader))
+    assert leader_of(others, "orders") not in (leader.node_id, -1)
+    assert produce(others, "orders", [b"meanwhile"]) == [b"meanwhile"]
+    leader.launch()
+    await_in_sync(address, "orders", 3)
+    assert consume(address, "orders", 2) == [b"before", b"meanwhile"]
+    await_same_batches(members, "orders")
+
+
+def test_too_few_replicas_in_sync_refuse_acks_all_and_lose_nothing(
+    members: list[CordwoodMember],
+) -> None:
+    address = bootstrap(*members)
+    create(address, "orders", replicas=3, min_insync_replicas="2")
+    await_in_sync(address, "orders", 3)
+    leader = next(m for m in members if m.node_id == leader_of(address, "orders"))
+    for member in members:
+        if member is not leader:
+            member.kill()
+    await_in_sync(leader.address, "orders", 1)
+
+    refused = produce(leader.address, "orders", [b"lonely"], **{"message.timeout.ms": 3000})
+    for member in members:
+        if member is not leader:
+            member.launch()
+    await_in_sync(address, "orders", 3)
+    accepted = produce(address, "orders", [b"together"])
+
+    assert refused == []
+    assert accepted == [b"together"]
+    assert consume(address, "orders", 1) == [b"together"]

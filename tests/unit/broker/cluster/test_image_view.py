@@ -136,5 +136,7 @@ def test_looking_for_a_coordinator_has_the_offsets_topic_created() -> None:
 
     found = wanted.view.coordinator(CoordinatorKind.GROUP, "billing", HERE)
 
-    assert found is ErrorCode.coordinator_not_available
+    other = wanted.view.coordinator(CoordinatorKind.TRANSACTION, "payments", HERE)
+
+    assert found is other is ErrorCode.coordinator_not_available
     assert wanted.topics == ["__consumer_offsets"]
