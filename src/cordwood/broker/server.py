@@ -17,10 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from cordwood.broker.cluster.broker_peers import plaintext_target
-from cordwood.broker.cluster.cluster_joining import ClusterJoining, check_security
-from cordwood.broker.cluster.cluster_member import ClusterMember
-from cordwood.broker.cluster.cluster_services import ClusterServices, TopicOrders
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.cluster_view import ClusterView, SoleBroker
 from cordwood.broker.config.broker_config import BrokerConfig
@@ -67,6 +63,9 @@ from cordwood.security.access_event import AccessEvents
 from cordwood.security.security_state import SecurityState
 
 if TYPE_CHECKING:
+    from cordwood.broker.cluster.cluster_joining import ClusterJoining
+    from cordwood.broker.cluster.cluster_member import ClusterMember
+    from cordwood.broker.cluster.cluster_services import ClusterServices
     from cordwood.broker.observing.http_server import HttpServer
 
 logger = logging.getLogger(__name__)
@@ -284,37 +283,27 @@ class BrokerServer:
         for acceptor in self._acceptors:
             logger.info("%s listens on %s:%d", acceptor.known_as.name, *acceptor.address)
 
-    def _join(self, config: ClusterConfig) -> ClusterServices:
+    def _join(self, config: ClusterConfig) -> "ClusterServices":
         """Everything of a member of a cluster. It joins once the loops turn."""
-        listener = check_security(config, self.security)
-        joining = ClusterJoining(
-            store=self.store,
-            broker=self.config,
-            cluster=config,
-            security=self.security,
-            loop=self._control,
-            listeners=[acceptor.known_as for acceptor in self._acceptors],
-            when_failed=self._when_failed,
+        # Not at the top: a broker that is alone does not load it.
+        from cordwood.broker.cluster.cluster_assembly import MemberSurroundings, assemble_member
+
+        self._joining, self.member, services = assemble_member(
+            config,
+            MemberSurroundings(
+                store=self.store,
+                broker=self.config,
+                security=self.security,
+                listeners=[acceptor.known_as for acceptor in self._acceptors],
+                control_loop=self._control,
+                data_loop=self._data,
+                watch=self._watch,
+                syncs=self._syncs,
+                when_failed=self._when_failed,
+            ),
         )
-        orders = TopicOrders(joining.control, self._control, self.config, config)
-        member = ClusterMember(
-            store=self.store,
-            config=config,
-            node_id=self.config.node_id,
-            listener=listener.name,
-            control=joining.control,
-            target_of=plaintext_target,
-            want_topic=orders.want,
-            control_loop=self._control,
-            data_loop=self._data,
-            watch=self._watch,
-            syncs=self._syncs,
-        )
-        self._joining, self.member = joining, member
-        self._table.cluster = member
-        return ClusterServices(
-            member=member, control=joining.control, orders=orders, loop=self._control
-        )
+        self._table.cluster = self.member
+        return services
 
     def _start_tls(self) -> None:
         if self._tls is not None:
@@ -441,7 +430,7 @@ class BrokerServer:
         if self.member is not None:
             is_ended = threading.Event()
 
-            def end(member: ClusterMember) -> None:
+            def end(member: "ClusterMember") -> None:
                 member.end_roles()
                 is_ended.set()
 

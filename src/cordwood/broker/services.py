@@ -2,8 +2,8 @@
 
 import uuid
 from concurrent.futures import Executor
+from typing import TYPE_CHECKING
 
-from cordwood.broker.cluster.cluster_services import ClusterServices
 from cordwood.broker.cluster_identity import ClusterIdentity
 from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.config.broker_config import BrokerConfig
@@ -50,6 +50,9 @@ from cordwood.log.store.store import Store
 from cordwood.log.transactions.transaction_config import TransactionConfig
 from cordwood.security.security_file import SecurityFile
 
+if TYPE_CHECKING:  # a broker that is alone does not load it
+    from cordwood.broker.cluster.cluster_services import ClusterServices
+
 
 class Services:
     """Everything a broker serves besides records. Created before the loops turn."""
@@ -68,7 +71,7 @@ class Services:
         clock: Clock,
         when_visible: WhenVisible,
         security: BrokerSecurity,
-        cluster: ClusterServices | None = None,
+        cluster: "ClusterServices | None" = None,
     ) -> None:
         """With `cluster` the broker is a member of one; else it is all of it."""
         self._cluster = cluster

@@ -3,16 +3,20 @@
 A broker that is alone has no such port: it leads every partition, and asks nothing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.cluster_view import BrokerAddress
-from cordwood.cluster.replication.partition_replica import PartitionReplica
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import LeaderEpoch, Offset
+
+if TYPE_CHECKING:  # a broker that is alone does not load it
+    from cordwood.cluster.replication.partition_replica import PartitionReplica
 
 _ACKS_ALL: Final = -1
 

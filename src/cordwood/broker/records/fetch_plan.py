@@ -17,7 +17,6 @@ from cordwood.broker.records.cluster_partitions import Fetcher
 from cordwood.broker.records.lost_records import lost_before
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.security import access_table as needs
-from cordwood.cluster.replication.replica_fetch import FetchPosition, FollowerRead
 from cordwood.errors import CordwoodError, OffsetOutOfRangeError
 from cordwood.format.compression import Codec
 from cordwood.format.small_files.segment_manifest import Hole
@@ -182,6 +181,9 @@ class FetchPlan:
 
         When the answer is full, the position of a follower counts with its next fetch.
         """
+        # Not at the top: a broker that is alone does not load it.
+        from cordwood.cluster.replication.replica_fetch import FetchPosition, FollowerRead
+
         replica = self._table.replica_of(log)
         if replica is None:
             self._add_error(part, ErrorCode.not_leader_or_follower)

@@ -1,8 +1,10 @@
 """Which topic or log a request means: by name and, in newer requests, by id."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from cordwood.broker.cluster_identity import ClientListener
@@ -12,13 +14,15 @@ from cordwood.broker.records.cluster_partitions import (
     append_refusal,
     leader_refusal,
 )
-from cordwood.cluster.replication.partition_replica import PartitionReplica
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic import Topic
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.message_schema import NIL_UUID
 from cordwood.quantities import LeaderEpoch
+
+if TYPE_CHECKING:  # a broker that is alone does not load it
+    from cordwood.cluster.replication.partition_replica import PartitionReplica
 
 # With these a client looks for the leader: the answer names it.
 LEADER_ERRORS: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})

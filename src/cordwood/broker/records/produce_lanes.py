@@ -11,7 +11,7 @@ A large batch is not copied: it is appended by itself, from where it was receive
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from cordwood.broker.error_codes import RefusedError, error_code, error_message
@@ -25,7 +25,6 @@ from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.broker.records.produce_answers import encode_refusable
 from cordwood.broker.security import access_table as needs
 from cordwood.clock import Clock
-from cordwood.cluster.replication.partition_replica import PartitionReplica
 from cordwood.errors import InvalidRecordError, StorageError
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.log.partition.partition_log import PartitionLog
@@ -42,6 +41,9 @@ from cordwood.protocol.produce_response import (
 from cordwood.protocol.request_header import RequestHeader
 from cordwood.protocol.sole_produce import find_sole_produce
 from cordwood.quantities import Offset, TimestampMs
+
+if TYPE_CHECKING:  # a broker that is alone does not load it
+    from cordwood.cluster.replication.partition_replica import PartitionReplica
 
 logger = logging.getLogger(__name__)
 
@@ -355,7 +357,7 @@ class ProduceLanes:
             ends = (AppendedEnd(log, end, led_in),)
             self._pending.add(_GroupReply(lane, waiting), ends, timeout_ms)
 
-    def _append_led(self, lane: _Lane, replica: PartitionReplica) -> Sequence[Offset | Exception]:
+    def _append_led(self, lane: _Lane, replica: "PartitionReplica") -> Sequence[Offset | Exception]:
         """Append as the leader of the partition: its role may have changed since requests came.
 
         With too few replicas in sync, all are refused if one has acks=all: the order stays.

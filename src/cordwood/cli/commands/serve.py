@@ -185,7 +185,6 @@ def _flags(texts: Sequence[str], given: dict[str, tuple[str, object | None]]) ->
 
 def run_broker(settings: "Settings") -> None:
     """Serve until a signal comes; return after everything is closed."""
-    from cordwood.broker.cluster.cluster_joining import check_directories, check_security
     from cordwood.broker.config.security_config import refuse_insecure_listeners
     from cordwood.broker.observing.log_output import configure_logging
     from cordwood.broker.server import BrokerServer
@@ -203,6 +202,8 @@ def run_broker(settings: "Settings") -> None:
     _raise_open_files_limit()
     cluster = settings.cluster
     if cluster.is_member:
+        from cordwood.broker.cluster.cluster_joining import check_directories, check_security
+
         check_directories(settings.store.log_dirs)
         check_security(cluster, settings.security)
     role = AMONG_OTHERS if cluster.is_member else SOLE_REPLICA
