@@ -5,8 +5,10 @@
     script/faults calls --scripts append  every call of a script fails, in every way
     script/faults kills --count 100       a real writer killed with SIGKILL
     script/faults rot --flips 1000        random bits of a store flipped
+    script/faults cluster --seeds 5000    a cluster in one process, with every fault at once
     script/faults replay SCRIPT SEED      one power cut again
     script/faults replay SCRIPT/SEED/CALL/KIND
+    script/faults replay cluster SEED     one run of a cluster again
 
 A run that fails is printed with the command that replays it and kept in `known_seeds.txt`.
 """
@@ -29,6 +31,7 @@ from crash.kills import kill_many
 from crash.known_seeds import Known, add_known
 from crash.rot import run_flip
 from crash.scripts import SCRIPTS
+from simulation.cluster import simulate
 
 PROCESSES = 2
 PROGRESS_S = 10.0
@@ -49,6 +52,14 @@ def run_rot_seed(seed: int) -> Failure | None:
         run_flip(seed)
     except Exception as error:
         return Known("rot", str(seed)), _reason(error)
+    return None
+
+
+def run_cluster_seed(seed: int) -> Failure | None:
+    try:
+        simulate(seed)
+    except Exception as error:
+        return Known("cluster", f"cluster {seed}"), _reason(error)
     return None
 
 
@@ -114,12 +125,19 @@ def run_rot(flips: int, first: int) -> int:
     return run_many("rot", range(first, first + flips), run_rot_seed, flips)  # type: ignore[arg-type]
 
 
+def run_cluster(seeds: int, first: int) -> int:
+    runs = range(first, first + seeds)
+    return run_many("cluster", runs, run_cluster_seed, seeds)  # type: ignore[arg-type]
+
+
 def replay(what: list[str]) -> int:
     """One run again, with everything it has to say."""
     logging.basicConfig(level=logging.INFO)
     text = " ".join(what)
     if what[0] == "rot":
         run_flip(int(what[1]))
+    elif what[0] == "cluster":
+        print(simulate(int(what[1])))
     else:
         Known("call" if "/" in text else "power", text).run()
     print("it holds")
@@ -142,6 +160,7 @@ def main(arguments: list[str]) -> int:
         "calls": lambda: run_calls(options.scripts, options.variants),
         "kills": lambda: run_kills(options.count),
         "rot": lambda: run_rot(options.flips, options.first),
+        "cluster": lambda: run_cluster(options.seeds, options.first),
     }
     if options.what == "replay":
         return replay(options.rest)

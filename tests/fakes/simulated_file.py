@@ -6,8 +6,6 @@ import errno
 import io
 import os
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,7 @@ from cordwood.storage.files import WORD_SIZE, Buffer
 from fakes.simulated_disk import Change, FileNode
 
 if TYPE_CHECKING:
-    from fakes.simulated_fs import SimulatedFileSystem
+    from fakes.simulated_fs import SimulatedCall, SimulatedFileSystem
 
 
 @dataclass(frozen=True)
@@ -105,12 +103,12 @@ class SimulatedFile:
     def close(self) -> None:
         self._is_open = False
 
-    @contextmanager
-    def _call(self, operation: str) -> Iterator[ShortWrite | None]:
-        with self._fs.call(operation, self._name) as short_write:
-            if not self._is_open:
+    def _call(self, operation: str) -> SimulatedCall:
+        """A call, which fails if the file is closed."""
+        if not self._is_open:
+            with self._fs.call(operation, self._name):
                 raise os_error(errno.EBADF, self._name)
-            yield short_write
+        return self._fs.call(operation, self._name)
 
 
 class SimulatedWordMap:

@@ -19,8 +19,7 @@ import errno
 import posixpath
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
 from cordwood.clock import Clock
@@ -61,6 +60,28 @@ class SimulatedDirectory:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+class SimulatedCall:
+    """A call under way, which holds the guard. There are many, so this is no generator."""
+
+    __slots__ = ("_fs", "_operation", "_path")
+
+    def __init__(self, fs: SimulatedFileSystem, operation: str, path: str) -> None:
+        self._fs = fs
+        self._operation = operation
+        self._path = path
+
+    def __enter__(self) -> ShortWrite | None:
+        self._fs.guard.acquire()
+        try:
+            return self._fs.begin_call(self._operation, self._path)
+        except BaseException:
+            self._fs.guard.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._fs.guard.release()
 
 
 class SimulatedFileSystem:
@@ -287,18 +308,22 @@ class SimulatedFileSystem:
 
     # --- for the handles --------------------------------------------------------------------
 
-    @contextmanager
-    def call(self, operation: str, path: str) -> Iterator[ShortWrite | None]:
+    def call(self, operation: str, path: str) -> SimulatedCall:
         """One counted call: fails if it is due to, else runs alone."""
-        with self.guard:
-            if self.watch is not None:
-                self.watch(operation, path)
-            self.calls += 1
-            self.call_log.append((operation, path))
-            fault = self._faults.pop(self.calls, None) or self._take_next_fault(operation, path)
-            if isinstance(fault, Exception):
-                raise fault
-            yield fault
+        return SimulatedCall(self, operation, path)
+
+    def begin_call(self, operation: str, path: str) -> ShortWrite | None:
+        """Count a call and let it fail if it is due to. Holds the guard."""
+        if self.watch is not None:
+            self.watch(operation, path)
+        self.calls += 1
+        self.call_log.append((operation, path))
+        if not self._faults and not self._next_faults:
+            return None
+        fault = self._faults.pop(self.calls, None) or self._take_next_fault(operation, path)
+        if isinstance(fault, Exception):
+            raise fault
+        return fault
 
     def unlock(self, directory: str, lock: SimulatedLock) -> None:
         with self.guard:

@@ -69,8 +69,14 @@ class FollowerRole:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Begin. What an earlier role left unsynced is synced first."""
-        self._sync_then(self._ready)
+        """Begin. What an earlier role left unsynced is synced first.
+
+        A log with damage is filled again from where the leader's log starts.
+        """
+        if self.site.log.replica.damaged_from is not None:
+            self._ask_bounds(self._fill_again)
+        else:
+            self._sync_then(self._ready)
 
     def end(self) -> None:
         """The role is over; answers that still come are ignored."""
@@ -100,9 +106,7 @@ class FollowerRole:
         if answer is None:
             self._pause()
         elif answer.error == ReplicaError.OFFSET_OUT_OF_RANGE:
-            self._set(Phase.BUSY)
-            query = BoundsQuery(place=self.site.place, leader_epoch=self.epoch)
-            self.site.node.transport.bounds(self.leader, query, self._take_bounds)
+            self._ask_bounds(self._take_bounds)
         elif answer.error != ReplicaError.NONE:
             self._pause()  # an image that explains it is on its way, here or there
         elif answer.diverging is not None:
@@ -182,19 +186,43 @@ class FollowerRole:
     def _may_lose_now(self) -> bool:
         return self.may_lose or self.site.log.config.unclean_leader_election_enable
 
-    def _take_bounds(self, bounds: LogBounds | None) -> None:
+    def _ask_bounds(self, go_on: Callable[[LogBounds], None]) -> None:
+        """Ask where the leader's log starts and ends; pause if it does not say."""
+
+        def take(bounds: LogBounds | None) -> None:
+            if self.is_over:
+                return
+            if bounds is None:
+                self._pause()
+            else:
+                go_on(bounds)
+
+        self._set(Phase.BUSY)
+        query = BoundsQuery(place=self.site.place, leader_epoch=self.epoch)
+        self.site.node.transport.bounds(self.leader, query, take)
+
+    def _take_bounds(self, bounds: LogBounds) -> None:
         """The leader does not have the offset that was asked for."""
-        if self.is_over or self.phase is not Phase.BUSY:
-            return
         end = self.site.log.end_offset
-        if bounds is None:
-            self._pause()
-        elif bounds.start > end:
+        if bounds.start > end:
             self._restart_at(bounds.start)
         elif bounds.end < end:
             self._cut_at(bounds.end)
         else:
             self._pause()
+
+    def _fill_again(self, bounds: LogBounds) -> None:
+        """The log is damaged: what the leader has replaces it, if that is not less.
+
+        A leader that lost records must not make the last copy of them disappear.
+        """
+        if bounds.end < self.site.log.high_watermark and not self._may_lose_now:
+            self._stop(
+                f"its log is damaged, but the leader of epoch {self.epoch} ends at {bounds.end}, "
+                f"before the committed end {self.site.log.high_watermark}"
+            )
+        else:
+            self._restart_at(bounds.start)
 
     def _restart_at(self, offset: Offset) -> None:
         replica, epoch = self.site.log.replica, self.epoch

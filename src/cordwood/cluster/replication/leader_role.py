@@ -161,11 +161,18 @@ class LeaderRole:
     # --- followers ---------------------------------------------------------------------------
 
     def fetch(
-        self, asked: FetchPosition, *, replica: int, broker_epoch: int, bytes_max: int
+        self,
+        asked: FetchPosition,
+        *,
+        replica: int,
+        broker_epoch: int,
+        bytes_max: int,
+        is_again: bool = False,
     ) -> FollowerRead:
         """Answer a follower's fetch, and note how far it is.
 
-        Its position counts only if it continues this log: not if it diverges.
+        Its position counts only if it continues this log: not if it diverges. `is_again` says that
+        the fetch has waited here since it was noted: it is no news of the follower.
         """
         error = self._fetch_refusal(asked, replica, broker_epoch)
         if error is not None:
@@ -182,7 +189,8 @@ class LeaderRole:
                 return self._read(diverging=known)
         if asked.offset > state.end:
             return self._out_of_range()
-        self._note_fetch(asked, replica, broker_epoch)
+        if not is_again:
+            self._note_fetch(asked, replica, broker_epoch)
         try:
             batches = log.replica.read(asked.offset, max_bytes=bytes_max)
         except OffsetOutOfRangeError:
@@ -269,8 +277,9 @@ class LeaderRole:
                 if reached <= before:
                     return
         if reached > before:
-            self._waits.answer(log.replica.raise_high_watermark(reached))
+            reached = log.replica.raise_high_watermark(reached)
             self._when_moved()
+            self._waits.answer(reached)
 
     def _is_about_to_join(self, state: ReplicaState) -> bool:
         return self._is_eligible(state) and state.is_caught_up(

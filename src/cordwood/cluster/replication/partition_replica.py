@@ -86,7 +86,7 @@ class PartitionReplica:
         log = self.site.log
         if node_id in image.replicas and image.leader == node_id:
             log.replica.follow(LeaderEpoch(epoch - 1))  # appends end now, whatever the disk does
-            self.site.node.disk.run(log, lambda: log.replica.lead(epoch), self._led(epoch))
+            self._lead(image)
             return
         log.replica.follow(epoch)
         if node_id not in image.replicas or image.leader == NO_LEADER:
@@ -99,6 +99,26 @@ class PartitionReplica:
             when_changed=self._follower_changed,
         )
         self.follower.start()
+
+    def _lead(self, image: PartitionImage) -> None:
+        """Have the log lead. One with damage leads only what is before it, if loss is accepted."""
+        replica, epoch = self.site.log.replica, image.leader_epoch
+        damaged_from = replica.damaged_from
+
+        def lead() -> Offset:
+            if damaged_from is not None:
+                before = LeaderEpoch(epoch - 1)
+                replica.truncate(damaged_from, leader_epoch=before)
+            return replica.lead(epoch)
+
+        if damaged_from is not None and image.recovery is not LeaderRecovery.RECOVERING:
+            self.site.node.listener.stopped(
+                self.site.place,
+                f"it was elected for epoch {epoch}, but its log is damaged from offset "
+                f"{damaged_from} on",
+            )
+        else:
+            self.site.node.disk.run(self.site.log, lead, self._led(epoch))
 
     def _led(self, epoch: LeaderEpoch) -> Callable[[Offset | Exception], None]:
         def led(start: Offset | Exception) -> None:
@@ -152,13 +172,23 @@ class PartitionReplica:
             self.leader.await_committed(end, when_done)
 
     def fetch(
-        self, asked: FetchPosition, *, replica: int, broker_epoch: int, bytes_max: int
+        self,
+        asked: FetchPosition,
+        *,
+        replica: int,
+        broker_epoch: int,
+        bytes_max: int,
+        is_again: bool = False,
     ) -> FollowerRead:
         """Answer a follower. See `LeaderRole.fetch`."""
         if self.leader is None:
             return FollowerRead(error=self._refusal_of_stranger(asked.leader_epoch))
         return self.leader.fetch(
-            asked, replica=replica, broker_epoch=broker_epoch, bytes_max=bytes_max
+            asked,
+            replica=replica,
+            broker_epoch=broker_epoch,
+            bytes_max=bytes_max,
+            is_again=is_again,
         )
 
     def bounds(self, epoch: LeaderEpoch) -> LogBounds | ReplicaError:

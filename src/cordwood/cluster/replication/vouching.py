@@ -18,7 +18,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.storage.files import FileSystem, read_whole, replace_file
 
 NO_BROKER_EPOCH: Final = -1
-BROKER_EPOCH_FILE: Final = "broker-epoch-checkpoint"
+BROKER_EPOCH_FILE: Final = "cordwood-broker-epoch"
 _FILE_BYTES_MAX: Final = 64
 _FILE_VERSION: Final = b"0"
 

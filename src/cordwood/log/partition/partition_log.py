@@ -120,6 +120,7 @@ class PartitionLog(LogReader):
             truncation=self.truncation,
             deletion=self.deletion,
             source=ReplicaSource(holder, self.archive, self.producers),
+            damages=self.damages,
         )
 
     # --- appending ---------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from cordwood.log.reading.log_source import LogSource
 from cordwood.log.rules.leader_epochs import EpochEnd
 from cordwood.log.rules.roll_policy import Incoming
 from cordwood.quantities import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from cordwood.storage.recovery import Damage
 
 # A fetch may cut the last batch anywhere: it is whole in the next one.
 _CUT_SHORT: Final = (tables.STOP_SHORT_HEADER, tables.STOP_SHORT_BATCH)
@@ -69,6 +70,7 @@ class ReplicaLog:
         truncation: Truncation,
         deletion: Deletion,
         source: LogSource,
+        damages: list[Damage],
     ) -> None:
         self._name = parts.name
         self._clock = parts.clock
@@ -79,6 +81,7 @@ class ReplicaLog:
         self._truncation = truncation
         self._deletion = deletion
         self._source = source
+        self._damages = damages
 
     # --- facts -------------------------------------------------------------------------------
 
@@ -91,6 +94,14 @@ class ReplicaLog:
     def end_of(self, epoch: LeaderEpoch) -> EpochEnd:
         """Where `epoch` ended in this log. See `LeaderEpochs.end_offset_for`."""
         return self._epochs.known.end_offset_for(epoch, self._holder.state.end)
+
+    @property
+    def damaged_from(self) -> Offset | None:
+        """The first offset of a batch that cannot be read; None if the log is whole.
+
+        Such a replica lacks records that it counted as safe: it must not lead, and is filled again.
+        """
+        return min((damage.first_offset for damage in self._damages), default=None)
 
     @property
     def safe_end(self) -> Offset:
@@ -191,11 +202,14 @@ class ReplicaLog:
         A batch that holds `offset` is removed whole. Durable on return.
         """
         self._truncation.truncate_local_to(offset, following=leader_epoch)
-        return self._holder.state.end
+        end = self._holder.state.end
+        self._damages[:] = [damage for damage in self._damages if damage.first_offset < end]
+        return end
 
     def restart_at(self, offset: Offset, *, leader_epoch: LeaderEpoch) -> None:
         """Remove everything; the log continues, empty, at `offset`. Durable on return."""
         self._truncation.restart_local_at(offset, following=leader_epoch)
+        self._damages.clear()
 
     def adopt_start(self, offset: Offset) -> Offset:
         """Delete what the leader deleted, as far as it is committed here; return the start."""

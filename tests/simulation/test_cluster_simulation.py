@@ -1,0 +1,45 @@
+"""A cluster in one process, with every fault at once, keeps its invariants."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.cluster import simulate
+from simulation.planted_bugs import PLANTS, planted
+
+SEEDS = 120
+BLOCK = 10
+# How many seeds a planted bug may take to be found. The runs are the same every time.
+SEEDS_TO_FIND = 60
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+def test_a_cluster_keeps_its_invariants(first: int) -> None:
+    for seed in range(first, first + BLOCK):
+        try:
+            simulate(seed)
+        except Exception as error:
+            error.add_note(f"replay: script/faults replay cluster {seed}")
+            raise
+
+
+def test_a_seed_gives_the_same_run_every_time() -> None:
+    assert simulate(5) == simulate(5)
+
+
+def find(name: str, seeds: int) -> str | None:
+    """What the first seed that finds the planted bug says; None if none does."""
+    with planted(name):
+        for seed in range(seeds):
+            try:
+                simulate(seed)
+            except Exception as error:
+                return f"seed {seed}: {error}"
+    return None
+
+
+@pytest.mark.parametrize("name", list(PLANTS))
+def test_a_planted_bug_is_found(name: str) -> None:
+    found = find(name, SEEDS_TO_FIND)
+
+    assert found is not None, f"{name} was not found in {SEEDS_TO_FIND} seeds"

@@ -1,0 +1,71 @@
+"""A broker vouches for the records of its last life only if it has them all."""
+
+from __future__ import annotations
+
+import random
+
+from cordwood.cluster.replication.vouching import BrokerEpochFile, vouched_epoch
+from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.quantities import LeaderEpoch, Offset
+from cordwood.storage.recovery import Damage
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import new_log
+
+DATA = "/data"
+
+
+def test_the_epoch_survives_a_power_cut() -> None:
+    fs = SimulatedFileSystem()
+    fs.make_directory(DATA)
+    fs.sync_directory("/")
+    assert BrokerEpochFile(fs, DATA).read() == -1
+
+    BrokerEpochFile(fs, DATA).save(41)
+    BrokerEpochFile(fs, DATA).save(42)
+
+    assert BrokerEpochFile(fs.crash(random.Random(1)), DATA).read() == 42
+
+
+def test_an_epoch_that_was_withdrawn_is_gone() -> None:
+    fs = SimulatedFileSystem()
+    fs.make_directory(DATA)
+    file = BrokerEpochFile(fs, DATA)
+    file.save(42)
+
+    file.withdraw()
+    file.withdraw()
+
+    assert file.read() == -1
+
+
+def test_a_file_that_is_no_epoch_vouches_for_nothing() -> None:
+    fs = SimulatedFileSystem()
+    fs.make_directory(DATA)
+    for content in (b"", b"0\n", b"1\n42\n", b"0\nforty\n", b"0\n" + b"4" * 100):
+        fs.create(f"{DATA}/cordwood-broker-epoch", exclusive=False).write_at(0, content)
+
+        assert BrokerEpochFile(fs, DATA).read() == -1
+
+
+def test_a_power_cut_takes_nothing_from_a_topic_that_promises_the_disk() -> None:
+    _, log = new_log(SimulatedFileSystem(), role=AMONG_OTHERS)
+    log.replica.lead(LeaderEpoch(1))
+
+    assert vouched_epoch(7, [log], was_orderly=False) == 7
+
+
+def test_a_topic_that_promises_less_is_vouched_for_after_an_orderly_stop_only() -> None:
+    _, log = new_log(SimulatedFileSystem(), {"durability": "os"}, role=AMONG_OTHERS)
+
+    assert vouched_epoch(7, [log], was_orderly=True) == 7
+    assert vouched_epoch(7, [log], was_orderly=False) == -1
+
+
+def test_damage_vouches_for_nothing() -> None:
+    _, log = new_log(SimulatedFileSystem(), role=AMONG_OTHERS)
+    log.damages.append(
+        Damage(path="x", position=0, first_offset=Offset(0), next_offset=Offset(1), reason="rot")
+    )
+
+    assert vouched_epoch(7, [log], was_orderly=True) == -1
+    assert log.replica.damaged_from == 0
