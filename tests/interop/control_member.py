@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from uuid import UUID, uuid4
 
 from cordwood.broker.cluster.control_channel import ControlEvents, KraftControl
@@ -24,7 +24,6 @@ from cordwood.cluster.image.metadata_image import MetadataImage
 from cordwood.errors import CordwoodError
 from cordwood.security.client_security import PLAINTEXT, ClientSecurity
 
-T = TypeVar("T")
 PATIENCE_S = 30.0
 
 
@@ -93,11 +92,11 @@ class ControlMember:
             self.loop.call_soon(self.control.stop)
             self.loop.stop()
 
-    def in_loop(self, begin: Callable[[Callable[[T], None]], None]) -> T:
+    def in_loop(self, begin: Callable[[Callable[[Any], None]], None]) -> Any:
         """What a request of the control channel is answered with."""
-        found: list[T] = []
+        found: list[Any] = []
 
-        def done(value: T) -> None:
+        def done(value: Any) -> None:
             self._note(found.append, value)
 
         self.loop.call_soon(lambda: begin(done))

@@ -20,7 +20,7 @@ from typing import Self
 from interop.kafka_peer import KafkaFailedError, KafkaTools, free_ports
 
 # One JVM each; Kafka's own metadata of a small cluster needs a few megabytes.
-_JVM = ("-Xms32m", "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_JVM = ("-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _LOGGING = """\
 status = error
 appender.file.type = File
@@ -174,10 +174,11 @@ class KraftControllers:
         logging = member.directory / "log4j2.properties"
         logging.write_text(_LOGGING.format(path=member.log))
         member.log.unlink(missing_ok=True)
+        heap = "-Xmx320m" if member in self.brokers else "-Xmx96m"  # a cleaner has 128 MiB
         command = self._tools.command(
             "kafka.Kafka",
             member.directory / "server.properties",
-            jvm_options=(*_JVM, f"-Dlog4j2.configurationFile={logging}"),
+            jvm_options=(heap, *_JVM, f"-Dlog4j2.configurationFile={logging}"),
         )
         with open(member.directory / "console.log", "wb") as console:
             member.process = subprocess.Popen(

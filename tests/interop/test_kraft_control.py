@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,6 +12,7 @@ import pytest
 
 from cordwood.cluster.cluster_control import InSyncReplica, IsrAnswer, IsrChange, IsrOutcome
 from cordwood.cluster.control.broker_lifecycle import Phase
+from cordwood.cluster.control.membership import SUPPORTED_FEATURES
 from cordwood.cluster.image.metadata_image import MetadataImage, TopicImage
 from cordwood.errors import ClusterMismatchError, RegistrationRefusedError
 from cordwood.protocol.api_catalog import ApiKey
@@ -95,20 +97,50 @@ def test_another_cluster_is_refused(controllers: KraftControllers) -> None:
 def test_a_feature_that_the_broker_lacks_is_named_with_what_to_do(
     controllers: KraftControllers,
 ) -> None:
-    with joined(controllers, 4, features={}) as member:
+    features = {"metadata.version": SUPPORTED_FEATURES["metadata.version"]}
+    with joined(controllers, 4, features=features) as member:
         failure = member.wait_until_failed()
 
     assert isinstance(failure, RegistrationRefusedError)
-    assert "metadata.version=30" in str(failure)
+    assert "group.version=1" in str(failure)
+    assert "metadata.version=" not in str(failure)
+
+
+def test_a_cluster_with_features_of_kafkas_default_is_refused_with_what_to_do(
+    kafka: KafkaTools, tmp_path: Path
+) -> None:
+    with (
+        KraftControllers(kafka, tmp_path, features=()) as default,
+        ControlMember(default.bootstrap, default.cluster_id) as member,
+    ):
+        failure = member.wait_until_failed()
+        assert "share.version=1, streams.version=1" in str(failure)
+
+        for feature in ("share.version=0", "streams.version=0"):
+            kafka.run(
+                "org.apache.kafka.tools.FeatureCommand",
+                "--bootstrap-controller",
+                default.bootstrap,
+                "downgrade",
+                "--feature",
+                feature,
+            )
+
+        with ControlMember(default.bootstrap, default.cluster_id, node_id=2) as after:
+            after.wait_until(Phase.RUNNING)
 
 
 def test_a_node_id_in_use_waits_until_the_other_broker_is_silent_and_then_fences_it(
     controllers: KraftControllers,
 ) -> None:
     held = threading.Event()
+
+    def pause() -> None:
+        held.wait(60)
+
     with joined(controllers, 5) as first:
         first.wait_until(Phase.RUNNING)
-        first.loop.call_soon(lambda: held.wait(60) and None)  # as a paused process
+        first.loop.call_soon(pause)  # as a stopped process
         with joined(controllers, 5) as second:
             second.wait_until(Phase.RUNNING)
             assert second.control.broker_epoch > first.control.broker_epoch
@@ -191,7 +223,8 @@ def test_isr_changes_are_made_refused_or_overtaken(controllers: KraftControllers
                 partition_epoch=epoch,
                 in_sync=replicas,
             )
-            return leader.in_loop(lambda done: leader.control.change_isr(wish, done))
+            outcome: IsrOutcome = leader.in_loop(lambda done: leader.control.change_isr(wish, done))
+            return outcome
 
         shrunk = change(partition.partition_epoch, mine)
         assert shrunk.answer is IsrAnswer.MADE

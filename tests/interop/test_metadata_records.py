@@ -41,27 +41,33 @@ def every_type_and_version() -> list[tuple[RecordType, int]]:
     ]
 
 
-def random_records() -> list[Value]:
-    """Records of every type and version, the same in each run."""
-    found: list[Value] = []
-    for kind, version in every_type_and_version():
-        fields = structure_schema(RECORD_SCHEMAS[kind])[1]
-        examples: list[dict[str, Any]] = []
+def examples_of(kind: RecordType, version: int) -> list[dict[str, Any]]:
+    """Some mappings with every field of the version, the same in each run."""
+    fields = structure_schema(RECORD_SCHEMAS[kind])[1]
+    found: list[dict[str, Any]] = []
 
-        @settings(
-            max_examples=EXAMPLES_OF_EACH,
-            derandomize=True,
-            database=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(example=messages(fields, version))
-        def collect(example: dict[str, Any], into: list[dict[str, Any]] = examples) -> None:
-            into.append(example)
+    @settings(
+        max_examples=EXAMPLES_OF_EACH,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(example=messages(fields, version))
+    def collect(example: dict[str, Any]) -> None:
+        found.append(example)
 
-        collect()
-        found += [(kind, version, example) for example in examples]
+    collect()
     return found
+
+
+def random_records() -> list[Value]:
+    """Records of every type and version."""
+    return [
+        (kind, version, example)
+        for kind, version in every_type_and_version()
+        for example in examples_of(kind, version)
+    ]
 
 
 def dumped(kafka: KafkaTools, path: Path) -> list[dict[str, Any]]:
@@ -167,7 +173,7 @@ def test_we_read_what_kafkas_controllers_write(kafka: KafkaTools, tmp_path: Path
             }
             ask(member, ApiKey.CREATE_ACLS, 3, {"creations": [creation]})
             entity = [{"entity_type": "user", "entity_name": "x"}]
-            ops = [{"key": "producer_byte_rate", "value": 5.5, "remove": False}]
+            ops = [{"key": "request_percentage", "value": 5.5, "remove": False}]
             ask(
                 member,
                 ApiKey.ALTER_CLIENT_QUOTAS,
@@ -187,7 +193,7 @@ def test_we_read_what_kafkas_controllers_write(kafka: KafkaTools, tmp_path: Path
             member.in_loop(lambda done: member.control.leave(lambda: done(True)))
         log = controllers.members[0].directory / "data" / "__cluster_metadata-0" / f"{0:020}.log"
     assert len(image.access_rules) == 1
-    assert image.quotas == {(("user", "x"),): {"producer_byte_rate": 5.5}}
+    assert image.quotas == {(("user", "x"),): {"request_percentage": 5.5}}
     assert image.next_producer_id == 1000
 
     theirs, ours = dumped(kafka, log), [in_kafkas_words(record) for record in read_log(log)]

@@ -177,7 +177,7 @@ _REPEATABLE: Final = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.LIST_PARTITION_RE
 
 def _timeout_s(request: Mapping[str, Any]) -> float:
     """As long as the client waits, within reason."""
-    asked_ms = request.get("timeout", 0)
+    asked_ms: int = request.get("timeout", 0)
     return min(max(asked_ms / 1000, _TIMEOUT_S), _TIMEOUT_MAX_S)
 
 

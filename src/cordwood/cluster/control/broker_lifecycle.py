@@ -143,6 +143,8 @@ class BrokerLifecycle:
         if code == ErrorCode.inconsistent_cluster_id:
             raise ClusterMismatchError(self._member.cluster_id)
         if code == ErrorCode.unsupported_version:
+            if not image.features:
+                return Heard.AGAIN  # until the image can tell what is lacking
             raise RegistrationRefusedError(self._member.node_id, self._feature_refusal(image))
         if code in _REFUSALS:
             raise RegistrationRefusedError(self._member.node_id, _REFUSALS[ErrorCode(code)])
@@ -229,13 +231,13 @@ _REFUSALS: Final = {
         "the request is not acceptable; the log of the active controller says why"
     ),
 }
+_GONE: Final = (
+    "its registration is not valid any more. Either it was unregistered: start it again if it is "
+    "to join again. Or another broker with the same node.id has registered after it: each broker "
+    "needs a node.id of its own"
+)
 _HEARTBEAT_REFUSALS: Final = {
-    ErrorCode.stale_broker_epoch: (
-        "another broker with the same node.id has registered after it. Each broker needs a node.id "
-        "of its own"
-    ),
-    ErrorCode.broker_id_not_registered: (
-        "it was unregistered. If it is to join again, start it again"
-    ),
+    ErrorCode.stale_broker_epoch: _GONE,
+    ErrorCode.broker_id_not_registered: _GONE,
     ErrorCode.cluster_authorization_failed: _REFUSALS[ErrorCode.cluster_authorization_failed],
 }

@@ -15,7 +15,6 @@ from uuid import UUID
 
 from cordwood.cluster.control.membership import UNSUPPORTED_FEATURES
 from cordwood.errors import ConfigError
-from cordwood.format.small_files.meta_properties import render_properties
 from cordwood.format.small_files.partition_metadata import encode_topic_id, new_topic_id
 from cordwood.quantities import INT32_MAX
 
@@ -72,7 +71,7 @@ class ControllerSetup:
         if not self.nodes:
             raise ConfigError("controllers", "", "must be at least one, ID@HOST:PORT")
         for what, values in (
-            ("id", [node.node_id for node in self.nodes]),
+            ("id", [str(node.node_id) for node in self.nodes]),
             ("address", [node.address for node in self.nodes]),
         ):
             for value in values:
@@ -88,19 +87,18 @@ class ControllerSetup:
         self, node: ControllerNode, log_dir: str, more: Mapping[str, str] | None = None
     ) -> str:
         """The text of the file that the controller is formatted and started with."""
-        return render_properties(
-            {
-                "process.roles": "controller",
-                "node.id": str(node.node_id),
-                "listeners": f"{LISTENER}://{node.address}",
-                "advertised.listeners": f"{LISTENER}://{node.address}",
-                "controller.listener.names": LISTENER,
-                "controller.quorum.bootstrap.servers": self.bootstrap,
-                "listener.security.protocol.map": f"{LISTENER}:PLAINTEXT",
-                "log.dirs": log_dir,
-                **(more or {}),
-            }
-        )
+        keys = {
+            "process.roles": "controller",
+            "node.id": str(node.node_id),
+            "listeners": f"{LISTENER}://{node.address}",
+            "advertised.listeners": f"{LISTENER}://{node.address}",
+            "controller.listener.names": LISTENER,
+            "controller.quorum.bootstrap.servers": self.bootstrap,
+            "listener.security.protocol.map": f"{LISTENER}:PLAINTEXT",
+            "log.dirs": log_dir,
+            **(more or {}),
+        }
+        return "".join(f"{key}={value}\n" for key, value in keys.items())
 
     def format_arguments(
         self, config: str, without: Sequence[str] = UNSUPPORTED_FEATURES

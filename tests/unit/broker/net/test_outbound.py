@@ -165,7 +165,8 @@ class Server:
 def read_request(connected: socket.socket) -> tuple[int, int, int]:
     size = struct.unpack(">i", connected.recv(4, socket.MSG_WAITALL))[0]
     body = connected.recv(size, socket.MSG_WAITALL)
-    return struct.unpack_from(">hhi", body)  # type: ignore[return-value]
+    api_key, version, number = struct.unpack_from(">hhi", body)
+    return api_key, version, number
 
 
 def answer_versions(connected: socket.socket) -> None:

@@ -239,8 +239,8 @@ def test_partitions_with_the_same_replicas_share_them(writer: Writer) -> None:
 
 
 def test_a_broker_is_fenced_until_a_change_unfences_it(writer: Writer) -> None:
-    writer.apply(broker(fenced=True))
-    assert writer.image.brokers[1].is_fenced
+    before = writer.apply(broker(fenced=True)).new
+    assert before.brokers[1].is_fenced
     endpoint = writer.image.brokers[1].endpoint("PLAINTEXT")
     assert endpoint is not None
     assert endpoint.port == 65000
@@ -249,18 +249,18 @@ def test_a_broker_is_fenced_until_a_change_unfences_it(writer: Writer) -> None:
         (RecordType.BROKER_REGISTRATION_CHANGE, {"broker_id": 1, "broker_epoch": 5, "fenced": -1})
     )
 
-    assert not writer.image.brokers[1].is_fenced
+    assert not change.new.brokers[1].is_fenced
     assert change.brokers == {1}
 
-    writer.apply(
+    last = writer.apply(
         (
             RecordType.BROKER_REGISTRATION_CHANGE,
             {"broker_id": 1, "broker_epoch": 5, "in_controlled_shutdown": 1, "fenced": 1},
         )
-    )
+    ).new
 
-    assert writer.image.brokers[1].is_fenced
-    assert writer.image.brokers[1].is_leaving
+    assert last.brokers[1].is_fenced
+    assert last.brokers[1].is_leaving
 
 
 def test_a_directory_that_fails_disappears_from_the_broker(writer: Writer) -> None:
