@@ -165,6 +165,7 @@ class KafkaMember:
             "broker.session.timeout.ms": "4000",
             "replica.lag.time.max.ms": "4000",
             "group.share.enable": "false",
+            "offsets.topic.num.partitions": _QUICK["offsets.topic.num.partitions"],
             **(properties or {}),
         }
 

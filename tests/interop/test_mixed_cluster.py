@@ -48,7 +48,8 @@ def cluster(
 def create_on(address: str, name: str, *replicas: int) -> None:
     """A topic with one partition; the first replica leads."""
     topic = NewTopic(name, num_partitions=1, replica_assignment=[list(replicas)])
-    AdminClient({"bootstrap.servers": address}).create_topics([topic])[name].result(30)
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([topic])[name].result(30)
     await_in_sync(address, name, len(replicas))
 
 

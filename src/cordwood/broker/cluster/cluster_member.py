@@ -194,9 +194,18 @@ class ClusterMember:
                 for partition in topic.partitions.values()
             ),
             stopped=len(self.stopped_replicas),
-            is_fenced=self._control.is_fenced_by_silence,
+            is_fenced=self._is_fenced(image),
             isr_shrinks=self.control.isr_shrinks,
             isr_expands=self.control.isr_expands,
+        )
+
+    def _is_fenced(self, image: MetadataImage) -> bool:
+        own = image.brokers.get(self._node_id)
+        return (
+            own is None
+            or own.epoch != self._control.broker_epoch
+            or own.is_fenced
+            or self._control.is_fenced_by_silence
         )
 
     # --- for produce and fetch ---------------------------------------------------------------

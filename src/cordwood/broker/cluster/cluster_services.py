@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 _CREATE_VERSION_MIN: Final = 5
 _ORDER_TIMEOUT_S: Final = 10.0
 _ALLOCATION_S: Final = 30.0
+_OFFSETS_PARTITIONS: Final = 50
 
 
 class TopicOrders:
@@ -69,11 +70,18 @@ class TopicOrders:
         assert name == CONSUMER_OFFSETS_TOPIC, name
         return {
             "name": name,
-            "num_partitions": self._broker.offsets_topic_num_partitions,
+            "num_partitions": self._offsets_partitions,
             "replication_factor": self._cluster.offsets_topic_replication_factor,
             "assignments": [],
             "configs": [{"name": key, "value": value} for key, value in OFFSETS_CONFIG.items()],
         }
+
+    @property
+    def _offsets_partitions(self) -> int:
+        """As configured; Kafka's default unless it is: then many brokers coordinate."""
+        configured = self._broker.offsets_topic_num_partitions
+        is_default = configured == BrokerConfig().offsets_topic_num_partitions
+        return _OFFSETS_PARTITIONS if is_default else configured
 
     def _order(self, topics: Sequence[Mapping[str, object]]) -> None:
         new = [topic for topic in topics if str(topic["name"]) not in self._on_order]

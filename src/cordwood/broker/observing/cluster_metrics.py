@@ -47,7 +47,7 @@ class ClusterCollector(Collector):
             ),
             (
                 "is_fenced",
-                "Whether this broker leads nothing because the controllers do not answer.",
+                "Whether this broker may not lead: it is new, or the controllers do not answer.",
                 int(facts.is_fenced),
             ),
         ):
