@@ -59,6 +59,7 @@ def assemble_member(
         control=joining.control,
         target_of=plaintext_target,
         want_topic=orders.want,
+        when_disk_failed=joining.disk_failed,
         control_loop=around.control_loop,
         data_loop=around.data_loop,
         watch=around.watch,

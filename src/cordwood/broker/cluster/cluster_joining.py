@@ -183,6 +183,21 @@ class ClusterJoining:
         logger.error("this broker cannot be a member of its cluster: %s", error)
         self._when_failed(error)
 
+    def disk_failed(self, error: CordwoodError) -> None:
+        """A log failed: vouch for nothing any more, and leave the cluster. Any thread.
+
+        Other brokers lead then, and a start after the repair opens what the disk has.
+        """
+
+        def withdraw() -> None:
+            try:
+                self._epochs.withdraw()
+            except OSError as failure:
+                logger.error("the epoch of this broker could not be withdrawn: %s", failure)
+            self._loop.call_soon(partial(self._failed, error))
+
+        self._files.submit(withdraw)
+
     # --- the end -----------------------------------------------------------------------------
 
     def leave(self, when_left: Callable[[], None]) -> None:

@@ -32,6 +32,7 @@ from cordwood.cluster.replication.node_replicas import NodeReplicas
 from cordwood.cluster.replication.partition_replica import PartitionReplica
 from cordwood.cluster.replication.replica_fetch import PartitionPlace
 from cordwood.cluster.replication.replication_ports import NodePorts, ReplicationConfig
+from cordwood.errors import CordwoodError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
@@ -53,12 +54,19 @@ class ClusterMember:
         control: ClusterControl,
         target_of: Callable[[Endpoint], Target],
         want_topic: Callable[[str], None],
+        when_disk_failed: Callable[[CordwoodError], None],
         control_loop: EventLoop,
         data_loop: EventLoop,
         watch: LogWatch,
         syncs: DiskSyncs,
     ) -> None:
-        """`listener` is the one that brokers use among each other."""
+        """`listener` is the one that brokers use among each other.
+
+        `when_disk_failed` is called in the data loop, once, after a write or a sync of a log
+        failed: from then on this broker cannot say what is on its disk.
+        """
+        self._when_disk_failed = when_disk_failed
+        self._has_failed = False
         self._node_id = node_id
         self._control = control
         self._home = control_loop
@@ -155,8 +163,13 @@ class ClusterMember:
         logger.error("the replica of %s-%d stopped: %s", name, place.partition, reason)
 
     def _log_moved(self, replica: PartitionReplica) -> None:
-        self._disk.log_moved(replica.site.log)
+        log = replica.site.log
+        self._disk.log_moved(log)
         replica.log_moved()
+        failure = log.state.failure
+        if failure is not None and not self._has_failed:
+            self._has_failed = True
+            self._when_disk_failed(failure)
 
     def _high_watermark_moved(self, replica: PartitionReplica) -> None:
         self.groups.look(replica)
