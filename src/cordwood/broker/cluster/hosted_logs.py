@@ -27,7 +27,7 @@ from cordwood.cluster.replication.replica_fetch import PartitionPlace
 from cordwood.errors import CordwoodError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
-from cordwood.log.topics.topic_registry import HostedTopic
+from cordwood.log.topics.topic_hosting import HostedTopic
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ class HostedLogs:
     def _carry_out(self, work: _Work, when_hosted: Callable[[], None] | None) -> None:
         for name, topic_id in work.deleted:
             try:
-                self._store.registry.unhost(name, topic_id)
+                self._store.hosting.unhost(name, topic_id)
             except (CordwoodError, OSError):
                 logger.exception("topic %s could not be removed", name)
         for wanted in work.hosted:
@@ -160,11 +160,11 @@ class HostedLogs:
             self._loop.call_soon(when_hosted)
 
     def _open(self, wanted: HostedTopic) -> list[PartitionLog]:
-        registry = self._store.registry
+        hosting = self._store.hosting
         if not wanted.here:
-            registry.unhost(wanted.name, wanted.topic_id)
+            hosting.unhost(wanted.name, wanted.topic_id)
             return []
-        topic = registry.host(wanted)
+        topic = hosting.host(wanted)
         logs: list[PartitionLog] = []
         for number in sorted(wanted.here):
             try:

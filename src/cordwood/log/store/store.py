@@ -61,6 +61,7 @@ from cordwood.log.topics.producer_ids import ProducerIds
 from cordwood.log.topics.saved_configs import SavedConfigs
 from cordwood.log.topics.time_file import open_steady_clock
 from cordwood.log.topics.topic import Topic
+from cordwood.log.topics.topic_hosting import TopicHosting
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.log.transactions.coordinator import TransactionCoordinator
 from cordwood.log.transactions.store_transaction import TIMEOUT_MS, LibraryProducers, Transaction
@@ -103,6 +104,7 @@ class Store:
 
     directories        the data directories: locks, open logs, state of the disks
     registry           the topics by name, and their crash-safe changes
+    hosting            the same for a broker of a cluster, whose controllers decide
     publisher          appends to several partitions, all or nothing
     committed_offsets  the offsets of all groups, in the offsets topic
     producer_ids       ids for idempotent producers
@@ -152,6 +154,9 @@ class Store:
             opener=opener,
             defaults=setup.defaults,
             lifetime=self._lifetime,
+        )
+        self.hosting = TopicHosting(
+            self.registry, directories=self.directories, catalog=self._catalog, opener=opener
         )
         self.publisher = Publisher(
             fs,

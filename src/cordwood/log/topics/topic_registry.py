@@ -18,7 +18,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -61,25 +61,6 @@ class NewTopic:
     partitions: int = 1
     config: Mapping[str, object] = field(default_factory=dict)
     topic_id: uuid.UUID | None = None  # None: a new one
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostedTopic:
-    """A topic of a cluster, of which this broker has the partitions `here`."""
-
-    name: str
-    topic_id: uuid.UUID
-    partitions: int
-    here: frozenset[int]
-    config: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def absent(self) -> int:
-        """The bits of the partitions that are elsewhere."""
-        bits = (1 << self.partitions) - 1
-        for number in self.here:
-            bits &= ~(1 << number)
-        return bits
 
 
 class TopicRegistry:
@@ -231,7 +212,7 @@ class TopicRegistry:
                 error.add_note(f"while creating {', '.join(made)}, which was undone")
                 refused |= {i: error for i in range(len(wanted)) if i not in refused}
                 made = {}
-            topics = {name: self._add(entry, config) for name, (entry, config) in made.items()}
+            topics = {name: self.add(entry, config) for name, (entry, config) in made.items()}
             return [
                 refused[index] if index in refused else topics[topic.name]
                 for index, topic in enumerate(wanted)
@@ -254,10 +235,11 @@ class TopicRegistry:
             partitions=topic.partitions,
             config=canonical_texts(topic.config),
         )
-        self._make_partitions(entry, range(topic.partitions))
+        self.make_partitions(entry, range(topic.partitions))
         return entry, config
 
-    def _make_partitions(self, entry: TopicEntry, numbers: Sequence[int]) -> None:
+    def make_partitions(self, entry: TopicEntry, numbers: Sequence[int]) -> None:
+        """Make directories, or none of them. Not durable. Holds `changing`."""
         try:
             for number in numbers:
                 self._opener.make(entry, number)
@@ -266,12 +248,13 @@ class TopicRegistry:
             self._opener.unmake(entry.name, numbers)
             raise
 
-    def _add(
+    def add(
         self,
         entry: TopicEntry,
         config: TopicConfig,
         logs: Mapping[int, PartitionLog] | None = None,
     ) -> Topic[PartitionLog]:
+        """Let everyone find a topic whose entry is in the catalog. Holds `changing`."""
         opened = logs or {}
         topic = Topic(
             entry.name,
@@ -287,76 +270,6 @@ class TopicRegistry:
         self._topics[entry.name] = topic
         self._metric_names[metric_name(entry.name)] = entry.name
         return topic
-
-    # --- in a cluster ------------------------------------------------------------------------
-
-    def host(self, wanted: HostedTopic) -> Topic[PartitionLog]:
-        """Have exactly the partitions of `wanted` here, as the controllers have decided.
-
-        Makes what is new and removes what was moved away. An earlier topic of that name is
-        deleted. Durable on return, except for new directories, which have no records. Partitions
-        whose logs are removed must have no role any more.
-        """
-        with self.changing:
-            self._lifetime.check_open()
-            topic = self._topics.get(wanted.name)
-            if topic is not None and topic.topic_id != wanted.topic_id:
-                self.delete([wanted.name])
-                topic = None
-            entry = TopicEntry(
-                name=wanted.name,
-                topic_id=wanted.topic_id,
-                partitions=wanted.partitions,
-                config=canonical_texts(wanted.config),
-                absent=wanted.absent,
-            )
-            config = self._opener.config_of(entry)
-            if topic is None:
-                return self._host_new(entry, config)
-            old = self._catalog.topics[wanted.name]
-            if (old.partitions, old.absent, old.config) == (
-                entry.partitions,
-                entry.absent,
-                entry.config,
-            ):
-                return topic
-            before = {n for n in range(old.partitions) if old.is_here(n)}
-            new = [n for n in wanted.here if n not in before]
-            self._make_partitions(entry, new)
-            self._catalog.apply(CatalogChange(put=(replace(entry, begun=old.begun),)))
-            gone = before.difference(wanted.here)
-            topic.host(wanted.partitions, wanted.here)
-            self._remove_partitions(topic, gone)
-            topic.reconfigure(config)
-            return topic
-
-    def _host_new(self, entry: TopicEntry, config: TopicConfig) -> Topic[PartitionLog]:
-        here = [n for n in range(entry.partitions) if entry.is_here(n)]
-        self._make_partitions(entry, here)
-        self._catalog.apply(CatalogChange(put=(entry,)))
-        return self._add(entry, config)
-
-    def unhost(self, name: str, topic_id: uuid.UUID) -> None:
-        """Have nothing of a topic here: it was deleted, or all its partitions are elsewhere."""
-        with self.changing:
-            topic = self._topics.get(name)
-            if topic is not None and topic.topic_id == topic_id:
-                self.delete([name])
-
-    def _remove_partitions(self, topic: Topic[PartitionLog], numbers: Collection[int]) -> None:
-        """Take the directories of partitions away. What cannot be, the next start removes."""
-        for directory in self._directories:
-            names = [*directory.logs, *directory.unopened, *directory.offline]
-            for name in names:
-                if name[0] != topic.name or name[1] not in numbers:
-                    continue
-                log = directory.logs.pop(name, None)
-                try:
-                    if log is not None:
-                        log.close(is_orderly=False)
-                    directory.remove(name, topic.config.file_delete_delay_ms)
-                except OSError as error:
-                    logger.warning("could not remove %s-%d yet: %s", *name, error)
 
     # --- altering ----------------------------------------------------------------------------
 
@@ -377,7 +290,7 @@ class TopicRegistry:
             if partitions is not None:
                 added = self._added(entry, partitions)
                 entry = replace(entry, partitions=partitions)
-            self._make_partitions(entry, added)
+            self.make_partitions(entry, added)
             try:
                 self._catalog.apply(CatalogChange(put=(entry,)))
             except OSError:
@@ -515,7 +428,7 @@ class TopicRegistry:
                 error.add_note(f"while installing topic {name!r}, which was undone")
                 self._take_back(incoming)
                 raise
-            return self._add(entry, parsed, logs)
+            return self.add(entry, parsed, logs)
 
     def _take_back(self, incoming: IncomingTopic) -> None:
         """Remove the directories of a topic that could not be installed."""

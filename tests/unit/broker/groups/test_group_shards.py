@@ -13,7 +13,7 @@ from cordwood.broker.groups.journal.group_log import GroupLogWriter
 from cordwood.broker.groups.journal.group_shards import GroupShards
 from cordwood.log.partition.replica_role import AMONG_OTHERS
 from cordwood.log.topics.committed_offsets import CommittedOffset
-from cordwood.log.topics.topic_registry import HostedTopic
+from cordwood.log.topics.topic_hosting import HostedTopic
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import LeaderEpoch, Offset, TimestampMs
 from fakes.handler_calls import InlineExecutor
@@ -48,7 +48,7 @@ class Member:
         self.store = open_store(
             SimulatedFileSystem(clock=self.clock), clock=self.clock, role=AMONG_OTHERS
         )
-        self.topic = self.store.registry.host(
+        self.topic = self.store.hosting.host(
             HostedTopic(
                 name="__consumer_offsets",
                 topic_id=UUID(int=9),

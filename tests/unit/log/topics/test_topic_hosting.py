@@ -9,7 +9,7 @@ from cordwood.errors import NotLeaderError
 from cordwood.log.partition.replica_role import AMONG_OTHERS
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic_catalog import CatalogChange
-from cordwood.log.topics.topic_registry import HostedTopic
+from cordwood.log.topics.topic_hosting import HostedTopic
 from cordwood.quantities import LeaderEpoch
 from fakes.client_batches import client_batch
 from fakes.simulated_fs import SimulatedFileSystem
@@ -52,7 +52,7 @@ def test_only_assigned_partitions_have_files() -> None:
     fs = SimulatedFileSystem()
 
     with open_member(fs) as store:
-        topic = store.registry.host(hosted(0, 2))
+        topic = store.hosting.host(hosted(0, 2))
 
         assert directories(fs) == {"orders-0", "orders-2"}
         assert topic.partition_count == 3
@@ -67,7 +67,7 @@ def test_only_assigned_partitions_have_files() -> None:
 def test_a_restart_makes_no_partition_that_is_elsewhere() -> None:
     fs = SimulatedFileSystem()
     with open_member(fs) as store:
-        store.registry.host(hosted(2))
+        store.hosting.host(hosted(2))
         write(store, 2)
 
     with open_member(fs) as store:
@@ -79,12 +79,12 @@ def test_a_restart_makes_no_partition_that_is_elsewhere() -> None:
 def test_a_partition_that_is_moved_away_leaves_nothing_behind() -> None:
     fs = SimulatedFileSystem()
     with open_member(fs) as store:
-        topic = store.registry.host(hosted(0, 1))
+        topic = store.hosting.host(hosted(0, 1))
         write(store, 0)
         write(store, 1)
         gone = topic.partition(1)
 
-        store.registry.host(hosted(0))
+        store.hosting.host(hosted(0))
 
         assert gone.is_closed
         assert directories(fs) == {"orders-0"}
@@ -93,11 +93,11 @@ def test_a_partition_that_is_moved_away_leaves_nothing_behind() -> None:
 
 def test_a_partition_that_comes_back_begins_anew() -> None:
     with open_member(SimulatedFileSystem()) as store:
-        topic = store.registry.host(hosted(0, 1))
+        topic = store.hosting.host(hosted(0, 1))
         write(store, 1)
-        store.registry.host(hosted(0))
+        store.hosting.host(hosted(0))
 
-        store.registry.host(hosted(0, 1))
+        store.hosting.host(hosted(0, 1))
 
         assert topic.partition(1).end_offset == 0
 
@@ -105,7 +105,7 @@ def test_a_partition_that_comes_back_begins_anew() -> None:
 def test_a_crash_before_a_moved_partition_is_removed_leaves_it_to_the_next_start() -> None:
     fs = SimulatedFileSystem()
     with open_member(fs) as store:
-        store.registry.host(hosted(0, 1))
+        store.hosting.host(hosted(0, 1))
         write(store, 1)
     with open_member(fs) as store:
         catalog = store._catalog
@@ -120,10 +120,10 @@ def test_a_crash_before_a_moved_partition_is_removed_leaves_it_to_the_next_start
 
 def test_a_topic_that_grows_gets_its_new_partitions_and_keeps_the_others() -> None:
     with open_member(SimulatedFileSystem()) as store:
-        topic = store.registry.host(hosted(0, count=1))
+        topic = store.hosting.host(hosted(0, count=1))
         write(store, 0)
 
-        store.registry.host(hosted(0, 2, count=4))
+        store.hosting.host(hosted(0, 2, count=4))
 
         assert topic.partition_count == 4
         assert topic.partition(0).end_offset == 1
@@ -132,10 +132,10 @@ def test_a_topic_that_grows_gets_its_new_partitions_and_keeps_the_others() -> No
 
 def test_another_topic_of_the_same_name_replaces_the_first() -> None:
     with open_member(SimulatedFileSystem()) as store:
-        store.registry.host(hosted(0))
+        store.hosting.host(hosted(0))
         write(store, 0)
 
-        topic = store.registry.host(hosted(0, topic_id=OTHER_ID))
+        topic = store.hosting.host(hosted(0, topic_id=OTHER_ID))
 
         assert topic.topic_id == OTHER_ID
         assert topic.partition(0).end_offset == 0
@@ -143,9 +143,9 @@ def test_another_topic_of_the_same_name_replaces_the_first() -> None:
 
 def test_settings_of_the_controllers_are_those_of_the_topic() -> None:
     with open_member(SimulatedFileSystem()) as store:
-        topic = store.registry.host(hosted(0, retention_ms="1000"))
+        topic = store.hosting.host(hosted(0, retention_ms="1000"))
 
-        store.registry.host(hosted(0, retention_ms="2000", min_insync_replicas="2"))
+        store.hosting.host(hosted(0, retention_ms="2000", min_insync_replicas="2"))
 
         assert topic.config.retention_ms == 2000
         assert topic.partition(0).config.min_insync_replicas == 2
@@ -153,10 +153,10 @@ def test_settings_of_the_controllers_are_those_of_the_topic() -> None:
 
 def test_a_topic_is_removed_only_by_its_own_id() -> None:
     with open_member(SimulatedFileSystem()) as store:
-        store.registry.host(hosted(0))
+        store.hosting.host(hosted(0))
 
-        store.registry.unhost("orders", OTHER_ID)
+        store.hosting.unhost("orders", OTHER_ID)
         assert store.registry.find("orders") is not None
 
-        store.registry.unhost("orders", ID)
+        store.hosting.unhost("orders", ID)
         assert store.registry.find("orders") is None
