@@ -47,7 +47,7 @@ class BrokerPeers:
         known = self._peers.get(node_id)
         if known is None or known[0] != endpoint:
             if known is not None:
-                known[1].close()
+                known[1].give_up("it has another address now")
             peer = OutboundPeer(self._loop, self._target_of(endpoint), client_id=self._client_id)
             known = self._peers[node_id] = endpoint, peer
         known[1].send(call)

@@ -4,12 +4,15 @@ The control channel lives in the control loop. Values are read from any thread: 
 attribute that is replaced. Requests and answers are carried from one loop to the other.
 """
 
+import logging
 from collections.abc import Callable
 from functools import partial
 
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.cluster.cluster_control import ClusterControl, IsrAnswer, IsrChange, IsrOutcome
 from cordwood.cluster.image.metadata_image import MetadataImage
+
+logger = logging.getLogger(__name__)
 
 
 class LoopControl:
@@ -42,6 +45,15 @@ class LoopControl:
         before = 0 if partition is None else len(partition.in_sync)
 
         def answered(outcome: IsrOutcome) -> None:
+            topic = self.image.topics.get(change.topic_id)
+            logger.info(
+                "%s-%d: the replicas %s in sync in epoch %d: %s",
+                change.topic_id if topic is None else topic.name,
+                change.partition,
+                [replica.node_id for replica in change.in_sync],
+                change.leader_epoch,
+                outcome.answer.name.lower(),
+            )
             if outcome.answer is IsrAnswer.MADE:
                 self.isr_shrinks += len(outcome.in_sync) < before
                 self.isr_expands += len(outcome.in_sync) > before

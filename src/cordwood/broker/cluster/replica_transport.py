@@ -20,6 +20,7 @@ from cordwood.errors import CordwoodError, FormatError
 from cordwood.log.reading.time_lookup import EARLIEST, LATEST
 from cordwood.log.rules.leader_epochs import EpochEnd
 from cordwood.protocol.api_catalog import ApiKey
+from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import decode_response, encode_request
 from cordwood.protocol.replica_fetch import (
     VERSION_MAX,
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 _LIST_OFFSETS_MIN: Final = 4
 _LIST_OFFSETS_MAX: Final = 7
 _ANSWER_S: Final = 10.0  # beyond the time that the leader may wait
+_CODES: Final = frozenset(ErrorCode)
 
 
 class Peers(Protocol):
@@ -58,6 +60,7 @@ class PeerTransport:
         self._node_id = node_id
         self._topic_name = topic_name
         self._sessions: dict[int, FollowerSession] = {}
+        self._errors: dict[PartitionPlace, int] = {}  # what leaders answered last
 
     def fetch(
         self,
@@ -87,6 +90,8 @@ class PeerTransport:
                 when_done(None)
             else:
                 session.answered(answer.session_id)
+                for part in answer.parts:
+                    self._note(leader, part)
                 when_done([_fetched(part) for part in answer.parts])
 
         self._peers.send(
@@ -100,6 +105,19 @@ class PeerTransport:
                 timeout_s=fetch.wait_max_ms / 1000 + _ANSWER_S,
             ),
         )
+
+    def _note(self, leader: int, part: ReplicaFetched) -> None:
+        """Log when a leader begins to refuse a partition, not each time it does."""
+        place, code = PartitionPlace(part.topic_id, part.partition), part.error_code
+        if code == self._errors.get(place, 0):
+            return
+        if code:
+            self._errors[place] = code
+            name = self._topic_name(place) or part.topic_id
+            reason = ErrorCode(code).name if code in _CODES else str(code)
+            logger.info("broker %d refuses fetches of %s-%d: %s", leader, name, place[1], reason)
+        else:
+            del self._errors[place]
 
     def _decoded(self, leader: int, result: OutboundResult) -> ReplicaFetchAnswer | None:
         if isinstance(result, CordwoodError):
