@@ -11,12 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cordwood import errors
+    from cordwood import aio, errors
     from cordwood.archive.opened_archive import open_archive
     from cordwood.format.record import Record
     from cordwood.library import open_store as open
     from cordwood.log.partition.partition_log import PartitionLog
+    from cordwood.log.reading.log_range import LogRange
     from cordwood.log.reading.log_reader import LogReader
+    from cordwood.log.reading.merged_logs import TopicRecord
     from cordwood.log.reading.segment_info import SegmentInfo
     from cordwood.log.rules.appended import Appended, AppendedMany, AppendedRange
     from cordwood.log.rules.topic_config import TopicConfig
@@ -32,6 +34,7 @@ _HOMES = {
     "AppendedMany": "cordwood.log.rules.appended",
     "AppendedRange": "cordwood.log.rules.appended",
     "Broker": "cordwood.testing",
+    "LogRange": "cordwood.log.reading.log_range",
     "LogReader": "cordwood.log.reading.log_reader",
     "PartitionLog": "cordwood.log.partition.partition_log",
     "ReadOnlyStore": "cordwood.log.store.read_only_store",
@@ -39,6 +42,7 @@ _HOMES = {
     "SegmentInfo": "cordwood.log.reading.segment_info",
     "Store": "cordwood.log.store.store",
     "Topic": "cordwood.log.topics.topic",
+    "TopicRecord": "cordwood.log.reading.merged_logs",
     "TopicConfig": "cordwood.log.rules.topic_config",
     "open_archive": "cordwood.archive.opened_archive",
 }
@@ -48,6 +52,7 @@ __all__ = [
     "AppendedMany",
     "AppendedRange",
     "Broker",
+    "LogRange",
     "LogReader",
     "PartitionLog",
     "ReadOnlyStore",
@@ -56,7 +61,9 @@ __all__ = [
     "Store",
     "Topic",
     "TopicConfig",
+    "TopicRecord",
     "__version__",
+    "aio",
     "errors",
     "open",
     "open_archive",
@@ -66,8 +73,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name == "open":
         value: object = import_module("cordwood.library").open_store
-    elif name == "errors":
-        value = import_module("cordwood.errors")
+    elif name in ("aio", "errors"):
+        value = import_module(f"cordwood.{name}")
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     else:

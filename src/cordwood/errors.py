@@ -23,6 +23,7 @@
     │   └── RegistrationRefusedError(node_id, reason)    this broker may not join
     └── LogError                                         a well-formed request refused
         ├── OffsetOutOfRangeError(requested, start, end)
+        ├── RecordNotFoundError(name, offset)            compacted away, or a marker
         ├── RecordTooLargeError(size, limit)
         ├── TooManyRecordsError(count, limit)
         ├── InvalidRecordError(reason, record_errors)
@@ -329,7 +330,7 @@ class LogError(CordwoodError):
     """A request was refused; the log itself is in order."""
 
 
-class OffsetOutOfRangeError(LogError):
+class OffsetOutOfRangeError(LogError, IndexError):
     """The requested offset is not in the half-open range the log holds."""
 
     def __init__(self, requested: Offset, *, start: Offset, end: Offset) -> None:
@@ -337,6 +338,18 @@ class OffsetOutOfRangeError(LogError):
         self.requested = requested
         self.start = start
         self.end = end
+
+
+class RecordNotFoundError(LogError, LookupError):
+    """The log has the offset, but no record with it: compaction removed it, or it is a marker."""
+
+    def __init__(self, name: str, offset: Offset) -> None:
+        super().__init__(
+            f"{name} has no record with offset {offset}: compaction removed it, or it marks the "
+            "end of a transaction"
+        )
+        self.name = name
+        self.offset = offset
 
 
 class RecordTooLargeError(LogError):

@@ -251,7 +251,7 @@ def _append_numbered(world: World) -> None:
 
 def _append_as_leader(world: World) -> None:
     """Two threads queue up while this one waits for its sync."""
-    queue = world.log._appending._commits._queue
+    queue = world.log.appending._commits._queue
 
     def watch(operation: str, path: str) -> None:
         if operation == "sync" and path.endswith(".log"):
@@ -269,7 +269,7 @@ def _append_as_leader(world: World) -> None:
 
 def _append_as_follower(world: World) -> None:
     """This thread and another one queue up while a third waits for its sync."""
-    queue = world.log._appending._commits._queue
+    queue = world.log.appending._commits._queue
     leads, may_end = threading.Event(), threading.Event()
 
     def watch(operation: str, path: str) -> None:

@@ -52,8 +52,11 @@ def _with_snapshot() -> FakeLeader:
     return leader
 
 
+_OTHER: Value = (RecordType.TOPIC, 0, {"name": "b", "topic_id": UUID(int=10)})
+
+
 @target(
-    *(encode_record(*value) for value in (_TOPIC, _PARTITION, _CHANGE)), refusals=(FormatError,)
+    *(encode_record(*value) for value in (_OTHER, _PARTITION, _CHANGE)), refusals=(FormatError,)
 )
 def metadata_record(data: bytes) -> None:
     builder = ImageBuilder(NO_METADATA)
@@ -64,7 +67,7 @@ def metadata_record(data: bytes) -> None:
 
 @target(
     metadata_batch([_TOPIC, _PARTITION], offset=0, epoch=1),
-    metadata_batch([_TOPIC], offset=7, epoch=1) * 2,
+    metadata_batch([_TOPIC], offset=7, epoch=1) + metadata_batch([_CHANGE], offset=8, epoch=1),
     refusals=(FormatError,),
 )
 def metadata_batches(data: bytes) -> None:

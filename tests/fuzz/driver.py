@@ -33,6 +33,7 @@ for _module in (
     "sasl_targets",
     "client_targets",
     "cluster_targets",
+    "security_targets",
 ):
     importlib.import_module(f"fuzz.{_module}")
 

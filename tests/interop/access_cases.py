@@ -3,6 +3,9 @@
 The brokers have the topics ``orders`` and ``other`` and the group ``billing``, which committed
 offsets of both; ``missing`` is a topic that there is not. A case is sent with each set of rules,
 so its answers must not depend on earlier ones.
+
+The transactional id ``tx`` has a transaction under way, in ``orders`` and ``other``. Requests about
+it come from a producer that is not its own, so nobody changes it: who is allowed to ask is told so.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ Ids = Mapping[str, UUID]
 
 TOPICS = ("orders", "other", "missing")
 UNKNOWN_ID = UUID(int=7)
+STRANGER = 987_654_321  # a producer id that nobody has
 AUTO = "missing-"  # each pair of requests creates a topic of its own, where it may
 _numbers = itertools.count()
 
@@ -439,5 +443,102 @@ CASES = [
             ],
             "validate_only": True,
         },
+    ),
+    *(
+        case(
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            3,
+            {
+                "v3_and_below_transactional_id": "tx",
+                "v3_and_below_producer_id": STRANGER,
+                "v3_and_below_producer_epoch": 0,
+                "v3_and_below_topics": [{"name": name, "partitions": [0]} for name in topics],
+            },
+            note,
+        )
+        for topics, note in ((TOPICS, "some"), (("orders", "other"), "known"))
+    ),
+    *(
+        case(
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            4,
+            {
+                "transactions": [
+                    {
+                        "transactional_id": "tx",
+                        "producer_id": STRANGER,
+                        "producer_epoch": 0,
+                        "verify_only": verify_only,
+                        "topics": [{"name": "orders", "partitions": [0]}],
+                    }
+                ]
+            },
+            "verify" if verify_only else "",
+        )
+        for verify_only in (False, True)
+    ),
+    case(
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        3,
+        {
+            "transactional_id": "tx",
+            "producer_id": STRANGER,
+            "producer_epoch": 0,
+            "group_id": "billing",
+        },
+    ),
+    case(
+        ApiKey.END_TXN,
+        3,
+        {
+            "transactional_id": "tx",
+            "producer_id": STRANGER,
+            "producer_epoch": 0,
+            "committed": False,
+        },
+    ),
+    case(
+        ApiKey.TXN_OFFSET_COMMIT,
+        3,
+        {
+            "transactional_id": "tx",
+            "group_id": "billing",
+            "producer_id": STRANGER,
+            "producer_epoch": 0,
+            "topics": [
+                {"name": name, "partitions": [{"partition_index": 0, "committed_offset": 1}]}
+                for name in TOPICS
+            ],
+        },
+    ),
+    case(
+        ApiKey.WRITE_TXN_MARKERS,
+        1,
+        {
+            "markers": [
+                {
+                    "producer_id": STRANGER,
+                    "producer_epoch": 0,
+                    "transaction_result": False,
+                    "topics": [{"name": "missing", "partition_indexes": [0]}],
+                    "coordinator_epoch": 0,
+                }
+            ]
+        },
+    ),
+    case(ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": ["tx", "no-tx"]}),
+    case(ApiKey.LIST_TRANSACTIONS, 1, {"state_filters": [], "producer_id_filters": []}),
+    case(ApiKey.FIND_COORDINATOR, 4, {"key_type": 1, "coordinator_keys": ["tx", "no-tx"]}, "tx"),
+    case(ApiKey.FIND_COORDINATOR, 3, {"key_type": 1, "key": "tx"}, "tx"),
+    case(
+        ApiKey.INIT_PRODUCER_ID,
+        4,
+        {
+            "transactional_id": "tx",
+            "transaction_timeout": 60_000,
+            "producer_id": STRANGER,
+            "producer_epoch": 0,
+        },
+        "tx",
     ),
 ]

@@ -22,7 +22,7 @@ from cordwood.cluster.image.broker_image import Endpoint
 from cordwood.cluster.image.image_change import ImageChange
 from cordwood.cluster.image.metadata_image import MetadataImage
 from cordwood.errors import CordwoodError
-from cordwood.security.client_security import PLAINTEXT, ClientSecurity
+from cordwood.security.clients.client_security import PLAINTEXT, ClientSecurity
 
 PATIENCE_S = 30.0
 

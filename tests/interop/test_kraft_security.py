@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cordwood.cluster.control.broker_lifecycle import Phase
-from cordwood.security.certificate_authority import CertificateAuthority
-from cordwood.security.certificate_store import CertificateStore
-from cordwood.security.client_security import ClientProtocol, ClientSecurity
+from cordwood.security.certificates.certificate_authority import CertificateAuthority
+from cordwood.security.certificates.certificate_store import CertificateStore
+from cordwood.security.clients.client_security import ClientProtocol, ClientSecurity
 from cordwood.security.secret import Secret
 from interop.control_member import ControlMember
 from interop.kafka_peer import KafkaTools

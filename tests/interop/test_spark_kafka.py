@@ -211,3 +211,23 @@ def test_a_stream_moves_records_from_one_topic_to_another(
     assert moved == sorted(
         ((record.value or b"").upper(), record.key) for record in stored(broker, "inward")
     )
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_spark_reads_and_writes_over_every_kind_of_listener(
+    spark: SparkSession, protocol: str
+) -> None:
+    users = {} if protocol == "SSL" else {"spark": "a-good-password"}
+    with cordwood.Broker(security=protocol, users=users) as broker:
+        fill(broker, "secured", 10)
+        broker.create_topic("copy")
+        options = {f"kafka.{key}": value for key, value in broker.java_config("spark").items()}
+        source = spark.read.format("kafka").options(**options).option("subscribe", "secured")
+        frame = source.load()
+        assert values_in(frame) == values(*range(10))
+
+        columns = frame.select("key", "value")
+        columns.write.format("kafka").options(**options, topic="copy").save()
+        copied = sorted(record.value or b"" for record in stored(broker, "copy"))
+
+    assert copied == sorted(b"value %d" % n for n in range(10))

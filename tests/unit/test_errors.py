@@ -61,6 +61,7 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
         errors.OffsetOutOfRangeError(Offset(9), start=Offset(1), end=Offset(5)),
         ("offset 9", "[1, 5)"),
     ),
+    (errors.RecordNotFoundError("orders-0", Offset(9)), ("orders-0", "offset 9")),
     (errors.RecordTooLargeError(size=11, limit=10), ("11 bytes", "max.message.bytes = 10")),
     (errors.TooManyRecordsError(count=12, limit=10), ("12 records", "may have 10")),
     (errors.InvalidRecordError("no key", [(3, "key is null")]), ("no key",)),

@@ -184,7 +184,7 @@ def test_clients_that_stall_in_their_handshakes_delay_nobody(
     context = files.client_context()
     with RawClient(listeners.plain) as plain:
         assert plain.is_answered()
-        with silent(listeners.one, 500):
+        with silent(listeners.one, 1000):
             took_s = []
             for _ in range(300):
                 began_s = time.perf_counter()

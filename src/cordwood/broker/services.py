@@ -45,6 +45,8 @@ from cordwood.broker.net.scheduler import Scheduler
 from cordwood.broker.records.early_answers import WhenVisible
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.security.broker_security import BrokerSecurity
+from cordwood.broker.security.inbox_audit import InboxAudit
+from cordwood.broker.security.security_events import SecurityEvents
 from cordwood.clock import Clock
 from cordwood.log.store.store import Store
 from cordwood.log.transactions.transaction_config import TransactionConfig
@@ -71,6 +73,7 @@ class Services:
         clock: Clock,
         when_visible: WhenVisible,
         security: BrokerSecurity,
+        events: SecurityEvents,
         cluster: "ClusterServices | None" = None,
     ) -> None:
         """With `cluster` the broker is a member of one; else it is all of it."""
@@ -114,6 +117,7 @@ class Services:
         self._changes = store.changes
         closed_topics = security.config.audit.closed_topics
         self._outside = InboxGroupChanges(coordinator, store.registry.id_of)
+        self._audit = InboxAudit(store.registry, store.committed_offsets, events)
         self._handlers = (
             ApiVersionsHandler()
             if cluster is None
@@ -175,6 +179,7 @@ class Services:
         self._group_log.start()
         self._coordinator.start()
         self._changes.coordinate_groups(self._outside)
+        self._changes.watch(self._audit)
         if self._cluster is not None:
             self._cluster.member.start(self._coordinator)
 
@@ -185,6 +190,7 @@ class Services:
     def stop(self) -> None:
         """Write the group records that are still queued, then stop."""
         self._changes.coordinate_groups(None)
+        self._changes.watch(None)
         self._group_log.stop()
 
 

@@ -6,11 +6,11 @@ Before a command parses its words, foreign words become ours: ``-b`` is ``--at``
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from cordwood.cli.failures import UsageError
+from cordwood.value_class import dataclass
 
 _PORT: Final = 9092
 _END: Final = "--"

@@ -8,10 +8,11 @@ connection is closed. Only ApiVersions is answered, with the versions that are s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
+
+from cordwood.value_class import dataclass
 
 
 class ApiKey(IntEnum):

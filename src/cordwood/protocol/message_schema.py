@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Final
@@ -10,6 +9,7 @@ from uuid import UUID
 
 from cordwood.protocol.api_catalog import KNOWN_APIS
 from cordwood.protocol.schemas import MESSAGE_SCHEMAS
+from cordwood.value_class import dataclass
 
 Default = int | float | bool | str | bytes | UUID | tuple[()] | None
 

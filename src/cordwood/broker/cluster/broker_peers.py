@@ -10,7 +10,7 @@ from cordwood.broker.net.outbound_peer import OutboundPeer
 from cordwood.cluster.image.broker_image import Endpoint
 from cordwood.cluster.image.metadata_image import MetadataImage
 from cordwood.errors import BrokerUnreachableError
-from cordwood.security.client_security import PLAINTEXT
+from cordwood.security.clients.client_security import PLAINTEXT
 
 
 class BrokerPeers:

@@ -1,7 +1,6 @@
 """Puts a member of a cluster together from the parts of its broker."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from cordwood.broker.cluster.broker_peers import plaintext_target
 from cordwood.broker.cluster.cluster_joining import ClusterJoining, check_security
@@ -16,6 +15,7 @@ from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.errors import CordwoodError
 from cordwood.log.store.store import Store
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,12 @@
 """What the control channel needs to know before it starts."""
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cordwood.cluster.control.broker_lifecycle import SessionTimes
 from cordwood.cluster.control.membership import Membership
 from cordwood.errors import ConfigError
-from cordwood.security.client_security import PLAINTEXT, ClientSecurity
+from cordwood.security.clients.client_security import PLAINTEXT, ClientSecurity
+from cordwood.value_class import dataclass, field
 
 BOOTSTRAP_KEY = "controller.quorum.bootstrap.servers"
 VOTERS_KEY = "controller.quorum.voters"

@@ -9,7 +9,7 @@ from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.outbound_connection import Target
 from cordwood.broker.net.outbound_peer import OutboundPeer
 from cordwood.cluster.control.metadata_observer import NOBODY, MetadataObserver
-from cordwood.security.client_tls import tls_context
+from cordwood.security.clients.client_tls import tls_context
 
 
 class Quorum:

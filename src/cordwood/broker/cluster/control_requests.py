@@ -7,7 +7,6 @@ incarnations. A request whose answer was lost because the controller died is sen
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -19,6 +18,7 @@ from cordwood.protocol.api_catalog import KNOWN_APIS, ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.message_codec import Fields
 from cordwood.protocol.messages import decode_response
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

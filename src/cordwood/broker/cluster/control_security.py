@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from cordwood.errors import ConfigError
-from cordwood.security.client_properties import SECURITY_KEYS, parse_client_properties
-from cordwood.security.client_security import ClientProtocol, ClientSecurity
+from cordwood.security.clients.client_properties import SECURITY_KEYS, parse_client_properties
+from cordwood.security.clients.client_security import ClientProtocol, ClientSecurity
 
 _MAP_KEY: Final = "listener.security.protocol.map"
 _JAAS: Final = "sasl.jaas.config"

@@ -6,7 +6,6 @@ epoch -1    the leader refused a session: everything is in each request
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -14,6 +13,7 @@ from cordwood.cluster.replication.replica_fetch import FetchPosition, PartitionP
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.fetch_request import FULL_WITH_SESSION, FULL_WITHOUT_SESSION, NO_SESSION
 from cordwood.protocol.replica_fetch import ReplicaFetchPart, encode_replica_fetch
+from cordwood.value_class import dataclass
 
 SESSION_ERRORS: Final = frozenset(
     {

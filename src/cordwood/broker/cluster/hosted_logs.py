@@ -13,7 +13,6 @@ Only an image that has this life of the broker counts: an older one may lack top
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
@@ -28,6 +27,7 @@ from cordwood.errors import CordwoodError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic_hosting import HostedTopic
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

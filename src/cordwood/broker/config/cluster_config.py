@@ -5,13 +5,13 @@ other ``process.roles``, or none, it is alone, and these keys have no effect.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from cordwood.broker.config.keyed_config import check_keys, keys_of, parse_keys
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, config_field
 from cordwood.quantities import INT32_MAX
+from cordwood.value_class import dataclass
 
 _SIZE, _DURATION, _INTEGER = ConfigKind.SIZE, ConfigKind.DURATION, ConfigKind.INTEGER
 _TEXT, _LIST, _BOOLEAN = ConfigKind.TEXT, ConfigKind.LIST, ConfigKind.BOOLEAN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -77,11 +77,15 @@ class GroupOffsetsHandler:
         if not wanted:
             return _committed(topics, codes, ErrorCode.none)
         reply = Deferred()
+        # A client that is no member of the group sets its offsets.
+        old = {} if request.member_id else self._offsets_of(request.group_id, wanted)
 
         def finish(code: ErrorCode) -> None:
             timer.cancel()
             if code is ErrorCode.none and not request.member_id:
-                self._report(context, request.group_id, wanted)
+                shown = islice(wanted.items(), _REPORTED_MAX)
+                new = _reported({place: had.offset for place, had in shown}, len(wanted))
+                context.changed("ALTER", "GROUP", request.group_id, old=old, new=new)
             reply.resolve(_committed(topics, codes, code))
 
         timer = self._coordinator.scheduler.call_later(
@@ -91,20 +95,10 @@ class GroupOffsetsHandler:
         self._coordinator.keeper.commit(request.group_id, wanted, finish)
         return reply
 
-    def _report(
-        self,
-        context: RequestContext,
-        group_id: str,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-    ) -> None:
-        """A client that is no member of the group has set its offsets."""
-        new: dict[str, Detail] = {
-            f"{topic}-{partition}": offset.offset
-            for (topic, partition), offset in islice(offsets.items(), _REPORTED_MAX)
-        }
-        if len(offsets) > _REPORTED_MAX:
-            new["more"] = len(offsets) - _REPORTED_MAX
-        context.changed("ALTER", "GROUP", group_id, new=new)
+    def _offsets_of(self, group_id: str, places: Collection[TopicPartition]) -> dict[str, Detail]:
+        """The offsets that a group has, for the audit log; None: it has none."""
+        shown = islice(places, _REPORTED_MAX)
+        return _reported(self._coordinator.keeper.at(group_id, shown), len(places))
 
     def _check_commit(
         self, context: RequestContext, request: messages.OffsetCommitRequest
@@ -246,16 +240,25 @@ class GroupOffsetsHandler:
         if not records:
             return _deleted(topics, codes)
         reply = Deferred()
+        old = self._offsets_of(request.group_id, places)
 
         def appended(code: ErrorCode) -> None:
             if not code:
-                deleted = [f"{topic}-{number}" for topic, number in places[:_REPORTED_MAX]]
-                old: dict[str, Detail] = {"offsets of": deleted, "count": len(places)}
                 context.changed("DELETE", "GROUP", request.group_id, old=old)
             reply.resolve(_deleted(topics, codes) if not code else {"error_code": code})
 
         self._coordinator.group_log.append(request.group_id, records, appended)
         return reply
+
+
+def _reported(offsets: Mapping[TopicPartition, int | None], count: int) -> dict[str, Detail]:
+    """As the audit log has them; there are `count` in all."""
+    shown: dict[str, Detail] = {
+        f"{topic}-{partition}": offset for (topic, partition), offset in offsets.items()
+    }
+    if count > len(offsets):
+        shown["more"] = count - len(offsets)
+    return shown
 
 
 def _refused_topics(

@@ -224,16 +224,22 @@ class TopicDeletionHandler:
             try:
                 if (topic, number) in repeated:
                     raise RefusedError(ErrorCode.invalid_request, "named twice")
-                start = self._delete_before(topic, number, partition.offset)
+                before, start = self._delete_before(topic, number, partition.offset)
                 result |= {"low_watermark": start, "error_code": ErrorCode.none}
-                new = {"partition": number, "log_start_offset": start}
-                context.changed("DELETE", "TOPIC", topic, new=new)
+                context.changed(
+                    "DELETE",
+                    "TOPIC",
+                    topic,
+                    old={"partition": number, "log_start_offset": before},
+                    new={"partition": number, "log_start_offset": start},
+                )
             except Exception as error:
                 result["error_code"] = refusal(error).code
             results.append(result)
         return results
 
-    def _delete_before(self, topic: str, number: int, offset: int) -> int:
+    def _delete_before(self, topic: str, number: int, offset: int) -> tuple[int, int]:
+        """The start of the log before and after it."""
         if topic in self._kept_topics:
             raise RefusedError(ErrorCode.invalid_topic_exception, f"{topic} is internal")
         log = self._store.topic(topic).partition(number)
@@ -252,7 +258,7 @@ class TopicDeletionHandler:
             offset = view.high_watermark
         elif offset < 0:
             raise OffsetOutOfRangeError(Offset(offset), start=view.start, end=view.high_watermark)
-        return log.delete_before(offset)
+        return view.start, log.delete_before(offset)
 
 
 def _refused(item: _Wanted, error: Exception) -> messages.DeleteTopicsResponseResponsesDict:

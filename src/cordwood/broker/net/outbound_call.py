@@ -1,11 +1,11 @@
 """A request that this broker sends to another node, and its answer."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from cordwood.errors import CordwoodError
 from cordwood.protocol.api_catalog import ApiKey
+from cordwood.value_class import dataclass
 
 ANSWER_TIMEOUT_S = 30.0
 

@@ -40,7 +40,7 @@ from cordwood.protocol.api_catalog import KNOWN_APIS, ApiKey
 from cordwood.protocol.messages import decode_response
 from cordwood.protocol.wire_values import encode_string, skip_tagged_fields
 from cordwood.quantities import MIB
-from cordwood.security.client_security import ClientSecurity
+from cordwood.security.clients.client_security import ClientSecurity
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages as messages

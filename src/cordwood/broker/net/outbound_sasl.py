@@ -11,9 +11,9 @@ from cordwood.errors import AuthenticationFailedError
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import decode_response, encode_request
-from cordwood.security.client_security import ClientSecurity
-from cordwood.security.sasl_client import SaslClient
-from cordwood.security.scram_client import SaslError
+from cordwood.security.clients.client_security import ClientSecurity
+from cordwood.security.sasl.sasl_client import SaslClient
+from cordwood.security.sasl.scram_client import SaslError
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import user_messages as messages

@@ -3,7 +3,6 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ from cordwood.broker.security.security_events import (
 from cordwood.protocol.acl_codes import CLUSTER_NAME
 from cordwood.protocol.api_catalog import KNOWN_APIS, ApiKey
 from cordwood.protocol.request_header import RequestHeader
+from cordwood.value_class import dataclass, field
 
 Response = Mapping[str, object]
 Item = TypeVar("Item")
@@ -92,7 +92,11 @@ class RequestContext:
 
     def may(self, need: Need, name: str = CLUSTER_NAME) -> bool:
         """As `Session.may`."""
-        return self.session.may(need, name)
+        return self.session.may(need, name, self.header.client_id)
+
+    def refused(self, need: Need, name: str) -> None:
+        """Report a refusal that was not decided by `may`."""
+        self.session.report(need, name, self.header.client_id, is_allowed=False)
 
 
 class Deferred:

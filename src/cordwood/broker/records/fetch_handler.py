@@ -220,6 +220,7 @@ class FetchHandler:
             found=pending.found,
             session=pending.answer.connection.session,
             fetcher=pending.fetcher,
+            client_id=pending.answer.header.client_id,
         )
         for part in parts:
             plan.add(part)

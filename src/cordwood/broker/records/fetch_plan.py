@@ -48,6 +48,7 @@ class FetchPlan:
     __slots__ = (
         "_bytes_left",
         "_bytes_max",
+        "_client_id",
         "_fetcher",
         "_found",
         "_is_committed",
@@ -72,6 +73,7 @@ class FetchPlan:
         bytes_max: int,
         found: Mapping[ArchivedPlace, ArchivedRange],
         session: Session,
+        client_id: str | None,
         fetcher: Fetcher | None = None,
     ) -> None:
         """`fetcher` is the follower that fetches; None: a consumer does."""
@@ -89,6 +91,7 @@ class FetchPlan:
         self._found = found  # what was read from archives before
         self._bytes_max = self._bytes_left = bytes_max
         self._session = session
+        self._client_id = client_id
 
     def add(self, part: FetchPartition) -> None:
         """Plan the next partition of the request."""
@@ -136,7 +139,7 @@ class FetchPlan:
     def _may_read(self, wanted: str | UUID) -> bool:
         name = self._table.name_of(wanted)
         # That an id is unknown is no secret, as in Kafka.
-        return name is None or self._session.may(needs.FETCH_TOPIC, name)
+        return name is None or self._session.may(needs.FETCH_TOPIC, name, self._client_id)
 
     def _refusal(self, log: PartitionLog, part: FetchPartition) -> ErrorCode | None:
         refused = self._table.leader_refusal(log, part.leader_epoch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -20,6 +19,7 @@ from cordwood.log.topics.topic import Topic
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.message_schema import NIL_UUID
 from cordwood.quantities import LeaderEpoch
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:  # a broker that is alone does not load it
     from cordwood.cluster.replication.partition_replica import PartitionReplica

@@ -6,13 +6,13 @@ is *quiet* is a filter or one of two ways, so its refusal is not reported; see `
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
 from cordwood.protocol.acl_codes import AclOperation, AclResource
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.value_class import dataclass
 
 _READ, _WRITE = AclOperation.READ, AclOperation.WRITE
 _CREATE, _DELETE, _ALTER = AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER

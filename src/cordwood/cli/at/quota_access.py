@@ -2,14 +2,14 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Protocol
 
 from cordwood.cli.at.directory_security import open_security
 from cordwood.cli.at.target import BrokerTarget, DirectoryTarget, Target
-from cordwood.security.quota_rules import Quotas, altered
+from cordwood.security.quotas.quota_rules import Quotas, altered
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import QuotaEntity
+from cordwood.value_class import replace
 
 
 class QuotaAccess(Protocol):

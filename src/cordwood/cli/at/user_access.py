@@ -3,13 +3,12 @@
 import contextlib
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Protocol
 
 from cordwood.cli.at.directory_security import open_security
 from cordwood.cli.at.target import BrokerTarget, DirectoryTarget, Target
 from cordwood.errors import ConfigError
-from cordwood.security.scram_credentials import (
+from cordwood.security.sasl.scram_credentials import (
     SALT_BYTES,
     check_iterations,
     check_new_password,
@@ -23,6 +22,7 @@ from cordwood.security.security_state import (
     SecurityState,
     UserCredential,
 )
+from cordwood.value_class import replace
 
 Users = Mapping[str, Mapping[ScramMechanism, int]]  # iterations by user and mechanism
 

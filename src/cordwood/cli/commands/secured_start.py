@@ -4,7 +4,6 @@ import datetime
 import secrets
 import socket
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -14,18 +13,19 @@ from cordwood.broker.config.listeners import SecurityProtocol
 from cordwood.cli.at.directory_security import open_security
 from cordwood.cli.at.target import DirectoryTarget
 from cordwood.errors import ConfigError
-from cordwood.security.certificate_authority import check_cryptography
-from cordwood.security.client_examples import render_examples
-from cordwood.security.scram_credentials import (
+from cordwood.security.certificates.certificate_authority import check_cryptography
+from cordwood.security.clients.client_examples import render_examples
+from cordwood.security.sasl.scram_credentials import (
     ITERATIONS_MIN,
     SALT_BYTES,
     credential_of,
     salt_password,
 )
 from cordwood.security.secret import Secret
-from cordwood.security.secure_setup import ADMIN, SecureFolder, SecureSetup
 from cordwood.security.security_state import ScramMechanism, SecurityState, UserCredential
+from cordwood.security.setup.secure_setup import ADMIN, SecureFolder, SecureSetup
 from cordwood.storage.files import RealFileSystem
+from cordwood.value_class import replace
 
 if TYPE_CHECKING:
     from cordwood.settings import Settings

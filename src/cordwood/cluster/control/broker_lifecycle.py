@@ -15,7 +15,6 @@ nothing about now.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -24,6 +23,7 @@ from cordwood.cluster.control.membership import NO_EPOCH, UNSUPPORTED_FEATURES, 
 from cordwood.cluster.image.metadata_image import MetadataImage
 from cordwood.errors import ClusterMismatchError, RegistrationRefusedError
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import control_messages as messages

@@ -9,7 +9,6 @@ register. So they are formatted at level 0 (`UNSUPPORTED_FEATURES`).
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from cordwood.cluster.control.membership import UNSUPPORTED_FEATURES
 from cordwood.errors import ConfigError
 from cordwood.format.small_files.partition_metadata import encode_topic_id, new_topic_id
 from cordwood.quantities import INT32_MAX
+from cordwood.value_class import dataclass, field
 
 LISTENER: Final = "CONTROLLER"
 _ADDRESS: Final = re.compile(r"(\d{1,10})@(\[[0-9a-fA-F:.%\w]+\]|[^\s:@,\[\]]+):(\d{1,5})")

@@ -1,12 +1,12 @@
 """Who this broker is in its cluster: what it registers with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
 from cordwood.cluster.image.broker_image import Endpoint, VersionRange
+from cordwood.value_class import dataclass, field
 
 NO_EPOCH: Final = -1
 

@@ -12,7 +12,6 @@ Invariants
       no broker can repair, so `MetadataLostError` ends the broker.
 """
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, cast
 from uuid import UUID
@@ -40,6 +39,7 @@ from cordwood.protocol.replica_fetch import (
     encode_replica_fetch,
 )
 from cordwood.quantities import GIB, MIB, Offset
+from cordwood.value_class import dataclass
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import control_messages as messages
@@ -370,7 +370,8 @@ class MetadataObserver:
             raise FormatError("a snapshot ends inside a metadata transaction")
         end, epoch = Offset(download.id.end_offset), download.id.epoch
         old = self.image
-        self.image = download.builder.finish(end=end, epoch=epoch).new
+        loaded = download.builder.finish(end=end, epoch=epoch)
+        self.image = loaded.new
         self._builder = download.builder
         self._applied = self._end = end
         self._applied_epoch = self._end_epoch = epoch
@@ -378,7 +379,7 @@ class MetadataObserver:
         self.high_watermark = max(self.high_watermark, end)
         self._pending.clear()
         self._download = None
-        return whole_change(old, self.image)
+        return whole_change(old, loaded)
 
 
 _ABOUT_LEADERSHIP: Final = frozenset(

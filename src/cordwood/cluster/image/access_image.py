@@ -3,8 +3,9 @@
 Numbers are Kafka's. Whoever uses these values turns them into those of `security`.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from cordwood.value_class import dataclass
 
 QuotaEntity = tuple[tuple[str, str | None], ...]  # sorted pairs of type and name; None: default
 ScramUser = tuple[str, int]  # the name, and Kafka's number of the mechanism

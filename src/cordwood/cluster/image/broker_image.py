@@ -1,9 +1,10 @@
 """One broker, and one controller, as the controllers know them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
+
+from cordwood.value_class import dataclass, field
 
 
 class Endpoint(NamedTuple):

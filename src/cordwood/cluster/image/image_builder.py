@@ -13,7 +13,6 @@ the list of topics and the partitions of one topic, not the partitions of all.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
@@ -44,6 +43,7 @@ from cordwood.cluster.image.record_schemas import RecordType
 from cordwood.errors import FormatError
 from cordwood.protocol.message_codec import Fields
 from cordwood.quantities import Offset
+from cordwood.value_class import replace
 
 TOPIC_CONFIG: Final = 2
 BROKER_CONFIG: Final = 4

@@ -1,10 +1,10 @@
 """What differs between two images, so that nobody has to compare 100,000 partitions."""
 
-from dataclasses import dataclass
 from uuid import UUID
 
 from cordwood.cluster.image.access_image import QuotaEntity, ScramUser
 from cordwood.cluster.image.metadata_image import ConfigResource, MetadataImage
+from cordwood.value_class import dataclass
 
 TopicPartition = tuple[UUID, int]
 
@@ -35,22 +35,24 @@ class ImageChange:
     tokens: frozenset[str] = frozenset()
 
 
-def whole_change(old: MetadataImage, new: MetadataImage) -> ImageChange:
-    """The change to an image that does not descend from the old one."""
-    partitions = {
-        (topic.topic_id, number)
-        for image in (old, new)
-        for topic in image.topics.values()
-        for number in topic.partitions
-        if topic.topic_id in new.topics
-    }
+def whole_change(old: MetadataImage, loaded: ImageChange) -> ImageChange:
+    """The change from `old` to an image that was loaded from nothing."""
+    new = loaded.new
+    partitions = loaded.partitions
+    if old.topics:
+        partitions = partitions.union(
+            (topic.topic_id, number)
+            for topic in old.topics.values()
+            if topic.topic_id in new.topics
+            for number in topic.partitions
+        )
     return ImageChange(
         old=old,
         new=new,
         is_whole=True,
         topics=frozenset(new.topics),
         deleted_topics=frozenset(old.topics.keys() - new.topics.keys()),
-        partitions=frozenset(partitions),
+        partitions=partitions,
         brokers=frozenset(old.brokers.keys() | new.brokers.keys()),
         controllers=frozenset(old.controllers.keys() | new.controllers.keys()),
         configs=frozenset(old.configs.keys() | new.configs.keys()),

@@ -4,7 +4,6 @@ An image is immutable. A change makes another image that shares what did not cha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from uuid import UUID
 
 from cordwood.cluster.image.access_image import (
@@ -17,6 +16,7 @@ from cordwood.cluster.image.access_image import (
 from cordwood.cluster.image.broker_image import BrokerImage, ControllerImage
 from cordwood.cluster.image.partition_image import PartitionImage
 from cordwood.quantities import Offset
+from cordwood.value_class import dataclass, field
 
 ConfigResource = tuple[int, str]  # Kafka's number of the kind of resource, and its name
 

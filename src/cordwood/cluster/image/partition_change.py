@@ -1,7 +1,6 @@
 """One partition, and what a record of the metadata log makes of it. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -9,6 +8,7 @@ from cordwood.cluster.image.partition_image import LeaderRecovery, PartitionImag
 from cordwood.errors import FormatError
 from cordwood.protocol.message_codec import Fields
 from cordwood.quantities import LeaderEpoch
+from cordwood.value_class import replace
 
 MIGRATING: Final = UUID(int=0)  # Kafka's word for a directory that is not known yet
 

@@ -1,8 +1,8 @@
 """Appending records: they are encoded in the caller's thread, then written together."""
 
-import operator
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from cordwood.errors import InvalidRecordError, UnexpectedOffsetError
@@ -19,8 +19,8 @@ from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.partition.truncation import Truncation
 from cordwood.log.rules.append_checks import check_timestamp
 from cordwood.log.rules.appended import Appended, AppendedRange
-from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.quantities import Offset, TimestampMs
+from cordwood.log.rules.topic_config import Durability, TopicConfig
+from cordwood.quantities import Offset, TimestampMs, timestamp_of
 
 _NEEDS_KEY: Final = "a compacted topic needs a key"
 
@@ -83,26 +83,17 @@ class Appending:
         value: bytes | None,
         key: bytes | None,
         headers: Sequence[Header] | Mapping[str, bytes | None],
-        timestamp_ms: int | None,
+        timestamp_ms: int | datetime | None,
         expected_offset: int | None,
+        durability: Durability | None = None,
     ) -> Appended:
         """Append one record. See `PartitionLog.append`."""
         holder = self._holder
         config = holder.config
         now_ms = self._clock.now_ms()
-        if timestamp_ms is not None:
-            timestamp_ms = operator.index(timestamp_ms)
-            check_timestamp(timestamp_ms, config, now_ms=now_ms)
-        if isinstance(headers, Mapping):
-            headers = tuple(headers.items())
-        if key is None and config.is_compacted:
-            holder.check_open()
-            raise InvalidRecordError(_NEEDS_KEY, [(0, _NEEDS_KEY)])
-        built = build_batch(
-            [Record(value, key, headers, timestamp_ms)], now_ms, self._style_of(config)
-        )
-        data = built.data
-        batch = UnplacedBatch(len(data), 1, built.max_timestamp)
+        data, batch = self._encode(value, key, headers, timestamp_ms, now_ms)
+        if durability is not None and durability != config.durability:
+            return self._append_otherwise(data, batch, now_ms, expected_offset, durability)
         if config.durability == "disk":
             item = PendingAppend(data, batch, now_ms, expected_offset)
             self._commits.commit(item)
@@ -113,6 +104,76 @@ class Appending:
             self._check_expected(expected_offset)
             offset = self._writer.write(data, batch, now_ms)
         self._promises.await_kept(Offset(offset + 1))
+        return Appended(self._partition, offset, batch.max_timestamp)
+
+    def _encode(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[Header] | Mapping[str, bytes | None],
+        timestamp_ms: int | datetime | None,
+        now_ms: TimestampMs,
+    ) -> tuple[bytearray | memoryview, UnplacedBatch]:
+        """A batch of one record, checked."""
+        config = self._holder.config
+        if timestamp_ms is not None:
+            timestamp_ms = timestamp_of(timestamp_ms)
+            check_timestamp(timestamp_ms, config, now_ms=now_ms)
+        if isinstance(headers, Mapping):
+            headers = tuple(headers.items())
+        if key is None and config.is_compacted:
+            self._holder.check_open()
+            raise InvalidRecordError(_NEEDS_KEY, [(0, _NEEDS_KEY)])
+        built = build_batch(
+            [Record(value, key, headers, timestamp_ms)], now_ms, self._style_of(config)
+        )
+        return built.data, UnplacedBatch(len(built.data), 1, built.max_timestamp)
+
+    def prepare(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[Header] | Mapping[str, bytes | None],
+        timestamp_ms: int | datetime | None,
+        expected_offset: int | None,
+    ) -> PendingAppend:
+        """A record that is checked and encoded, for `commit_all`. Waits for nothing."""
+        self._holder.check_open()
+        now_ms = self._clock.now_ms()
+        data, batch = self._encode(value, key, headers, timestamp_ms, now_ms)
+        return PendingAppend(data, batch, now_ms, expected_offset)
+
+    def commit_all(self, items: list[PendingAppend]) -> None:
+        """Append prepared records in order; return once the topic's durability is reached.
+
+        Each then has its offset or its error. All of them share a sync.
+        """
+        if self._holder.config.durability == "disk":
+            self._commits.commit_all(items)
+            return
+        self._commits.place_all(items)
+        ends = [item.offset + item.batch.record_count for item in items if item.error is None]
+        if ends:
+            self._promises.await_kept(Offset(max(ends)))
+
+    def _append_otherwise(
+        self,
+        data: bytearray | memoryview,
+        batch: UnplacedBatch,
+        now_ms: TimestampMs,
+        expected_offset: int | None,
+        durability: Durability,
+    ) -> Appended:
+        """Append a batch with another durability than the topic's."""
+        if durability not in ("disk", "os"):
+            raise ValueError(f"durability must be 'disk' or 'os', not {durability!r}")
+        with self._holder.lock:
+            self._check_expected(expected_offset)
+            offset = self._writer.write(data, batch, now_ms)
+        if durability == "disk":
+            self._promises.await_durable(Offset(offset + 1))
+        else:
+            self._promises.acknowledge_soon(Offset(offset + 1))
         return Appended(self._partition, offset, batch.max_timestamp)
 
     def append_many(self, records: Iterable[Any], expected_offset: int | None) -> AppendedRange:

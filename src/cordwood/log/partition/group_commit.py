@@ -13,7 +13,7 @@ that was written already then only waits for its sync.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from cordwood.errors import (
@@ -117,15 +117,22 @@ class CommitQueue:
     def commit(self, item: PendingAppend) -> None:
         """Return once `item` was served, by this thread or another."""
         while not item.is_served:
-            self._join(item)
+            self._join((item,))
 
-    def _join(self, item: PendingAppend) -> None:
-        """Lead a group with `item` in it, or wait until another thread has led it."""
+    def commit_all(self, items: Sequence[PendingAppend]) -> None:
+        """Return once all of them were served. They stay in order."""
+        waiting = [item for item in items if not item.is_served]
+        while waiting:
+            self._join(waiting)
+            waiting = [item for item in waiting if not item.is_served]
+
+    def _join(self, items: Sequence[PendingAppend]) -> None:
+        """Lead a group with `items` in it, or wait until another thread has led it."""
         group = self._gathering
         try:
             with self._entry:
                 group = self._gathering
-                group.items.append(item)
+                group.items.extend(items)
                 is_first = not self._is_led
                 if is_first:
                     self._is_led = True
@@ -169,6 +176,15 @@ class GroupCommit:
     def commit(self, item: PendingAppend) -> None:
         """Return once `item` is written and synced, or has an error."""
         self._queue.commit(item)
+
+    def commit_all(self, items: Sequence[PendingAppend]) -> None:
+        """Return once each of them is written and synced, or has an error."""
+        self._queue.commit_all(items)
+
+    def place_all(self, items: list[PendingAppend]) -> None:
+        """Write all of them, without a sync; each gets an offset or an error. Takes the lock."""
+        with self._holder.lock:
+            self._place(items)
 
     def _serve(self, group: list[PendingAppend]) -> None:
         with self._holder.sync_lock:

@@ -4,7 +4,8 @@
 in one place (`state_holder`). Each concern is a part that is given the state holder; no part
 inherits from another:
 
-    batches        batches that clients encoded; records are appended by the façade itself
+    appending      records; the façade has its two calls, too
+    batches        batches that clients encoded
     promises       what an acknowledgement waits for
     syncing        how what was written becomes durable; checkpoints
     rolling        when a new segment begins
@@ -22,6 +23,7 @@ Inside, `batch_writer` is the one way to write, and `group_commit` lets many thr
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from cordwood.errors import LogClosedError
@@ -50,7 +52,7 @@ from cordwood.log.partition.truncation import Truncation
 from cordwood.log.partition.upkeep import Upkeep
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.appended import Appended, AppendedRange
-from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.rules.topic_config import Durability, TopicConfig
 from cordwood.quantities import Offset
 from cordwood.storage.recovery import Damage
 
@@ -100,7 +102,7 @@ class PartitionLog(LogReader):
         self.upkeep = Upkeep(
             parts, holder, rolling=self.rolling, deletion=self.deletion, archive=self.archive
         )
-        self._appending = Appending(
+        self.appending = Appending(
             parts,
             holder,
             writer=writer,
@@ -131,14 +133,16 @@ class PartitionLog(LogReader):
         *,
         key: bytes | None = None,
         headers: Sequence[Header] | Mapping[str, bytes | None] = (),
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | None = None,
         expected_offset: int | None = None,
+        durability: Durability | None = None,
     ) -> Appended:
-        """Append one record; return its place once the topic's durability is reached.
+        """Append one record; return its place once its durability is reached.
 
-        With `expected_offset` the record is refused unless it would get that offset.
+        With `expected_offset` the record is refused unless it would get that offset. `durability`
+        is "disk" or "os" for this call; None: the topic's.
         """
-        return self._appending.append(value, key, headers, timestamp_ms, expected_offset)
+        return self.appending.append(value, key, headers, timestamp_ms, expected_offset, durability)
 
     def append_many(
         self, records: Iterable[Any], *, expected_offset: int | None = None
@@ -147,7 +151,7 @@ class PartitionLog(LogReader):
 
         All become visible at once, when the topic's durability is reached.
         """
-        return self._appending.append_many(records, expected_offset)
+        return self.appending.append_many(records, expected_offset)
 
     def find_damages(self) -> list[Damage]:
         """What recovery could not read, and what is lost between the segments."""

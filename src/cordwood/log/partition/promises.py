@@ -48,6 +48,11 @@ class Promises:
         """Note that records below `end` are acknowledged although they are not durable yet."""
         self._acknowledged_end = end
 
+    def acknowledge_soon(self, end: Offset) -> None:
+        """Records below `end` are acknowledged now, and synced soon, so that readers see them."""
+        self.acknowledge_early(end)
+        self._syncing.request()
+
     @property
     def acknowledged_end(self) -> Offset:
         """The end of the records that were acknowledged early; 0 if there were none."""
@@ -85,3 +90,11 @@ class Promises:
     def watch(self, watcher: Callable[[], None] | None) -> None:
         """Have `watcher` called when the log moves. See `StateHolder.watch`."""
         self._holder.watch(watcher)
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """As `watch`, for any number of listeners."""
+        self._holder.add_listener(listener)
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Forget one that was added."""
+        self._holder.remove_listener(listener)

@@ -72,6 +72,7 @@ class StateHolder:
         self._progress = threading.Condition()  # what readers wait for
         self._waiters = 0
         self._watcher: Callable[[], None] | None = None
+        self._listeners: tuple[Callable[[], None], ...] = ()
         self.state = state
         self.manifest = manifest  # as it is on the disk; changed under `sync_lock`
         self.holes = holes
@@ -147,6 +148,8 @@ class StateHolder:
                 self._progress.notify_all()
         if self._watcher is not None:
             self._watcher()
+        for listener in self._listeners:
+            listener()
 
     def fail(self, reason: str) -> None:
         """Stop acknowledging for good. Takes `lock`.
@@ -289,6 +292,16 @@ class StateHolder:
         once and must not call this log.
         """
         self._watcher = watcher
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """As `watch`, for any number of them. Takes `lock`."""
+        with self.lock:
+            self._listeners = (*self._listeners, listener)
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Forget one that was added. Takes `lock`."""
+        with self.lock:
+            self._listeners = tuple(each for each in self._listeners if each != listener)
 
     def wait_beyond(self, offset: Offset, timeout_s: float | None) -> bool:
         """Block until the high watermark is past `offset`; False at the timeout or when closed."""

@@ -8,15 +8,15 @@ None means "no limit" or "not set"; it is written as -1 or as empty text.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from cordwood.errors import ConfigError
 from cordwood.format.compression import Codec
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue
 from cordwood.log.rules.config_key import config_field as _key
 from cordwood.quantities import INT32_MAX, INT64_MAX, MIB
+from cordwood.value_class import dataclass, fields, replace
 
 _SIZE, _DURATION, _INTEGER = ConfigKind.SIZE, ConfigKind.DURATION, ConfigKind.INTEGER
 _RATIO, _BOOLEAN, _TEXT, _LIST = (
@@ -25,6 +25,8 @@ _RATIO, _BOOLEAN, _TEXT, _LIST = (
     ConfigKind.TEXT,
     ConfigKind.LIST,
 )
+Durability = Literal["disk", "os"]
+
 _FOR_EVER: Final = str(INT64_MAX)
 _REPLICAS: Final = r"\*|[0-9]+:[0-9]+"
 _NO_EFFECT: Final = "No effect; accepted so that Kafka's tools work: "

@@ -4,15 +4,14 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
 from typing import Final, Self
 
 from cordwood.clock import Clock, SystemClock
-from cordwood.errors import ConfigError
+from cordwood.errors import ConfigError, TopicExistsError
 from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.compaction.compaction_run import CompactionResult
 from cordwood.log.inbox.change_service import ChangeService
@@ -71,6 +70,7 @@ from cordwood.storage.disk_errors import refused_when_full
 from cordwood.storage.files import FileSystem, RealFileSystem
 from cordwood.storage.handle_cache import HandleCache
 from cordwood.storage.recovery import Damage
+from cordwood.value_class import dataclass, field
 
 logger = logging.getLogger(__name__)
 
@@ -235,7 +235,22 @@ class Store:
         """The port to the disk, for small files of the store's owner."""
         return self._fs
 
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"topics={len(self.registry.names())}"
+        return f"Store({self.path!r}, {state})"
+
     # --- topics ------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Topic[PartitionLog]:
+        """The topic of that name. Raises `UnknownTopicError`, which is a `KeyError`."""
+        return self.topic(name)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self.topics(include_internal=True)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all topics, in order."""
+        return iter(self.topics())
 
     def topics(self, *, include_internal: bool = False) -> list[str]:
         """The names of all topics, in order."""
@@ -251,8 +266,26 @@ class Store:
         *,
         partitions: int = 1,
         config: Mapping[str, object] | None = None,
+        exist_ok: bool = False,
     ) -> Topic[PartitionLog]:
-        """Create a topic. `config` maps Kafka's keys to values; sizes and times may have units."""
+        """Create a topic. `config` maps Kafka's keys to values; sizes and times may have units.
+
+        With `exist_ok`, a topic of that name is returned as it is, if there is one.
+        """
+        if exist_ok:
+            found = self.registry.find(name)
+            if found is not None:
+                return found
+        try:
+            return self._create_topic(name, partitions, config)
+        except TopicExistsError:
+            if not exist_ok:
+                raise
+            return self.registry.get(name)  # another thread was faster
+
+    def _create_topic(
+        self, name: str, partitions: int, config: Mapping[str, object] | None
+    ) -> Topic[PartitionLog]:
         with refused_when_full(f"topic {name!r}", "creating"):
             return self.registry.create(name, partitions=partitions, config=config)
 

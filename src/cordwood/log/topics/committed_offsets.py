@@ -347,6 +347,15 @@ class CommittedOffsets:
         self._catch_up_all()
         return self.known_groups()
 
+    def known_at(
+        self, group: str, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        """The offsets of a group in some partitions, likewise; None: there is none."""
+        with self._lock:
+            known = self._offsets_of(group)
+            found = {place: known.get(place) for place in places}
+        return {place: None if had is None else had.offset for place, had in found.items()}
+
     def known_of_group(self, group: str) -> GroupOffsets:
         """The offsets of a group as far as the topic was read (`is_current`). Touches no file."""
         with self._lock:

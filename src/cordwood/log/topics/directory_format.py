@@ -7,7 +7,6 @@ and stays as it is.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from cordwood.clock import Clock
@@ -17,6 +16,7 @@ from cordwood.format.small_files.meta_properties import MetaProperties, render_m
 from cordwood.format.small_files.partition_metadata import new_topic_id
 from cordwood.log.topics.log_directory import read_meta_properties
 from cordwood.storage.files import FileSystem, make_durable_directory, replace_file
+from cordwood.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

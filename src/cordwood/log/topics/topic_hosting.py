@@ -11,7 +11,6 @@ One line of the catalog is one change, as in `topic_registry`. What power may in
 import logging
 import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.topic_config import TopicConfig, canonical_texts
@@ -21,6 +20,7 @@ from cordwood.log.topics.partition_opener import PartitionOpener
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_catalog import CatalogChange, TopicEntry
 from cordwood.log.topics.topic_registry import TopicRegistry
+from cordwood.value_class import dataclass, field, replace
 
 logger = logging.getLogger(__name__)
 

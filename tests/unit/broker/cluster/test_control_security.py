@@ -6,7 +6,7 @@ import pytest
 
 from cordwood.broker.cluster.control_security import outbound_security
 from cordwood.errors import ConfigError
-from cordwood.security.client_security import PLAINTEXT, ClientProtocol, ClientSecurity
+from cordwood.security.clients.client_security import PLAINTEXT, ClientProtocol, ClientSecurity
 
 JAAS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "

@@ -22,7 +22,7 @@ from cordwood.broker.net.outbound_peer import OutboundPeer
 from cordwood.errors import BrokerUnreachableError, LimitExceededError
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import decode_response, encode_request, encode_response
-from cordwood.security.client_security import PLAINTEXT
+from cordwood.security.clients.client_security import PLAINTEXT
 
 PATIENCE_S = 20
 

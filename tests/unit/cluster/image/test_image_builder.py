@@ -366,9 +366,9 @@ def test_access_rules_quotas_users_and_tokens_are_kept(writer: Writer) -> None:
 def test_a_whole_change_names_what_either_image_has(writer: Writer) -> None:
     writer.apply(new_topic(), new_partition(), broker())
     other = Writer()
-    other.apply(new_topic("b", UUID(int=5)), broker(2))
+    loaded = other.apply(new_topic("b", UUID(int=5)), broker(2))
 
-    change = whole_change(writer.image, other.image)
+    change = whole_change(writer.image, loaded)
 
     assert change.is_whole
     assert change.topics == {UUID(int=5)}

@@ -13,6 +13,7 @@ from cordwood.errors import LogClosedError
 
 # What a method is called with, by the names of its required parameters.
 ARGUMENTS: dict[str, object] = {
+    "start": "end",
     "name": "orders",
     "topic": "orders",
     "number": 0,

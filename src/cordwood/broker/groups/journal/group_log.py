@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cordwood.broker.groups.journal.group_shards import Commitments, GroupShards
@@ -28,6 +27,7 @@ from cordwood.log.topics.committed_offsets import CommittedOffsets, GroupRecord,
 from cordwood.log.transactions.transaction_metadata import ProducerIdentity
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.quantities import LeaderEpoch
+from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -73,6 +73,12 @@ class OffsetKeeper:
     def of_group(self, group_id: str) -> GroupOffsets:
         return self._table.known_of_group(group_id)
 
+    def at(
+        self, group_id: str, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        """The offsets of a group in some partitions; None: there is none."""
+        return self._table.known_at(group_id, places)
+
     def group_ids(self) -> list[str]:
         return self._table.known_groups()
 
