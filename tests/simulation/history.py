@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cordwood.cluster.cluster_control import IsrChange
 from cordwood.cluster.image.partition_image import PartitionImage
 from cordwood.cluster.replication.partition_replica import PartitionReplica
+from cordwood.errors import CorruptSegmentError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import BatchDecoder
 from cordwood.log.partition.log_state import LogState
@@ -29,7 +30,13 @@ def entries_of(log: PartitionLog, start: int, stop: int | None = None) -> list[E
     offset = max(start, state.start)
     found: list[Entry] = []
     while offset < stop:
-        batches = log.replica.read(Offset(offset), max_bytes=1 << 20)
+        try:
+            batches = log.replica.read(Offset(offset), max_bytes=1 << 20)
+        except CorruptSegmentError as error:
+            if error.next_offset is None:
+                break
+            offset = error.next_offset
+            continue
         if batches is None:
             break
         data = memoryview(batches.file.read_at(batches.position, batches.length))
@@ -58,6 +65,7 @@ class PartitionHistory:
         self.appenders: dict[int, tuple[int, int]] = {}
         self.end_at_election: dict[int, int] = {}
         self.acknowledged: dict[int, Entry] = {}
+        self.was_deleted_from = False  # records were deleted by request
         self.is_lossy = False  # an election was unclean: what was committed may be gone
 
 
@@ -105,6 +113,9 @@ class History:
                 if known is not None and node_id not in role.isr.committed:
                     registered = self._cluster.controller.brokers[node_id].image.epoch
                     invariants.check_joined(node_id, known.broker_epoch, registered)
+                    history = self.of(change.partition)
+                    if not history.is_lossy:
+                        self._check_safe(change.partition, node_id, history.end, history.end)
 
     # --- logs ----------------------------------------------------------------------------------
 
@@ -203,6 +214,9 @@ class History:
         life = cluster.nodes[node_id].life
         who = f"node {node_id}"
         log = None if life is None else life.owner.logs.get(number)
+        registered = cluster.controller.brokers[node_id].image.incarnation
+        if not cluster.is_disk and (life is None or life.incarnation != registered):
+            return  # it lost what was not synced, and will say so when it registers
         if log is not None:
             safe = log.state.durable if cluster.is_disk else log.state.end
             invariants.check_safe(who, safe, end)
@@ -210,6 +224,14 @@ class History:
             invariants.check_agreement(who, entries_of(log, before, end), committed)
         elif cluster.is_disk:
             invariants.check_safe(who, self.safe_ends.get((node_id, number), 0), end)
+
+    def note_fetch(self, life: Life, replica: PartitionReplica, node_id: int) -> None:
+        """A leader has noted a fetch."""
+        role, broker = replica.leader, life.image.brokers.get(node_id)
+        if role is not None and broker is not None and node_id in role.isr.committed:
+            known = role.replicas.get(node_id)
+            if known is not None and known.broker_epoch >= 0:
+                invariants.check_counted(node_id, known.broker_epoch, broker.epoch)
 
     # --- clients -------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@
 6   what a consumer read at an offset never changes
 7   no replica cuts below its high watermark after clean elections
 8   whatever a deposed leader acknowledges is in the log of the leader after it
-9   only the life of a broker that fetched joins an ISR
+9   only the life of a broker that fetched joins an ISR, and no earlier one counts in it
 10  epochs of batches never decrease, and the checkpoint has the same epochs
 11  an acknowledged commit is found by the next coordinator
 12  an idempotent batch that is sent again is stored once, in order
@@ -92,6 +92,13 @@ def check_joined(node: int, fetched_in: int, registered: int) -> None:
     if fetched_in != registered:
         raise Violation(
             9, f"broker {node} joined as epoch {registered}, but epoch {fetched_in} of it fetched"
+        )
+
+
+def check_counted(node: int, fetched_in: int, registered: int) -> None:
+    if fetched_in < registered:
+        raise Violation(
+            9, f"broker {node} has epoch {registered}, but its fetch in epoch {fetched_in} counts"
         )
 
 

@@ -28,7 +28,7 @@ from cordwood.cluster.replication.replica_fetch import (
 )
 from cordwood.cluster.replication.replication_ports import NodePorts, ReplicationConfig
 from cordwood.cluster.replication.vouching import BrokerEpochFile, vouched_epoch
-from cordwood.errors import CordwoodError, NotLeaderError
+from cordwood.errors import CordwoodError, NotLeaderError, OutOfOrderSequenceError
 from cordwood.format.file_names import LOG_START, RECOVERY_POINT
 from cordwood.log.partition.disk_health import DiskHealth
 from cordwood.log.partition.log_loader import LoadRequest, load_log
@@ -132,7 +132,10 @@ class Node:
         assert self.life is None
         self.life_count += 1
         self.life = Life(self)
-        self.life.start()
+        try:
+            self.life.start()
+        except OSError:  # a disk that fails while a log is opened
+            self.life.disk_failed()
 
     def kill(self) -> None:
         """The process ends: what was written stays."""
@@ -173,6 +176,7 @@ class Life:
         self.wants_shutdown = False
         self.seen_high_watermark: dict[int, Offset] = {}
         self.led: set[tuple[int, int]] = set()
+        self.last_fetch: tuple[int, ReplicaFetch] | None = None
         self._waiting_fetches: list[_WaitingFetch] = []
         self._syncing: set[int] = set()
         self._moved: set[int] = set()
@@ -286,7 +290,7 @@ class Life:
             )
 
         def heard(answer: str | None) -> None:
-            if answer in ("running", "fenced"):
+            if answer == "running":
                 self.heard_s = self.now_s()
             elif answer == "stop":
                 self.cluster.stop_orderly(self.node)
@@ -343,12 +347,14 @@ class Life:
     ) -> None:
         def work() -> None:
             before = log.state
+            is_damaged = log.replica.damaged_from is not None
             result: Any
             try:
                 result = job()
             except (OSError, CordwoodError) as error:
                 result = error
-            self.cluster.history.note_job(self, log, before)
+            if not is_damaged:  # then it is filled again, from a leader that has everything
+                self.cluster.history.note_job(self, log, before)
             self.at(self.world.between(0, 0.5), lambda: self._worked(when_done, result))
 
         self.at(self._disk_ms(), work)
@@ -366,7 +372,7 @@ class Life:
         def work() -> None:
             log.syncing.sync_pending()
             if log.state.failure is not None:
-                self._disk_failed()
+                self.disk_failed()
             else:
                 self.at(self.world.between(0, 0.5), when_done)
 
@@ -382,7 +388,7 @@ class Life:
     def _disk_ms(self) -> float:
         return self.world.between(0.2, self.cluster.disk_max_ms)
 
-    def _disk_failed(self) -> None:
+    def disk_failed(self) -> None:
         """As a broker does whose only data directory failed: it stops, and vouches no more."""
         self.epoch_file.withdraw()
         self.cluster.kill(self.node)
@@ -393,6 +399,9 @@ class Life:
                 if log.syncing.checkpoint():
                     self.owner.save_recovery_points()
                 log.syncing.sync_marks()
+            if log.state.failure is not None:
+                self.disk_failed()
+                return
         self.at(self.world.between(200, 500), self._checkpoint)
 
     # --- moves of the log ------------------------------------------------------------------------
@@ -418,7 +427,7 @@ class Life:
     def stopped(self, place: PartitionPlace, reason: str) -> None:
         self.cluster.history.note_stopped(self, place.partition, reason)
         if self.owner.logs[place.partition].state.failure is not None:
-            self._disk_failed()
+            self.disk_failed()
 
     # --- replication -----------------------------------------------------------------------------
 
@@ -428,6 +437,7 @@ class Life:
         fetch: ReplicaFetch,
         when_done: Callable[[Sequence[FetchedPartition] | None], None],
     ) -> None:
+        self.last_fetch = (leader, fetch)
         self._ask_node(
             leader, lambda life, reply: life.serve_fetch(fetch, reply), when_done, extra_ms=60
         )
@@ -481,6 +491,11 @@ class Life:
             appended = log.batches.append_batch(data, wait=False, led_in=epoch)
         except NotLeaderError:
             reply((ReplicaError.NOT_LEADER_OR_FOLLOWER, -1))
+            return
+        except OutOfOrderSequenceError as error:
+            # A leader that was deposed and does not know it has missed batches of the producer.
+            is_deposed = self.cluster.controller.partitions[number].leader_epoch > epoch
+            reply((ReplicaError.NOT_LEADER_OR_FOLLOWER if is_deposed else error, -1))
             return
         except (CordwoodError, OSError) as error:
             reply((error, -1))
@@ -564,6 +579,7 @@ class _WaitingFetch:
                 is_again=is_again,
             )
             reads.append((asked.place, read))
+            self._life.cluster.history.note_fetch(self._life, replica, fetch.replica)
         if not is_last and not any(read.is_news for _, read in reads):
             return False
         self._is_answered = True

@@ -14,8 +14,9 @@ import pytest
 from cordwood.cluster.replication.follower_role import FollowerRole
 from cordwood.cluster.replication.isr_state import IsrState
 from cordwood.cluster.replication.leader_role import LeaderRole
-from cordwood.cluster.replication.node_replicas import NodeReplicas
+from cordwood.cluster.replication.node_replicas import NodeReplicas, assigned_places
 from cordwood.cluster.replication.partition_replica import PartitionReplica
+from cordwood.cluster.replication.replica_fetch import ReplicaError
 from cordwood.log.partition.log_epochs import LogEpochs
 from cordwood.log.partition.replica_log import ReplicaLog
 from cordwood.quantities import LeaderEpoch, Offset
@@ -90,8 +91,15 @@ def let_old_lives_in(patch: pytest.MonkeyPatch) -> None:
         broker = self._brokers().get(node_id)
         return -1 if broker is None else broker.epoch
 
+    def refusal(self: LeaderRole, asked: Any, replica: int, _broker_epoch: int) -> Any:
+        found = self._epoch_refusal(asked.leader_epoch)
+        if found is None and replica not in self.replicas:
+            found = ReplicaError.UNKNOWN_LEADER_EPOCH
+        return found
+
     patch.setattr(LeaderRole, "_is_eligible", eligible)
     patch.setattr(LeaderRole, "_broker_epoch_of", epoch_of)
+    patch.setattr(LeaderRole, "_fetch_refusal", refusal)
 
 
 def count_before_the_sync(patch: pytest.MonkeyPatch) -> None:
@@ -123,7 +131,10 @@ def forget_to_sync_the_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def act_on_images_of_the_last_life(patch: pytest.MonkeyPatch) -> None:
-    """A broker that starts again acts on an image from before its registration."""
+    """A broker that starts again acts on an image from before its registration.
+
+    It would still refuse appends, because no controller has heard it. That is taken away too.
+    """
 
     def hasty(self: NodeReplicas, image: Any) -> None:
         if image.end < self._image.end:
@@ -136,7 +147,7 @@ def act_on_images_of_the_last_life(patch: pytest.MonkeyPatch) -> None:
 
     def hosting(self: Any, image: Any) -> None:
         self.image = image
-        for place in sorted(node.assigned_places(image, self.node_id)):
+        for place in sorted(assigned_places(image, self.node_id)):
             if self.replicas.get(place) is None:
                 log = self.owner.logs.get(place.partition)
                 self.replicas.host(place, log or self._open(place.partition))
@@ -144,6 +155,7 @@ def act_on_images_of_the_last_life(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(NodeReplicas, "apply", hasty)
     patch.setattr(node.Life, "_apply", hosting)
+    patch.setattr(node.Life, "is_fenced_by_silence", False)
 
 
 def commit_below_min_isr(patch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ import pytest
 from simulation.cluster import simulate
 from simulation.planted_bugs import PLANTS, planted
 
-SEEDS = 120
-BLOCK = 10
+SEEDS = 200
+BLOCK = 20
 # How many seeds a planted bug may take to be found. The runs are the same every time.
 SEEDS_TO_FIND = 60
 

@@ -30,7 +30,7 @@ from cordwood.cluster.replication.replica_fetch import (
 )
 from cordwood.cluster.replication.replica_state import ReplicaState
 from cordwood.cluster.replication.replication_ports import ReplicaSite
-from cordwood.errors import OffsetOutOfRangeError
+from cordwood.errors import OffsetOutOfRangeError, StorageError
 from cordwood.log.rules.leader_epochs import EpochEnd
 from cordwood.quantities import NO_OFFSET, LeaderEpoch, Offset
 
@@ -65,7 +65,6 @@ class LeaderRole:
         self._waits = CommitWaits()
         self._assigned: tuple[int, ...] = image.replicas
         self._adopt_replicas(image)
-        self.advance()
 
     # --- facts -------------------------------------------------------------------------------
 
@@ -195,7 +194,7 @@ class LeaderRole:
             batches = log.replica.read(asked.offset, max_bytes=bytes_max)
         except OffsetOutOfRangeError:
             return self._out_of_range()
-        except OSError:
+        except (OSError, StorageError):
             return FollowerRead(error=ReplicaError.KAFKA_STORAGE_ERROR)
         is_news = batches is not None or log.high_watermark > asked.high_watermark
         return FollowerRead(

@@ -86,6 +86,8 @@ class NodeReplicas:
         self._is_closed = True
         if self._lag_timer is not None:
             self._lag_timer.cancel()
+        for fetcher in self._fetchers.values():
+            fetcher.close()
         for place in list(self._replicas):
             self.drop(place)
 

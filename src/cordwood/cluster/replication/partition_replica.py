@@ -107,8 +107,8 @@ class PartitionReplica:
 
         def lead() -> Offset:
             if damaged_from is not None:
-                before = LeaderEpoch(epoch - 1)
-                replica.truncate(damaged_from, leader_epoch=before)
+                cut = max(damaged_from, self.site.log.state.start)
+                replica.truncate(cut, leader_epoch=LeaderEpoch(epoch - 1))
             return replica.lead(epoch)
 
         if damaged_from is not None and image.recovery is not LeaderRecovery.RECOVERING:
@@ -139,6 +139,7 @@ class PartitionReplica:
                 brokers=self._brokers,
                 when_moved=lambda: self._when_moved(self),
             )
+            self.leader.advance()
 
         return led
 

@@ -24,7 +24,8 @@ class ReplicaFetcher:
         self._node = node
         self._followers: dict[PartitionPlace, FollowerRole] = {}
         self._sent: dict[PartitionPlace, FollowerRole] | None = None
-        self._is_sending = False
+        self._is_taking = False
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._followers)
@@ -38,9 +39,13 @@ class ReplicaFetcher:
             del self._followers[follower.site.place]
             self.go_on()
 
+    def close(self) -> None:
+        """Send nothing more."""
+        self._is_closed = True
+
     def go_on(self) -> None:
         """Send the next request, if the last one is done with."""
-        if self._sent is not None or self._is_sending:
+        if self._sent is not None or self._is_taking or self._is_closed:
             return
         followers = self._followers.values()
         if any(follower.phase is Phase.BUSY for follower in followers):
@@ -67,14 +72,14 @@ class ReplicaFetcher:
         def take(answers: Sequence[FetchedPartition] | None) -> None:
             if self._sent is not sent:
                 return
-            self._sent, self._is_sending = None, True
+            self._sent, self._is_taking = None, True
             try:
                 answered = {} if answers is None else {each.place: each for each in answers}
                 for place, follower in sent.items():
                     if answers is None or place in answered:
                         follower.take(answered.get(place))
             finally:
-                self._is_sending = False
+                self._is_taking = False
             self.go_on()
 
         return take

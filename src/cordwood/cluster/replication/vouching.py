@@ -29,7 +29,7 @@ def vouched_epoch(saved: int, logs: Iterable[PartitionLog], *, was_orderly: bool
     `logs` are all replicas of this node, after they were opened.
     """
     for log in logs:
-        if log.damages or log.state.failure is not None:
+        if log.damages or log.replica.damaged_from is not None or log.state.failure is not None:
             return NO_BROKER_EPOCH
         if log.config.durability != "disk" and not was_orderly:
             return NO_BROKER_EPOCH

@@ -18,12 +18,14 @@ What is on the disk if the power fails:
     restart     the new start is published first, see `truncation`
 """
 
+import os
 import threading
 from typing import Final
 
 from cordwood.errors import FormatError, ReplicaMismatchError
 from cordwood.format import kernel_tables as tables
 from cordwood.format.batch import DAMAGE_STOPS, BatchDecoder, describe_stop
+from cordwood.format.batch_header import HEADER_SIZE, decode_batch_header
 from cordwood.log.partition.batch_writer import BatchWriter
 from cordwood.log.partition.deletion import Deletion
 from cordwood.log.partition.log_epochs import LogEpochs
@@ -36,7 +38,11 @@ from cordwood.log.reading.log_source import LogSource
 from cordwood.log.rules.leader_epochs import EpochEnd
 from cordwood.log.rules.roll_policy import Incoming
 from cordwood.quantities import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from cordwood.storage.files import read_whole, replace_file
 from cordwood.storage.recovery import Damage
+
+DAMAGED: Final = "cordwood-damaged"
+_MARK_BYTES_MAX: Final = 32
 
 # A fetch may cut the last batch anywhere: it is whole in the next one.
 _CUT_SHORT: Final = (tables.STOP_SHORT_HEADER, tables.STOP_SHORT_BATCH)
@@ -50,6 +56,41 @@ class _Scratch(threading.local):
 
 
 _SCRATCH: Final = _Scratch()
+
+
+class _DamageMark:
+    """Remembers, over restarts, that a replica is damaged, until the damage is cut off.
+
+    Recovery reports damage once: later openings trust what lies below the recovery point. The file
+    `cordwood-damaged` has the first offset. It is removed after the damaged batches are: a crash
+    in between fills the replica once more.
+    """
+
+    def __init__(self, parts: LogParts, damages: list[Damage]) -> None:
+        self._fs = parts.fs
+        self._path = os.path.join(parts.directory, DAMAGED)
+        self._damages = damages
+        self.first_offset = min((damage.first_offset for damage in damages), default=None)
+        if not parts.role.is_sole:
+            self._remember()
+
+    def _remember(self) -> None:
+        saved: Offset | None = None
+        if self._fs.exists(self._path):
+            content = read_whole(self._fs, self._path, limit=_MARK_BYTES_MAX)
+            saved = Offset(int(content) if content.strip().isdigit() else 0)
+        if saved is not None and (self.first_offset is None or saved <= self.first_offset):
+            self.first_offset = saved
+        elif self.first_offset is not None:
+            replace_file(self._fs, self._path, b"%d\n" % self.first_offset)
+
+    def forget_from(self, end: Offset) -> None:
+        """Everything from `end` on was removed, durably."""
+        self._damages[:] = [damage for damage in self._damages if damage.first_offset < end]
+        if self.first_offset is not None and self.first_offset >= end:
+            self._fs.remove(self._path)
+            self._fs.sync_directory(os.path.dirname(self._path))
+            self.first_offset = None
 
 
 class ReplicaLog:
@@ -81,7 +122,7 @@ class ReplicaLog:
         self._truncation = truncation
         self._deletion = deletion
         self._source = source
-        self._damages = damages
+        self._damage = _DamageMark(parts, damages)
 
     # --- facts -------------------------------------------------------------------------------
 
@@ -101,7 +142,7 @@ class ReplicaLog:
 
         Such a replica lacks records that it counted as safe: it must not lead, and is filled again.
         """
-        return min((damage.first_offset for damage in self._damages), default=None)
+        return self._damage.first_offset
 
     @property
     def safe_end(self) -> Offset:
@@ -176,8 +217,14 @@ class ReplicaLog:
         A batch that is cut short at the end is left out. Raises `RoleChangedError`, and
         `ReplicaMismatchError` or `ChecksumMismatchError` for the first batch that may not be
         appended; those before it were. Not durable: sync the log.
+
+        An empty log that starts inside of the first batch starts with that batch instead: the
+        leader deleted up to an offset inside of it.
         """
         view, position = memoryview(data), 0
+        base = self._base_around_start(view)
+        if base is not None:
+            self.restart_at(base, leader_epoch=leader_epoch)
         decoder = _SCRATCH.decoder
         holder = self._holder
         try:
@@ -203,19 +250,29 @@ class ReplicaLog:
         """
         self._truncation.truncate_local_to(offset, following=leader_epoch)
         end = self._holder.state.end
-        self._damages[:] = [damage for damage in self._damages if damage.first_offset < end]
+        self._damage.forget_from(end)
         return end
 
     def restart_at(self, offset: Offset, *, leader_epoch: LeaderEpoch) -> None:
         """Remove everything; the log continues, empty, at `offset`. Durable on return."""
         self._truncation.restart_local_at(offset, following=leader_epoch)
-        self._damages.clear()
+        self._damage.forget_from(Offset(0))
 
     def adopt_start(self, offset: Offset) -> Offset:
         """Delete what the leader deleted, as far as it is committed here; return the start."""
         return self._deletion.drop_local_before(min(offset, self._holder.state.high_watermark))
 
     # --- how ---------------------------------------------------------------------------------
+
+    def _base_around_start(self, view: memoryview) -> Offset | None:
+        """Where the first batch begins, if the log is empty and starts inside of that batch."""
+        state = self._holder.state
+        if state.start != state.end or len(view) < HEADER_SIZE:
+            return None
+        header = decode_batch_header(view)
+        base = header.base_offset
+        is_inside = 0 <= base < state.end <= base + header.last_offset_delta
+        return base if is_inside else None
 
     def _scan(
         self, decoder: BatchDecoder, view: memoryview, position: int, leader_epoch: LeaderEpoch

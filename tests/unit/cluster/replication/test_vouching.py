@@ -7,9 +7,10 @@ import random
 from cordwood.cluster.replication.vouching import BrokerEpochFile, vouched_epoch
 from cordwood.log.partition.replica_role import AMONG_OTHERS
 from cordwood.quantities import LeaderEpoch, Offset
+from cordwood.storage.files import replace_file
 from cordwood.storage.recovery import Damage
 from fakes.simulated_fs import SimulatedFileSystem
-from fakes.simulated_store import new_log
+from fakes.simulated_store import log_of, new_log, open_store
 
 DATA = "/data"
 
@@ -68,4 +69,20 @@ def test_damage_vouches_for_nothing() -> None:
     )
 
     assert vouched_epoch(7, [log], was_orderly=True) == -1
-    assert log.replica.damaged_from == 0
+
+
+def test_damage_is_remembered_over_restarts_until_the_replica_is_filled_again() -> None:
+    fs = SimulatedFileSystem()
+    _, log = new_log(fs, role=AMONG_OTHERS)
+    log.replica.follow(LeaderEpoch(1))
+    replace_file(fs, f"{log.directory}/cordwood-damaged", b"3\n")
+
+    again = log_of(open_store(fs.kill(), role=AMONG_OTHERS))
+    found = again.replica.damaged_from
+    assert found == 3
+    assert vouched_epoch(7, [again], was_orderly=True) == -1
+    again.replica.follow(LeaderEpoch(2))
+    again.replica.restart_at(Offset(0), leader_epoch=LeaderEpoch(2))
+
+    assert again.replica.damaged_from is None
+    assert vouched_epoch(7, [again], was_orderly=True) == 7

@@ -346,6 +346,18 @@ def test_a_replica_that_is_out_of_range_starts_again_where_the_leader_starts() -
     assert (again.state.start, again.end_offset, again.replica.last_epoch) == (40, 41, 1)
 
 
+def test_a_replica_that_starts_inside_of_a_batch_starts_with_that_batch() -> None:
+    _, log = replica()
+    log.replica.follow(epoch(1))
+    log.replica.restart_at(Offset(9), leader_epoch=epoch(1))
+
+    log.replica.append(placed(8, b"a", b"b"), leader_epoch=epoch(1))
+    log.replica.raise_high_watermark(Offset(10))
+
+    assert (log.state.start, log.end_offset) == (8, 10)
+    assert log.replica.adopt_start(Offset(9)) == 9
+
+
 def test_a_replica_deletes_what_its_leader_deleted_as_far_as_it_is_committed() -> None:
     log = filled_leader(4)
     log.replica.raise_high_watermark(Offset(2))
