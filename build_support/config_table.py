@@ -18,6 +18,7 @@ from client_table import client_table  # noqa: E402
 from metric_list import metric_list  # noqa: E402
 
 from cordwood.broker.config.broker_config import BROKER_KEYS  # noqa: E402
+from cordwood.broker.config.cluster_config import CLUSTER_KEYS  # noqa: E402
 from cordwood.broker.config.sasl_config import SASL_KEYS  # noqa: E402
 from cordwood.broker.config.store_config import STORE_KEYS  # noqa: E402
 from cordwood.broker.config.topic_defaults import TOPIC_DEFAULTS  # noqa: E402
@@ -43,6 +44,7 @@ def main(arguments: list[str]) -> int:
         (CONFIGURATION, "topic defaults", topic_default_table),
         (CONFIGURATION, "broker keys", lambda: key_table(BROKER_KEYS)),
         (CONFIGURATION, "store keys", lambda: key_table(STORE_KEYS)),
+        (CONFIGURATION, "cluster keys", lambda: key_table(CLUSTER_KEYS)),
         (BROKER, "metrics", metrics_table),
         (AUTHENTICATION, "sasl keys", lambda: key_table(SASL_KEYS)),
         (PROTOCOL, "apis", api_table),

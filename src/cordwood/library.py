@@ -12,9 +12,11 @@ from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.inbox.change_inbox import new_request_id
 from cordwood.log.inbox.change_request import CHANGE_TIMEOUT_S, ChangeRequester
 from cordwood.log.inbox.store_change import ChangeAnswer, StoreChange
+from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.rules.work_progress import WorkDone
 from cordwood.log.store.archive_port import CACHE_BYTES
+from cordwood.log.store.cluster_mark import mark_cluster_directories, refuse_cluster_directories
 from cordwood.log.store.read_only_store import ReadOnlyStore
 from cordwood.log.store.store import OPENING_THREADS, Store, StoreSetup
 from cordwood.log.store.upkeep_tasks import FREE_BYTES_MIN
@@ -105,9 +107,18 @@ def open_writer(
     opening_threads: int = OPENING_THREADS,
     access: FileAccess = FileAccess.OWNER,
     has_housekeeping: bool = True,
+    role: ReplicaRole = SOLE_REPLICA,
 ) -> Store:
-    """Open a store for writing, with all options."""
+    """Open a store for writing, with all options.
+
+    With the role `AMONG_OTHERS` a broker of a cluster runs it. From then on nobody else may: what
+    others append to one replica, the other replicas do not get.
+    """
     fs, clock = RealFileSystem(access), SystemClock()
+    if role.is_sole:
+        refuse_cluster_directories(fs, directories)
+    else:
+        mark_cluster_directories(fs, directories)
     cache_directory = os.path.join(os.path.abspath(directories[0]), _CACHE_DIRECTORY)
     archives = ArchivesOnDemand(
         fs, clock, cache_directory=cache_directory, cache_bytes=archive_cache_bytes
@@ -123,6 +134,7 @@ def open_writer(
             cleaner=cleaner or CleanerConfig(),
             opening_threads=opening_threads,
             has_housekeeping=has_housekeeping,
+            role=role,
         ),
     )
 

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from cordwood.broker.config.broker_config import BROKER_KEYS, BrokerConfig
+from cordwood.broker.config.cluster_config import CLUSTER_KEYS, ClusterConfig
 from cordwood.broker.config.foreign_keys import (
     WITHOUT_EFFECT,
     is_without_effect,
@@ -70,11 +71,13 @@ DEFAULT_SOURCE: Final = "default"
 _TOPIC_DEFAULT_KEYS: Final = tuple(default.key for default in TOPIC_DEFAULTS)
 SETTING_KEYS: Final = (
     *BROKER_KEYS,
+    *CLUSTER_KEYS,
     *SECURITY_KEYS,
     *STORE_KEYS,
     *_TOPIC_DEFAULT_KEYS,
     *LOG_OUTPUT_KEYS,
 )
+_CLUSTER_NAMES: Final = frozenset(key.name for key in CLUSTER_KEYS)
 _KEYS_BY_NAME: Final = {key.name: key for key in SETTING_KEYS}
 _SYNONYMS: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
 _SHORTHANDS: Final = {  # of keys that describe one listener
@@ -104,6 +107,7 @@ class Settings:
     """The whole configuration of a broker process."""
 
     broker: BrokerConfig
+    cluster: ClusterConfig
     security: SecurityConfig
     store: StoreConfig
     topic_defaults: TopicConfig
@@ -147,6 +151,7 @@ def _settings(layers: Sequence[Sequence[Assignment]], environment: Mapping[str, 
     )
     try:
         broker = BrokerConfig.parse(_values(chosen, BROKER_KEYS))
+        cluster = ClusterConfig.parse(_values(chosen, CLUSTER_KEYS))
         security = SecurityConfig.assemble(broker, _security_values(chosen))
         store = StoreConfig.parse(_values(chosen, STORE_KEYS))
         topics = parse_topic_defaults(_values(chosen, _TOPIC_DEFAULT_KEYS))
@@ -162,13 +167,18 @@ def _settings(layers: Sequence[Sequence[Assignment]], environment: Mapping[str, 
         raise _with_source(error, chosen[name]) if name in chosen else error from None
     return Settings(
         broker=broker,
+        cluster=cluster,
         security=security,
         store=store,
         topic_defaults=topics,
         log_output=log_output,
         effective=tuple(_effective(chosen)),
         without_effect=tuple(
-            given for layer in layers for given in layer if is_without_effect(given.name)
+            given
+            for layer in layers
+            for given in layer
+            if is_without_effect(given.name)
+            or (given.name in _CLUSTER_NAMES and not cluster.is_member)
         ),
         open_secrets=tuple(dict.fromkeys(open_secrets)),
     )

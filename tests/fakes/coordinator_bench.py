@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.cluster_view import SoleBroker
 from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.journal.group_loader import ConsumerGroupRestorer, GroupLoader
@@ -186,12 +187,11 @@ class CoordinatorBench:
             config=self.config,
             workers=self.workers,
         )
+        view = SoleBroker(IDENTITY, self.store)
         routes: list[Route] = [
-            *GroupMembershipHandler(
-                coordinator=self.coordinator, node_id=IDENTITY.node_id
-            ).routes(),
-            *GroupOffsetsHandler(coordinator=self.coordinator, store=self.store).routes(),
-            *OffsetFetchHandler(coordinator=self.coordinator, store=self.store).routes(),
+            *GroupMembershipHandler(coordinator=self.coordinator, view=view).routes(),
+            *GroupOffsetsHandler(coordinator=self.coordinator, view=view).routes(),
+            *OffsetFetchHandler(coordinator=self.coordinator, view=view).routes(),
             *GroupAdminHandler(coordinator=self.coordinator).routes(),
         ]
         self._routes = {route.api: route for route in routes}

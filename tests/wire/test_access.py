@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 )
 
 import cordwood
-from cordwood.broker.security.access_table import ACCESS_TABLE
+from cordwood.broker.security.access_table import ACCESS_TABLE, REPLICA_FETCH
 from cordwood.broker.security.broker_security import BrokerSecurity
 from cordwood.protocol.acl_codes import (
     CLUSTER_NAME,
@@ -464,7 +464,9 @@ def ask_more(client: RawClient, api: ApiKey) -> None:
         client.call(api, version, request)
 
 
-@pytest.mark.parametrize("api", sorted(ApiKey), ids=lambda api: api.name.lower())
+@pytest.mark.parametrize(
+    "api", [ApiKey(key) for key in sorted(API_CATALOG)], ids=lambda api: api.name.lower()
+)
 def test_a_handler_asks_about_what_the_table_says_and_about_nothing_else(
     monkeypatch: pytest.MonkeyPatch, api: ApiKey
 ) -> None:
@@ -485,7 +487,11 @@ def test_a_handler_asks_about_what_the_table_says_and_about_nothing_else(
             ask_more(client, api)
         asked |= access.asked
 
-    assert asked == {(need.operation, need.resource) for need in ACCESS_TABLE.get(name, ())}
+    assert asked == {
+        (need.operation, need.resource)
+        for need in ACCESS_TABLE.get(name, ())
+        if need is not REPLICA_FETCH  # a broker that is alone has no followers
+    }
 
 
 def state_of(broker: Guarded) -> object:

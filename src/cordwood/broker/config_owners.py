@@ -23,7 +23,7 @@ from cordwood.broker.error_codes import ErrorCode, RefusedError
 from cordwood.errors import ConfigError
 from cordwood.format.file_names import check_topic_name
 from cordwood.log.rules.config_key import ConfigKey
-from cordwood.log.rules.topic_config import known_key
+from cordwood.log.rules.topic_config import TopicConfig, known_key
 from cordwood.log.store.store import Store
 
 logger = logging.getLogger(__name__)
@@ -59,6 +59,16 @@ class ConfigOwner(Protocol):
     def change(self, changes: Changes, *, validate_only: bool) -> None: ...
 
 
+class ClusterConfigs(Protocol):
+    """What the controllers keep. Any thread may ask."""
+
+    def topic_names(self) -> list[str]: ...
+
+    def of_topic(self, name: str) -> Mapping[str, str]:
+        """The keys that are set for a topic. Raises `UnknownTopicError`."""
+        ...
+
+
 class ConfigOwners:
     """Finds owners by type and name."""
 
@@ -69,7 +79,10 @@ class ConfigOwners:
         dynamic: DynamicConfigs,
         security: Sequence[ConfigEntry] = (),
         closed_topics: frozenset[str] = frozenset(),
+        cluster: ClusterConfigs | None = None,
     ) -> None:
+        """In a `cluster` the controllers keep what is set, also for topics that are elsewhere."""
+        self._cluster = cluster
         self._security = security
         self._closed_topics = closed_topics
         self._store = store
@@ -81,6 +94,8 @@ class ConfigOwners:
         match resource_type:
             case ResourceType.TOPIC:
                 check_topic_name(name)
+                if self._cluster is not None:
+                    return _ClusterTopicConfigs(self._dynamic, self._cluster.of_topic(name))
                 self._store.topic(name)
                 return _TopicConfigs(self._store, self._dynamic, name, self._closed_topics)
             case ResourceType.BROKER:
@@ -103,10 +118,42 @@ class ConfigOwners:
 
     def names(self) -> dict[ResourceType, list[str]]:
         return {
-            ResourceType.TOPIC: self._store.topics(include_internal=True),
+            ResourceType.TOPIC: self._store.topics(include_internal=True)
+            if self._cluster is None
+            else self._cluster.topic_names(),
             ResourceType.BROKER: [str(self._identity.node_id)],
             ResourceType.GROUP: self._dynamic.groups(),
         }
+
+
+class _ClusterTopicConfigs:
+    """A topic of the cluster: described here, changed by the controllers."""
+
+    def __init__(self, dynamic: DynamicConfigs, settings: Mapping[str, str]) -> None:
+        self._dynamic = dynamic
+        self._settings = settings
+
+    def entries(self) -> list[ConfigEntry]:
+        defaults = self._dynamic.static.topic_defaults
+        return topic_entries(
+            TopicConfig.parse(self._settings, defaults=defaults),
+            self._settings,
+            defaults=defaults,
+            layers=self._dynamic.layers,
+        )
+
+    def key(self, name: str, value: str | None) -> ConfigKey:
+        return known_key(name, value)
+
+    def overrides(self) -> Mapping[str, str]:
+        return self._settings
+
+    def effective(self) -> Mapping[str, str]:
+        defaults = self._dynamic.static.topic_defaults
+        return TopicConfig.parse(self._settings, defaults=defaults).effective()
+
+    def change(self, changes: Changes, *, validate_only: bool) -> None:
+        raise RefusedError(ErrorCode.not_controller, "the controllers change it")
 
 
 class _TopicConfigs:

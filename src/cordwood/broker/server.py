@@ -12,12 +12,15 @@ So a slow disk or a busy partition delays produce and fetch requests, but no hea
 import logging
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.cluster_view import ClusterView, SoleBroker
 from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.config.cluster_config import ClusterConfig
 from cordwood.broker.config.security_config import SecurityConfig
 from cordwood.broker.dynamic_configs import DynamicConfigs
 from cordwood.broker.handlers.api_versions import unsupported_version_response
@@ -52,6 +55,7 @@ from cordwood.broker.security.connection_rates import ConnectionRates
 from cordwood.broker.security.tls_listener import TlsListener
 from cordwood.broker.services import Services
 from cordwood.clock import SystemClock
+from cordwood.errors import CordwoodError
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
@@ -59,6 +63,9 @@ from cordwood.security.access.access_event import AccessEvents
 from cordwood.security.security_state import SecurityState
 
 if TYPE_CHECKING:
+    from cordwood.broker.cluster.cluster_joining import ClusterJoining
+    from cordwood.broker.cluster.cluster_member import ClusterMember
+    from cordwood.broker.cluster.cluster_services import ClusterServices
     from cordwood.broker.observing.http_server import HttpServer
 
 logger = logging.getLogger(__name__)
@@ -77,7 +84,17 @@ class BrokerServer:
         *,
         security: SecurityConfig | None = None,
         owns_store: bool = False,
+        cluster: ClusterConfig | None = None,
+        when_failed: Callable[[CordwoodError], None] = lambda _error: None,
     ) -> None:
+        """With `cluster` it is a member of one; the store then has the role `AMONG_OTHERS`.
+
+        `when_failed` is called, by another thread, if it cannot be a member any more.
+        """
+        self._cluster = cluster if cluster is not None and cluster.is_member else None
+        self._when_failed = when_failed
+        self._joining: ClusterJoining | None = None
+        self.member: ClusterMember | None = None
         self.store = store
         self.config = config
         self.security = SecurityConfig.assemble(config) if security is None else security
@@ -159,7 +176,7 @@ class BrokerServer:
         self._dynamic.when_changed(self._reconfigure)
         self._table = PartitionTable(store)
         self._syncs = DiskSyncs(self._data)
-        watch = LogWatch(self._data)
+        self._watch = watch = LogWatch(self._data)
         self._early = EarlyAnswers(self._data, watch, self._workers)
         self._route_records(watch)
         self.security_file.when_changed(self._apply_quotas)
@@ -178,7 +195,7 @@ class BrokerServer:
 
     def _route_records(self, watch: LogWatch) -> None:
         table, syncs, config = self._table, self._syncs, self.config
-        pending = PendingProduces(self._data, watch)
+        pending = PendingProduces(self._data, watch, table)
         lanes = ProduceLanes(
             table=table,
             watch=watch,
@@ -229,17 +246,23 @@ class BrokerServer:
             self.store.cluster_id,
             [acceptor.known_as for acceptor in self._acceptors],
         )
+        view: ClusterView = SoleBroker(identity, self.store)
+        cluster = None if self._cluster is None else self._join(self._cluster)
+        if cluster is not None:
+            view = cluster.member.view
         self.services = Services(
             store=self.store,
             security_file=self.security_file,
             table=self._table,
             dynamic=self._dynamic,
             identity=identity,
+            view=view,
             scheduler=self._control,
             workers=self._workers,
             clock=self._clock,
             when_visible=self._early.when_visible,
             security=self._access,
+            cluster=cluster,
             events=self.audit,
         )
         self._router.add_routes(self.services.routes())
@@ -255,10 +278,34 @@ class BrokerServer:
         self._start_tls()
         for acceptor in self._acceptors:
             self._control.call_soon(acceptor.start)
+        if self._joining is not None and self.member is not None:
+            self._joining.start(self.member)
         if self.config.metrics_port is not None:
             self._endpoint = self._open_endpoint(identity)
         for acceptor in self._acceptors:
             logger.info("%s listens on %s:%d", acceptor.known_as.name, *acceptor.address)
+
+    def _join(self, config: ClusterConfig) -> "ClusterServices":
+        """Everything of a member of a cluster. It joins once the loops turn."""
+        # Not at the top: a broker that is alone does not load it.
+        from cordwood.broker.cluster.cluster_assembly import MemberSurroundings, assemble_member
+
+        self._joining, self.member, services = assemble_member(
+            config,
+            MemberSurroundings(
+                store=self.store,
+                broker=self.config,
+                security=self.security,
+                listeners=[acceptor.known_as for acceptor in self._acceptors],
+                control_loop=self._control,
+                data_loop=self._data,
+                watch=self._watch,
+                syncs=self._syncs,
+                when_failed=self._when_failed,
+            ),
+        )
+        self._table.cluster = self.member
+        return services
 
     def _start_tls(self) -> None:
         if self._tls is not None:
@@ -296,6 +343,7 @@ class BrokerServer:
                     str(each.listener) for each in self.security.insecure_listeners
                 ),
                 lost_fetch_count=lambda: self.fetches.lost_records.fetch_count,
+                cluster=None if self.member is None else self.member.facts,
             )
         )
 
@@ -367,7 +415,32 @@ class BrokerServer:
             self._connections.close_all(self._tls)
             self._tls.stop()
 
+    def _leave_cluster(self, deadline_s: float) -> None:
+        """Let other brokers lead, if the controllers can be reached. Clients are still served."""
+        joining = self._joining
+        if joining is None:
+            return
+        if self._cluster is not None and self._cluster.controlled_shutdown_enable:
+            has_left = threading.Event()
+            joining.leave(has_left.set)
+            if not has_left.wait(_left_s(deadline_s)):
+                logger.warning("the controllers did not move all leaders in time; stopping")
+        joining.stop()
+
+    def _end_roles(self) -> None:
+        """Lead and follow no more: what is appended from here on would be lost."""
+        if self.member is not None:
+            is_ended = threading.Event()
+
+            def end(member: "ClusterMember") -> None:
+                member.end_roles()
+                is_ended.set()
+
+            self._data.call_soon(partial(end, self.member))
+            is_ended.wait(_STOP_S_MIN)
+
     def _stop_serving(self, deadline_s: float) -> None:
+        self._leave_cluster(deadline_s)
         self._stop_accepting()
         self._stop_handshakes()
         self._router.is_stopping = True
@@ -378,9 +451,12 @@ class BrokerServer:
             if not drained.wait(_left_s(deadline_s)):
                 logger.warning("%s: requests are still under way; stopping without them", loop.name)
         self.services.stop()
+        self._end_roles()
         for loop in (self._control, self._data):
             self._connections.close_all(loop)
             loop.stop()
+        if self.member is not None:
+            self.member.stop()
 
     def _stop_accepting(self) -> None:
         for acceptor in self._acceptors:
@@ -395,10 +471,15 @@ class BrokerServer:
         if self._is_started:
             self._stop_accepting()
             self._stop_handshakes()
+            if self._joining is not None:
+                self._joining.stop()
+            self._end_roles()
             for loop in (self._control, self._data):
                 self._connections.close_all(loop)
                 loop.stop()
             self.services.stop()
+            if self.member is not None:
+                self.member.stop()
         if self._endpoint is not None:
             self._endpoint.stop()
         self.authentications.stop()

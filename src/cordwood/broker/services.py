@@ -2,8 +2,10 @@
 
 import uuid
 from concurrent.futures import Executor
+from typing import TYPE_CHECKING
 
 from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.config.security_entries import security_entries
 from cordwood.broker.config_owners import ConfigOwners
@@ -12,7 +14,7 @@ from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.broker.groups.consumer.consumer_group import GroupSurroundings
 from cordwood.broker.groups.consumer.consumer_group_config import ConsumerGroupConfig
 from cordwood.broker.groups.consumer.consumer_group_factory import ConsumerGroupFactory
-from cordwood.broker.groups.consumer.topic_subscriptions import StoreTopics
+from cordwood.broker.groups.consumer.topic_subscriptions import ViewTopics
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.group_census import GroupCensus
 from cordwood.broker.groups.inbox_changes import InboxGroupChanges
@@ -50,6 +52,9 @@ from cordwood.log.store.store import Store
 from cordwood.log.transactions.transaction_config import TransactionConfig
 from cordwood.security.security_file import SecurityFile
 
+if TYPE_CHECKING:  # a broker that is alone does not load it
+    from cordwood.broker.cluster.cluster_services import ClusterServices
+
 
 class Services:
     """Everything a broker serves besides records. Created before the loops turn."""
@@ -62,25 +67,35 @@ class Services:
         table: PartitionTable,
         dynamic: DynamicConfigs,
         identity: ClusterIdentity,
+        view: ClusterView,
         scheduler: Scheduler,
         workers: Executor,
         clock: Clock,
         when_visible: WhenVisible,
         security: BrokerSecurity,
         events: SecurityEvents,
+        cluster: "ClusterServices | None" = None,
     ) -> None:
+        """With `cluster` the broker is a member of one; else it is all of it."""
+        self._cluster = cluster
         config = dynamic.static.broker
+        shards = None if cluster is None else cluster.shards
+        if cluster is not None:
+            store.offsets_topic.is_of_cluster = True
+            store.committed_offsets.coordinate_partly(lambda name: _id_of(view, name))
         group_config = GroupConfig.of_broker(config)
         store.transactions.config = _transaction_config(config)
         self._group_log = GroupLogWriter(
             store.committed_offsets,
             scheduler,
             lambda: store.offsets_topic.ensure(partitions=group_config.offsets_topic_partitions),
+            shards,
+            config.offsets_commit_timeout_ms / 1000,
         )
         consumer_groups = ConsumerGroupFactory(
             GroupSurroundings(
                 config=ConsumerGroupConfig.of_broker(config),
-                topics=StoreTopics(store),
+                topics=ViewTopics(view),
                 scheduler=scheduler,
                 clock=clock,
                 settings_of=dynamic.of_group,
@@ -95,6 +110,7 @@ class Services:
             clock=clock,
             config=group_config,
             workers=workers,
+            shards=shards,
         )
         self.census = GroupCensus(self._coordinator)
         coordinator = self._coordinator
@@ -103,13 +119,19 @@ class Services:
         self._outside = InboxGroupChanges(coordinator, store.registry.id_of)
         self._audit = InboxAudit(store.registry, store.committed_offsets, events)
         self._handlers = (
-            ApiVersionsHandler(),
+            ApiVersionsHandler()
+            if cluster is None
+            else ApiVersionsHandler(cluster.apis, cluster.features),
             SaslHandler(),
             UsersHandler(security_file),
             MetadataHandler(
-                store=store, table=table, identity=identity, config=config, workers=workers
+                store=store,
+                view=view,
+                config=config,
+                workers=workers,
+                order_topics=None if cluster is None else cluster.order_topics,
             ),
-            TopicPartitionsHandler(store=store, identity=identity, config=config),
+            TopicPartitionsHandler(view, config),
             TopicCreationHandler(
                 store=store, identity=identity, dynamic=dynamic, closed_topics=closed_topics
             ),
@@ -118,29 +140,40 @@ class Services:
             ),
             TopicConfigsHandler(
                 ConfigOwners(
-                    store, identity, dynamic, security_entries(security.config), closed_topics
+                    store,
+                    identity,
+                    dynamic,
+                    security_entries(security.config),
+                    closed_topics,
+                    cluster=None if cluster is None else cluster.configs,
                 )
             ),
             AccessRulesHandler(security.file, has_authorizer=security.has_authorizer),
             ListOffsetsHandler(table, when_visible),
             LogDirsHandler(store),
-            TransactionsHandler(store, group_config.offsets_topic_partitions, closed_topics),
+            TransactionsHandler(
+                store,
+                group_config.offsets_topic_partitions,
+                closed_topics,
+                allocate=None if cluster is None else cluster.producer_ids.allocate,
+            ),
             TransactionAdminHandler(store, table, clock),
             TransactionOffsetsHandler(
                 coordinator=coordinator,
                 store=store,
                 offsets_topic_partitions=group_config.offsets_topic_partitions,
             ),
-            GroupMembershipHandler(coordinator=coordinator, node_id=identity.node_id),
-            GroupOffsetsHandler(coordinator=coordinator, store=store),
-            OffsetFetchHandler(coordinator=coordinator, store=store),
+            GroupMembershipHandler(coordinator=coordinator, view=view),
+            GroupOffsetsHandler(coordinator=coordinator, view=view),
+            OffsetFetchHandler(coordinator=coordinator, view=view),
             GroupAdminHandler(coordinator=coordinator),
             ClientQuotasHandler(security_file),
             ConsumerGroupHandlers(coordinator, consumer_groups, lambda: str(uuid.uuid4())),
         )
 
     def routes(self) -> list[Route]:
-        return [route for handler in self._handlers for route in handler.routes()]
+        routes = [route for handler in self._handlers for route in handler.routes()]
+        return routes if self._cluster is None else self._cluster.routed(routes)
 
     def start(self) -> None:
         """Load the groups in the background. Members are told to retry until that is done."""
@@ -148,6 +181,8 @@ class Services:
         self._coordinator.start()
         self._changes.coordinate_groups(self._outside)
         self._changes.watch(self._audit)
+        if self._cluster is not None:
+            self._cluster.member.start(self._coordinator)
 
     def release_waiting(self) -> None:
         """The broker stops: answer members that wait for a rebalance. In the control loop."""
@@ -158,6 +193,11 @@ class Services:
         self._changes.coordinate_groups(None)
         self._changes.watch(None)
         self._group_log.stop()
+
+
+def _id_of(view: ClusterView, name: str) -> uuid.UUID | None:
+    topic = view.topic(name)
+    return None if topic is None else topic.topic_id
 
 
 def _transaction_config(config: BrokerConfig) -> TransactionConfig:

@@ -72,6 +72,12 @@ class StopSignals:
         """Return after the first signal; `reason` is its name."""
         os.read(self._reader, 1)
 
+    def request(self, reason: str) -> None:
+        """Stop as after a signal, for another reason. Any thread may call it."""
+        if not self.reason:
+            self.reason = reason
+            os.write(self._writer, b"\0")
+
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name
         if self.reason:

@@ -18,8 +18,10 @@
             max_bytes          int32
     forgotten_topics       array of (topic, array of int32), from version 7
     rack_id                string   from version 11
+    tag 1, replica_state   (replica_id int32, replica_epoch int64), from version 15
 
-Flexible from version 12.
+Flexible from version 12. From version 18 on, tag 1 of a partition is the high watermark (int64)
+that a follower knows.
 """
 
 import struct
@@ -33,6 +35,7 @@ from cordwood.protocol.wire_values import (
     read_exactly,
     read_fields,
     read_int32,
+    read_int64,
     read_name,
     read_string,
     read_tag_count,
@@ -40,13 +43,17 @@ from cordwood.protocol.wire_values import (
     read_varint,
     skip_tagged_fields,
 )
+from cordwood.quantities import INT64_MAX
 
 FIRST_FLEXIBLE: Final = 12
 FIRST_WITH_TOPIC_ID: Final = 13
 FIRST_WITH_SESSION: Final = 7
 _FIRST_WITH_REPLICA_TAG: Final = 15
+_FIRST_WITH_HIGH_WATERMARK: Final = 18
 _REPLICA_STATE_TAG: Final = 1
+_HIGH_WATERMARK_TAG: Final = 1
 
+_REPLICA_STATE: Final = struct.Struct(">iq")
 _LIMITS: Final = struct.Struct(">iiiB")
 _SESSION: Final = struct.Struct(">ii")
 _PARTITION_4: Final = struct.Struct(">iqi")
@@ -68,9 +75,13 @@ class FetchPartition(NamedTuple):
     max_bytes: int
     leader_epoch: int = -1
     last_fetched_epoch: int = -1
+    log_start: int = -1
+    high_watermark: int = INT64_MAX  # of a follower, from version 18; then unknown
 
 
 class FetchRequest(NamedTuple):
+    """A fetch of a consumer, or of the broker `replica_id` in the life `replica_epoch`."""
+
     replica_id: int
     max_wait_ms: int
     min_bytes: int
@@ -81,12 +92,13 @@ class FetchRequest(NamedTuple):
     parts: list[FetchPartition]
     forgotten: list[tuple[str | UUID, int]]
     rack_id: str
+    replica_epoch: int = -1
 
 
 def decode_fetch_request(version: int, body: memoryview) -> FetchRequest:
     is_flexible = version >= FIRST_FLEXIBLE
     at = 0
-    replica_id = -1
+    replica_id = replica_epoch = -1
     if version < _FIRST_WITH_REPLICA_TAG:
         replica_id, at = read_int32(body, at)
     (max_wait_ms, min_bytes, max_bytes, level), at = read_fields(_LIMITS, body, at)
@@ -101,8 +113,9 @@ def decode_fetch_request(version: int, body: memoryview) -> FetchRequest:
     if version >= 11:
         rack_id, at = read_string(body, at, is_flexible=is_flexible)
     if is_flexible:
-        tagged_replica, at = _read_tags(body, at)
-        replica_id = replica_id if tagged_replica is None else tagged_replica
+        replica, at = _read_tags(body, at)
+        if replica is not None:
+            replica_id, replica_epoch = replica
     if at != len(body):
         raise FormatError(f"{len(body) - at} bytes follow the request", position=at)
     return FetchRequest(
@@ -116,6 +129,7 @@ def decode_fetch_request(version: int, body: memoryview) -> FetchRequest:
         parts,
         forgotten,
         rack_id or "",
+        replica_epoch,
     )
 
 
@@ -146,21 +160,31 @@ def _read_topics(version: int, body: memoryview, at: int) -> tuple[list[FetchPar
         )
         check_part_count(max(topic_count, len(parts) + partition_count), at)
         for _ in range(partition_count):
-            leader_epoch = last_fetched_epoch = -1
+            leader_epoch = last_fetched_epoch = log_start = -1
             fields, at = read_fields(layout, body, at)
             if version >= 12:
-                partition, leader_epoch, offset, last_fetched_epoch, _, max_bytes = fields
+                partition, leader_epoch, offset, last_fetched_epoch, log_start, max_bytes = fields
             elif version >= 9:
-                partition, leader_epoch, offset, _, max_bytes = fields
+                partition, leader_epoch, offset, log_start, max_bytes = fields
             elif version >= 5:
-                partition, offset, _, max_bytes = fields
+                partition, offset, log_start, max_bytes = fields
             else:
                 partition, offset, max_bytes = fields
-            if is_flexible:
+            high_watermark = INT64_MAX
+            if version >= _FIRST_WITH_HIGH_WATERMARK:
+                high_watermark, at = _read_partition_tags(body, at)
+            elif is_flexible:
                 at = skip_tagged_fields(body, at)
             parts.append(
                 FetchPartition(
-                    topic, partition, offset, max_bytes, leader_epoch, last_fetched_epoch
+                    topic,
+                    partition,
+                    offset,
+                    max_bytes,
+                    leader_epoch,
+                    last_fetched_epoch,
+                    log_start,
+                    high_watermark,
                 )
             )
         if is_flexible:
@@ -186,14 +210,28 @@ def _read_forgotten(
     return forgotten, at
 
 
-def _read_tags(body: memoryview, at: int) -> tuple[int | None, int]:
-    """The replica id; None if the client is not a replica."""
-    replica_id: int | None = None
+def _read_partition_tags(body: memoryview, at: int) -> tuple[int, int]:
+    """The high watermark that a follower knows, if it tells."""
+    high_watermark = INT64_MAX
+    count, at = read_tag_count(body, at)
+    for _ in range(count):
+        tag, at = read_varint(body, at)
+        size, at = read_varint(body, at)
+        field, at = read_exactly(body, at, size, "tagged field")
+        if tag == _HIGH_WATERMARK_TAG:
+            high_watermark, _ = read_int64(field, 0)
+    return high_watermark, at
+
+
+def _read_tags(body: memoryview, at: int) -> tuple[tuple[int, int] | None, int]:
+    """The id and the epoch of the broker that fetches; None if the client is not a broker."""
+    replica: tuple[int, int] | None = None
     count, at = read_tag_count(body, at)
     for _ in range(count):
         tag, at = read_varint(body, at)
         size, at = read_varint(body, at)
         field, at = read_exactly(body, at, size, "tagged field")
         if tag == _REPLICA_STATE_TAG:
-            replica_id, _ = read_int32(field, 0)
-    return replica_id, at
+            (replica_id, epoch), _ = read_fields(_REPLICA_STATE, field, 0)
+            replica = replica_id, epoch
+    return replica, at

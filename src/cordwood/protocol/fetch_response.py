@@ -15,6 +15,8 @@
             preferred_read_replica   int32   from version 11
             records                  nullable bytes
             tag 0, diverging_epoch   (epoch int32, end_offset int64), from version 12
+            tag 1, current_leader    (leader_id int32, leader_epoch int32), from version 12
+    tag 0, node_endpoints        array of (node_id, host, port, rack), from version 16
 
 Flexible from version 12. The answer is a list of pieces: bytes, and in place of the records an
 object of the caller (a range of a file), of which only the size is needed here.
@@ -32,6 +34,7 @@ from cordwood.protocol.fetch_request import (
     FIRST_WITH_SESSION,
     FIRST_WITH_TOPIC_ID,
 )
+from cordwood.protocol.node_endpoints import encode_node_endpoints
 from cordwood.protocol.wire_values import INT32, encode_count, encode_string, encode_varint
 
 _FIXED: Final = struct.Struct(">ihqq")
@@ -39,6 +42,8 @@ _INT64: Final = struct.Struct(">q")
 _HEADER: Final = struct.Struct(">ii")
 _SESSION: Final = struct.Struct(">hi")
 _DIVERGING: Final = struct.Struct(">iq")
+_LEADER: Final = struct.Struct(">ii")
+_FIRST_WITH_NODES: Final = 16
 _ABORTED: Final = struct.Struct(">qq")
 _NO_TAGS: Final = b"\0"
 _NO_REPLICA: Final = INT32.pack(-1)
@@ -57,6 +62,7 @@ class FetchedPart(NamedTuple):
     diverging: tuple[int, int] | None = None
     size: int = 0
     records: Any = None
+    leader: tuple[int, int] | None = None  # id and epoch, with errors about them
 
 
 def encode_fetch_response(
@@ -67,8 +73,12 @@ def encode_fetch_response(
     error_code: int = 0,
     session_id: int = 0,
     throttle_ms: int = 0,
+    nodes: Sequence[tuple[int, str, int, str | None]] = (),
 ) -> list[Any]:
-    """The whole frame in pieces: bytes, and the `records` of the parts unchanged."""
+    """The whole frame in pieces: bytes, and the `records` of the parts unchanged.
+
+    `nodes` are the brokers that the parts name as leaders: id, host, port, rack.
+    """
     is_flexible = version >= FIRST_FLEXIBLE
     head = bytearray(_NO_TAGS if is_flexible else b"")
     head += INT32.pack(throttle_ms)
@@ -93,7 +103,7 @@ def encode_fetch_response(
         if is_flexible:
             head += _NO_TAGS
     if is_flexible:
-        head += _NO_TAGS
+        head += encode_node_endpoints(nodes if version >= _FIRST_WITH_NODES else ())
     if head:
         pieces.append(bytes(head))
         size += len(head)
@@ -133,7 +143,13 @@ def _aborted(aborted: Sequence[tuple[int, int]] | None, *, is_flexible: bool) ->
 
 
 def _partition_tags(part: FetchedPart) -> bytes:
-    if part.diverging is None:
+    if part.diverging is None and part.leader is None:
         return _NO_TAGS
-    field = _DIVERGING.pack(*part.diverging) + _NO_TAGS
-    return b"\x01\x00" + encode_varint(len(field)) + field
+    fields = bytearray()
+    count = 0
+    for tag, layout, values in ((0, _DIVERGING, part.diverging), (1, _LEADER, part.leader)):
+        if values is not None:
+            count += 1
+            field = layout.pack(*values) + _NO_TAGS
+            fields += encode_varint(tag) + encode_varint(len(field)) + field
+    return encode_varint(count) + fields

@@ -11,7 +11,9 @@ responses              array of
         log_start_offset   int64   from version 5; -1 with an error
         record_errors      array   from version 8: batch_index int32, message nullable string
         error_message      string  from version 8, nullable
+        tag 0, current_leader      (leader_id int32, leader_epoch int32), from version 10
 throttle_time_ms       int32
+tag 0, node_endpoints  array of (node_id, host, port, rack), from version 10
 """
 
 import struct
@@ -21,15 +23,19 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from cordwood.protocol.node_endpoints import encode_node_endpoints
 from cordwood.protocol.produce_request import FIRST_FLEXIBLE, FIRST_WITH_TOPIC_ID
 from cordwood.protocol.wire_values import INT32, INT64, encode_count, encode_string
 
 FIRST_WITH_LOG_START: Final = 5
 FIRST_WITH_RECORD_ERRORS: Final = 8
 
+_FIRST_WITH_LEADER: Final = 10
+
+_LEADER: Final = struct.Struct(">ii")
+_LEADER_TAG: Final = b"\x01\x00\x09"  # one field, tag 0, 9 bytes
 _PARTITION: Final = struct.Struct(">ihqq")
 _HEADER: Final = struct.Struct(">ii")
-_NO_THROTTLE: Final = bytes(4)
 _NO_TAGS: Final = b"\0"
 _ERROR_END: Final = 6  # of a partition: behind its number and error code
 _WITHOUT_LOG_START: Final = 16
@@ -46,12 +52,20 @@ class ProducedPart(NamedTuple):
     log_start_offset: int = -1
     record_errors: Sequence[tuple[int, str]] = ()
     error_message: str | None = None
+    leader: tuple[int, int] | None = None  # id and epoch, with errors about them
 
 
 def encode_produce_response(
-    version: int, correlation_id: int, parts: Sequence[ProducedPart]
+    version: int,
+    correlation_id: int,
+    parts: Sequence[ProducedPart],
+    nodes: Sequence[tuple[int, str, int, str | None]] = (),
+    throttle_ms: int = 0,
 ) -> bytes:
-    """The whole frame. Parts of one topic that follow each other share its entry."""
+    """The whole frame. Parts of one topic that follow each other share its entry.
+
+    `nodes` are the brokers that the parts name as leaders: id, host, port, rack.
+    """
     is_flexible = version >= FIRST_FLEXIBLE
     out: list[bytes] = []
     topics = [(topic, list(group)) for topic, group in groupby(parts, key=attrgetter("topic"))]
@@ -62,9 +76,9 @@ def encode_produce_response(
         out.extend(_partition(version, part) for part in group)
         if is_flexible:
             out.append(_NO_TAGS)
-    out.append(_NO_THROTTLE)
+    out.append(INT32.pack(throttle_ms))
     if is_flexible:
-        out.append(_NO_TAGS)
+        out.append(encode_node_endpoints(nodes if version >= _FIRST_WITH_LEADER else ()))
         return _frame(correlation_id, _NO_TAGS + b"".join(out))
     return _frame(correlation_id, b"".join(out))
 
@@ -95,11 +109,15 @@ def _partition(version: int, part: ProducedPart) -> bytes:
             if is_flexible:
                 out += _NO_TAGS
         out += encode_string(part.error_message, is_flexible=is_flexible)
-    return out + _NO_TAGS if is_flexible else out
+    if not is_flexible:
+        return out
+    if part.leader is None or version < _FIRST_WITH_LEADER:
+        return out + _NO_TAGS
+    return out + _LEADER_TAG + _LEADER.pack(*part.leader) + _NO_TAGS
 
 
 def with_throttle_time(version: int, frame: bytes, throttle_ms: int) -> bytes:
-    """The same answer, which tells the client that it is not read for so long."""
+    """The same answer, which tells the client that it is not read for so long. It has no nodes."""
     end = len(frame) - len(_NO_TAGS) if version >= FIRST_FLEXIBLE else len(frame)
     return frame[: end - INT32.size] + INT32.pack(throttle_ms) + frame[end:]
 

@@ -17,6 +17,7 @@ from cordwood.protocol.fetch_request import (
     decode_fetch_request,
 )
 from cordwood.protocol.fetch_response import FetchedPart, encode_fetch_response
+from cordwood.quantities import INT64_MAX
 
 _API = API_CATALOG[ApiKey.FETCH]
 VERSIONS = range(_API.min_version, _API.max_version + 1)
@@ -25,6 +26,7 @@ every_version = pytest.mark.parametrize("version", VERSIONS)
 int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
+texts = st.none() | st.text(max_size=5)
 
 
 def topics(version: int) -> st.SearchStrategy[str | UUID]:
@@ -45,6 +47,8 @@ def partitions(version: int) -> st.SearchStrategy[FetchPartition]:
         int32s,
         int32s if version >= 9 else absent,
         int32s if version >= 12 else absent,
+        log_start=absent,
+        high_watermark=st.just(INT64_MAX),
     )
 
 
@@ -170,6 +174,7 @@ def fetched_parts(draw: st.DrawFn, version: int) -> FetchedPart:
         draw(st.none() | st.tuples(st.integers(0, 2**31 - 1), int64s)) if version >= 12 else None,
         len(records),
         records,
+        draw(st.none() | st.tuples(int32s, int32s)) if version >= 12 else None,
     )
 
 
@@ -181,10 +186,16 @@ def test_kafka_python_reads_our_answer_and_would_have_written_the_same(
     parts = data.draw(st.lists(fetched_parts(version), max_size=4))
     correlation_id, session_id = data.draw(int32s), data.draw(int32s)
     error_code = data.draw(int16s)
+    nodes = data.draw(st.lists(st.tuples(int32s, st.text(max_size=5), int32s, texts), max_size=2))
 
     frame = b"".join(
         encode_fetch_response(
-            version, correlation_id, parts, error_code=error_code, session_id=session_id
+            version,
+            correlation_id,
+            parts,
+            error_code=error_code,
+            session_id=session_id,
+            nodes=nodes,
         )
     )
 
@@ -202,6 +213,8 @@ def test_kafka_python_reads_our_answer_and_would_have_written_the_same(
     ] == [(part.topic, part.partition) for part in parts]
     for (_, read), sent in zip(found, parts, strict=True):
         check_part(version, read, sent)
+    if version >= 16 and nodes:
+        assert [(n.node_id, n.host, n.port, n.rack) for n in answer.node_endpoints] == nodes
 
 
 def check_part(version: int, read: Any, sent: FetchedPart) -> None:
@@ -214,6 +227,8 @@ def check_part(version: int, read: Any, sent: FetchedPart) -> None:
     assert (None if aborted is None else [(t.producer_id, t.first_offset) for t in aborted]) == (
         sent.aborted
     )
+    if sent.leader is not None and sent.leader != (-1, -1):
+        assert (read.current_leader.leader_id, read.current_leader.leader_epoch) == sent.leader
     if sent.diverging is not None:
         assert (read.diverging_epoch.epoch, read.diverging_epoch.end_offset) == sent.diverging
 

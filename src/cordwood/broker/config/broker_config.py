@@ -247,7 +247,8 @@ class BrokerConfig:
     # --- committed offsets -------------------------------------------------------------------
     offsets_topic_num_partitions: int = config_field(
         "offsets.topic.num.partitions", _INTEGER, "1",
-        "The number of partitions of __consumer_offsets when it is created. Kafka's default is 50.",
+        "The number of partitions of __consumer_offsets when it is created. Kafka's default is 50; "
+        "so is that of a member of a cluster, in which all brokers must have the same number.",
         minimum=1, maximum=10_000,
     )  # fmt: skip
     offsets_retention_minutes: int = config_field(

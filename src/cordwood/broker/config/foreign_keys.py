@@ -10,14 +10,7 @@ from typing import Final
 
 WITHOUT_EFFECT: Final = frozenset(
     {
-        # one broker, no controller of its own
-        "process.roles",
-        "controller.quorum.bootstrap.servers",
-        "controller.quorum.voters",
-        "controlled.shutdown.enable",
-        "inter.broker.listener.name",
-        "broker.heartbeat.interval.ms",
-        "broker.session.timeout.ms",
+        # controllers are Kafka's, and have these keys
         "metadata.log.dir",
         "metadata.log.segment.bytes",
         "metadata.log.segment.ms",
@@ -27,20 +20,12 @@ WITHOUT_EFFECT: Final = frozenset(
         "sasl.mechanism.inter.broker.protocol",
         "security.inter.broker.protocol",
         "ssl.endpoint.identification.algorithm",  # of connections between brokers
-        # one replica of everything
+        # of controllers, or of Kafka's own replication
         "auto.leader.rebalance.enable",
-        "default.replication.factor",
         "leader.imbalance.check.interval.seconds",
         "leader.imbalance.per.broker.percentage",
         "num.replica.fetchers",
-        "offsets.topic.replication.factor",
-        "replica.fetch.backoff.ms",
-        "replica.fetch.max.bytes",
-        "replica.fetch.min.bytes",
-        "replica.fetch.response.max.bytes",
-        "replica.fetch.wait.max.ms",
         "replica.high.watermark.checkpoint.interval.ms",
-        "replica.lag.time.max.ms",
         "replica.selector.class",
         "replica.socket.receive.buffer.bytes",
         "replica.socket.timeout.ms",

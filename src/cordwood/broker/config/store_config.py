@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.errors import ConfigError
 from cordwood.log.compaction.cleaner import CleanerConfig
+from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.rules.config_key import ConfigKey, ConfigKind, ConfigValue, config_field
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.archive_port import CACHE_BYTES
@@ -125,7 +126,7 @@ class StoreConfig:
             time_share_max=self.log_cleaner_time_share_max,
         )
 
-    def open(self, topic_defaults: TopicConfig) -> "Store":
+    def open(self, topic_defaults: TopicConfig, *, role: ReplicaRole = SOLE_REPLICA) -> "Store":
         """Open the store, which takes the writer lock of every directory."""
         from cordwood.library import open_writer  # not needed to read the keys
 
@@ -137,6 +138,7 @@ class StoreConfig:
             free_bytes_min=self.log_dir_free_bytes_min,
             access=FileAccess(self.log_dir_access),
             opening_threads=self.num_recovery_threads_per_data_dir,
+            role=role,
         )
 
 

@@ -12,6 +12,7 @@ from cordwood.broker.groups.classic.group_config import GroupConfig
 from cordwood.broker.groups.classic.metadata_budget import MetadataBudget
 from cordwood.broker.groups.journal.group_loader import GroupLoader, LoadedGroups
 from cordwood.broker.groups.journal.group_log import Done, GroupLog
+from cordwood.broker.groups.journal.group_shards import GroupShards
 from cordwood.broker.groups.journal.offset_keeper import OffsetKeeper
 from cordwood.broker.groups.managed_group import EpochGroup
 from cordwood.broker.groups.offset_expiry import expired_offsets
@@ -22,7 +23,7 @@ from cordwood.format.groups.group_metadata import GroupMetadata, encode_group_me
 from cordwood.format.groups.group_offsets import GroupMetadataKey, encode_group_metadata_key
 from cordwood.log.topics.committed_offsets import CommittedOffsets, GroupRecord
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.quantities import MIB
+from cordwood.quantities import MIB, LeaderEpoch
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +65,10 @@ class GroupCoordinator:
         clock: Clock,
         config: GroupConfig,
         workers: Executor,
+        shards: GroupShards | None = None,
     ) -> None:
+        """With `shards` it coordinates the groups of the partitions that this broker leads."""
+        self._shards = shards
         self.groups: dict[str, AnyGroup] = {}
         self.offsets = offsets
         self.group_log = group_log
@@ -81,7 +85,14 @@ class GroupCoordinator:
     # --- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start to load on a worker. To be called once, by any thread."""
+        """Start to load on a worker. To be called once, by any thread.
+
+        In a cluster nothing is loaded before this broker leads: see `begin_shard`.
+        """
+        if self._shards is not None:
+            self.state = CoordinatorState.READY
+            self.scheduler.call_soon(self._plan_expiry)
+            return
         self.state = CoordinatorState.LOADING
         self._workers.submit(self._load)
 
@@ -104,17 +115,80 @@ class GroupCoordinator:
     def _install(self, loaded: LoadedGroups) -> None:
         if self.state is not CoordinatorState.LOADING:
             return
+        self.state = CoordinatorState.READY
+        count = self._add_loaded(loaded)
+        logger.info("loaded %s", _counted(count, "group"))
+        self._plan_expiry()
+
+    def _add_loaded(self, loaded: LoadedGroups) -> int:
+        """Add groups that were loaded, and start their timers."""
+        added: list[AnyGroup] = []
         for group_id, saved in loaded.classic.items():
             group = self._new_classic(group_id)
             group.restore(saved)
-            self.groups[group_id] = group
-        for other in loaded.consumer:
-            self.groups[other.group_id] = other
-        self.state = CoordinatorState.READY
-        for known in list(self.groups.values()):
+            added.append(group)
+        added += loaded.consumer
+        for known in added:
+            self.groups[known.group_id] = known
+        for known in added:
             known.resume()
-        logger.info("loaded %s", _counted(len(self.groups), "group"))
-        self._plan_expiry()
+        return len(added)
+
+    # --- in a cluster ------------------------------------------------------------------------
+
+    def begin_shard(self, number: int, epoch: LeaderEpoch) -> None:
+        """This broker leads a partition of the offsets topic: load its groups."""
+        assert self._shards is not None
+        if self.state is CoordinatorState.READY:
+            self.end_shard(number)
+            self._shards.begin(number, epoch)
+            self._workers.submit(self._load_shard, number, epoch)
+
+    def _load_shard(self, number: int, epoch: LeaderEpoch) -> None:
+        """In a worker."""
+        try:
+            loaded = self._loader.load_partition(number)
+        except Exception:
+            logger.exception("__consumer_offsets-%d could not be loaded", number)
+            self.scheduler.call_soon(lambda: self._load_shard_again(number, epoch))
+        else:
+            self.scheduler.call_soon(lambda: self._install_shard(number, epoch, loaded))
+
+    def _load_shard_again(self, number: int, epoch: LeaderEpoch) -> None:
+        def again() -> None:
+            if self._shards is not None and self._shards.is_current(number, epoch):
+                self._workers.submit(self._load_shard, number, epoch)
+
+        self.scheduler.call_later(_RELOAD_S, again)
+
+    def _install_shard(self, number: int, epoch: LeaderEpoch, loaded: LoadedGroups) -> None:
+        assert self._shards is not None
+        if self.state is not CoordinatorState.READY or not self._shards.is_current(number, epoch):
+            if not self._shards.is_led(number):  # another broker leads by now
+                self.offsets.unload_partition(number)
+            return
+        self._shards.finish_load(number)
+        count = self._add_loaded(loaded)
+        logger.info(
+            "coordinates __consumer_offsets-%d in epoch %d: loaded %s",
+            number,
+            epoch,
+            _counted(count, "group"),
+        )
+
+    def end_shard(self, number: int) -> None:
+        """Another epoch began: forget the groups of the partition, and send members away."""
+        assert self._shards is not None
+        self._shards.end(number)
+        for group in [g for g in self.groups.values() if self._is_in(g.group_id, number)]:
+            del self.groups[group.group_id]
+            group.stop()
+        self.offsets.unload_partition(number)
+
+    def _is_in(self, group_id: str, number: int) -> bool:
+        return self._shards is not None and self._shards.number_of(group_id) == number
+
+    # --- the end -----------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Answer all waiting requests and refuse new ones. Saved groups stay in the log."""
@@ -135,7 +209,7 @@ class GroupCoordinator:
             return ErrorCode.coordinator_not_available
         if len(group_id) > NAME_CHARS_MAX or not (group_id or allows_empty):
             return ErrorCode.invalid_group_id
-        return None
+        return None if self._shards is None else self._shards.refusal(group_id)
 
     # --- groups ------------------------------------------------------------------------------
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.net.request import RequestContext, Route, RunsOn
-from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.api_catalog import API_CATALOG, Api, ApiKey
 from cordwood.protocol.messages import encode_response
 from cordwood.protocol.wire_values import INT32
 
@@ -36,8 +37,16 @@ _FINALIZED: Final[list[messages.ApiVersionsResponseFinalizedFeaturesDict]] = [
 _FEATURES_EPOCH: Final = 0  # constant: features cannot be switched on and off
 
 
+FinalizedFeatures = Callable[[], tuple[int, Mapping[str, int]]]
+
+
 class ApiVersionsHandler:
     """Lists the API catalog. Any thread may call it."""
+
+    def __init__(self, more: Sequence[Api] = (), features: FinalizedFeatures | None = None) -> None:
+        """A member of a cluster serves `more`, and has the `features` that it finalised."""
+        self._more = {api.key: api for api in more if api.key not in API_CATALOG}
+        self._features = features
 
     def routes(self) -> list[Route]:
         return [
@@ -53,7 +62,20 @@ class ApiVersionsHandler:
             and _SOFTWARE.fullmatch(request.client_software_version)
         ):
             return {"error_code": ErrorCode.invalid_request}
-        return _versions(version)
+        answer = _versions(version)
+        if self._features is None:
+            return answer
+        epoch, levels = self._features()
+        return {
+            **answer,
+            "api_keys": [*answer["api_keys"], *map(_ranged, self._more.values())],
+            "finalized_features_epoch": epoch,
+            "finalized_features": [
+                {"name": name, "min_version_level": level, "max_version_level": level}
+                for name, level in levels.items()
+                if level > 0
+            ],
+        }
 
 
 def unsupported_version_response(correlation_id: int) -> bytes:
@@ -77,15 +99,16 @@ def _versions(version: int) -> messages.ApiVersionsResponseDict:
     has_level_0 = version >= _FIRST_WITH_LEVEL_0
     return {
         "error_code": ErrorCode.none,
-        "api_keys": [
-            {
-                "api_key": api.key,
-                "min_version": api.advertised_min_version,
-                "max_version": api.max_version,
-            }
-            for api in API_CATALOG.values()
-        ],
+        "api_keys": [_ranged(api) for api in API_CATALOG.values()],
         "supported_features": _SUPPORTED if has_level_0 else [],
         "finalized_features_epoch": _FEATURES_EPOCH,
         "finalized_features": _FINALIZED,
+    }
+
+
+def _ranged(api: Api) -> messages.ApiVersionsResponseApiKeysDict:
+    return {
+        "api_key": api.key,
+        "min_version": api.advertised_min_version,
+        "max_version": api.max_version,
     }

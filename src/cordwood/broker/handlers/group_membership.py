@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from cordwood.broker.cluster_view import ClusterView, CoordinatorKind
 from cordwood.broker.groups.classic.classic_answers import join_error, sync_error
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.classic.classic_member import NO_MEMBER_ID, JoinRequest, SyncRequest
@@ -17,8 +18,10 @@ from cordwood.quantities import MIB
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages, group_messages
 
-# By key type: groups, transactional ids.
-_NEEDS: Final = {0: needs.FIND_COORDINATOR_GROUP, 1: needs.FIND_COORDINATOR_TRANSACTION}
+_NEEDS: Final = {
+    CoordinatorKind.GROUP: needs.FIND_COORDINATOR_GROUP,
+    CoordinatorKind.TRANSACTION: needs.FIND_COORDINATOR_TRANSACTION,
+}
 _FIRST_FIND_OF_MANY: Final = 4
 _FIRST_JOIN_WITH_REBALANCE_TIMEOUT: Final = 1
 _FIRST_JOIN_WITH_KNOWN_MEMBER_ID: Final = 4
@@ -36,9 +39,9 @@ _PROTOCOLS_MAX: Final = 100
 class GroupMembershipHandler:
     """The five requests of members. Called in the control loop."""
 
-    def __init__(self, *, coordinator: GroupCoordinator, node_id: int) -> None:
+    def __init__(self, *, coordinator: GroupCoordinator, view: ClusterView) -> None:
         self._coordinator = coordinator
-        self._node_id = node_id
+        self._view = view
 
     def routes(self) -> list[Route]:
         return routes_on(
@@ -72,24 +75,27 @@ class GroupMembershipHandler:
     def _place(
         self, context: RequestContext, key: str, key_type: int
     ) -> cluster_messages.FindCoordinatorResponseCoordinatorsDict:
-        need = _NEEDS.get(key_type)
-        if need is not None:
-            if not context.may(need, key):
-                return _nowhere(key, need.code, None)
-            here = context.session.listener
-            return {
-                "key": key,
-                "error_code": ErrorCode.none,
-                "error_message": None,
-                "node_id": self._node_id,
-                "host": here.host,
-                "port": here.port,
-            }
-        return _nowhere(
-            key,
-            ErrorCode.invalid_request,
-            f"this broker does not support key type {key_type}",
-        )
+        if key_type not in _NEEDS:
+            return _nowhere(
+                key,
+                ErrorCode.invalid_request,
+                f"this broker does not support key type {key_type}",
+            )
+        kind = CoordinatorKind(key_type)
+        need = _NEEDS[kind]
+        if not context.may(need, key):
+            return _nowhere(key, need.code, None)
+        found = self._view.coordinator(kind, key, context.session.listener)
+        if isinstance(found, ErrorCode):
+            return _nowhere(key, found, None)
+        return {
+            "key": key,
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "node_id": found.node_id,
+            "host": found.host,
+            "port": found.port,
+        }
 
     # --- JoinGroup ---------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.managed_group import EpochGroup, is_subscribed
@@ -14,7 +15,6 @@ from cordwood.broker.records.partition_table import NamedTopic, name_topics
 from cordwood.broker.security import access_table as needs
 from cordwood.broker.security.security_events import Detail
 from cordwood.format.groups.group_fields import STRING_BYTES_MAX
-from cordwood.log.store.store import Store
 from cordwood.log.topics.committed_offsets import CommittedOffset, TopicPartition
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
@@ -41,9 +41,9 @@ _Codes = Mapping[TopicPartition, ErrorCode]
 class GroupOffsetsHandler:
     """Commits and deletes offsets, for groups of any kind. Called in the control loop."""
 
-    def __init__(self, *, coordinator: GroupCoordinator, store: Store) -> None:
+    def __init__(self, *, coordinator: GroupCoordinator, view: ClusterView) -> None:
         self._coordinator = coordinator
-        self._store = store
+        self._view = view
 
     def routes(self) -> list[Route]:
         return routes_on(
@@ -60,7 +60,7 @@ class GroupOffsetsHandler:
         self, context: RequestContext, request: messages.OffsetCommitRequest
     ) -> Response | Deferred:
         topics = name_topics(
-            self._store,
+            self._view,
             [
                 (t.name, t.topic_id, [p.partition_index for p in t.partitions])
                 for t in request.topics
@@ -190,7 +190,7 @@ class GroupOffsetsHandler:
     def _check_place(self, topic: NamedTopic, number: int) -> ErrorCode:
         if topic.name is None:
             return ErrorCode.unknown_topic_id
-        known = self._store.registry.find(topic.name)
+        known = self._view.topic(topic.name)
         if known is None or not 0 <= number < known.partition_count:
             return ErrorCode.unknown_topic_or_partition
         return ErrorCode.none
@@ -220,7 +220,7 @@ class GroupOffsetsHandler:
         if not group.is_empty and group.protocol_type != "consumer":
             return {"error_code": ErrorCode.non_empty_group}  # it is unknown what it reads
         topics = name_topics(
-            self._store,
+            self._view,
             [(t.name, NIL_UUID, [p.partition_index for p in t.partitions]) for t in request.topics],
             by_id=False,
         )

@@ -19,7 +19,7 @@ from cordwood.broker.net.request import (
 from cordwood.broker.records.early_answers import WhenVisible
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.security import access_table as needs
-from cordwood.errors import CordwoodError, UnknownPartitionError, UnknownTopicError
+from cordwood.errors import CordwoodError
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP, find_time
 from cordwood.protocol.acl_codes import AclOperation, AclResource
@@ -53,6 +53,7 @@ _SPECIAL_SINCE: Final[Mapping[int, int]] = MappingProxyType(
     }
 )
 _READ_COMMITTED: Final = 1
+_KNOWN_AT_ONCE: Final = frozenset({EARLIEST, _EARLIEST_LOCAL})  # by a leader that is new
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +143,12 @@ class ListOffsetsHandler:
                     raise log.state.failure or RefusedError(
                         ErrorCode.request_timed_out, "the disk takes too long"
                     )
-                place = _find(log, wanted.timestamp, only_committed=only_committed)
+                is_replica = request.replica_id >= 0 and self._table.cluster is not None
+                if is_replica and wanted.timestamp == LATEST:  # as far as a follower fetches
+                    place = _Place(offset=log.end_offset, epoch=log.epochs.current)
+                else:
+                    self._check_settled(log, wanted.timestamp)
+                    place = _find(log, wanted.timestamp, only_committed=only_committed)
             except Exception as error:  # the API has no room for a text
                 return {"partition_index": number, "error_code": refusal(error).code}
             return {
@@ -163,21 +169,22 @@ class ListOffsetsHandler:
             ]
         }
 
+    def _check_settled(self, log: PartitionLog, time_ms: int) -> None:
+        """Raise while a new leader does not know how far its log is committed: it might go back."""
+        replica = self._table.replica_of(log)
+        leader = None if replica is None else replica.leader
+        if leader is not None and not (leader.knows_committed_end or time_ms in _KNOWN_AT_ONCE):
+            code = ErrorCode.offset_not_available
+            raise RefusedError(code, "the high watermark is not known yet")
+
     def _log(self, topic: str, partition: int, epoch: int) -> PartitionLog:
         """The log of a partition. Raises if it is not in the client's `epoch`; -1: any epoch."""
-        found = self._table.topic(topic)
-        if found is None:
-            raise UnknownTopicError(topic)
-        if not 0 <= partition < found.partition_count:
-            raise UnknownPartitionError(topic, partition, count=found.partition_count)
-        log = found.partition(partition)
-        if epoch not in {NO_LEADER_EPOCH, log.epochs.current}:
-            code = (
-                ErrorCode.fenced_leader_epoch
-                if epoch < log.epochs.current
-                else ErrorCode.unknown_leader_epoch
-            )
-            raise RefusedError(code, f"the leader epoch is {log.epochs.current}, not {epoch}")
+        log = self._table.log(topic, partition)
+        if log is None:
+            raise RefusedError(self._table.why_absent(topic, partition), "it is not here")
+        code = self._table.leader_refusal(log, epoch)
+        if code is not None:
+            raise RefusedError(code, f"leader epoch {epoch} is not the present one here")
         return log
 
     # --- OffsetForLeaderEpoch ----------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Metadata of the cluster: its one broker, its topics and their leaders. Touches no disk.
+"""Metadata of the cluster: its brokers, its topics and their leaders. Touches no disk.
 
-Only the automatic creation of topics is left to the workers.
+Only the automatic creation of topics is left to the workers, or to the controllers of a cluster.
 """
 
 from __future__ import annotations
@@ -12,22 +12,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.cluster_view import ClusterView, TopicView
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode, RefusedError, error_code
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
-from cordwood.broker.records.partition_leaders import (
-    is_valid_name,
-    partition_leaders,
-    why_unknown,
-)
-from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.records.topic_names import is_valid_name, why_unknown
 from cordwood.broker.security import access_table as needs
 from cordwood.errors import TopicExistsError
 from cordwood.format.file_names import INTERNAL_TOPICS
-from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
-from cordwood.log.topics.topic import Topic
 from cordwood.protocol.acl_codes import CLUSTER_NAME, NOT_ASKED, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 
@@ -44,6 +37,9 @@ _CREATED_MAX: Final = 100
 
 _Item = tuple[str | None, UUID]  # the name and the id of a topic in a request
 
+# Has topics created for a client, soon. Called in any thread.
+OrderTopics = Callable[[RequestContext, Sequence[str]], None]
+
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
@@ -55,16 +51,17 @@ class MetadataHandler:
         self,
         *,
         store: Store,
-        table: PartitionTable,
-        identity: ClusterIdentity,
+        view: ClusterView,
         config: BrokerConfig,
         workers: Executor,
+        order_topics: OrderTopics | None = None,
     ) -> None:
+        """`order_topics` has the controllers create topics; None: this broker creates them."""
         self._store = store
-        self._table = table
-        self._identity = identity
+        self._view = view
         self._config = config
         self._workers = workers
+        self._order_topics = order_topics
 
     def routes(self) -> list[Route]:
         return routes_on(
@@ -86,9 +83,7 @@ class MetadataHandler:
         answer = partial(self._answer, context, request)
         if wanted is None or (not wanted and version < _FIRST_WITH_NULL_TOPICS):
             names = [
-                name
-                for name in self._store.topics(include_internal=True)
-                if context.may(needs.METADATA_ALL, name)
+                name for name in self._view.topic_names() if context.may(needs.METADATA_ALL, name)
             ]
             return answer([self._by_name(name) for name in names])
         if version < _FIRST_BY_TOPIC_ID and any(
@@ -104,6 +99,9 @@ class MetadataHandler:
             missing = [name for name in missing if name not in forbidden]
             refused += [_refused_topic(name) for name in forbidden]
         answer = partial(self._answer, context, request, refused=refused)
+        if missing and self._order_topics is not None:
+            self._order_topics(context, missing[:_CREATED_MAX])
+            missing = []  # the client asks again
         if not missing:
             return answer(self._describe(allowed, {}))
         deferred = Deferred()
@@ -120,7 +118,7 @@ class MetadataHandler:
         allowed: list[_Item] = []
         refused: list[messages.MetadataResponseTopicsDict] = []
         for name, topic_id in items:
-            topic = None if topic_id == _NIL else self._table.topic(topic_id)
+            topic = None if topic_id == _NIL else self._view.topic(topic_id)
             known = name if topic is None else topic.name
             if known is None or (topic is None and topic_id != _NIL):
                 allowed.append((name, topic_id))  # no topic has the id, which is no secret
@@ -141,7 +139,7 @@ class MetadataHandler:
             if topic_id == _NIL
             and name is not None
             and name not in INTERNAL_TOPICS
-            and self._store.registry.find(name) is None
+            and self._view.topic(name) is None
             and is_valid_name(name)
         ]
 
@@ -208,7 +206,7 @@ class MetadataHandler:
     def _by_name(
         self, name: str, error: ErrorCode | None = None
     ) -> messages.MetadataResponseTopicsDict:
-        topic = self._store.registry.find(name)
+        topic = self._view.topic(name)
         if topic is not None:
             return self._topic(topic)
         return {
@@ -218,20 +216,29 @@ class MetadataHandler:
         }
 
     def _by_id(self, topic_id: UUID) -> messages.MetadataResponseTopicsDict:
-        topic = self._table.topic(topic_id)
+        topic = self._view.topic(topic_id)
         if topic is not None:
             return self._topic(topic)
         return {"name": None, "topic_id": topic_id, "error_code": ErrorCode.unknown_topic_id}
 
-    def _topic(self, topic: Topic[PartitionLog]) -> messages.MetadataResponseTopicsDict:
+    def _topic(self, topic: TopicView) -> messages.MetadataResponseTopicsDict:
         return {
             "error_code": ErrorCode.none,
             "name": topic.name,
             "topic_id": topic.topic_id,
             "is_internal": topic.name in INTERNAL_TOPICS,
-            "partitions": partition_leaders(
-                topic, range(topic.partition_count), self._identity.node_id
-            ),
+            "partitions": [
+                {
+                    "error_code": partition.error,
+                    "partition_index": partition.number,
+                    "leader_id": partition.leader,
+                    "leader_epoch": partition.leader_epoch,
+                    "replica_nodes": partition.replicas,
+                    "isr_nodes": partition.in_sync,
+                    "offline_replicas": partition.offline,
+                }
+                for partition in self._view.partitions(topic, range(topic.partition_count))
+            ],
         }
 
     def _answer(
@@ -241,7 +248,7 @@ class MetadataHandler:
         topics: Sequence[messages.MetadataResponseTopicsDict],
         refused: Sequence[messages.MetadataResponseTopicsDict] = (),
     ) -> messages.MetadataResponseDict:
-        me, here, access = self._identity, context.session.listener, context.session.access
+        here, access = context.session.listener, context.session.access
         if request.include_topic_authorized_operations:
             for topic in topics:
                 name = topic["name"]
@@ -251,10 +258,11 @@ class MetadataHandler:
                     )
         return {
             "brokers": [
-                {"node_id": me.node_id, "host": here.host, "port": here.port, "rack": me.rack}
+                {"node_id": node_id, "host": host, "port": port, "rack": rack}
+                for node_id, host, port, rack in self._view.brokers(here)
             ],
-            "cluster_id": me.cluster_id,
-            "controller_id": me.node_id,
+            "cluster_id": self._view.cluster_id,
+            "controller_id": self._view.controller_id,
             "cluster_authorized_operations": _cluster_operations(context, needs.METADATA_CLUSTER)
             if request.include_cluster_authorized_operations
             else NOT_ASKED,
@@ -267,7 +275,7 @@ class MetadataHandler:
     def describe_cluster(
         self, context: RequestContext, request: messages.DescribeClusterRequest
     ) -> messages.DescribeClusterResponseDict:
-        me, here = self._identity, context.session.listener
+        here = context.session.listener
         if request.endpoint_type != _BROKERS:
             is_known = request.endpoint_type == _CONTROLLERS
             return {
@@ -280,15 +288,16 @@ class MetadataHandler:
         return {
             "error_code": ErrorCode.none,
             "endpoint_type": _BROKERS,
-            "cluster_id": me.cluster_id,
-            "controller_id": me.node_id,
+            "cluster_id": self._view.cluster_id,
+            "controller_id": self._view.controller_id,
             "cluster_authorized_operations": _cluster_operations(
                 context, needs.DESCRIBE_CLUSTER_OPERATIONS
             )
             if request.include_cluster_authorized_operations
             else NOT_ASKED,
             "brokers": [
-                {"broker_id": me.node_id, "host": here.host, "port": here.port, "rack": me.rack}
+                {"broker_id": node_id, "host": host, "port": port, "rack": rack}
+                for node_id, host, port, rack in self._view.brokers(here)
             ],
         }
 

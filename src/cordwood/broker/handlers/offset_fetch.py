@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final
 
+from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.groups.classic.classic_group import ClassicGroup
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.net.request import Deferred, RequestContext, Response, Route, RunsOn, routes_on
 from cordwood.broker.records.partition_table import AskedTopic, NamedTopic, name_topics
 from cordwood.broker.security import access_table as needs
-from cordwood.log.store.store import Store
 from cordwood.log.topics.committed_offsets import CommittedOffset, GroupOffsets, TopicPartition
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
@@ -42,9 +42,9 @@ class _WantedOffsets:
 class OffsetFetchHandler:
     """Reports offsets, for groups of any kind. Called in the control loop."""
 
-    def __init__(self, *, coordinator: GroupCoordinator, store: Store) -> None:
+    def __init__(self, *, coordinator: GroupCoordinator, view: ClusterView) -> None:
         self._coordinator = coordinator
-        self._store = store
+        self._view = view
 
     def routes(self) -> list[Route]:
         return routes_on(RunsOn.CONTROL, {ApiKey.OFFSET_FETCH: self.offset_fetch})
@@ -116,7 +116,7 @@ class OffsetFetchHandler:
 
     def _named(self, context: RequestContext, topics: Sequence[AskedTopic]) -> list[NamedTopic]:
         by_id = context.api_version >= _FIRST_BY_TOPIC_ID
-        return name_topics(self._store, topics, by_id=by_id)
+        return name_topics(self._view, topics, by_id=by_id)
 
     def _check_fetch(self, wanted: _WantedOffsets) -> ErrorCode | None:
         group = self._coordinator.groups.get(wanted.group_id)
@@ -144,7 +144,7 @@ class OffsetFetchHandler:
             by_topic.setdefault(name, []).append(fetched)
         found: list[messages.OffsetFetchResponseGroupsTopicsDict] = []
         for name, partitions in by_topic.items():
-            topic = self._store.registry.find(name)
+            topic = self._view.topic(name)
             if topic is not None:
                 found.append({"name": name, "topic_id": topic.topic_id, "partitions": partitions})
             elif context.api_version < _FIRST_BY_TOPIC_ID:  # later versions cannot name it

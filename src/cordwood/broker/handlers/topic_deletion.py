@@ -26,7 +26,7 @@ from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.store.store import Store
 from cordwood.log.topics.topic import Topic
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.quantities import Offset
+from cordwood.quantities import NO_LEADER_EPOCH, Offset
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import topic_messages as messages
@@ -243,6 +243,9 @@ class TopicDeletionHandler:
         if topic in self._kept_topics:
             raise RefusedError(ErrorCode.invalid_topic_exception, f"{topic} is internal")
         log = self._store.topic(topic).partition(number)
+        code = self._table.leader_refusal(log, NO_LEADER_EPOCH)
+        if code is not None:
+            raise RefusedError(code, "another broker leads the partition")
         if log.config.is_compacted and not log.config.is_deleted:
             raise RefusedError(
                 ErrorCode.policy_violation, "records of a compacted topic cannot be deleted"

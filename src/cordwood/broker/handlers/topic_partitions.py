@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cordwood.broker.cluster_identity import ClusterIdentity
+from cordwood.broker.cluster_view import ClusterView, TopicView
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
-from cordwood.broker.records.partition_leaders import partition_leaders, why_unknown
+from cordwood.broker.records.topic_names import why_unknown
 from cordwood.broker.security import access_table as needs
 from cordwood.format.file_names import INTERNAL_TOPICS
-from cordwood.log.partition.partition_log import PartitionLog
-from cordwood.log.store.store import Store
-from cordwood.log.topics.topic import Topic
 from cordwood.protocol.acl_codes import AclResource
 from cordwood.protocol.api_catalog import ApiKey
 
@@ -24,9 +21,8 @@ if TYPE_CHECKING:
 class TopicPartitionsHandler:
     """Describes partitions. Called in the control loop."""
 
-    def __init__(self, *, store: Store, identity: ClusterIdentity, config: BrokerConfig) -> None:
-        self._store = store
-        self._identity = identity
+    def __init__(self, view: ClusterView, config: BrokerConfig) -> None:
+        self._view = view
         self._config = config
 
     def routes(self) -> list[Route]:
@@ -52,7 +48,7 @@ class TopicPartitionsHandler:
         )
         names: list[str] = []
         refused: list[messages.DescribeTopicPartitionsResponseTopicsDict] = []
-        for name in wanted or self._store.topics(include_internal=True):
+        for name in wanted or self._view.topic_names():
             if name < first_name:
                 continue
             if context.may(need, name):
@@ -66,7 +62,7 @@ class TopicPartitionsHandler:
             if left == 0:
                 return {"topics": topics + refused, "next_cursor": _cursor(name, 0)}
             first = cursor.partition_index if cursor is not None and name == first_name else 0
-            topic = self._store.registry.find(name)
+            topic = self._view.topic(name)
             if topic is None:
                 if wanted:
                     topics.append(
@@ -88,7 +84,7 @@ class TopicPartitionsHandler:
         return {"topics": topics + refused}
 
     def _topic_part(
-        self, context: RequestContext, topic: Topic[PartitionLog], numbers: range
+        self, context: RequestContext, topic: TopicView, numbers: range
     ) -> messages.DescribeTopicPartitionsResponseTopicsDict:
         return {
             "error_code": ErrorCode.none,
@@ -101,17 +97,17 @@ class TopicPartitionsHandler:
             ),
             "partitions": [
                 {
-                    "error_code": partition["error_code"],
-                    "partition_index": partition["partition_index"],
-                    "leader_id": partition["leader_id"],
-                    "leader_epoch": partition["leader_epoch"],
-                    "replica_nodes": partition["replica_nodes"],
-                    "isr_nodes": partition["isr_nodes"],
-                    "eligible_leader_replicas": [],
-                    "last_known_elr": [],
-                    "offline_replicas": partition["offline_replicas"],
+                    "error_code": partition.error,
+                    "partition_index": partition.number,
+                    "leader_id": partition.leader,
+                    "leader_epoch": partition.leader_epoch,
+                    "replica_nodes": partition.replicas,
+                    "isr_nodes": partition.in_sync,
+                    "eligible_leader_replicas": partition.eligible,
+                    "last_known_elr": partition.last_known,
+                    "offline_replicas": partition.offline,
                 }
-                for partition in partition_leaders(topic, numbers, self._identity.node_id)
+                for partition in self._view.partitions(topic, numbers)
             ],
         }
 

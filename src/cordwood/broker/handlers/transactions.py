@@ -47,9 +47,17 @@ class TransactionsHandler:
         store: Store,
         offsets_topic_partitions: int,
         closed_topics: frozenset[str] = frozenset(),
+        *,
+        allocate: Callable[[], ProducerId] | None = None,
     ) -> None:
-        """Nobody may write to `closed_topics`, whatever the rules say."""
+        """Nobody may write to `closed_topics`, whatever the rules say.
+
+        `allocate` gives producer ids of the cluster; None: this broker is the whole cluster. A
+        member of a cluster does not coordinate transactions yet.
+        """
         self._closed_topics = closed_topics
+        self._is_of_cluster = allocate is not None
+        self._allocate = store.producer_ids.allocate if allocate is None else allocate
         self._store = store
         self._coordinator: TransactionCoordinator = store.transactions
         self._offsets_topic_partitions = offsets_topic_partitions
@@ -97,6 +105,8 @@ class TransactionsHandler:
             return self._idempotent()
         if not context.may(needs.INIT_PRODUCER_ID_TRANSACTION, transactional_id):
             return _initialised(needs.INIT_PRODUCER_ID_TRANSACTION.code)
+        if self._is_of_cluster:
+            return _initialised(ErrorCode.coordinator_not_available)
         expected = None
         if has_id:
             expected = _identity(request.producer_id, request.producer_epoch)
@@ -117,7 +127,7 @@ class TransactionsHandler:
 
     def _idempotent(self) -> offset_messages.InitProducerIdResponseDict:
         try:
-            producer_id = self._store.producer_ids.allocate()
+            producer_id = self._allocate()
         except Exception as error:
             return _initialised(refusal(error).code)
         return _initialised(ErrorCode.none, _identity(producer_id, _FIRST_EPOCH))

@@ -10,7 +10,7 @@ from cordwood.broker.net.outbox import Piece
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.session import Session
 from cordwood.errors import UnsupportedFormatError
-from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.api_catalog import KNOWN_APIS, ApiKey
 from cordwood.protocol.request_header import (
     RequestHeader,
     decode_request_header,
@@ -20,7 +20,7 @@ from cordwood.protocol.request_header import (
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _IS_FLEXIBLE: Final[Mapping[tuple[int, int], bool]] = {
     (api.key, version): api.is_flexible(version)
-    for api in API_CATALOG.values()
+    for api in KNOWN_APIS.values()
     for version in range(api.min_version, api.max_version + 1)
 }
 

@@ -17,7 +17,7 @@ from cordwood.broker.security.security_events import (
     SecurityEvents,
 )
 from cordwood.protocol.acl_codes import CLUSTER_NAME
-from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.api_catalog import KNOWN_APIS, ApiKey
 from cordwood.protocol.request_header import RequestHeader
 from cordwood.value_class import dataclass, field
 
@@ -54,7 +54,7 @@ class RequestContext:
 
     @property
     def api_name(self) -> str:
-        return API_CATALOG[self.header.api_key].name
+        return KNOWN_APIS[self.header.api_key].name
 
     def changed(
         self,

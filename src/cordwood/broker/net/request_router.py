@@ -27,7 +27,7 @@ from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.security.client_quotas import ClientQuotas, to_ms
 from cordwood.broker.security.security_events import UNWATCHED, SecurityEvents
 from cordwood.errors import FormatError, TruncatedInputError, UnsupportedFormatError
-from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.api_catalog import API_CATALOG, KNOWN_APIS, ApiKey
 from cordwood.protocol.message_codec import ITEMS_MAX
 from cordwood.protocol.messages import (
     Fields,
@@ -243,6 +243,6 @@ class RequestRouter:
     def _failed(self, answer: Answer) -> None:
         """A bug of ours: log it, and close the connection instead of leaving the client waiting."""
         header = answer.header
-        name = API_CATALOG[header.api_key].name
+        name = KNOWN_APIS[header.api_key].name
         logger.exception("%s version %d failed", name, header.api_version)
         answer.abandon(f"{name} failed")

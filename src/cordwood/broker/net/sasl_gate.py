@@ -20,7 +20,7 @@ from cordwood.broker.net.session import Session
 from cordwood.broker.security.authentication import ListenerAuthentication
 from cordwood.broker.security.authentication_events import Attempt, AttemptResult
 from cordwood.errors import FormatError, TruncatedInputError
-from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
+from cordwood.protocol.api_catalog import API_CATALOG, KNOWN_APIS, ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import decode_request, encode_response
 from cordwood.protocol.request_header import RequestHeader
@@ -192,7 +192,7 @@ class SaslGate:
         else:
             conversation.state = SaslState.FAILED
             response = {"error_code": ErrorCode.illegal_sasl_state}
-            name = API_CATALOG[header.api_key].name
+            name = KNOWN_APIS[header.api_key].name
             self._refuse(answer, response, f"{name} was not expected")
 
     def _receive(self, conversation: SaslConversation, answer: Answer, token: bytes) -> None:

@@ -1,8 +1,8 @@
 """Whether a broker is alive, and whether it can serve.
 
     alive   its loops turn. If not, only a restart helps.
-    ready   it is alive, its store is open, groups are loaded, every data directory is usable. If
-            not, clients should be sent elsewhere.
+    ready   it is alive, its store is open, groups are loaded, every data directory is usable, and
+            the controllers of its cluster let it lead. If not, clients should be sent elsewhere.
 
 A fault that does not affect every client is a warning: a partition that takes no appends, a disk
 that is short of space while reading continues.
@@ -48,6 +48,9 @@ class HealthChecks:
             return HealthReport((*problems, str(error)))
         if not self._broker.is_coordinator_loaded():
             problems.append("groups are still being loaded")
+        cluster = None if self._broker.cluster is None else self._broker.cluster()
+        if cluster is not None and cluster.is_fenced:
+            problems.append("the controllers of the cluster do not let this broker lead")
         directories = self._broker.store.directories.status()
         problems += [
             f"{status.path} cannot be used: {status.error}"
@@ -59,6 +62,8 @@ class HealthChecks:
             f"{listener} lets everybody in: its clients do not authenticate"
             for listener in self._broker.insecure_listeners
         ]
+        if cluster is not None and cluster.stopped:
+            warnings.append(f"{cluster.stopped} replicas stopped and need help; the log says why")
         return HealthReport(tuple(problems), tuple(warnings))
 
 

@@ -26,13 +26,14 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from cordwood.broker.observing.cluster_metrics import ClusterCollector
 from cordwood.broker.observing.observed_broker import GroupFacts, ObservedBroker
 from cordwood.broker.observing.security_metrics import SecurityCollector
 from cordwood.broker.observing.store_metrics import StoreCollector, add_histogram
 from cordwood.format import batch_scan
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.topic import Topic
-from cordwood.protocol.api_catalog import API_CATALOG
+from cordwood.protocol.api_catalog import KNOWN_APIS
 from cordwood.protocol.error_code import ErrorCode
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -52,6 +53,7 @@ class BrokerMetrics:
             GroupCollector(broker),
             RequestCollector(broker),
             SecurityCollector(broker),
+            ClusterCollector(broker),
             StoreCollector(broker.store),
             TlsCollector(broker),
         )
@@ -334,7 +336,7 @@ def _sample_name(metric: Metric) -> str:
 
 
 def api_name(api_key: int) -> str:
-    api = API_CATALOG.get(api_key)
+    api = KNOWN_APIS.get(api_key)
     return str(api_key) if api is None else api.name
 
 

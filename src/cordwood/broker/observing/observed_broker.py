@@ -33,6 +33,21 @@ class ObservedLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """A member of a cluster as of one moment. See `cluster_metrics`."""
+
+    partitions: int
+    leaders: int
+    under_replicated: int
+    under_min_isr: int
+    offline: int
+    stopped: int
+    is_fenced: bool
+    isr_shrinks: int
+    isr_expands: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedBroker:
     """A broker as seen by metrics and health checks. Any thread may call the functions.
 
@@ -44,6 +59,7 @@ class ObservedBroker:
     lost_fetch_count       how many fetches asked for lost records and got those behind them
     tls                    the listeners with TLS, by name
     hosts                  names that clients use for this broker
+    cluster                the replicas of a member of a cluster; None: the broker is alone
     """
 
     store: Store
@@ -61,6 +77,7 @@ class ObservedBroker:
     lost_fetch_count: Callable[[], int] = lambda: 0
     limits: ObservedLimits | None = None
     audit: Callable[[], AuditCounts] | None = None
+    cluster: Callable[[], ClusterFacts] | None = None
 
 
 def groups_of(store: Store) -> list[GroupFacts]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from time import perf_counter
 from typing import Final
 
+from cordwood.broker.cluster_view import BrokerAddress
 from cordwood.broker.net.answer import Answer, Connection, begin_answer
 from cordwood.broker.net.event_loop import EventLoop, Timer
 from cordwood.broker.records.archive_reads import (
@@ -17,11 +18,13 @@ from cordwood.broker.records.archive_reads import (
     ArchiveReads,
     ReaderThreads,
 )
+from cordwood.broker.records.cluster_partitions import Fetcher
 from cordwood.broker.records.fetch_plan import FetchPlan
 from cordwood.broker.records.fetch_sessions import FetchSessions, SessionUse
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.lost_records import LostRecords
 from cordwood.broker.records.partition_table import PartitionTable
+from cordwood.broker.security import access_table as needs
 from cordwood.broker.security.client_quotas import ClientQuotas, to_ms
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.protocol.fetch_request import (
@@ -45,6 +48,7 @@ class _PendingFetch:
         "_handler",
         "answer",
         "busy_s",
+        "fetcher",
         "found",
         "has_waited",
         "is_late",
@@ -64,6 +68,7 @@ class _PendingFetch:
         self.answer = answer
         self.request = request
         self.use = use
+        self.fetcher: Fetcher | None = None  # the follower that sent it; None: a consumer did
         self.logs: list[PartitionLog] = []
         self.marks: list[Offset] = []  # each log's high watermark when it was looked at
         self.timer: Timer | None = None
@@ -121,10 +126,20 @@ class FetchHandler:
         request = decode_fetch_request(version, body)
         use = self._sessions.use(request, by_topic_id=version >= FIRST_WITH_TOPIC_ID)
         pending = _PendingFetch(self, answer, request, use)
+        if request.replica_id >= 0 and self._table.cluster is not None:
+            pending.fetcher = Fetcher(request.replica_id, request.replica_epoch)
+            if not answer.connection.session.may(needs.REPLICA_FETCH):
+                self._refuse_follower(pending)
+                return
         if use.error_code:
             self._respond(pending, [])
         elif not self._try(pending):
             self._wait(pending)
+
+    def _refuse_follower(self, pending: _PendingFetch) -> None:
+        code = needs.REPLICA_FETCH.code
+        parts = [FetchedPart(part.topic, part.partition, code) for part in pending.use.parts]
+        self._respond(pending, parts)
 
     def look_again(self, pending: _PendingFetch) -> None:
         """A log has moved, or an archive was read."""
@@ -173,7 +188,8 @@ class FetchHandler:
             self._watch.await_progress(log, pending)
         # A log may have moved before the fetch was entered; then no report follows.
         for log, mark in zip(pending.logs, pending.marks, strict=True):
-            if log.high_watermark != mark or log.is_closed:
+            at = log.high_watermark if pending.fetcher is None else log.end_offset
+            if at != mark or log.is_closed:
                 self.look_again(pending)
                 return
 
@@ -203,6 +219,7 @@ class FetchHandler:
             bytes_max=self._bytes_max_of(pending),
             found=pending.found,
             session=pending.answer.connection.session,
+            fetcher=pending.fetcher,
             client_id=pending.answer.header.client_id,
         )
         for part in parts:
@@ -230,17 +247,23 @@ class FetchHandler:
     def _respond(self, pending: _PendingFetch, parts: list[FetchedPart]) -> None:
         pending.is_over = True
         header, use = pending.answer.header, pending.use
-        if self._quotas.is_set and not use.error_code:
+        if self._quotas.is_set and not use.error_code and pending.fetcher is None:
             pause_s = self._count(pending, parts)
             if pause_s:
                 self._respond_throttled(pending, pause_s)
                 return
+        news = use.answer_with(parts)
+        nodes: list[BrokerAddress] = []
+        if self._table.cluster is not None and pending.fetcher is None:
+            here = pending.answer.connection.session.listener
+            nodes = self._table.addresses((part.leader for part in news), here)
         pieces = encode_fetch_response(
             header.api_version,
             header.correlation_id,
-            use.answer_with(parts),
+            news,
             error_code=use.error_code,
             session_id=use.session_id,
+            nodes=nodes,
         )
         pending.answer.give(pieces)
 
@@ -248,7 +271,7 @@ class FetchHandler:
 
     def _bytes_max_of(self, pending: _PendingFetch) -> int:
         bytes_max = min(pending.request.max_bytes, self._bytes_max)
-        if self._quotas.is_set:
+        if self._quotas.is_set and pending.fetcher is None:
             allowed = self._quotas.fetch_bytes_max(*_client(pending.answer))
             if allowed is not None:  # or a client with a small quota would never get an answer
                 return min(bytes_max, allowed)

@@ -13,6 +13,7 @@ from uuid import UUID
 from cordwood.broker.error_codes import error_code
 from cordwood.broker.net.session import Session
 from cordwood.broker.records.archive_reads import ArchivedPlace, ArchivedRange
+from cordwood.broker.records.cluster_partitions import Fetcher
 from cordwood.broker.records.lost_records import lost_before
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.security import access_table as needs
@@ -48,6 +49,7 @@ class FetchPlan:
         "_bytes_left",
         "_bytes_max",
         "_client_id",
+        "_fetcher",
         "_found",
         "_is_committed",
         "_session",
@@ -72,7 +74,10 @@ class FetchPlan:
         found: Mapping[ArchivedPlace, ArchivedRange],
         session: Session,
         client_id: str | None,
+        fetcher: Fetcher | None = None,
     ) -> None:
+        """`fetcher` is the follower that fetches; None: a consumer does."""
+        self._fetcher = fetcher
         self.parts: list[FetchedPart] = []
         self.logs: list[PartitionLog] = []
         self.marks: list[Offset] = []
@@ -90,7 +95,11 @@ class FetchPlan:
 
     def add(self, part: FetchPartition) -> None:
         """Plan the next partition of the request."""
-        if not self._session.access.is_unlimited and not self._may_read(part.topic):
+        if (
+            self._fetcher is None
+            and not self._session.access.is_unlimited
+            and not self._may_read(part.topic)
+        ):
             self._add_error(part, needs.FETCH_TOPIC.code)
             return
         try:
@@ -99,7 +108,10 @@ class FetchPlan:
             self._add_error(part, error_code(error))
             return
         if log is None:
-            self._add_error(part, self._unknown(part))
+            self._add_error(part, self._table.why_absent(part.topic, part.partition))
+            return
+        if self._fetcher is not None:
+            self._add_for_follower(log, part, self._fetcher)
             return
         self.logs.append(log)
         try:
@@ -121,28 +133,18 @@ class FetchPlan:
 
     def _add_error(self, part: FetchPartition, code: ErrorCode) -> None:
         self.is_urgent = True
-        self.parts.append(FetchedPart(part.topic, part.partition, code))
+        leader = self._table.leader_hint(code, part.topic, part.partition)
+        self.parts.append(FetchedPart(part.topic, part.partition, code, leader=leader))
 
     def _may_read(self, wanted: str | UUID) -> bool:
-        if isinstance(wanted, str):
-            return self._session.may(needs.FETCH_TOPIC, wanted, self._client_id)
-        topic = self._table.topic(wanted)
+        name = self._table.name_of(wanted)
         # That an id is unknown is no secret, as in Kafka.
-        return topic is None or self._session.may(needs.FETCH_TOPIC, topic.name, self._client_id)
-
-    def _unknown(self, part: FetchPartition) -> ErrorCode:
-        if isinstance(part.topic, str) or self._table.topic(part.topic) is not None:
-            return ErrorCode.unknown_topic_or_partition
-        return ErrorCode.unknown_topic_id
+        return name is None or self._session.may(needs.FETCH_TOPIC, name, self._client_id)
 
     def _refusal(self, log: PartitionLog, part: FetchPartition) -> ErrorCode | None:
-        if part.leader_epoch >= 0:
-            latest = log.epochs.known.latest
-            current = 0 if latest is None else latest.epoch
-            if part.leader_epoch < current:
-                return ErrorCode.fenced_leader_epoch
-            if part.leader_epoch > current:
-                return ErrorCode.unknown_leader_epoch
+        refused = self._table.leader_refusal(log, part.leader_epoch)
+        if refused is not None:
+            return refused
         if self._version < _FIRST_WITH_ZSTD and log.config.codec is Codec.ZSTD:
             return ErrorCode.unsupported_compression_type
         if log.is_closed:  # its topic is being deleted: it will not move again
@@ -174,6 +176,59 @@ class FetchPlan:
                 diverging=diverging,
                 size=0 if records is None else records.length,
                 records=records,
+            )
+        )
+
+    def _add_for_follower(self, log: PartitionLog, part: FetchPartition, fetcher: Fetcher) -> None:
+        """Plan what a follower gets: everything up to the end, and where its log diverges.
+
+        When the answer is full, the position of a follower counts with its next fetch.
+        """
+        # Not at the top: a broker that is alone does not load it.
+        from cordwood.cluster.replication.replica_fetch import FetchPosition, FollowerRead
+
+        replica = self._table.replica_of(log)
+        if replica is None:
+            self._add_error(part, ErrorCode.not_leader_or_follower)
+            return
+        self.logs.append(log)
+        self.marks.append(log.end_offset)
+        if self._bytes_left <= 0 and self.size:
+            read = FollowerRead(
+                high_watermark=log.high_watermark, log_start=log.state.start, is_news=False
+            )
+        else:
+            read = replica.fetch(
+                FetchPosition(
+                    place=replica.site.place,
+                    leader_epoch=LeaderEpoch(part.leader_epoch),
+                    offset=Offset(part.offset),
+                    last_epoch=LeaderEpoch(part.last_fetched_epoch),
+                    log_start=Offset(part.log_start),
+                    high_watermark=Offset(part.high_watermark),
+                ),
+                replica=fetcher.node_id,
+                broker_epoch=fetcher.broker_epoch,
+                bytes_max=max(min(part.max_bytes, self._bytes_left), 0),
+            )
+        if read.error:
+            self._add_error(part, ErrorCode(read.error))
+            return
+        batches, diverging = read.batches, read.diverging
+        if batches is not None:
+            self.size += batches.length
+            self._bytes_left -= batches.length
+        self.is_urgent |= read.is_news
+        self.parts.append(
+            FetchedPart(
+                topic=part.topic,
+                partition=part.partition,
+                high_watermark=read.high_watermark,
+                last_stable_offset=read.high_watermark,
+                log_start_offset=read.log_start,
+                diverging=None if diverging is None else (diverging.epoch, diverging.end_offset),
+                size=0 if batches is None else batches.length,
+                records=batches,
             )
         )
 

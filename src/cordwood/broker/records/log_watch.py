@@ -29,7 +29,15 @@ class ProgressWaiter(Protocol):
 class _Watch:
     """Everything that waits for one log."""
 
-    __slots__ = ("append_held", "fetches", "log", "promises", "reported", "when_closed")
+    __slots__ = (
+        "append_held",
+        "fetches",
+        "log",
+        "promises",
+        "reported",
+        "when_closed",
+        "when_moved",
+    )
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
@@ -39,6 +47,7 @@ class _Watch:
         self.promises: deque[tuple[Offset, PromiseWaiter]] = deque()
         self.fetches: dict[ProgressWaiter, None] = {}
         self.when_closed: Callable[[], None] | None = None
+        self.when_moved: Callable[[], None] | None = None
 
 
 class LogWatch:
@@ -86,6 +95,13 @@ class LogWatch:
         if watch is not None:
             watch.fetches.pop(waiter, None)
 
+    def await_moves(self, log: PartitionLog, when_moved: Callable[[], None]) -> None:
+        """Call `when_moved` each time `log` grew or was synced, before any other waiter.
+
+        For logs with other replicas. One per log.
+        """
+        self._watch(log).when_moved = when_moved
+
     def _watch(self, log: PartitionLog) -> _Watch:
         watch = self._watches.get(log)
         if watch is None:
@@ -99,6 +115,7 @@ class LogWatch:
                 watch.promises
                 or watch.fetches
                 or watch.append_held is not None
+                or watch.when_moved is not None
                 or watch.log.is_closed
             ):
                 self._report(watch)
@@ -121,6 +138,8 @@ class LogWatch:
         for _ in range(len(moved)):
             watch = moved.popleft()
             watch.reported = False
+            if watch.when_moved is not None:
+                watch.when_moved()
             append_held, watch.append_held = watch.append_held, None
             if append_held is not None:
                 append_held()

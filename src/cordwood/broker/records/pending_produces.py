@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.records.cluster_partitions import AppendedEnd, committed_refusal
 from cordwood.broker.records.log_watch import LogWatch
+from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.quantities import Offset
+from cordwood.quantities import LeaderEpoch, Offset
 
 _TIMEOUT_CHECK_S: Final = 0.25
 
@@ -31,12 +33,13 @@ class ProduceReply(Protocol):
 class PendingProduce:
     """A group of requests in one log, or one request in several logs. See `PendingProduces`."""
 
-    __slots__ = ("deadline_s", "logs_left", "reply")
+    __slots__ = ("_table", "deadline_s", "logs_left", "reply")
 
-    def __init__(self, reply: ProduceReply, deadline_s: float) -> None:
+    def __init__(self, reply: ProduceReply, deadline_s: float, table: PartitionTable) -> None:
         self.reply = reply
         self.deadline_s = deadline_s
         self.logs_left = 0
+        self._table = table
 
     def promise_settled(self, log: PartitionLog) -> None:
         """The records in `log` are durable, or never will be."""
@@ -46,6 +49,20 @@ class PendingProduce:
             self.reply.refuse(ErrorCode.kafka_storage_error, log)
         elif log.is_closed:
             self.reply.refuse(ErrorCode.not_leader_or_follower, log)
+        elif self._table.cluster is not None:
+            replica = self._table.replica_of(log)
+            code = None if replica is None else committed_refusal(replica)
+            if code is not None:
+                self.reply.refuse(code, log)
+        self._log_done()
+
+    def promise_broken(self, log: PartitionLog) -> None:
+        """Another broker leads `log` now, which may have the records or not."""
+        if self.logs_left:
+            self.reply.refuse(ErrorCode.not_leader_or_follower, log)
+            self._log_done()
+
+    def _log_done(self) -> None:
         self.logs_left -= 1
         if not self.logs_left:
             self.reply.send()
@@ -59,24 +76,45 @@ class PendingProduce:
 class PendingProduces:
     """All produce requests that wait for the disk. Belongs to the data loop."""
 
-    def __init__(self, loop: EventLoop, watch: LogWatch) -> None:
+    def __init__(self, loop: EventLoop, watch: LogWatch, table: PartitionTable) -> None:
+        self._table = table
         self._loop = loop
         self._watch = watch
         self._waiting: list[PendingProduce] = []
         self._is_checking = False
 
-    def add(
-        self, reply: ProduceReply, ends: Iterable[tuple[PartitionLog, Offset]], timeout_ms: int
-    ) -> None:
-        """Send `reply` when each log has promised everything below its end offset."""
-        pending = PendingProduce(reply, self._loop.now_s() + max(timeout_ms, 0) / 1000)
+    def add(self, reply: ProduceReply, ends: Iterable[AppendedEnd], timeout_ms: int) -> None:
+        """Send `reply` when each log has promised everything below its end offset.
+
+        In a cluster: when the other replicas have it too, in the same leadership.
+        """
+        pending = PendingProduce(reply, self._loop.now_s() + max(timeout_ms, 0) / 1000, self._table)
         self._waiting.append(pending)
-        for log, end in ends:
-            pending.logs_left += 1
-            self._watch.await_promise(log, end, pending)
+        appended = list(ends)
+        pending.logs_left = len(appended)
+        for log, end, led_in in appended:
+            if led_in is None:
+                self._watch.await_promise(log, end, pending)
+            else:
+                self._await_committed(pending, log, end, led_in)
         if not self._is_checking:
             self._is_checking = True
             self._loop.call_later(_TIMEOUT_CHECK_S, self._check_timeouts)
+
+    def _await_committed(
+        self, pending: PendingProduce, log: PartitionLog, end: Offset, led_in: LeaderEpoch
+    ) -> None:
+        def done(is_committed: bool) -> None:
+            if is_committed:
+                pending.promise_settled(log)
+            else:
+                pending.promise_broken(log)
+
+        replica = self._table.replica_of(log)
+        if replica is None:
+            pending.promise_broken(log)
+        else:
+            replica.await_committed(end, led_in, done)
 
     def _check_timeouts(self) -> None:
         now_s = self._loop.now_s()

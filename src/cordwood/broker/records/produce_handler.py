@@ -27,9 +27,11 @@ from cordwood.broker.error_codes import error_code, error_message
 from cordwood.broker.net.answer import Answer, Connection, begin_answer
 from cordwood.broker.net.event_loop import EventLoop
 from cordwood.broker.net.session import Session
+from cordwood.broker.records.cluster_partitions import AppendedEnd
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
+from cordwood.broker.records.produce_answers import encode_refusable
 from cordwood.broker.records.produce_lanes import ProduceLanes
 from cordwood.broker.records.transactional_produce import (
     Admission,
@@ -56,11 +58,7 @@ from cordwood.protocol.produce_request import (
     ProduceRequest,
     decode_produce_request,
 )
-from cordwood.protocol.produce_response import (
-    ProducedPart,
-    encode_produce_response,
-    with_throttle_time,
-)
+from cordwood.protocol.produce_response import ProducedPart
 from cordwood.protocol.request_header import RequestHeader, decode_request_header
 from cordwood.protocol.sole_produce import find_sole_produce
 from cordwood.quantities import Offset
@@ -78,21 +76,22 @@ _ADMIN_CLIENT_ID: Final = "__admin_client"
 class _RequestReply:
     """The answer to one request: a part for each partition, in the order of the request."""
 
-    __slots__ = ("_answer", "_part_of", "_parts", "ends")
+    __slots__ = ("_answer", "_part_of", "_parts", "_table", "ends")
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, table: PartitionTable) -> None:
         self._answer = answer
+        self._table = table
         self._parts: list[ProducedPart] = []
         self._part_of: dict[PartitionLog, int] = {}
-        self.ends: dict[PartitionLog, Offset] = {}  # of the records appended to each log
+        self.ends: dict[PartitionLog, AppendedEnd] = {}  # of the records appended to each log
 
     def add(self, part: ProducedPart) -> None:
         self._parts.append(part)
 
-    def note_appended(self, log: PartitionLog, end: Offset) -> None:
-        """The next part is about records in `log` before `end`."""
-        self._part_of[log] = len(self._parts)
-        self.ends[log] = end
+    def note_appended(self, appended: AppendedEnd) -> None:
+        """The next part is about records that were appended."""
+        self._part_of[appended.log] = len(self._parts)
+        self.ends[appended.log] = appended
 
     @property
     def failed_part(self) -> ProducedPart | None:
@@ -108,10 +107,17 @@ class _RequestReply:
 
     def send(self) -> None:
         header, connection = self._answer.header, self._answer.connection
-        frame = encode_produce_response(header.api_version, header.correlation_id, self._parts)
-        if connection.muted_until_s:
-            frame = with_throttle_time(header.api_version, frame, connection.throttle_ms)
-        self._answer.give([frame])
+        self._answer.give(
+            [
+                encode_refusable(
+                    self._table,
+                    header,
+                    self._parts,
+                    connection.session.listener,
+                    throttle_ms=connection.throttle_ms if connection.muted_until_s else 0,
+                )
+            ]
+        )
 
 
 class ProduceHandler:
@@ -174,10 +180,13 @@ class ProduceHandler:
     def _take(self, answer: Answer, body: memoryview) -> int:
         """The long way. The acks of the request."""
         request = decode_produce_request(answer.header.api_version, body)
-        reply = _RequestReply(answer)
+        reply = _RequestReply(answer, self._table)
         if request.acks not in _ACKS:
             _refuse_all(request, reply, ErrorCode.invalid_required_acks)
         elif has_transactional(request.parts):
+            if self._table.cluster is not None:  # nobody verifies it with its coordinator yet
+                _refuse_all(request, reply, ErrorCode.unsupported_version)
+                return request.acks
             self._take_transactional(request, answer, reply)
         else:
             self._append_all(request, answer, reply, None)
@@ -261,7 +270,10 @@ class ProduceHandler:
         try:
             for index, produced in enumerate(request.parts):
                 try:
-                    reply.add(self._append(produced, answer, reply, admission, is_brief=True))
+                    part = self._append(
+                        produced, request.acks, answer, reply, admission, is_brief=True
+                    )
+                    reply.add(part)
                 except LongCheckError:
                     kept, admission = admission, None
                     self._continue_elsewhere(request, index, answer, reply, kept)
@@ -293,7 +305,10 @@ class ProduceHandler:
         def append() -> None:
             try:
                 for produced in rest:
-                    reply.add(self._append(produced, answer, reply, admission, is_brief=False))
+                    part = self._append(
+                        produced, request.acks, answer, reply, admission, is_brief=False
+                    )
+                    reply.add(part)
             except Exception:  # a bug of ours: the client gets to know all the same
                 logger.exception("a produce request failed")
                 answer.abandon("the broker failed")
@@ -307,11 +322,16 @@ class ProduceHandler:
 
     def _finish(self, request: ProduceRequest, answer: Answer, reply: _RequestReply) -> None:
         """Answer when the records are as durable as requested."""
-        unkept = [(log, end) for log, end in reply.ends.items() if not log.promises.is_kept(end)]
-        for log, end in unkept:
-            self._syncs.request(log)  # with any acks: readers see the records after it
-            if request.acks != _ACKS_ALL:
-                log.promises.acknowledge_early(end)
+        unkept: list[AppendedEnd] = []
+        for appended in reply.ends.values():
+            log, end, led_in = appended
+            is_kept = log.promises.is_kept(end)
+            if not is_kept or led_in is not None:
+                unkept.append(appended)
+            if not is_kept:
+                self._syncs.request(log)  # with any acks: readers see the records after it
+                if request.acks != _ACKS_ALL and led_in is None:
+                    log.promises.acknowledge_early(end)
         if request.acks == 0:
             _finish_unacknowledged(answer, reply.failed_part)
         elif request.acks == _ACKS_ALL and unkept:
@@ -322,6 +342,7 @@ class ProduceHandler:
     def _append(
         self,
         produced: ProducedRecords,
+        acks: int,
         answer: Answer,
         reply: _RequestReply,
         admission: Admission | None,
@@ -337,7 +358,11 @@ class ProduceHandler:
                 return ProducedPart(topic, partition, code)
             log = self._table.log(topic, partition)
             if log is None:
-                return ProducedPart(topic, partition, _unknown(topic))
+                return ProducedPart(topic, partition, self._table.why_absent(topic, partition))
+            code = self._table.append_refusal(log, acks)
+            if code is not None:
+                return ProducedPart(topic, partition, code)
+            led_in = self._table.led_in(log)
             if header.api_version < _FIRST_WITH_ZSTD and _is_zstd(records):
                 return ProducedPart(topic, partition, ErrorCode.unsupported_compression_type)
             if is_brief:
@@ -348,13 +373,13 @@ class ProduceHandler:
                     return ProducedPart(topic, partition, admission.code)
                 rules = admission.rules_for(log)
             placed = log.batches.append_batch(
-                records, wait=False, is_brief=is_brief, transaction=rules
+                records, wait=False, is_brief=is_brief, transaction=rules, led_in=led_in
             )
         except LongCheckError:
             raise
         except (CordwoodError, OSError) as error:
             return _refused(topic, partition, error)
-        reply.note_appended(log, Offset(placed.last_offset + 1))
+        reply.note_appended(AppendedEnd(log, Offset(placed.last_offset + 1), led_in))
         return ProducedPart(
             topic,
             partition,
@@ -366,12 +391,7 @@ class ProduceHandler:
     def _refusal(self, answer: Answer, topic: str | UUID) -> ErrorCode | None:
         """Why the client may not write to a topic. An unknown id is no secret, as in Kafka."""
         session = answer.connection.session
-        name: str | None
-        if isinstance(topic, str):
-            name = topic
-        else:
-            found = self._table.topic(topic)
-            name = None if found is None else found.name
+        name = self._table.name_of(topic)
         if name is None:
             return ErrorCode.unknown_topic_id
         if not session.may(needs.PRODUCE_TOPIC, name, answer.header.client_id):
@@ -409,12 +429,6 @@ def _finish_unacknowledged(answer: Answer, failed: ProducedPart | None) -> None:
 
 def _is_zstd(records: memoryview) -> bool:
     return len(records) >= HEADER_SIZE and records[_ATTRIBUTES_AT] & CODEC_MASK == Codec.ZSTD
-
-
-def _unknown(topic: str | UUID) -> ErrorCode:
-    if isinstance(topic, str):
-        return ErrorCode.unknown_topic_or_partition
-    return ErrorCode.unknown_topic_id
 
 
 def _refused(topic: str | UUID, partition: int, error: Exception) -> ProducedPart:

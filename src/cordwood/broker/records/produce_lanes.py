@@ -11,16 +11,18 @@ A large batch is not copied: it is appended by itself, from where it was receive
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from cordwood.broker.error_codes import error_code, error_message
+from cordwood.broker.error_codes import RefusedError, error_code, error_message
 from cordwood.broker.net.answer import Answer, Connection
 from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.records.cluster_partitions import AppendedEnd, append_refusal
 from cordwood.broker.records.disk_syncs import DiskSyncs
 from cordwood.broker.records.log_watch import LogWatch
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
+from cordwood.broker.records.produce_answers import encode_refusable
 from cordwood.broker.security import access_table as needs
 from cordwood.clock import Clock
 from cordwood.errors import InvalidRecordError, StorageError
@@ -34,12 +36,14 @@ from cordwood.protocol.produce_request import FIRST_WITH_TOPIC_ID
 from cordwood.protocol.produce_response import (
     ProducedPart,
     SoleResponse,
-    encode_produce_response,
     with_throttle_time,
 )
 from cordwood.protocol.request_header import RequestHeader
 from cordwood.protocol.sole_produce import find_sole_produce
 from cordwood.quantities import Offset, TimestampMs
+
+if TYPE_CHECKING:  # a broker that is alone does not load it
+    from cordwood.cluster.replication.partition_replica import PartitionReplica
 
 logger = logging.getLogger(__name__)
 
@@ -60,15 +64,19 @@ class _Lane:
         "is_patient",
         "is_scheduled",
         "log",
+        "replica",
         "requests",
         "responses",
+        "table",
         "timeout_ms",
         "topic_id",
     )
 
-    def __init__(self, log: PartitionLog, topic_id: UUID) -> None:
+    def __init__(self, log: PartitionLog, topic_id: UUID, table: PartitionTable) -> None:
         self.log = log
         self.topic_id = topic_id
+        self.table = table
+        self.replica = table.replica_of(log)  # None: it has no other replicas
         self.gate = BatchGate(log.config)
         self.responses: dict[int, SoleResponse] = {}
         self.is_scheduled = False
@@ -111,10 +119,18 @@ class _Lane:
             record_errors=error.record_errors if isinstance(error, InvalidRecordError) else (),
             error_message=None if error is None else error_message(error),
         )
-        frame = encode_produce_response(header.api_version, header.correlation_id, [part])
-        if answer.connection.muted_until_s:
-            frame = with_throttle_time(header.api_version, frame, answer.connection.throttle_ms)
-        answer.give([frame])
+        connection = answer.connection
+        answer.give(
+            [
+                encode_refusable(
+                    self.table,
+                    header,
+                    [part],
+                    connection.session.listener,
+                    throttle_ms=connection.throttle_ms if connection.muted_until_s else 0,
+                )
+            ]
+        )
 
     def _response_of(self, version: int) -> SoleResponse:
         response = SoleResponse(version, self._topic_of(version), self.log.partition)
@@ -189,6 +205,8 @@ class ProduceLanes:
         )
         if lane is None or not _ACKS_ALL <= acks <= 1:
             return False
+        if lane.replica is not None and append_refusal(lane.replica, acks) is not None:
+            return False  # the long way refuses it
         access = connection.session.access
         if not (access.is_unlimited or access.allows(_WRITE, _TOPIC, lane.log.topic)):
             return False  # the long way refuses it
@@ -252,11 +270,13 @@ class ProduceLanes:
             return None
         if log.topic in self._closed_topics:
             return None
+        if self._table.cluster is not None and self._table.replica_of(log) is None:
+            return None
         if len(self._by_log) >= _LANES_MAX:
             self._forget_idle()
         lane = self._by_log.get(log)
         if lane is None:
-            lane = found = self._by_log[log] = _Lane(log, topic.topic_id)
+            lane = found = self._by_log[log] = _Lane(log, topic.topic_id, self._table)
             self._watch.await_close(log, lambda: self._forget(found))
         lanes[key] = lane
         return lane
@@ -298,7 +318,11 @@ class ProduceLanes:
         timeout_ms, is_patient = lane.timeout_ms, lane.is_patient
         results: Sequence[Offset | Exception]
         try:
-            results = log.batches.append_group(lane.group)
+            results = (
+                log.batches.append_group(lane.group)
+                if lane.replica is None
+                else self._append_led(lane, lane.replica)
+            )
         except Exception as error:  # a bug of ours: every client gets an answer all the same
             logger.exception("%s: an append failed", log.name)
             results = [error] * len(requests)
@@ -307,8 +331,11 @@ class ProduceLanes:
         is_promised = log.promises.is_kept(end)
         if not is_promised:
             self._syncs.request(log)  # with any acks: readers see the records after it
-            if not is_patient:
+            if not is_patient and lane.replica is None:
                 log.promises.acknowledge_early(end)
+        led_in = None
+        if lane.replica is not None:
+            led_in, is_promised = self._table.led_in(log), False
         accepted: list[tuple[Answer, Offset]] = []
         waiting: list[tuple[Answer, Offset]] = []
         for (answer, acks), result in zip(requests, results, strict=True):
@@ -327,4 +354,16 @@ class ProduceLanes:
         if accepted:
             lane.accept(accepted)
         if waiting:
-            self._pending.add(_GroupReply(lane, waiting), ((log, end),), timeout_ms)
+            ends = (AppendedEnd(log, end, led_in),)
+            self._pending.add(_GroupReply(lane, waiting), ends, timeout_ms)
+
+    def _append_led(self, lane: _Lane, replica: "PartitionReplica") -> Sequence[Offset | Exception]:
+        """Append as the leader of the partition: its role may have changed since requests came.
+
+        With too few replicas in sync, all are refused if one has acks=all: the order stays.
+        """
+        acks = min(acks for _, acks in lane.requests)
+        code = append_refusal(replica, acks)
+        if code is not None:
+            return [RefusedError(code, "this replica cannot append now")] * len(lane.requests)
+        return lane.log.batches.append_group(lane.group, led_in=self._table.led_in(lane.log))

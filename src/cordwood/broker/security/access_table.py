@@ -104,6 +104,7 @@ PRODUCE_INTERNAL: Final = _need(
     code=ErrorCode.invalid_topic_exception,
 )
 FETCH_TOPIC: Final = _need("Fetch", _READ, _TOPIC)
+REPLICA_FETCH: Final = _need("Fetch", _CLUSTER_ACTION, _CLUSTER, Shown.ITEM, "as a follower")
 LIST_OFFSETS_TOPIC: Final = _need("ListOffsets", _DESCRIBE, _TOPIC)
 OFFSET_FOR_LEADER_EPOCH_CLUSTER: Final = _need(
     "OffsetForLeaderEpoch", _CLUSTER_ACTION, _CLUSTER, Shown.OTHERWISE

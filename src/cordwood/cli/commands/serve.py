@@ -20,7 +20,7 @@ from cordwood.cli.completion import completion_of
 from cordwood.cli.failures import UsageError
 from cordwood.cli.options import ConfigFileOption, SetOption
 from cordwood.cli.signals import StopSignals
-from cordwood.errors import ConfigError
+from cordwood.errors import ConfigError, CordwoodError
 
 if TYPE_CHECKING:
     from cordwood.broker.server import BrokerServer
@@ -188,6 +188,7 @@ def run_broker(settings: "Settings") -> None:
     from cordwood.broker.config.security_config import refuse_insecure_listeners
     from cordwood.broker.observing.log_output import configure_logging
     from cordwood.broker.server import BrokerServer
+    from cordwood.log.partition.replica_role import AMONG_OTHERS, SOLE_REPLICA
 
     refuse_insecure_listeners(settings.broker, settings.security)
     configure_logging(settings.log_output)
@@ -199,8 +200,28 @@ def run_broker(settings: "Settings") -> None:
         logger.warning("%s has a secret and every user can read it: chmod 600 it", path)
     started_s = time.monotonic()
     _raise_open_files_limit()
-    store = settings.store.open(settings.topic_defaults)
-    server = BrokerServer(store, settings.broker, security=settings.security, owns_store=True)
+    cluster = settings.cluster
+    if cluster.is_member:
+        from cordwood.broker.cluster.cluster_joining import check_directories, check_security
+
+        check_directories(settings.store.log_dirs)
+        check_security(cluster, settings.security)
+    role = AMONG_OTHERS if cluster.is_member else SOLE_REPLICA
+    store = settings.store.open(settings.topic_defaults, role=role)
+    failures: list[CordwoodError] = []
+
+    def failed(error: CordwoodError) -> None:
+        failures.append(error)
+        stop.request("it cannot be a member of its cluster")
+
+    server = BrokerServer(
+        store,
+        settings.broker,
+        security=settings.security,
+        owns_store=True,
+        cluster=cluster,
+        when_failed=failed,
+    )
     try:
         server.start()
         _settle()
@@ -210,6 +231,8 @@ def run_broker(settings: "Settings") -> None:
         logger.info("stopping: %s", stop.reason)
     finally:
         server.stop()
+    if failures:
+        raise failures[0]
     logger.info(
         "stopped cleanly after %.1f s",
         time.monotonic() - started_s,

@@ -18,20 +18,18 @@ NO_EPOCH: Final = -1
 #                           all of them are known: see `record_schemas`.
 #   kraft.version           0 static voters, 1 voters that can be changed (KIP-853). Observers
 #                           follow both.
-#   transaction.version     2 is KIP-890.
 #   group.version           1 is KIP-848.
 #   eligible.leader.replicas.version   1 is KIP-966.
 SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
     {
         "metadata.version": VersionRange(7, 30),
         "kraft.version": VersionRange(0, 1),
-        "transaction.version": VersionRange(0, 2),
         "group.version": VersionRange(0, 1),
         "eligible.leader.replicas.version": VersionRange(0, 1),
     }
 )
 # What Kafka 4.3 finalises by default when it formats a cluster, and this broker does not have.
-UNSUPPORTED_FEATURES: Final = ("share.version", "streams.version")
+UNSUPPORTED_FEATURES: Final = ("share.version", "streams.version", "transaction.version")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,8 @@ _LOOK_S: Final = 0.1  # how often to look for other requests while waiting for a
 
 # Made again without harm if an earlier owner may have made them.
 _REPEATABLE: Final = (RollTopic, CompactTopic, ArchiveTopics, SwapSegments)
+# Made by one replica without the others.
+_OF_ONE_REPLICA: Final = (RollTopic, CompactTopic, SnapshotStore)
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -96,6 +98,8 @@ class ServedStore(ChangeableTopics, MaintainedStore, Protocol):
 
     @property
     def path(self) -> str: ...
+    @property
+    def is_of_cluster(self) -> bool: ...
     @property
     def publisher(self) -> Publisher: ...
     @property
@@ -301,6 +305,11 @@ class ChangeService:
         progress: WorkProgress | None = None,
     ) -> ChangeAnswer:
         """Make the change. Unless `wait`, raise `TopicsBusyError` rather than wait for others."""
+        if self._store.is_of_cluster and not isinstance(change, _OF_ONE_REPLICA):
+            raise LogError(
+                "this directory belongs to a broker of a cluster; ask the cluster, with a Kafka "
+                "client or --at host:port"
+            )
         report = None if self._witness is None else self._witness(change)
         answer = self._made(request_id, change, wait=wait, progress=progress)
         if report is not None and answer.outcome == DONE:

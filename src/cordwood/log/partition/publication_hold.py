@@ -46,6 +46,10 @@ class PublicationHold:
         self._hold = LockHold(holder.sync_lock)
         self._has_written = False  # the publication under way may have changed the file
 
+    def check_allowed(self) -> None:
+        """Raise if the log has other replicas: they would not hold the batches back."""
+        self._holder.check_sole("publish to")
+
     def begin(self) -> Offset:
         """Hold the log; return where the batches will begin. If it raises, nothing is held."""
         holder = self._holder

@@ -201,6 +201,7 @@ class Publisher:
         for part in parts:
             if part.place.topic in INTERNAL_TOPICS:
                 raise ConfigError("topic", part.place.topic, "is internal to the store")
+            part.log.publication.check_allowed()
         needed: dict[str, int] = {}
         for part in parts:
             directory = os.path.dirname(part.log.directory)

@@ -60,6 +60,7 @@ from cordwood.log.topics.producer_ids import ProducerIds
 from cordwood.log.topics.saved_configs import SavedConfigs
 from cordwood.log.topics.time_file import open_steady_clock
 from cordwood.log.topics.topic import Topic
+from cordwood.log.topics.topic_hosting import TopicHosting
 from cordwood.log.topics.topic_registry import TopicRegistry
 from cordwood.log.transactions.coordinator import TransactionCoordinator
 from cordwood.log.transactions.store_transaction import TIMEOUT_MS, LibraryProducers, Transaction
@@ -103,6 +104,7 @@ class Store:
 
     directories        the data directories: locks, open logs, state of the disks
     registry           the topics by name, and their crash-safe changes
+    hosting            the same for a broker of a cluster, whose controllers decide
     publisher          appends to several partitions, all or nothing
     committed_offsets  the offsets of all groups, in the offsets topic
     producer_ids       ids for idempotent producers
@@ -111,6 +113,8 @@ class Store:
     housekeeping       everything that runs in the background
     cleaner            compaction
     changes            changes that other processes request through the inbox
+
+    is_of_cluster      a broker of a cluster runs it: the controllers decide what is in it
     """
 
     def __init__(self, directories: Sequence[str], setup: StoreSetup) -> None:
@@ -132,6 +136,7 @@ class Store:
         self.path = self.data_dirs[0]
         self.cluster_id = self.directories.cluster_id
         self.writer_id = self.directories.writer_id
+        self.is_of_cluster = not setup.role.is_sole
         self.sync_times = setup.sync_times
         self._lifetime = Lifetime(f"the store in {self.path}")
         self._catalog = CatalogKeeper(fs, self.data_dirs)
@@ -149,6 +154,9 @@ class Store:
             opener=opener,
             defaults=setup.defaults,
             lifetime=self._lifetime,
+        )
+        self.hosting = TopicHosting(
+            self.registry, directories=self.directories, catalog=self._catalog, opener=opener
         )
         self.publisher = Publisher(
             fs,
@@ -202,8 +210,9 @@ class Store:
             ),
         )
         register_offline(offline, self.housekeeping)
-        register_transactions(self.transactions, self.housekeeping)
-        self.transactions.recover(self.directories.logs(), self.registry.is_adopted)
+        if setup.role.is_sole:  # else other brokers may coordinate them
+            register_transactions(self.transactions, self.housekeeping)
+            self.transactions.recover(self.directories.logs(), self.registry.is_adopted)
         for part in (
             self._lifetime,
             self.registry,
@@ -223,6 +232,11 @@ class Store:
             self.transactions.close(finishes=False)
         if "directories" in vars(self):
             self.directories.abandon()
+
+    @property
+    def file_system(self) -> FileSystem:
+        """The port to the disk, for small files of the store's owner."""
+        return self._fs
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"topics={len(self.registry.names())}"

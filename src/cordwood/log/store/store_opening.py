@@ -163,6 +163,8 @@ class StoreOpening:
             return True
         entry = self._catalog.topics.get(found.topic)
         if entry is not None and found.number < entry.partitions:
+            if not entry.is_here(found.number):
+                return True  # it was moved away, and a crash came before it was removed
             # Without its id, nothing in a new partition was synced: what it holds may be older.
             return found.topic_id is None and not entry.has_begun(found.number)
         if found.topic_id is None and found.topic in doomed.values():
@@ -213,7 +215,7 @@ class StoreOpening:
         """Leave partitions closed that never had records, and make those that are missing."""
         for entry in self._catalog.topics.values():
             for number in range(entry.partitions):
-                if entry.has_begun(number):
+                if entry.has_begun(number) or not entry.is_here(number):
                     continue
                 name = (entry.name, number)
                 home = self._homes.get(name)
@@ -306,6 +308,7 @@ class StoreOpening:
                 offline=self._directories.why_offline,
                 unopened=unopened[name],
                 open_log=self._opener.open_new,
+                absent=[n for n in range(entry.partitions) if not entry.is_here(n)],
             )
             for name, entry in self._catalog.topics.items()
         }

@@ -9,7 +9,7 @@ broker share one table: each sees what the other commits.
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from cordwood.clock import Clock
@@ -41,13 +41,14 @@ from cordwood.log.topics.offsets_table import (
     TopicPartition,
 )
 from cordwood.log.topics.topic import Topic
-from cordwood.quantities import NO_SEQUENCE, Offset, ProducerId
+from cordwood.quantities import NO_SEQUENCE, LeaderEpoch, Offset, ProducerId
 
 __all__ = [
     "CommittedOffset",
     "CommittedOffsets",
     "GroupOffsets",
     "GroupRecord",
+    "LedAppend",
     "TopicPartition",
     "offset_record",
     "offset_tombstone",
@@ -83,6 +84,20 @@ def offset_tombstone(group: str, place: TopicPartition) -> GroupRecord:
 
 def _key(group: str, place: TopicPartition) -> bytes:
     return encode_offset_key(OffsetKey(group=group, topic=place[0], partition=place[1]))
+
+
+class LedAppend(NamedTuple):
+    """Records that were appended by the leader of a partition, and are not committed yet."""
+
+    topic: ReadableTopic
+    log: PartitionLog
+    partition: int
+    first: Offset
+    records: Sequence[GroupRecord]
+
+    @property
+    def end(self) -> Offset:
+        return Offset(self.first + len(self.records))
 
 
 class OffsetsTopicSource(Protocol):
@@ -121,6 +136,63 @@ class CommittedOffsets:
         self._of_topic: UUID | None = None
         self._tables: dict[int, OffsetsTable] = {}
         self._read_up_to: dict[int, Offset] = {}
+        self._coordinated: set[int] | None = None
+
+    # --- in a cluster ------------------------------------------------------------------------
+
+    def coordinate_partly(self, topic_id: Callable[[str], UUID | None]) -> None:
+        """Keep only partitions that were loaded: other brokers coordinate the others.
+
+        `topic_id` knows all topics of the cluster. Called once, before anything is read.
+        """
+        self._coordinated = set()
+        self._topic_id = topic_id
+
+    def load_partition(self, number: int) -> list[tuple[bytes, bytes]]:
+        """As `load`, of one partition, which is kept from here on."""
+        topic = self._topic()
+        if topic is None:
+            return []
+        self.unload_partition(number)
+        others = self._load(topic, number)
+        if self._coordinated is not None:
+            self._coordinated.add(number)
+        return others
+
+    def unload_partition(self, number: int) -> None:
+        """Forget one partition: another broker coordinates it now."""
+        with self._lock:
+            if self._coordinated is not None:
+                self._coordinated.discard(number)
+            self._tables.pop(number, None)
+            self._read_up_to.pop(number, None)
+
+    def append_led(
+        self, partition: int, records: Sequence[GroupRecord], *, led_in: LeaderEpoch
+    ) -> LedAppend:
+        """Append records as the leader of `led_in`. They count after `note_committed`.
+
+        Returns at once: nothing is durable, and other replicas have not fetched it. Raises
+        `NotLeaderError` if another leadership began.
+        """
+        topic, log = self._writable(partition, self._source.ensure())
+        now_ms = self._clock.now_ms()
+        built = build_batch(
+            [Record(value, key=key, timestamp_ms=now_ms) for key, value in records],
+            now_ms,
+            BatchStyle(bytes_max=log.config.max_message_bytes),
+        )
+        placed = log.batches.append_batch(built.data, wait=False, led_in=led_in)
+        return LedAppend(topic, log, partition, placed.base_offset, records)
+
+    def note_committed(self, appended: LedAppend) -> None:
+        """What was appended is on all replicas that count: it is the newest of its keys."""
+        first = appended.first
+        events = [
+            OffsetsEvent(Offset(first + index), key, value)
+            for index, (key, value) in enumerate(appended.records)
+        ]
+        self._note(appended.topic, appended.partition, first, appended.end, events)
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -344,7 +416,7 @@ class CommittedOffsets:
         if topic is None:
             return True
         if group is None:
-            return all(self._is_read(topic, log) for log in topic.opened_partitions)
+            return all(self._is_read(topic, log) for log in self._kept(topic))
         number = group_partition(group, topic.partition_count)
         return not topic.has_partition(number) or self._is_read(topic, topic.partition(number))
 
@@ -358,14 +430,24 @@ class CommittedOffsets:
             return []
         others: list[tuple[bytes, bytes]] = []
         for log in topic.opened_partitions:
-            with self._reading:
-                newest = self._read_again(topic, log)
-            others += (
-                (key, value)
-                for key, value in newest.items()
-                if value is not None and key[:2] not in OFFSET_KEY_TYPES
-            )
+            others += self._load(topic, log.partition)
         return others
+
+    def _load(self, topic: ReadableTopic, number: int) -> list[tuple[bytes, bytes]]:
+        if not topic.has_partition(number):
+            return []  # offline
+        with self._reading:
+            newest = self._read_again(topic, topic.partition(number))
+        return [
+            (key, value)
+            for key, value in newest.items()
+            if value is not None and key[:2] not in OFFSET_KEY_TYPES
+        ]
+
+    def _kept(self, topic: ReadableTopic) -> list[PartitionLog | ReadOnlyLog]:
+        """The logs of the partitions that are kept: in a cluster, not all that are here."""
+        kept = self._coordinated
+        return [log for log in topic.opened_partitions if kept is None or log.partition in kept]
 
     # --- catching up -------------------------------------------------------------------------
 
@@ -390,7 +472,7 @@ class CommittedOffsets:
     def _catch_up_all(self) -> None:
         topic = self._topic()
         if topic is not None:
-            for log in topic.opened_partitions:
+            for log in self._kept(topic):
                 self._catch_up(topic, log.partition)
 
     def _catch_up(self, topic: ReadableTopic, number: int) -> None:

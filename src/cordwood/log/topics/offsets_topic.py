@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
+from cordwood.errors import NotLeaderError
 from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.topics.topic import Topic
 from cordwood.log.topics.topic_registry import TopicRegistry
-from cordwood.quantities import MIB
+from cordwood.quantities import MIB, NO_LEADER_EPOCH
 from cordwood.storage.disk_errors import refused_when_full
 
 OFFSETS_CONFIG: Final = {
@@ -18,10 +19,14 @@ OFFSETS_CONFIG: Final = {
 
 
 class OffsetsTopic:
-    """The offsets topic of a store that is open for writing. Any thread may use it."""
+    """The offsets topic of a store that is open for writing. Any thread may use it.
+
+    is_of_cluster  the controllers create it, not this store
+    """
 
     def __init__(self, registry: TopicRegistry) -> None:
         self._registry = registry
+        self.is_of_cluster = False
 
     def find(self) -> Topic[PartitionLog] | None:
         return self._registry.find(CONSUMER_OFFSETS_TOPIC)
@@ -36,6 +41,8 @@ class OffsetsTopic:
         found = self.find()
         if found is not None:
             return found
+        if self.is_of_cluster:
+            raise NotLeaderError(CONSUMER_OFFSETS_TOPIC, epoch=NO_LEADER_EPOCH)
         with self._registry.changing, refused_when_full(CONSUMER_OFFSETS_TOPIC, "creating"):
             return self.find() or self._registry.create(
                 CONSUMER_OFFSETS_TOPIC,

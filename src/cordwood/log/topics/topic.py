@@ -8,7 +8,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal
 from uuid import UUID
 
-from cordwood.errors import LogClosedError, ReadOnlyError, StorageError, UnknownPartitionError
+from cordwood.errors import (
+    LogClosedError,
+    NotLeaderError,
+    ReadOnlyError,
+    StorageError,
+    UnknownPartitionError,
+)
 from cordwood.format import record_encoding
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.record import Header, Record
@@ -26,7 +32,7 @@ from cordwood.log.reading.merged_logs import (
 from cordwood.log.rules.appended import Appended, AppendedMany
 from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation
 from cordwood.log.rules.topic_config import Durability, TopicConfig
-from cordwood.quantities import Offset, timestamp_of
+from cordwood.quantities import NO_LEADER_EPOCH, Offset, timestamp_of
 
 _POSITIVE = 0x7FFFFFFF
 
@@ -80,10 +86,12 @@ class Topic(Generic[LogT]):
         offline: Callable[[str, int], str | None] | None = None,
         unopened: Collection[int] = (),
         open_log: Callable[[str, int], LogT] | None = None,
+        absent: Collection[int] = (),
     ) -> None:
         """`open_log` opens the partitions in `unopened`, by the topic's name and their number.
 
         `offline` gives the reason why a partition is not open; None if it is not expected to be.
+        Other brokers of the cluster have the partitions in `absent`.
         """
         self.name = name
         self.topic_id = topic_id
@@ -93,6 +101,7 @@ class Topic(Generic[LogT]):
         self._why_offline = offline
         self._unopened = set(unopened)
         self._open_log: Callable[[str, int], LogT] | None = open_log
+        self._absent = frozenset(absent)
         self._opening = threading.Lock()
         self._is_ended = False
         self._turn = itertools.count()
@@ -125,6 +134,8 @@ class Topic(Generic[LogT]):
             return self._logs[operator.index(number)]
         except KeyError:
             pass
+        if number in self._absent:
+            raise NotLeaderError(f"{self.name}-{number}", epoch=NO_LEADER_EPOCH)
         if 0 <= number < self.partition_count:
             if self._open_log is not None:
                 with self._opening:
@@ -135,6 +146,8 @@ class Topic(Generic[LogT]):
 
     def _is_expected(self, number: int) -> bool:
         """Whether the partition is open, can be opened, or is offline for a reason."""
+        if number in self._absent:
+            return False
         if number in self._logs or self._open_log is not None:
             return True
         return self._why_offline is not None and self._why_offline(self.name, number) is not None
@@ -154,6 +167,24 @@ class Topic(Generic[LogT]):
     def _offline(self, number: int) -> StorageError:
         reason = "" if self._why_offline is None else self._why_offline(self.name, number)
         return StorageError(f"{self.name}-{number} is offline: {reason}")
+
+    def is_here(self, number: int) -> bool:
+        """Whether this process has the partition, readable or not; else other brokers have it."""
+        return 0 <= number < self.partition_count and number not in self._absent
+
+    def host(self, count: int, here: Collection[int]) -> None:
+        """Called by the store of a broker in a cluster: it has these partitions of `count`.
+
+        Those that are new have no records; those that are gone are closed already.
+        """
+        with self._opening:
+            before = {n for n in range(self.partition_count) if n not in self._absent}
+            self._unopened.update(n for n in here if n not in before)
+            for number in before.difference(here):
+                self._logs.pop(number, None)
+                self._unopened.discard(number)
+            self._absent = frozenset(range(count)).difference(here)
+            self.partition_count = count
 
     def opened(self, number: int) -> LogT | None:
         """The log of a partition if it is open; None also for one without records."""

@@ -13,11 +13,13 @@ A topic exists from the line that puts it to the line that deletes it. Its direc
 
 * A partition that has not begun has no records. If a power cut took its directory, it is made
   again. If the directory of a partition that has begun is missing, the partition is offline.
+* A partition that is absent is on other brokers of a cluster. If it has a directory, that is left
+  over from a move, and is removed.
 * A directory with the id of a deleted topic is removed, whenever it is found.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -35,6 +37,7 @@ class TopicEntry:
     """One topic. `config` holds only the keys that were set for the topic, as text.
 
     Bit n of `begun` says that partition n has begun: it has, or had, records on the disk.
+    Bit n of `absent` says that other brokers of the cluster have partition n, and this one not.
     `is_adopted` says that another broker wrote the topic before it was ours.
     """
 
@@ -44,6 +47,11 @@ class TopicEntry:
     config: Mapping[str, str]
     begun: int = 0
     is_adopted: bool = False
+    absent: int = 0
+
+    def is_here(self, number: int) -> bool:
+        """Whether this broker has, or should have, files of the partition."""
+        return not self.absent >> number & 1
 
     def has_begun(self, number: int) -> bool:
         return bool(self.begun >> number & 1)
@@ -80,7 +88,9 @@ class Catalog:
         for entry in change.put:
             old = topics.get(entry.name)
             begun = old.begun if old is not None and old.topic_id == entry.topic_id else 0
-            topics[entry.name] = replace(entry, begun=entry.begun | begun)
+            # A partition that went away begins anew if it comes back.
+            begun = (entry.begun | begun) & ~entry.absent
+            topics[entry.name] = replace(entry, begun=begun)
             doomed.pop(entry.topic_id, None)
         for name in change.delete:
             gone = topics.pop(name, None)
@@ -162,6 +172,8 @@ def _rendered(entry: TopicEntry) -> dict[str, object]:
     }
     if entry.is_adopted:
         rendered["adopted"] = True
+    if entry.absent:
+        rendered["absent"] = list(_ranges(entry.absent))
     return rendered
 
 
@@ -185,19 +197,28 @@ def _parse_entry(name: str, value: Mapping[str, object]) -> TopicEntry:
         raise ValueError(f"topic {name!r} has {partitions!r} partitions")
     if not isinstance(begun, list) or not isinstance(config, dict):
         raise TypeError(f"topic {name!r} has no configuration")
-    bits = 0
-    for first, stop in begun:
-        if not 0 <= first < stop <= partitions:
-            raise ValueError(f"topic {name!r} has no partitions {first!r} to {stop!r}")
-        bits |= (1 << stop) - (1 << first)
+    absent = value.get("absent", [])
+    if not isinstance(absent, list):
+        raise TypeError(f"topic {name!r} has no list of absent partitions")
     return TopicEntry(
         name=name,
         topic_id=decode_topic_id(str(value["id"])),
         partitions=partitions,
         config={str(key): str(text) for key, text in config.items()},
-        begun=bits,
+        begun=_parse_ranges(name, begun, partitions),
         is_adopted=value.get("adopted") is True,
+        absent=_parse_ranges(name, absent, partitions),
     )
+
+
+def _parse_ranges(name: str, ranges: Iterable[Sequence[int]], partitions: int) -> int:
+    """The bits of the numbers in half-open ranges."""
+    bits = 0
+    for first, stop in ranges:
+        if not 0 <= first < stop <= partitions:
+            raise ValueError(f"topic {name!r} has no partitions {first!r} to {stop!r}")
+        bits |= (1 << stop) - (1 << first)
+    return bits
 
 
 def _parse_names(value: Mapping[str, object]) -> dict[UUID, str]:

@@ -134,7 +134,7 @@ class TopicRegistry:
     def log(self, name: str, partition: int) -> PartitionLog | None:
         """The log of a partition; None if there is none. Raises `StorageError` if it is offline."""
         topic = self._topics.get(name)
-        if topic is None or not 0 <= partition < topic.partition_count:
+        if topic is None or not topic.is_here(partition):
             return None
         return topic.partition(partition)
 
@@ -212,7 +212,7 @@ class TopicRegistry:
                 error.add_note(f"while creating {', '.join(made)}, which was undone")
                 refused |= {i: error for i in range(len(wanted)) if i not in refused}
                 made = {}
-            topics = {name: self._add(entry, config) for name, (entry, config) in made.items()}
+            topics = {name: self.add(entry, config) for name, (entry, config) in made.items()}
             return [
                 refused[index] if index in refused else topics[topic.name]
                 for index, topic in enumerate(wanted)
@@ -235,10 +235,11 @@ class TopicRegistry:
             partitions=topic.partitions,
             config=canonical_texts(topic.config),
         )
-        self._make_partitions(entry, range(topic.partitions))
+        self.make_partitions(entry, range(topic.partitions))
         return entry, config
 
-    def _make_partitions(self, entry: TopicEntry, numbers: range) -> None:
+    def make_partitions(self, entry: TopicEntry, numbers: Sequence[int]) -> None:
+        """Make directories, or none of them. Not durable. Holds `changing`."""
         try:
             for number in numbers:
                 self._opener.make(entry, number)
@@ -247,12 +248,13 @@ class TopicRegistry:
             self._opener.unmake(entry.name, numbers)
             raise
 
-    def _add(
+    def add(
         self,
         entry: TopicEntry,
         config: TopicConfig,
         logs: Mapping[int, PartitionLog] | None = None,
     ) -> Topic[PartitionLog]:
+        """Let everyone find a topic whose entry is in the catalog. Holds `changing`."""
         opened = logs or {}
         topic = Topic(
             entry.name,
@@ -261,8 +263,9 @@ class TopicRegistry:
             opened,
             partition_count=entry.partitions,
             offline=self._directories.why_offline,
-            unopened=[n for n in range(entry.partitions) if n not in opened],
+            unopened=[n for n in range(entry.partitions) if n not in opened and entry.is_here(n)],
             open_log=self._opener.open_new,
+            absent=[n for n in range(entry.partitions) if not entry.is_here(n)],
         )
         self._topics[entry.name] = topic
         self._metric_names[metric_name(entry.name)] = entry.name
@@ -287,7 +290,7 @@ class TopicRegistry:
             if partitions is not None:
                 added = self._added(entry, partitions)
                 entry = replace(entry, partitions=partitions)
-            self._make_partitions(entry, added)
+            self.make_partitions(entry, added)
             try:
                 self._catalog.apply(CatalogChange(put=(entry,)))
             except OSError:
@@ -425,7 +428,7 @@ class TopicRegistry:
                 error.add_note(f"while installing topic {name!r}, which was undone")
                 self._take_back(incoming)
                 raise
-            return self._add(entry, parsed, logs)
+            return self.add(entry, parsed, logs)
 
     def _take_back(self, incoming: IncomingTopic) -> None:
         """Remove the directories of a topic that could not be installed."""

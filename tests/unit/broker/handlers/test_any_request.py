@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cordwood.broker.cluster_view import SoleBroker
 from cordwood.broker.config_owners import ConfigOwners
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.access_rules import AccessRulesHandler
@@ -45,8 +46,7 @@ def client(store: Store) -> HandlerCalls:
             ApiVersionsHandler(),
             MetadataHandler(
                 store=store,
-                table=table,
-                identity=IDENTITY,
+                view=SoleBroker(IDENTITY, store),
                 config=CONFIG,
                 workers=InlineExecutor(),
             ),
@@ -57,7 +57,7 @@ def client(store: Store) -> HandlerCalls:
             LogDirsHandler(store),
             TransactionsHandler(store, 1),
             TransactionAdminHandler(store, table, ManualClock()),
-            TopicPartitionsHandler(store=store, identity=IDENTITY, config=CONFIG),
+            TopicPartitionsHandler(SoleBroker(IDENTITY, store), CONFIG),
             AccessRulesHandler(store.open_security(), has_authorizer=True),
         ]
     )

@@ -8,15 +8,16 @@ from uuid import UUID
 
 import pytest
 
+from cordwood.broker.cluster_view import SoleBroker
 from cordwood.broker.groups.consumer.consumer_group import ConsumerGroup, GroupSurroundings
 from cordwood.broker.groups.consumer.consumer_group_config import ConsumerGroupConfig
 from cordwood.broker.groups.consumer.consumer_group_factory import ConsumerGroupFactory
-from cordwood.broker.groups.consumer.topic_subscriptions import StoreTopics
+from cordwood.broker.groups.consumer.topic_subscriptions import ViewTopics
 from cordwood.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import Fields
-from fakes.coordinator_bench import CoordinatorBench, Pending
+from fakes.coordinator_bench import IDENTITY, CoordinatorBench, Pending
 
 NOT_ASKED = -(2**31)
 
@@ -34,7 +35,7 @@ class ConsumerBench(CoordinatorBench):
         self.consumer_groups = ConsumerGroupFactory(
             GroupSurroundings(
                 config=ConsumerGroupConfig(),
-                topics=StoreTopics(self.store),
+                topics=ViewTopics(SoleBroker(IDENTITY, self.store)),
                 scheduler=self.scheduler,
                 clock=self.clock,
             ),

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from cordwood.broker.cluster_view import SoleBroker
 from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.metadata import MetadataHandler
 from cordwood.broker.handlers.topic_partitions import TopicPartitionsHandler
 from cordwood.broker.net.request import RunsOn
-from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import Fields
@@ -40,12 +40,11 @@ def store() -> Iterator[Store]:
 def client(store: Store, config: BrokerConfig = CONFIG) -> HandlerCalls:
     handler = MetadataHandler(
         store=store,
-        table=PartitionTable(store),
-        identity=IDENTITY,
+        view=SoleBroker(IDENTITY, store),
         config=config,
         workers=InlineExecutor(),
     )
-    pages = TopicPartitionsHandler(store=store, identity=IDENTITY, config=config)
+    pages = TopicPartitionsHandler(SoleBroker(IDENTITY, store), config)
     return HandlerCalls([handler, pages])
 
 

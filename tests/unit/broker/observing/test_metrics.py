@@ -12,6 +12,7 @@ from cordwood.broker.config.broker_config import BrokerConfig
 from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.observing.metrics import BrokerMetrics
 from cordwood.broker.observing.observed_broker import (
+    ClusterFacts,
     GroupFacts,
     ObservedBroker,
     ObservedLimits,
@@ -261,3 +262,36 @@ def test_quotas_and_the_audit_log_are_counted_with_few_labels(store: Store) -> N
     assert value(samples, "cordwood_audit_events_written_total") == 10
     assert value(samples, "cordwood_audit_events_dropped_total") == 1
     assert value(samples, "cordwood_audit_events_left_out_total") == 3
+
+
+def test_a_member_of_a_cluster_counts_its_partitions_with_kafkas_words(store: Store) -> None:
+    facts = ClusterFacts(
+        partitions=9,
+        leaders=4,
+        under_replicated=2,
+        under_min_isr=1,
+        offline=3,
+        stopped=5,
+        is_fenced=True,
+        isr_shrinks=7,
+        isr_expands=6,
+    )
+
+    samples = scrape(replace(observed(store), cluster=lambda: facts))
+
+    assert {name: value(samples, f"cordwood_{name}") for name in (
+        "partition_count", "leader_count", "under_replicated_partitions",
+        "under_min_isr_partition_count", "offline_partitions_count", "stopped_replicas",
+        "is_fenced", "isr_shrinks_total", "isr_expands_total",
+    )} == {
+        "partition_count": 9,
+        "leader_count": 4,
+        "under_replicated_partitions": 2,
+        "under_min_isr_partition_count": 1,
+        "offline_partitions_count": 3,
+        "stopped_replicas": 5,
+        "is_fenced": 1,
+        "isr_shrinks_total": 7,
+        "isr_expands_total": 6,
+    }  # fmt: skip
+    assert "cordwood_leader_count" not in scrape(observed(store))

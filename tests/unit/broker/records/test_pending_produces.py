@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.records.cluster_partitions import AppendedEnd
 from cordwood.broker.records.log_watch import LogWatch
+from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.records.pending_produces import PendingProduces
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.rules.topic_config import TopicConfig
@@ -36,7 +38,7 @@ class Bench:
 
     def __init__(self, store: Store) -> None:
         self.loop = EventLoop("data")
-        self.pending = PendingProduces(self.loop, LogWatch(self.loop))
+        self.pending = PendingProduces(self.loop, LogWatch(self.loop), PartitionTable(store))
         self.logs = [store.topic("t").partition(number) for number in (0, 1)]
 
     def append(self, *numbers: int, timeout_ms: int = LONG_MS) -> KeptReply:
@@ -44,7 +46,7 @@ class Bench:
         logs = [self.logs[number] for number in numbers]
         for log in logs:
             log.batches.append_batch(client_batch(b"x"), wait=False)
-        self.pending.add(reply, [(log, log.end_offset) for log in logs], timeout_ms)
+        self.pending.add(reply, [AppendedEnd(log, log.end_offset) for log in logs], timeout_ms)
         return reply
 
     def sync(self, number: int, error: OSError | None = None) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from cordwood.broker.cluster_view import ClusterView
 from cordwood.broker.groups.consumer.topic_pattern import TopicPattern
 from cordwood.broker.groups.consumer.topic_pattern_syntax import InvalidPatternError
 from cordwood.format.file_names import INTERNAL_TOPICS
 from cordwood.format.groups.consumer_group_records import MemberValue
-from cordwood.log.store.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -38,18 +38,18 @@ class TopicDirectory(Protocol):
         ...
 
 
-class StoreTopics:
-    """The topics of a store."""
+class ViewTopics:
+    """The topics of the cluster."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
 
     def find(self, name: str) -> TopicShape | None:
-        topic = self._store.registry.find(name)
+        topic = self._view.topic(name)
         return None if topic is None else TopicShape(topic.topic_id, topic.partition_count)
 
     def names(self) -> Collection[str]:
-        return set(self._store.registry.names_by_id().values()) - INTERNAL_TOPICS
+        return set(self._view.topic_names()) - INTERNAL_TOPICS
 
 
 class TopicSubscriptions:

@@ -36,9 +36,16 @@ class GroupLoader:
 
     def load(self) -> LoadedGroups:
         """Load all groups. A damaged record is left out and affects no other group."""
+        return self._groups(self._offsets.load())
+
+    def load_partition(self, number: int) -> LoadedGroups:
+        """Load the groups of one partition of the topic."""
+        return self._groups(self._offsets.load_partition(number))
+
+    def _groups(self, records: Sequence[tuple[bytes, bytes]]) -> LoadedGroups:
         classic: dict[str, GroupMetadata] = {}
         others: list[tuple[bytes, bytes]] = []
-        for key, value in self._offsets.load():
+        for key, value in records:
             try:
                 decoded = decode_group_key(key)
                 if isinstance(decoded, GroupMetadataKey):

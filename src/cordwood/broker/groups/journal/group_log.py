@@ -8,20 +8,25 @@ to the loop. The first record creates the topic.
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Final, Protocol
 
+from cordwood.broker.groups.journal.group_shards import Commitments, GroupShards
 from cordwood.broker.net.scheduler import Scheduler
 from cordwood.errors import (
     FormatError,
     InvalidProducerEpochError,
     LogClosedError,
     LogError,
+    NotLeaderError,
     StorageError,
 )
-from cordwood.log.topics.committed_offsets import CommittedOffsets, GroupRecord
+from cordwood.log.topics.committed_offsets import CommittedOffsets, GroupRecord, LedAppend
 from cordwood.log.transactions.transaction_metadata import ProducerIdentity
 from cordwood.protocol.error_code import ErrorCode
+from cordwood.quantities import LeaderEpoch
 from cordwood.value_class import dataclass
 
 logger = logging.getLogger(__name__)
@@ -63,12 +68,15 @@ class _Entry:
     records: Sequence[GroupRecord]
     done: Done
     producer: ProducerIdentity | None = None  # whose transaction it is in
+    shard: tuple[int, LeaderEpoch] | None = None  # partition and epoch, in a cluster
 
 
 class GroupLogWriter:
     """Writes to the store. The loop calls `append` and `refresh`, its owner `start` and `stop`.
 
-    `ensure_topic` creates the topic if it does not exist.
+    `ensure_topic` creates the topic if it does not exist. With `shards` the broker is one of a
+    cluster: records are told to be durable when the other replicas have them, in the epoch in
+    which they were queued.
     """
 
     def __init__(
@@ -76,7 +84,11 @@ class GroupLogWriter:
         offsets: CommittedOffsets,
         scheduler: Scheduler,
         ensure_topic: Callable[[], object],
+        shards: GroupShards | None = None,
+        commit_timeout_s: float = 5.0,
     ) -> None:
+        self._shards = shards
+        self._commit_timeout_s = commit_timeout_s
         self._offsets = offsets
         self._scheduler = scheduler
         self._ensure_topic = ensure_topic
@@ -98,7 +110,11 @@ class GroupLogWriter:
             self._thread.join(_STOP_TIMEOUT_S)
 
     def append(self, group_id: str, records: Sequence[GroupRecord], done: Done) -> None:
-        self._put(_Entry(group_id=group_id, records=records, done=done))
+        shard = None if self._shards is None else self._shards.led_in(group_id)
+        if self._shards is not None and shard is None:
+            self._tell([done], ErrorCode.not_coordinator)
+            return
+        self._put(_Entry(group_id=group_id, records=records, done=done, shard=shard))
 
     def append_pending(
         self,
@@ -107,6 +123,9 @@ class GroupLogWriter:
         producer: ProducerIdentity,
         done: Done,
     ) -> None:
+        if self._shards is not None:  # transactions of a cluster are not coordinated yet
+            self._tell([done], ErrorCode.coordinator_not_available)
+            return
         self._put(_Entry(group_id=group_id, records=records, done=done, producer=producer))
 
     def _put(self, entry: _Entry) -> None:
@@ -136,7 +155,9 @@ class GroupLogWriter:
                 refreshes, self._refreshes = self._refreshes, []
                 if not (entries or refreshes):
                     return
-            if entries:
+            if entries and self._shards is not None:
+                self._append_led(entries, self._shards.commitments)
+            elif entries:
                 self._append_all(entries)
             if refreshes:
                 self._tell(refreshes, self._attempt(self._offsets.groups))
@@ -161,6 +182,52 @@ class GroupLogWriter:
                         self._append_pending(number, entry)
                 else:
                     self._append(number, list(run))
+
+    def _append_led(self, entries: list[_Entry], commitments: Commitments) -> None:
+        """One append for each shard; then wait for the other replicas of all of them together."""
+        by_shard: dict[tuple[int, LeaderEpoch], list[_Entry]] = {}
+        for entry in entries:
+            assert entry.shard is not None
+            by_shard.setdefault(entry.shard, []).append(entry)
+        waits: list[tuple[list[_Entry], LedAppend, Future[bool]]] = []
+        for (number, epoch), placed in by_shard.items():
+            for together in self._batches(number, epoch, placed):
+                group, appended = together
+                future = commitments.await_committed(number, appended.end, epoch)
+                waits.append((group, appended, future))
+        deadline_s = time.monotonic() + self._commit_timeout_s
+        for group, appended, future in waits:
+            code = ErrorCode.not_coordinator
+            try:
+                if future.result(max(deadline_s - time.monotonic(), 0)):
+                    self._offsets.note_committed(appended)
+                    code = ErrorCode.none
+            except TimeoutError:
+                # It may count later: then it is read from the log.
+                code = ErrorCode.coordinator_not_available
+            self._tell([entry.done for entry in group], code)
+
+    def _batches(
+        self, number: int, epoch: LeaderEpoch, entries: list[_Entry]
+    ) -> list[tuple[list[_Entry], LedAppend]]:
+        """Append all entries of a shard together, or, if that is refused, each by itself."""
+        found: list[LedAppend] = []
+        records = [record for entry in entries for record in entry.records]
+        if not records:
+            self._tell([entry.done for entry in entries], ErrorCode.none)
+            return []
+
+        def append() -> None:
+            found.append(self._offsets.append_led(number, records, led_in=epoch))
+
+        code = self._attempt(append)
+        if code is ErrorCode.none:
+            return [(entries, found[0])]
+        if code is ErrorCode.unknown_server_error and len(entries) > 1:
+            # One entry is invalid; the others must not fail with it.
+            return [each for entry in entries for each in self._batches(number, epoch, [entry])]
+        self._tell([entry.done for entry in entries], code)
+        return []
 
     def _append_pending(self, partition: int, entry: _Entry) -> None:
         producer = entry.producer
@@ -211,6 +278,8 @@ def append_error(error: Exception) -> ErrorCode:
     """
     if isinstance(error, LogClosedError):
         return ErrorCode.coordinator_not_available
+    if isinstance(error, NotLeaderError):
+        return ErrorCode.not_coordinator
     if isinstance(error, InvalidProducerEpochError):
         return ErrorCode.invalid_producer_epoch
     if isinstance(error, (StorageError, OSError)):

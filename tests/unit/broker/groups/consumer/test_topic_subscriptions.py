@@ -6,13 +6,15 @@ import logging
 
 import pytest
 
+from cordwood.broker.cluster_view import SoleBroker
 from cordwood.broker.groups.consumer.topic_pattern_syntax import InvalidPatternError
 from cordwood.broker.groups.consumer.topic_subscriptions import (
-    StoreTopics,
     TopicShape,
     TopicSubscriptions,
+    ViewTopics,
 )
 from cordwood.format.groups.consumer_group_records import MemberValue
+from fakes.handler_calls import IDENTITY
 from fakes.listed_topics import ListedTopics
 from fakes.simulated_fs import SimulatedFileSystem
 from fakes.simulated_store import open_store
@@ -118,11 +120,11 @@ def test_a_pattern_that_becomes_too_much_work_keeps_the_topics_it_had(
     assert "not updated" in caplog.text
 
 
-def test_the_topics_of_a_store_without_internal_ones() -> None:
+def test_the_topics_of_a_broker_without_internal_ones() -> None:
     store = open_store(SimulatedFileSystem())
     created = store.create_topic("orders", partitions=3)
     store.group("billing").commit({("orders", 0): 1})
-    topics = StoreTopics(store)
+    topics = ViewTopics(SoleBroker(IDENTITY, store))
 
     assert topics.find("orders") == TopicShape(created.topic_id, 3)
     assert topics.find("missing") is None

@@ -1,0 +1,247 @@
+"""How a broker joins its cluster: what it registers with, and in which order it becomes ready.
+
+1  logs are open; no log has a role
+2  register; the epoch of this life is synced before anything relies on it
+3  the first image that has this life: host what it assigns, remove what it does not
+4  ask to be unfenced: from here on the controllers elect this broker
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+from uuid import UUID, uuid4
+
+from cordwood.broker.cluster.cluster_member import ClusterMember
+from cordwood.broker.cluster.control_channel import ControlEvents, KraftControl
+from cordwood.broker.cluster.control_config import ControlConfig, ControllerAddress
+from cordwood.broker.cluster_identity import ClientListener
+from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.config.cluster_config import ClusterConfig
+from cordwood.broker.config.listeners import SecurityProtocol
+from cordwood.broker.config.security_config import ListenerConfig, SecurityConfig
+from cordwood.broker.net.event_loop import EventLoop
+from cordwood.cluster.control.broker_lifecycle import Phase, SessionTimes
+from cordwood.cluster.control.membership import Membership
+from cordwood.cluster.image.broker_image import Endpoint
+from cordwood.cluster.image.image_change import ImageChange
+from cordwood.cluster.replication.vouching import BrokerEpochFile, vouched_epoch
+from cordwood.errors import ConfigError, CordwoodError
+from cordwood.format.file_names import META_PROPERTIES
+from cordwood.log.store.store import Store
+
+logger = logging.getLogger(__name__)
+
+_PROTOCOLS: Final = {
+    SecurityProtocol.PLAINTEXT: 0,
+    SecurityProtocol.SSL: 1,
+    SecurityProtocol.SASL_PLAINTEXT: 2,
+    SecurityProtocol.SASL_SSL: 3,
+}
+
+
+def check_directories(directories: Sequence[str]) -> None:
+    """Raise `ConfigError` unless the data directory of a member was formatted for its cluster.
+
+    To be called before the store is opened, which would make up a cluster id.
+    """
+    if len(directories) != 1:
+        raise ConfigError(
+            "log.dirs", ",".join(directories), "must be one directory for a member of a cluster"
+        )
+    if not os.path.exists(os.path.join(directories[0], META_PROPERTIES)):
+        raise ConfigError(
+            "log.dirs",
+            directories[0],
+            "is not formatted for a cluster. Run: cordwood cluster format --dir "
+            f"{directories[0]} with the cluster id and the node.id of this broker",
+        )
+
+
+def check_security(cluster: ClusterConfig, security: SecurityConfig) -> ListenerConfig:
+    """The listener that brokers use among each other. Raises `ConfigError`."""
+    if security.access.has_authorizer:
+        raise ConfigError(
+            "authorizer.class.name",
+            "",
+            "is not available for a member of a cluster yet: access rules of the cluster are not "
+            "read. Remove it, and let only trusted clients reach the listeners",
+        )
+    if security.audit.audit_topic is not None:
+        raise ConfigError(
+            "audit.topic",
+            security.audit.audit_topic,
+            "is not available for a member of a cluster; use audit.file",
+        )
+    name = cluster.inter_broker_listener_name
+    found = next(
+        (each for each in security.listeners if name is None or each.name == name.upper()), None
+    )
+    if found is None:
+        raise ConfigError("inter.broker.listener.name", name, "is not one of the listeners")
+    if found.protocol is not SecurityProtocol.PLAINTEXT:
+        raise ConfigError(
+            "inter.broker.listener.name",
+            found.name,
+            f"has {found.protocol}; brokers can only use PLAINTEXT among each other yet",
+        )
+    return found
+
+
+class ClusterJoining:
+    """Joins, stays, and leaves. Owned by the broker's server.
+
+    `when_failed` is called, in the control loop, if the controllers do not want this broker.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        broker: BrokerConfig,
+        cluster: ClusterConfig,
+        security: SecurityConfig,
+        loop: EventLoop,
+        listeners: Sequence[ClientListener],
+        when_failed: Callable[[CordwoodError], None],
+    ) -> None:
+        self._loop = loop
+        self._when_failed = when_failed
+        self._member: ClusterMember | None = None
+        self._epochs = BrokerEpochFile(store.file_system, store.path)
+        self._saved_epoch = -1
+        self._has_hosted = False
+        self._files = ThreadPoolExecutor(1, thread_name_prefix="cordwood-epoch")
+        self.control = KraftControl(
+            loop,
+            ControlConfig(
+                member=_membership(store, broker, security, listeners, self._epochs),
+                bootstrap=tuple(
+                    ControllerAddress(host, port) for host, port in cluster.controllers
+                ),
+                listener=next(iter(broker.controller_listener_names), "CONTROLLER"),
+                times=SessionTimes(
+                    heartbeat_s=cluster.broker_heartbeat_interval_ms / 1000,
+                    session_s=cluster.broker_session_timeout_ms / 1000,
+                ),
+            ),
+            ControlEvents(
+                changed=self._changed,
+                registered=self._registered,
+                phase=self._phase,
+                failed=self._failed,
+            ),
+        )
+
+    def start(self, member: ClusterMember) -> None:
+        """The loops turn."""
+        self._member = member
+        self._loop.call_soon(self.control.start)
+
+    # --- events of the control channel ---------------------------------------------------------
+
+    def _registered(self, epoch: int) -> None:
+        def save() -> None:
+            try:
+                self._epochs.save(epoch)
+            except OSError as error:
+                logger.error("the epoch of this broker could not be saved: %s", error)
+                return
+            self._loop.call_soon(partial(self._saved, epoch))
+
+        self._files.submit(save)
+
+    def _saved(self, epoch: int) -> None:
+        self._saved_epoch = epoch
+        self._apply()
+
+    def _changed(self, _change: ImageChange) -> None:
+        self._apply()
+
+    def _apply(self) -> None:
+        """Apply the newest image, if this life of the broker is in it and is synced."""
+        image, epoch = self.control.image, self.control.broker_epoch
+        if self._member is None or epoch < 0 or epoch != self._saved_epoch:
+            return
+        own = image.brokers.get(self._member.view.node_id)
+        if own is None or own.epoch != epoch:
+            return
+        self._member.apply(image, None if self._has_hosted else self._hosted)
+        self._has_hosted = True
+
+    def _hosted(self) -> None:
+        """In the control loop: what the first image assigns is open."""
+        logger.info("the replicas of this broker are open; it asks to be unfenced")
+        self.control.unfence()
+
+    def _phase(self, phase: Phase) -> None:
+        logger.info("this broker is %s", phase.name.lower())
+
+    def _failed(self, error: CordwoodError) -> None:
+        logger.error("this broker cannot be a member of its cluster: %s", error)
+        self._when_failed(error)
+
+    def disk_failed(self, error: CordwoodError) -> None:
+        """A log failed: vouch for nothing any more, and leave the cluster. Any thread.
+
+        Other brokers lead then, and a start after the repair opens what the disk has.
+        """
+
+        def withdraw() -> None:
+            try:
+                self._epochs.withdraw()
+            except OSError as failure:
+                logger.error("the epoch of this broker could not be withdrawn: %s", failure)
+            self._loop.call_soon(partial(self._failed, error))
+
+        self._files.submit(withdraw)
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def leave(self, when_left: Callable[[], None]) -> None:
+        """Begin a controlled shutdown. Any thread may call it."""
+        self._loop.call_soon(lambda: self.control.leave(when_left))
+
+    def stop(self) -> None:
+        """Close the connections to the controllers, soon. Any thread may call it."""
+        self._loop.call_soon(self.control.stop)
+        self._files.shutdown(wait=False)
+
+
+def _membership(
+    store: Store,
+    broker: BrokerConfig,
+    security: SecurityConfig,
+    listeners: Sequence[ClientListener],
+    epochs: BrokerEpochFile,
+) -> Membership:
+    meta = store.directories.meta
+    if meta is not None and meta.node_id not in (None, broker.node_id):
+        raise ConfigError(
+            "node.id", broker.node_id, f"but {store.path} was formatted for node {meta.node_id}"
+        )
+    protocols = {each.name: each.protocol for each in security.listeners}
+    directories: list[UUID] = []
+    was_orderly = True
+    for directory in store.directories:
+        own = directory.meta
+        if own is None or own.directory_id is None:
+            raise ConfigError("log.dirs", directory.path, "has no directory.id: format it again")
+        directories.append(own.directory_id)
+        was_orderly = was_orderly and directory.was_clean
+    return Membership(
+        node_id=broker.node_id,
+        cluster_id=store.cluster_id,
+        incarnation=uuid4(),
+        endpoints=tuple(
+            Endpoint(each.name, each.host, each.port, _PROTOCOLS[protocols[each.name]])
+            for each in listeners
+        ),
+        directories=tuple(directories),
+        rack=broker.broker_rack,
+        previous_epoch=vouched_epoch(
+            epochs.read(), store.directories.logs(), was_orderly=was_orderly
+        ),
+    )

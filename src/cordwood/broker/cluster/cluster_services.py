@@ -1,0 +1,197 @@
+"""What a member of a cluster serves in another way than a broker that is alone."""
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Final
+
+from cordwood.broker.cluster.cluster_member import ClusterMember
+from cordwood.broker.cluster.control_channel import KraftControl
+from cordwood.broker.cluster.control_relay import ControllerRelay
+from cordwood.broker.cluster.control_requests import ControlRequest
+from cordwood.broker.cluster.topic_settings import topic_settings
+from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.config.cluster_config import ClusterConfig
+from cordwood.broker.groups.journal.group_shards import GroupShards
+from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.net.request import RequestContext, Route
+from cordwood.errors import BrokerUnreachableError, CordwoodError, UnknownTopicError
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
+from cordwood.log.topics.offsets_topic import OFFSETS_CONFIG
+from cordwood.protocol.api_catalog import KNOWN_APIS, ApiKey
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.protocol.message_codec import Fields
+from cordwood.protocol.messages import encode_request
+from cordwood.quantities import ProducerId
+
+logger = logging.getLogger(__name__)
+
+_CREATE_VERSION_MIN: Final = 5
+_ORDER_TIMEOUT_S: Final = 10.0
+_ALLOCATION_S: Final = 30.0
+_OFFSETS_PARTITIONS: Final = 50
+
+
+class TopicOrders:
+    """Has the controllers create topics that clients ask for. Belongs to the control loop.
+
+    A topic that is on order is not ordered again before there is an answer.
+    """
+
+    def __init__(
+        self, control: KraftControl, loop: EventLoop, broker: BrokerConfig, cluster: ClusterConfig
+    ) -> None:
+        self._control = control
+        self._loop = loop
+        self._broker = broker
+        self._cluster = cluster
+        self._on_order: set[str] = set()
+
+    def want(self, name: str) -> None:
+        """Have an internal topic created. Any thread may call it, often."""
+        self._loop.call_soon(lambda: self._order([self._internal(name)]))
+
+    def want_all(self, _context: RequestContext, names: Sequence[str]) -> None:
+        """Have topics created that a client asked for. Any thread may call it."""
+        topics = [
+            {
+                "name": name,
+                "num_partitions": self._broker.num_partitions,
+                "replication_factor": self._cluster.default_replication_factor,
+                "assignments": [],
+                "configs": [],
+            }
+            for name in names
+        ]
+        self._loop.call_soon(lambda: self._order(topics))
+
+    def _internal(self, name: str) -> dict[str, object]:
+        assert name == CONSUMER_OFFSETS_TOPIC, name
+        return {
+            "name": name,
+            "num_partitions": self._offsets_partitions,
+            "replication_factor": self._cluster.offsets_topic_replication_factor,
+            "assignments": [],
+            "configs": [{"name": key, "value": value} for key, value in OFFSETS_CONFIG.items()],
+        }
+
+    @property
+    def _offsets_partitions(self) -> int:
+        """As configured; Kafka's default unless it is: then many brokers coordinate."""
+        configured = self._broker.offsets_topic_num_partitions
+        is_default = configured == BrokerConfig().offsets_topic_num_partitions
+        return _OFFSETS_PARTITIONS if is_default else configured
+
+    def _order(self, topics: Sequence[Mapping[str, object]]) -> None:
+        new = [topic for topic in topics if str(topic["name"]) not in self._on_order]
+        if not new:
+            return
+        names = {str(topic["name"]) for topic in new}
+        self._on_order |= names
+        request = {"topics": new, "timeout": int(_ORDER_TIMEOUT_S * 1000), "validate_only": False}
+
+        def done(answer: Fields | CordwoodError, _version: int) -> None:
+            self._on_order -= names
+            if isinstance(answer, CordwoodError):
+                logger.warning("topics %s were not created: %s", ", ".join(names), answer)
+                return
+            for topic in answer.topics:
+                if topic.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
+                    reason = topic.error_message or ErrorCode(topic.error_code).name
+                    logger.warning("topic %s was not created: %s", topic.name, reason)
+
+        self._control.relay.send(
+            ControlRequest(
+                api=ApiKey.CREATE_TOPICS,
+                version_min=_CREATE_VERSION_MIN,
+                version_max=KNOWN_APIS[ApiKey.CREATE_TOPICS].max_version,
+                encode=lambda version: encode_request(ApiKey.CREATE_TOPICS, version, request),
+                when_done=done,
+                timeout_s=_ORDER_TIMEOUT_S,
+            )
+        )
+
+
+class ClusterProducerIds:
+    """Producer ids in blocks of the controllers. For threads that may wait."""
+
+    def __init__(self, control: KraftControl, loop: EventLoop) -> None:
+        self._control = control
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._next = self._end = 0
+
+    def allocate(self) -> ProducerId:
+        """An id that no producer of the cluster has. Raises `BrokerUnreachableError`."""
+        with self._lock:
+            if self._next == self._end:
+                self._next, self._end = self._block()
+            self._next += 1
+            return ProducerId(self._next - 1)
+
+    def _block(self) -> tuple[int, int]:
+        future: Future[tuple[int, int]] = Future()
+
+        def done(answer: object) -> None:
+            if isinstance(answer, CordwoodError):
+                future.set_exception(answer)
+                return
+            assert isinstance(answer, Fields), answer
+            if answer.error_code:
+                reason = f"it gives no producer ids: {ErrorCode(answer.error_code).name}"
+                future.set_exception(BrokerUnreachableError("the active controller", reason))
+            else:
+                start = answer.producer_id_start
+                future.set_result((start, start + answer.producer_id_len))
+
+        self._loop.call_soon(lambda: self._control.allocate_producer_ids(done))
+        return future.result(_ALLOCATION_S)
+
+
+class ClusterTopicConfigs:
+    """The settings of topics, as the controllers keep them. Any thread may ask."""
+
+    def __init__(self, member: ClusterMember, control: KraftControl) -> None:
+        self._member = member
+        self._control = control
+
+    def topic_names(self) -> list[str]:
+        return self._member.view.topic_names()
+
+    def of_topic(self, name: str) -> Mapping[str, str]:
+        image = self._control.image
+        if image.topic(name) is None:
+            raise UnknownTopicError(name)
+        return topic_settings(image, name)
+
+
+class ClusterServices:
+    """The parts of a member that the handlers use."""
+
+    def __init__(
+        self,
+        *,
+        member: ClusterMember,
+        control: KraftControl,
+        orders: TopicOrders,
+        loop: EventLoop,
+    ) -> None:
+        self.member = member
+        self.order_topics = orders.want_all
+        self.producer_ids = ClusterProducerIds(control, loop)
+        self.configs = ClusterTopicConfigs(member, control)
+        self.shards = GroupShards(lambda: member.offsets_partition_count, member.groups)
+        self._control = control
+        self._relayed = ControllerRelay(loop, control).routes()
+        self.apis = [KNOWN_APIS[route.api] for route in self._relayed]
+
+    def routed(self, routes: Sequence[Route]) -> list[Route]:
+        """`routes`, of which some are served by the controllers instead."""
+        relayed = {route.api for route in self._relayed}
+        return [*(route for route in routes if route.api not in relayed), *self._relayed]
+
+    def features(self) -> tuple[int, Mapping[str, int]]:
+        """The features that the cluster has finalised, and since which record."""
+        image = self._control.image
+        return image.end - 1, image.features

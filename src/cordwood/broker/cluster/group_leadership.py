@@ -1,0 +1,105 @@
+"""Which partitions of ``__consumer_offsets`` this broker leads, told to its group coordinator.
+
+A partition is ready to be coordinated when its leader knows what earlier leaders committed: then
+the high watermark has passed the start of its epoch, and everything below it can be loaded. Any
+other epoch ends that, before the new role does anything.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol
+
+from cordwood.broker.net.event_loop import EventLoop
+from cordwood.cluster.replication.partition_replica import PartitionReplica
+from cordwood.format.file_names import CONSUMER_OFFSETS_TOPIC
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.quantities import LeaderEpoch, Offset
+
+
+class ShardOwner(Protocol):
+    """The group coordinator. Called in the control loop."""
+
+    def begin_shard(self, number: int, epoch: LeaderEpoch) -> None: ...
+
+    def end_shard(self, number: int) -> None: ...
+
+
+class GroupLeadership:
+    """Belongs to the data loop, except for `await_committed`, which any thread may call."""
+
+    def __init__(
+        self,
+        replica_at: Callable[[int], PartitionReplica | None],
+        *,
+        data: EventLoop,
+        control: EventLoop,
+        request_sync: Callable[[PartitionLog], None],
+    ) -> None:
+        """`replica_at` gives this broker's replica of a partition of the topic."""
+        self._request_sync = request_sync
+        self._replica_at = replica_at
+        self._data = data
+        self._control = control
+        self._owner: ShardOwner | None = None
+        self._told: dict[int, LeaderEpoch] = {}
+
+    def serve(self, owner: ShardOwner) -> None:
+        """Tell `owner` from here on. Called once, in the data loop."""
+        self._owner = owner
+
+    def look(self, replica: PartitionReplica) -> None:
+        """A replica may have another role, or know more. Of other topics: nothing is done."""
+        log = replica.site.log
+        if self._owner is None or log.topic != CONSUMER_OFFSETS_TOPIC:
+            return
+        leader = replica.leader
+        epoch = None
+        if leader is not None and not leader.is_over and leader.knows_committed_end:
+            epoch = leader.epoch
+        self._tell(self._owner, log.partition, epoch)
+
+    def look_at_all(self) -> None:
+        """An image was applied: roles may have ended, and replicas may be gone."""
+        owner = self._owner
+        if owner is None:
+            return
+        for number in list(self._told):
+            replica = self._replica_at(number)
+            if replica is None:
+                self._tell(owner, number, None)
+            else:
+                self.look(replica)
+
+    def _tell(self, owner: ShardOwner, number: int, epoch: LeaderEpoch | None) -> None:
+        told = self._told.get(number)
+        if epoch == told:
+            return
+        if epoch is None:
+            del self._told[number]
+            self._control.call_soon(lambda: owner.end_shard(number))
+        else:
+            self._told[number] = epoch
+            self._control.call_soon(lambda: owner.begin_shard(number, epoch))
+
+    # --- commitments -------------------------------------------------------------------------
+
+    def await_committed(self, partition: int, end: Offset, led_in: LeaderEpoch) -> Future[bool]:
+        """True once records below `end` are committed; False if the leadership ends before."""
+        future: Future[bool] = Future()
+
+        def done(is_committed: bool) -> None:
+            if not future.done():
+                future.set_result(is_committed)
+
+        def wait() -> None:
+            replica = self._replica_at(partition)
+            if replica is None:
+                done(False)
+                return
+            log = replica.site.log
+            if not log.promises.is_kept(end):
+                self._request_sync(log)
+            replica.await_committed(end, led_in, done)
+
+        self._data.call_soon(wait)
+        return future

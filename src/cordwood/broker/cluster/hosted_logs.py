@@ -1,0 +1,191 @@
+"""The logs of the partitions that this broker has: made, opened and removed as the image says.
+
+Disk work is done by one thread, in the order of the images. Roles change at once, in the data
+loop: a leader need not wait until another topic is made.
+
+    1  data loop   apply the image to the replicas; drop those that are assigned elsewhere
+    2  thread      make, open and remove partitions
+    3  data loop   host the replicas that are new; the newest image gives them their role
+
+Only an image that has this life of the broker counts: an older one may lack topics that are here.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from uuid import UUID
+
+from cordwood.broker.cluster.topic_settings import topic_settings
+from cordwood.broker.net.event_loop import EventLoop
+from cordwood.broker.records.log_watch import LogWatch
+from cordwood.cluster.image.metadata_image import NO_METADATA, MetadataImage, TopicImage
+from cordwood.cluster.replication.node_replicas import NodeReplicas
+from cordwood.cluster.replication.partition_replica import PartitionReplica
+from cordwood.cluster.replication.replica_fetch import PartitionPlace
+from cordwood.errors import CordwoodError
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.store.store import Store
+from cordwood.log.topics.topic_hosting import HostedTopic
+from cordwood.value_class import dataclass
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What one image changes on the disk."""
+
+    hosted: Sequence[HostedTopic]
+    deleted: Sequence[tuple[str, UUID]]
+
+
+class HostedLogs:
+    """Belongs to the data loop, except for `replica_of`, which any thread may call.
+
+    `log_moved` is called in the loop whenever a hosted log has moved.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        replicas: NodeReplicas,
+        *,
+        node_id: int,
+        loop: EventLoop,
+        watch: LogWatch,
+        log_moved: Callable[[PartitionReplica], None],
+    ) -> None:
+        self._store = store
+        self._replicas = replicas
+        self._node_id = node_id
+        self._loop = loop
+        self._watch = watch
+        self._log_moved = log_moved
+        self._image = NO_METADATA
+        self._by_log: dict[PartitionLog, PartitionReplica] = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="cordwood-hosting")
+
+    def replica_of(self, log: PartitionLog) -> PartitionReplica | None:
+        return self._by_log.get(log)
+
+    def replicas(self) -> list[PartitionReplica]:
+        """All replicas of this broker. Any thread may call it."""
+        return list(self._by_log.values())
+
+    def stop(self) -> None:
+        """Finish what was begun. Called when the loop has ended, from another thread."""
+        self._thread.shutdown()
+
+    # --- images ------------------------------------------------------------------------------
+
+    def apply(self, image: MetadataImage, when_hosted: Callable[[], None] | None = None) -> None:
+        """Have what `image` says here. It has this life of the broker.
+
+        `when_hosted` is called in the loop after the disk work that it causes.
+        """
+        before, self._image = self._image, image
+        self._replicas.apply(image)
+        for replica in list(self._replicas):
+            place = replica.site.place
+            partition = image.partition(*place)
+            if partition is None or self._node_id not in partition.replicas:
+                self._drop(replica)
+        work = self._work(before, image)
+        if work.hosted or work.deleted or when_hosted is not None:
+            self._thread.submit(self._carry_out, work, when_hosted)
+
+    def _drop(self, replica: PartitionReplica) -> None:
+        self._replicas.drop(replica.site.place)
+        self._by_log.pop(replica.site.log, None)
+
+    def _work(self, before: MetadataImage, image: MetadataImage) -> _Work:
+        """What has to be done for the topics that changed; for all of them at first."""
+        is_first = before is NO_METADATA
+        hosted: list[HostedTopic] = []
+        has_other_configs = image.configs is not before.configs
+        for topic_id, topic in image.topics.items():
+            is_changed = topic is not before.topics.get(topic_id)
+            if is_first or is_changed or has_other_configs:
+                here = self._here(topic)
+                if here or self._here(before.topics.get(topic_id)) or is_first:
+                    hosted.append(self._hosted(image, topic, here))
+        deleted = [
+            (topic.name, topic_id)
+            for topic_id, topic in before.topics.items()
+            if topic_id not in image.topics
+        ]
+        if is_first:
+            deleted += [
+                (name, topic_id)
+                for topic_id, name in self._store.registry.names_by_id().items()
+                if topic_id not in image.topics
+            ]
+        return _Work(hosted=hosted, deleted=deleted)
+
+    def _here(self, topic: TopicImage | None) -> frozenset[int]:
+        if topic is None:
+            return frozenset()
+        return frozenset(
+            number
+            for number, partition in topic.partitions.items()
+            if self._node_id in partition.replicas
+        )
+
+    def _hosted(self, image: MetadataImage, topic: TopicImage, here: frozenset[int]) -> HostedTopic:
+        return HostedTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=max(topic.partitions, default=-1) + 1,
+            here=here,
+            config=topic_settings(image, topic.name),
+        )
+
+    # --- the thread --------------------------------------------------------------------------
+
+    def _carry_out(self, work: _Work, when_hosted: Callable[[], None] | None) -> None:
+        for name, topic_id in work.deleted:
+            try:
+                self._store.hosting.unhost(name, topic_id)
+            except (CordwoodError, OSError):
+                logger.exception("topic %s could not be removed", name)
+        for wanted in work.hosted:
+            try:
+                logs = self._open(wanted)
+            except (CordwoodError, OSError):
+                logger.exception("topic %s could not be made or changed", wanted.name)
+            else:
+                self._loop.call_soon(partial(self._host, wanted.topic_id, logs))
+        if when_hosted is not None:
+            self._loop.call_soon(when_hosted)
+
+    def _open(self, wanted: HostedTopic) -> list[PartitionLog]:
+        hosting = self._store.hosting
+        if not wanted.here:
+            hosting.unhost(wanted.name, wanted.topic_id)
+            return []
+        topic = hosting.host(wanted)
+        logs: list[PartitionLog] = []
+        for number in sorted(wanted.here):
+            try:
+                logs.append(topic.partition(number))
+            except (CordwoodError, OSError) as error:
+                logger.error("%s-%d is offline: %s", wanted.name, number, error)
+        return logs
+
+    def _host(self, topic_id: UUID, logs: Iterable[PartitionLog]) -> None:
+        """In the data loop: the logs are open."""
+        for log in logs:
+            place = PartitionPlace(topic_id, log.partition)
+            partition = self._image.partition(*place)
+            if log.is_closed or partition is None or self._node_id not in partition.replicas:
+                continue  # a newer image took it away
+            known = self._replicas.get(place)
+            if known is not None:
+                if known.site.log is log:
+                    continue
+                self._drop(known)
+            replica = self._replicas.host(place, log)
+            self._by_log[log] = replica
+            self._watch.await_moves(log, partial(self._log_moved, replica))
+            self._log_moved(replica)

@@ -1,0 +1,93 @@
+"""The port to the partitions of a cluster, as produce and fetch need it.
+
+A broker that is alone has no such port: it leads every partition, and asks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from uuid import UUID
+
+from cordwood.broker.cluster_identity import ClientListener
+from cordwood.broker.cluster_view import BrokerAddress
+from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.quantities import LeaderEpoch, Offset
+
+if TYPE_CHECKING:  # a broker that is alone does not load it
+    from cordwood.cluster.replication.partition_replica import PartitionReplica
+
+_ACKS_ALL: Final = -1
+
+
+class ClusterPartitions(Protocol):
+    """Where the partitions of the cluster are. Any thread may ask."""
+
+    def replica_of(self, log: PartitionLog) -> PartitionReplica | None:
+        """The replica whose log it is; None: it is being made or taken away."""
+        ...
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        """The topic of that id, wherever its partitions are."""
+        ...
+
+    def why_absent(self, wanted: str | UUID, partition: int) -> ErrorCode:
+        """Why there is no log of that partition here."""
+        ...
+
+    def leader_of(self, wanted: str | UUID, partition: int) -> tuple[int, int] | None:
+        """The id and the epoch of the leader; None if there is none."""
+        ...
+
+    def addresses(self, node_ids: Collection[int], here: ClientListener) -> list[BrokerAddress]:
+        """Where the clients of the listener `here` reach these brokers."""
+        ...
+
+
+class AppendedEnd(NamedTuple):
+    """Records of a client were appended to `log`, and end at `end`.
+
+    `led_in` is the epoch of the leadership in which that was; None if the log has no replicas.
+    """
+
+    log: PartitionLog
+    end: Offset
+    led_in: LeaderEpoch | None = None
+
+
+class Fetcher(NamedTuple):
+    """The broker that fetches as a follower, and its epoch, which tells its lives apart."""
+
+    node_id: int
+    broker_epoch: int
+
+
+def leader_refusal(replica: PartitionReplica, epoch: int) -> ErrorCode | None:
+    """Why a replica does not answer as the leader to one who knows `epoch`; -1: any epoch."""
+    leader = replica.leader
+    known = replica.leader_epoch
+    if 0 <= epoch < known:
+        return ErrorCode.fenced_leader_epoch
+    if epoch > known:
+        return ErrorCode.unknown_leader_epoch
+    if leader is None or leader.is_over or leader.site.node.control.is_fenced_by_silence:
+        return ErrorCode.not_leader_or_follower
+    return None
+
+
+def append_refusal(replica: PartitionReplica, acks: int) -> ErrorCode | None:
+    """Why records of a client are not appended: it does not lead, or too few are in sync."""
+    leader = replica.leader
+    if leader is None:
+        return ErrorCode.not_leader_or_follower
+    refusal = leader.produce_refusal(is_acks_all=acks == _ACKS_ALL)
+    return None if refusal is None else ErrorCode(refusal)
+
+
+def committed_refusal(replica: PartitionReplica) -> ErrorCode | None:
+    """What is wrong although the high watermark has passed records of acks = all."""
+    leader = replica.leader
+    if leader is not None and leader.is_under_min_isr:
+        return ErrorCode.not_enough_replicas_after_append
+    return None

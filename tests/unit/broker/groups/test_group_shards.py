@@ -1,0 +1,180 @@
+"""Groups of the partitions that this broker leads: loaded, unloaded, and gated by their epoch."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from uuid import UUID
+
+import pytest
+
+from cordwood.broker.groups.classic.group_config import GroupConfig
+from cordwood.broker.groups.coordinator import GroupCoordinator
+from cordwood.broker.groups.journal.group_loader import GroupLoader
+from cordwood.broker.groups.journal.group_log import GroupLogWriter
+from cordwood.broker.groups.journal.group_shards import GroupShards
+from cordwood.log.partition.replica_role import AMONG_OTHERS
+from cordwood.log.topics.committed_offsets import CommittedOffset
+from cordwood.log.topics.topic_hosting import HostedTopic
+from cordwood.protocol.error_code import ErrorCode
+from cordwood.quantities import LeaderEpoch, Offset, TimestampMs
+from fakes.handler_calls import InlineExecutor
+from fakes.manual_clock import ManualClock
+from fakes.manual_scheduler import ManualScheduler, run_until
+from fakes.simulated_fs import SimulatedFileSystem
+from fakes.simulated_store import open_store
+
+PLACE = ("orders", 0)
+
+
+class Replicas:
+    """The other replicas: they have what was appended when the test says so."""
+
+    def __init__(self) -> None:
+        self.waits: list[tuple[int, Offset, LeaderEpoch, Future[bool]]] = []
+        self.answer: bool | None = True
+
+    def await_committed(self, partition: int, end: Offset, led_in: LeaderEpoch) -> Future[bool]:
+        future: Future[bool] = Future()
+        self.waits.append((partition, end, led_in, future))
+        if self.answer is not None:
+            future.set_result(self.answer)
+        return future
+
+
+class Member:
+    """The groups of one broker of a cluster; its loop is turned by hand."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = open_store(
+            SimulatedFileSystem(clock=self.clock), clock=self.clock, role=AMONG_OTHERS
+        )
+        self.topic = self.store.hosting.host(
+            HostedTopic(
+                name="__consumer_offsets",
+                topic_id=UUID(int=9),
+                partitions=3,
+                here=frozenset({0, 1, 2}),
+            )
+        )
+        self.store.offsets_topic.is_of_cluster = True
+        offsets = self.store.committed_offsets
+        offsets.coordinate_partly(lambda name: None)
+        self.replicas = Replicas()
+        self.shards = GroupShards(lambda: 3, self.replicas)
+        self.scheduler = ManualScheduler(self.clock)
+        self.log = GroupLogWriter(
+            offsets, self.scheduler, lambda: None, self.shards, commit_timeout_s=0.05
+        )
+        self.coordinator = GroupCoordinator(
+            offsets=offsets,
+            group_log=self.log,
+            loader=GroupLoader(offsets, lambda records: []),
+            scheduler=self.scheduler,
+            clock=self.clock,
+            config=GroupConfig(),
+            workers=InlineExecutor(),
+            shards=self.shards,
+        )
+        self.coordinator.start()
+        self.log.start()
+
+    @property
+    def number(self) -> int:
+        number = self.shards.number_of("billing")
+        assert number is not None
+        return number
+
+    def lead(self, epoch: int) -> None:
+        log = self.topic.partition(self.number)
+        log.replica.lead(LeaderEpoch(epoch))
+        log.replica.raise_high_watermark(log.end_offset)
+        self.coordinator.begin_shard(self.number, LeaderEpoch(epoch))
+        self.scheduler.run_ready()
+
+    def cease(self, epoch: int) -> None:
+        self.topic.partition(self.number).replica.follow(LeaderEpoch(epoch))
+        self.coordinator.end_shard(self.number)
+
+    def commit(self, offset: int) -> ErrorCode:
+        codes: list[ErrorCode] = []
+        committed = CommittedOffset(offset=Offset(offset), committed_ms=TimestampMs(1))
+        self.coordinator.keeper.commit("billing", {PLACE: committed}, codes.append)
+        run_until(self.scheduler, lambda: bool(codes))
+        return codes[0]
+
+    def committed(self) -> int | None:
+        found = self.coordinator.keeper.of_group("billing").get(PLACE)
+        return None if found is None else found.offset
+
+
+@pytest.fixture
+def member() -> Iterator[Member]:
+    made = Member()
+    yield made
+    made.log.stop()
+    made.store.close()
+
+
+def test_a_broker_coordinates_the_groups_of_partitions_that_it_leads(member: Member) -> None:
+    assert member.coordinator.refusal("billing") is ErrorCode.not_coordinator
+
+    member.lead(1)
+    assert member.coordinator.refusal("billing") is None
+
+    member.cease(2)
+    assert member.coordinator.refusal("billing") is ErrorCode.not_coordinator
+
+
+def test_a_commit_is_acknowledged_when_the_other_replicas_have_it(member: Member) -> None:
+    member.lead(4)
+
+    assert member.commit(7) is ErrorCode.none
+
+    assert member.committed() == 7
+    [(number, end, led_in, _)] = member.replicas.waits
+    assert (number, end, led_in) == (member.number, 1, 4)
+
+
+def test_a_commit_is_refused_if_the_leadership_ends_before_the_others_have_it(
+    member: Member,
+) -> None:
+    member.lead(4)
+    member.replicas.answer = False
+
+    assert member.commit(7) is ErrorCode.not_coordinator
+
+    assert member.committed() is None
+
+
+def test_a_commit_that_takes_too_long_is_not_acknowledged(member: Member) -> None:
+    member.lead(4)
+    member.replicas.answer = None
+
+    assert member.commit(7) is ErrorCode.coordinator_not_available
+
+    assert member.committed() is None
+
+
+def test_a_commit_of_an_earlier_epoch_is_not_written_in_a_later_one(member: Member) -> None:
+    member.lead(4)
+    log = member.topic.partition(member.number)
+    log.replica.follow(LeaderEpoch(5))
+    log.replica.lead(LeaderEpoch(6))
+
+    assert member.commit(7) is ErrorCode.not_coordinator
+
+    assert log.end_offset == 0
+
+
+def test_the_next_coordinator_loads_what_was_committed_and_the_last_one_forgets(
+    member: Member,
+) -> None:
+    member.lead(1)
+    member.commit(7)
+
+    member.cease(2)
+    forgotten = member.committed()
+    member.lead(3)
+
+    assert forgotten is None
+    assert member.committed() == 7
