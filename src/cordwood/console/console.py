@@ -47,7 +47,10 @@ class Console:
             census = DirectoryCensus(self.opened.store, free_bytes_min=self.opened.free_bytes_min)
             self.survey = SegmentSurvey(self.opened.store, self.clock, self.opened.defaults)
         self.keeper = SnapshotKeeper(
-            census=census, broker=self.access, clock=self.clock, interval_s=config.interval_s
+            census=census,
+            broker=self.access if config.has_own_access else None,
+            clock=self.clock,
+            interval_s=config.interval_s,
         )
         self.started_ms = self.clock.now_ms()
         self._everybody = Viewer(self.access, may_change=config.allows_changes)
@@ -55,7 +58,7 @@ class Console:
     def _open_files(self) -> OpenedDirectories | None:
         """The files of the store: those that were named, or those of a broker on this machine."""
         paths = self.config.directories
-        if not paths and self.access is not None:
+        if not paths and self.access is not None and self.config.has_own_access:
             try:
                 with self.access.connected() as cluster:
                     paths = local_directories(cluster)

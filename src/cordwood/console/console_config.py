@@ -51,6 +51,13 @@ class ConsoleConfig:
             raise ConfigError(
                 "--login", "true", "needs a broker, whose users log in: --broker HOST:PORT"
             )
+        if self.needs_login and not self.directories and not self.has_own_access:
+            raise ConfigError(
+                "--login",
+                "true",
+                "needs data directories (--at DIR --broker HOST:PORT), or a user of the console's "
+                "own: --user NAME",
+            )
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConfigError("--tls-certificate", self.tls_certificate, "needs --tls-key, too")
         if not self.is_loopback:
@@ -80,6 +87,12 @@ class ConsoleConfig:
             return ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+    @property
+    def has_own_access(self) -> bool:
+        """Whether the console itself may ask the broker, not only its viewers."""
+        has_user = self.security is not None and self.security.protocol.has_sasl
+        return bool(self.addresses) and (has_user or not self.needs_login)
 
     @property
     def scheme(self) -> str:
