@@ -6,6 +6,7 @@ class LivePage {
     this.intervalMs = intervalMs;
     this.offline = document.getElementById("offline");
     this.failures = 0;
+    this.seen = new Map();
   }
 
   start() {
@@ -40,7 +41,8 @@ class LivePage {
   replace(fresh) {
     for (const old of document.querySelectorAll("[data-live]")) {
       const next = fresh.getElementById(old.id);
-      if (!next || next.innerHTML === old.innerHTML) continue;
+      if (!next || this.seen.get(old.id) === next.innerHTML) continue;
+      this.seen.set(old.id, next.innerHTML);
       const focus = focusIn(old);
       const open = [...old.querySelectorAll("details")].map((details) => details.open);
       const places = [...old.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
@@ -88,5 +90,20 @@ function offerTheme() {
   });
 }
 
+/** A table that is wider than the screen can be scrolled by keyboard, too. */
+function reachWideTables() {
+  for (const box of document.querySelectorAll(".scroll")) {
+    const isWide = box.scrollWidth > box.clientWidth;
+    box.toggleAttribute("tabindex", false);
+    if (!isWide) continue;
+    box.tabIndex = 0;
+    box.setAttribute("role", "region");
+    box.setAttribute("aria-label", box.querySelector("caption")?.textContent ?? "Table");
+  }
+}
+
+reachWideTables();
+addEventListener("resize", reachWideTables);
+document.addEventListener("cordwood:replaced", reachWideTables);
 offerTheme();
 new LivePage(Number(document.body.dataset.interval) || 2000).start();
