@@ -14,11 +14,11 @@ from bench.measure import Context, Row, Target, measure_row
 from bench.workload import fresh_path
 from cordwood.protocol.acl_codes import AclOperation, AclResource
 from cordwood.quantities import KIB
-from cordwood.security.authorizer import Authorizer, PrincipalAccess
-from cordwood.security.local_security import allow, deny
+from cordwood.security.access.authorizer import Authorizer, PrincipalAccess
 from cordwood.security.principal import ANONYMOUS
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import AclRule, SecurityState
+from cordwood.security.setup.local_security import allow, deny
 from cordwood.storage.files import RealFileSystem
 
 RULES: Final = 10_000

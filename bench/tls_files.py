@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cordwood.security.certificate_authority import CertificateAuthority
+from cordwood.security.certificates.certificate_authority import CertificateAuthority
 
 VERSION: Final = "TLSv1.3"
 CIPHER: Final = "TLS_AES_256_GCM_SHA384"

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from cordwood.format.record import Record
     from cordwood.library import open_store as open
     from cordwood.log.partition.partition_log import PartitionLog
+    from cordwood.log.reading.log_range import LogRange
     from cordwood.log.reading.log_reader import LogReader
+    from cordwood.log.reading.merged_logs import TopicRecord
     from cordwood.log.reading.segment_info import SegmentInfo
     from cordwood.log.rules.appended import Appended, AppendedMany, AppendedRange
     from cordwood.log.rules.topic_config import TopicConfig
@@ -32,6 +34,7 @@ _HOMES = {
     "AppendedMany": "cordwood.log.rules.appended",
     "AppendedRange": "cordwood.log.rules.appended",
     "Broker": "cordwood.testing",
+    "LogRange": "cordwood.log.reading.log_range",
     "LogReader": "cordwood.log.reading.log_reader",
     "PartitionLog": "cordwood.log.partition.partition_log",
     "ReadOnlyStore": "cordwood.log.store.read_only_store",
@@ -39,6 +42,7 @@ _HOMES = {
     "SegmentInfo": "cordwood.log.reading.segment_info",
     "Store": "cordwood.log.store.store",
     "Topic": "cordwood.log.topics.topic",
+    "TopicRecord": "cordwood.log.reading.merged_logs",
     "TopicConfig": "cordwood.log.rules.topic_config",
     "open_archive": "cordwood.archive.opened_archive",
 }
@@ -48,6 +52,7 @@ __all__ = [
     "AppendedMany",
     "AppendedRange",
     "Broker",
+    "LogRange",
     "LogReader",
     "PartitionLog",
     "ReadOnlyStore",
@@ -56,6 +61,7 @@ __all__ = [
     "Store",
     "Topic",
     "TopicConfig",
+    "TopicRecord",
     "__version__",
     "errors",
     "open",

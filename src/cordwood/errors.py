@@ -19,6 +19,7 @@
     │   └── BrokerRefusedError(what, code, reason)       the broker refused a request
     └── LogError                                         a well-formed request refused
         ├── OffsetOutOfRangeError(requested, start, end)
+        ├── RecordNotFoundError(name, offset)            compacted away, or a marker
         ├── RecordTooLargeError(size, limit)
         ├── TooManyRecordsError(count, limit)
         ├── InvalidRecordError(reason, record_errors)
@@ -32,6 +33,10 @@
         ├── ReadOnlyError(what)
         ├── DataLossError(topic, partition, what)        a query needs records that were deleted
         ├── LogHeldError(name)                           try again in a moment
+        ├── NotLeaderError(name, epoch)                  ask the leader of the partition
+        ├── RoleChangedError(name, asked, current)       the cluster gave it another role
+        ├── ReplicatedLogError(name, what)               other brokers have replicas of it
+        ├── ReplicaMismatchError(name, reason)           the leader's batches do not continue it
         ├── ChangeRefusedError(kind, reason)             the store's owner refused a change
         ├── ChangeTimeoutError(path, owner, waited_s)    the store's owner did not answer
         ├── TableChangedError(table, what)               another writer changed it; run again
@@ -279,7 +284,7 @@ class LogError(CordwoodError):
     """A request was refused; the log itself is in order."""
 
 
-class OffsetOutOfRangeError(LogError):
+class OffsetOutOfRangeError(LogError, IndexError):
     """The requested offset is not in the half-open range the log holds."""
 
     def __init__(self, requested: Offset, *, start: Offset, end: Offset) -> None:
@@ -287,6 +292,18 @@ class OffsetOutOfRangeError(LogError):
         self.requested = requested
         self.start = start
         self.end = end
+
+
+class RecordNotFoundError(LogError, LookupError):
+    """The log has the offset, but no record with it: compaction removed it, or it is a marker."""
+
+    def __init__(self, name: str, offset: Offset) -> None:
+        super().__init__(
+            f"{name} has no record with offset {offset}: compaction removed it, or it marks the "
+            "end of a transaction"
+        )
+        self.name = name
+        self.offset = offset
 
 
 class RecordTooLargeError(LogError):
@@ -476,6 +493,53 @@ class LogHeldError(LogError):
     def __init__(self, name: str) -> None:
         super().__init__(f"a batch is being published to {name}; append again in a moment")
         self.name = name
+
+
+class NotLeaderError(LogError):
+    """Only the leader of a partition appends, and this replica does not lead in that epoch.
+
+    `epoch` is that of the role it has; -1 if the cluster gave it none yet.
+    """
+
+    def __init__(self, name: str, *, epoch: int) -> None:
+        super().__init__(
+            f"this broker does not lead {name} (its role is of epoch {epoch}); "
+            "ask the leader of the partition"
+        )
+        self.name = name
+        self.epoch = epoch
+
+
+class RoleChangedError(LogError):
+    """The replica has another role since this was begun. Nothing was changed."""
+
+    def __init__(self, name: str, *, asked: int, current: int) -> None:
+        super().__init__(
+            f"{name} no longer follows the leader of epoch {asked}: its role is of epoch {current}"
+        )
+        self.name = name
+        self.asked = asked
+        self.current = current
+
+
+class ReplicatedLogError(LogError):
+    """A change of one replica that the others would not follow."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(
+            f"cannot {what} {name}: other brokers have replicas of it; use the cluster's commands"
+        )
+        self.name = name
+        self.what = what
+
+
+class ReplicaMismatchError(LogError):
+    """Batches that were fetched from a leader do not continue the log. None was appended."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"batches fetched for {name} do not continue its log: {reason}")
+        self.name = name
+        self.reason = reason
 
 
 class LongCheckError(LogError):

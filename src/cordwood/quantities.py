@@ -4,8 +4,12 @@ An `Offset` counts records in a log, a `FilePosition` counts bytes in a file. Bo
 but one must never be used as the other, so each has its own type.
 """
 
+import operator
 import re
-from typing import Final, NewType
+from typing import TYPE_CHECKING, Final, NewType
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 Offset = NewType("Offset", int)
 FilePosition = NewType("FilePosition", int)
@@ -79,3 +83,22 @@ def _parse(text: str, units: dict[str, int], rule: str) -> int:
     if found is None or found[2].lower() not in units:
         raise ValueError(f"must be {rule}")
     return int(found[1]) * units[found[2].lower()]
+
+
+def timestamp_of(moment: "int | datetime") -> TimestampMs:
+    """Milliseconds since 1970 of a time: of a number as it is, of a `datetime` by its zone.
+
+    Raises `ValueError` for a `datetime` without a time zone: it could mean any hour of a day.
+    """
+    if isinstance(moment, int):
+        return TimestampMs(moment)
+    if not hasattr(moment, "utcoffset"):
+        if hasattr(moment, "__index__"):
+            return TimestampMs(operator.index(moment))
+        raise TypeError(f"a time is an int in ms or a datetime, not {type(moment).__name__}")
+    if moment.utcoffset() is None:
+        raise ValueError(f"{moment!r} has no time zone; use datetime.now(UTC) or .astimezone()")
+    from datetime import UTC, datetime, timedelta
+
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return TimestampMs(since // timedelta(milliseconds=1))

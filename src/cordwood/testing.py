@@ -24,14 +24,14 @@ from cordwood.broker.config.security_config import refuse_insecure_listeners
 from cordwood.broker.server import BrokerServer
 from cordwood.errors import ConfigError, LogClosedError
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
-from cordwood.security.local_security import BrokerSecurity, Rules, allow, ca_file, deny
+from cordwood.security.setup.local_security import BrokerSecurity, Rules, allow, ca_file, deny
 from cordwood.settings import settings_from
 
 if TYPE_CHECKING:
     from cordwood.log.partition.partition_log import PartitionLog
     from cordwood.log.store.store import Store
     from cordwood.log.topics.topic import Topic
-    from cordwood.security.client_security import ClientSecurity
+    from cordwood.security.clients.client_security import ClientSecurity
 
 __all__ = ["TEST_CONFIG", "Broker", "BrokerSecurity", "Topics", "allow", "deny"]
 
@@ -227,7 +227,7 @@ class Broker:
         self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256"
     ) -> "ClientSecurity":
         """How a client of ours connects as `user`, by default the first one."""
-        from cordwood.security.client_security import PLAINTEXT
+        from cordwood.security.clients.client_security import PLAINTEXT
 
         self._running()
         if self._security is None:
@@ -238,7 +238,7 @@ class Broker:
         self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256"
     ) -> dict[str, Any]:
         """The settings of a client of confluent-kafka, with ``bootstrap.servers``."""
-        from cordwood.security.client_settings import librdkafka_settings
+        from cordwood.security.clients.client_settings import librdkafka_settings
 
         settings = librdkafka_settings(self.client_security(user, mechanism=mechanism))
         return {"bootstrap.servers": self.bootstrap_servers, **settings}
@@ -247,7 +247,7 @@ class Broker:
         self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256"
     ) -> dict[str, Any]:
         """The arguments of a client of kafka-python, with ``bootstrap_servers``."""
-        from cordwood.security.client_settings import kafka_python_settings
+        from cordwood.security.clients.client_settings import kafka_python_settings
 
         settings = kafka_python_settings(self.client_security(user, mechanism=mechanism))
         return {"bootstrap_servers": self.bootstrap_servers, **settings}
@@ -256,8 +256,8 @@ class Broker:
         self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256"
     ) -> dict[str, Any]:
         """The arguments of a client of aiokafka, with ``bootstrap_servers``."""
-        from cordwood.security.client_settings import aiokafka_settings
-        from cordwood.security.client_tls import tls_context
+        from cordwood.security.clients.client_settings import aiokafka_settings
+        from cordwood.security.clients.client_tls import tls_context
 
         security = self.client_security(user, mechanism=mechanism)
         context = tls_context(security) if security.protocol.has_tls else None
@@ -267,7 +267,7 @@ class Broker:
         self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256"
     ) -> dict[str, str]:
         """The properties of a client in Java, and of Spark's Kafka source, without ``kafka.``."""
-        from cordwood.security.client_settings import java_properties
+        from cordwood.security.clients.client_settings import java_properties
 
         settings = java_properties(self.client_security(user, mechanism=mechanism))
         return {"bootstrap.servers": self.bootstrap_servers, **settings}

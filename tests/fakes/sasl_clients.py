@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from cordwood.security.scram_credentials import credential_of, salt_password
+from cordwood.security.sasl.scram_credentials import credential_of, salt_password
 from cordwood.security.security_state import (
     ScramCredential,
     ScramMechanism,

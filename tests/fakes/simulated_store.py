@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.rules.topic_config import TopicConfig
 from cordwood.log.store.store import Store, StoreSetup
 from cordwood.storage.flusher import InlineFlusher, Syncable
@@ -32,6 +33,7 @@ def open_store(
     flusher: IdleFlusher | None = None,
     directories: tuple[str, ...] = (DATA,),
     defaults: dict[str, object] | None = None,
+    role: ReplicaRole = SOLE_REPLICA,
 ) -> Store:
     return Store(
         list(directories),
@@ -43,6 +45,7 @@ def open_store(
             flusher=flusher or InlineFlusher(),
             has_housekeeping=False,
             opening_threads=1,
+            role=role,
         ),
     )
 
@@ -59,8 +62,9 @@ def new_log(
     *,
     clock: ManualClock | None = None,
     flusher: IdleFlusher | None = None,
+    role: ReplicaRole = SOLE_REPLICA,
 ) -> tuple[Store, PartitionLog]:
     """A store with one topic of one partition."""
-    store = open_store(fs, clock=clock, flusher=flusher)
+    store = open_store(fs, clock=clock, flusher=flusher, role=role)
     store.create_topic(TOPIC, config=config or {})
     return store, log_of(store)

@@ -8,11 +8,11 @@ from typing import Final
 from cordwood.errors import AuthenticationFailedError, ConfigError, FormatError
 from cordwood.format.small_files.meta_properties import parse_properties
 from cordwood.remote.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE, Authentication
-from cordwood.security.client_properties import parse_client_properties
-from cordwood.security.client_security import ClientProtocol, ClientSecurity
-from cordwood.security.client_settings import java_properties
-from cordwood.security.jaas import parse_jaas, render_jaas
-from cordwood.security.scram_client import SaslError, ScramClient
+from cordwood.security.clients.client_properties import parse_client_properties
+from cordwood.security.clients.client_security import ClientProtocol, ClientSecurity
+from cordwood.security.clients.client_settings import java_properties
+from cordwood.security.sasl.jaas import parse_jaas, render_jaas
+from cordwood.security.sasl.scram_client import SaslError, ScramClient
 from cordwood.security.secret import Secret
 from cordwood.security.secret_references import resolve_references
 from fuzz.target import target

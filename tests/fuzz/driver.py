@@ -26,7 +26,14 @@ from typing import Any, Final
 from fuzz.mutations import INPUT_BYTES_MAX, mutate
 from fuzz.target import TARGETS, Target
 
-for _module in ("targets", "wire_targets", "inbox_targets", "sasl_targets", "client_targets"):
+for _module in (
+    "targets",
+    "wire_targets",
+    "inbox_targets",
+    "sasl_targets",
+    "client_targets",
+    "security_targets",
+):
     importlib.import_module(f"fuzz.{_module}")
 
 CORPUS: Final = Path(__file__).with_name("corpus")

@@ -16,24 +16,24 @@ from cordwood.broker.net.sasl_gate import SaslGate, guarded
 from cordwood.broker.net.session import UNLIMITED, Session
 from cordwood.broker.security.authentication import ListenerAuthentication
 from cordwood.broker.security.authentication_events import AuthenticationCounts, EventGroup
-from cordwood.errors import ConfigError, FormatError
+from cordwood.errors import FormatError
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.messages import encode_request
-from cordwood.security.jaas_users import parse_jaas_users
-from cordwood.security.oauth_exchange import OAuthExchange, parse_bearer
-from cordwood.security.plain_exchange import ListedPasswords, PlainExchange, parse_plain
 from cordwood.security.principal import ANONYMOUS
-from cordwood.security.scram_credentials import UserDirectory
-from cordwood.security.scram_exchange import ScramExchange
-from cordwood.security.scram_messages import (
+from cordwood.security.sasl.jaas import parse_plain_users
+from cordwood.security.sasl.oauth_exchange import OAuthExchange, parse_bearer
+from cordwood.security.sasl.plain_exchange import ListedPasswords, PlainExchange, parse_plain
+from cordwood.security.sasl.scram_credentials import UserDirectory
+from cordwood.security.sasl.scram_exchange import ScramExchange
+from cordwood.security.sasl.scram_messages import (
     parse_client_final,
     parse_client_first,
     parse_name,
     render_name,
 )
+from cordwood.security.sasl.token_keys import parse_key_set
+from cordwood.security.sasl.tokens import RefusedTokenError, TokenRules, check_token
 from cordwood.security.security_state import ScramMechanism
-from cordwood.security.token_keys import parse_key_set
-from cordwood.security.tokens import RefusedTokenError, TokenRules, check_token
 from fakes.manual_clock import ManualClock
 from fakes.sasl_clients import Issuer, bearer, plain, state_of
 from fakes.sessions import LOCAL_SESSION
@@ -104,10 +104,10 @@ def key_set(data: bytes) -> None:
     b"org.apache.kafka.common.security.plain.PlainLoginModule required\n"
     b' username="a" password="b" user_alice="x\\"y\\101" user_bob=word; // end',
     b"org.apache.kafka.common.security.scram.ScramLoginModule Optional /* c */;",
-    refusals=(ConfigError, UnicodeDecodeError),
+    refusals=(ValueError,),
 )
 def jaas_users(data: bytes) -> None:
-    for user, password in parse_jaas_users(data.decode()).items():
+    for user, password in parse_plain_users(data.decode()).items():
         assert user
         assert password
 

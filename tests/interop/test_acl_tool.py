@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import cordwood
-from cordwood.security.acl_text import parse_kafka_list, rule_text
+from cordwood.security.access.acl_text import parse_kafka_list, rule_text
 from cordwood.security.security_state import AclRule
 from interop.java_tools import JavaTools
 from interop.kafka_peer import KafkaTools

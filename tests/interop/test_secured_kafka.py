@@ -15,9 +15,9 @@ from cordwood.errors import (
 )
 from cordwood.remote.remote_cluster import RemoteCluster
 from cordwood.remote.remote_topics import RemoteTopics
-from cordwood.security.certificate_authority import CertificateAuthority
-from cordwood.security.certificate_store import CertificateStore
-from cordwood.security.client_security import ClientProtocol, ClientSecurity
+from cordwood.security.certificates.certificate_authority import CertificateAuthority
+from cordwood.security.certificates.certificate_store import CertificateStore
+from cordwood.security.clients.client_security import ClientProtocol, ClientSecurity
 from cordwood.security.secret import Secret
 from interop.kafka_peer import QUICK_START, KafkaBroker, KafkaTools
 

@@ -12,7 +12,7 @@ from cordwood.protocol.acl_codes import (
     AclPermission,
     AclResource,
 )
-from cordwood.security.authorizer import Authorizer
+from cordwood.security.access.authorizer import Authorizer
 from cordwood.security.principal import Principal
 from cordwood.security.security_state import AclRule, SecurityState
 

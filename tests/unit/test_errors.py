@@ -57,6 +57,7 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
         errors.OffsetOutOfRangeError(Offset(9), start=Offset(1), end=Offset(5)),
         ("offset 9", "[1, 5)"),
     ),
+    (errors.RecordNotFoundError("orders-0", Offset(9)), ("orders-0", "offset 9")),
     (errors.RecordTooLargeError(size=11, limit=10), ("11 bytes", "max.message.bytes = 10")),
     (errors.TooManyRecordsError(count=12, limit=10), ("12 records", "may have 10")),
     (errors.InvalidRecordError("no key", [(3, "key is null")]), ("no key",)),
@@ -105,6 +106,10 @@ EXAMPLES: list[tuple[CordwoodError, tuple[str, ...]]] = [
     ),
     (errors.DataLossError("orders", None, "was deleted"), ("orders: was deleted",)),
     (errors.LogHeldError("orders-0"), ("orders-0", "published")),
+    (errors.NotLeaderError("orders-0", epoch=3), ("orders-0", "epoch 3", "ask the leader")),
+    (errors.RoleChangedError("orders-0", asked=3, current=4), ("orders-0", "epoch 3", "epoch 4")),
+    (errors.ReplicatedLogError("orders-0", "truncate"), ("truncate orders-0", "replicas")),
+    (errors.ReplicaMismatchError("orders-0", "a gap"), ("orders-0", "a gap")),
     (errors.ChangeRefusedError("publish", "no topic"), ("publish", "no topic")),
     (
         errors.ChangeTimeoutError("/data", "pid 5", waited_s=60.0, is_in_doubt=False),

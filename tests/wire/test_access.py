@@ -34,7 +34,7 @@ from cordwood.protocol.acl_codes import (
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import encode_request
-from cordwood.security.access_event import AccessEvent
+from cordwood.security.access.access_event import AccessEvent, AccessRequest
 from cordwood.security.principal import Principal
 from cordwood.security.security_state import AclRule, SecurityState
 from fakes.client_batches import client_batch
@@ -539,8 +539,20 @@ def test_refusals_and_allowed_changes_are_reported_and_filters_are_not(
 
     who = (Principal("User", "ANONYMOUS"), "127.0.0.1")
     assert events == [
-        AccessEvent(*who, "Produce", WRITE, TOPIC, "orders", False, "DefaultDeny"),
-        AccessEvent(*who, "CreateTopics", AclOperation.CREATE, CLUSTER, CLUSTER_NAME, True, create),
+        AccessEvent(
+            *who,
+            AccessRequest("Produce", WRITE, TOPIC, "orders", "PLAINTEXT", "raw"),
+            False,
+            "DefaultDeny",
+        ),
+        AccessEvent(
+            *who,
+            AccessRequest(
+                "CreateTopics", AclOperation.CREATE, CLUSTER, CLUSTER_NAME, "PLAINTEXT", "raw"
+            ),
+            True,
+            create,
+        ),
     ]
 
 

@@ -1,9 +1,12 @@
 """The audit log of a running broker: refusals, sign-ins and changes, and who cannot touch it."""
 
+import contextlib
+import datetime
 import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -14,15 +17,21 @@ from confluent_kafka.admin import (
 )
 
 import cordwood
+from cordwood.broker.security.authentication_events import AttemptResult
 from cordwood.broker.security.security_events import Authentication, Origin
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
 from fakes.client_batches import client_batch
+from fakes.command_line import CommandLine
+from fakes.tls_files import TlsFiles
 from wire.quota_requests import set_quota
 from wire.raw_client import RawClient
-from wire.record_requests import produce
+from wire.record_requests import Wanted, fetch, produce
+from wire.tls_client import TlsClient
 from wire.waiting import await_true
 
+PAST = datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC)
+LONG_AGO = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 BATCH = bytes(client_batch(b"forged"))
 
 
@@ -100,6 +109,90 @@ def test_refusals_are_in_the_log_with_their_rule(tmp_path: Path) -> None:
     assert refused[0]["operation"] == "WRITE"
     assert refused[0]["rule"]
     assert len(refused) < 20
+
+
+def test_a_refusal_says_by_which_listener_and_client_it_was_caused(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    config = {
+        "audit.file": str(path),
+        "authorizer.class.name": "standard",
+        "listeners": "INTERNAL://127.0.0.1:0",
+        "listener.security.protocol.map": "INTERNAL:PLAINTEXT",
+    }
+    with (
+        cordwood.Broker(topics=["t"], config=config) as broker,
+        RawClient(broker.bootstrap_servers) as client,
+    ):
+        produce(client, "t", BATCH)
+        fetch(client, [Wanted(topic="t")])
+        client.call(ApiKey.DELETE_TOPICS, 5, {"topic_names": ["t"], "timeout": 10_000})
+        client.call(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None})
+        await_true(lambda: len({line["api"] for line in lines(path)}) == 4)
+
+    found = lines(path)
+    assert {line["api"] for line in found} == {
+        "Produce", "Fetch", "DeleteTopics", "InitProducerId"
+    }  # fmt: skip
+    assert {(line["listener"], line["client_id"]) for line in found} == {("INTERNAL", "raw")}
+
+
+def test_who_signs_in_by_a_certificate_is_in_the_log_and_who_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    files = TlsFiles(tmp_path)
+    config = files.listener_config(
+        ssl_client_auth="required",
+        ssl_principal_mapping_rules=r"RULE:^CN=([a-z]+),.*$/$1/",
+        audit_file=str(path),
+    )
+    refused = {
+        "no certificate": None,
+        "unable to get local issuer": files.client("mallory", authority=files.other),
+        "expired": files.client("old", not_before=LONG_AGO, not_after=PAST),
+        "no rule": files.client("X"),
+    }
+    with cordwood.Broker(config=config) as broker:
+        alice = files.client_context(files.client("alice"))
+        with TlsClient(broker.bootstrap_servers, alice) as client:
+            assert client.is_answered()
+        for certificate in refused.values():
+            with (
+                contextlib.suppress(OSError),
+                TlsClient(broker.bootstrap_servers, files.client_context(certificate)) as client,
+            ):
+                assert not client.is_answered()
+        with RawClient(broker.bootstrap_servers) as client:  # no sign-in, only noise
+            client.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
+            assert client.is_closed_by_broker()
+        await_true(lambda: len(lines(path)) == 5)
+        counts = broker._running().authentications.counts.view()
+
+    accepted, *others = lines(path)
+    assert {line["event"] for line in lines(path)} == {"authentication"}
+    assert (accepted["decision"], accepted["principal"]) == ("accepted", "User:alice")
+    assert {(line["mechanism"], line["listener"]) for line in lines(path)} == {("SSL", "SSL")}
+    assert [(line["decision"], line["principal"]) for line in others] == [("refused", "")] * 4
+    for reason, line in zip(refused, others, strict=True):
+        assert reason in line["reason"], (reason, line)
+    assert sorted(counts.items()) == [
+        (("SSL", "SSL", AttemptResult.FAILED), 4),
+        (("SSL", "SSL", AttemptResult.SUCCEEDED), 1),
+    ]
+
+
+def test_a_command_in_the_directory_of_a_broker_is_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, data = tmp_path / "audit.log", tmp_path / "data"
+    run = CommandLine(capsys, monkeypatch, at=str(data))
+    with cordwood.Broker(data_dir=data, config={"audit.file": str(path)}):
+        run.ok("topics", "create", "t")
+        refused = run("users", "add", "alice", "--password-stdin", stdin=b"a-good-password")
+        await_true(lambda: changes(path) == [("CREATE", "TOPIC", "t")])
+
+    (created,) = lines(path)
+    assert (created["principal"], created["listener"]) == ("data directory", "inbox")
+    assert refused.code != 0
+    assert "through the broker" in refused.err
 
 
 def test_the_topic_has_the_events_and_no_client_can_write_or_delete_it() -> None:

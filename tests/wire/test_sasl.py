@@ -286,11 +286,23 @@ def test_the_session_has_the_principal_and_others_hear_of_it(tmp_path: Path) -> 
     name = "SASL_PLAINTEXT"
     assert heard.events == [
         (
-            Attempt(listener=name, client_host="127.0.0.1", mechanism="SCRAM-SHA-256", user=ALICE),
+            Attempt(
+                listener=name,
+                client_host="127.0.0.1",
+                mechanism="SCRAM-SHA-256",
+                user=ALICE,
+                client_id="raw",
+            ),
             Principal("User", ALICE),
         ),
         (
-            Attempt(listener=name, client_host="127.0.0.1", mechanism="PLAIN", user=ALICE),
+            Attempt(
+                listener=name,
+                client_host="127.0.0.1",
+                mechanism="PLAIN",
+                user=ALICE,
+                client_id="raw",
+            ),
             "wrong password, or no such user",
         ),
     ]
@@ -304,7 +316,7 @@ def test_a_user_may_log_in_as_soon_as_it_is_added_and_stays_when_it_is_removed(
     guarded: cordwood.Broker,
 ) -> None:
     address = guarded.bootstrap_servers
-    from cordwood.security.scram_credentials import salt_password
+    from cordwood.security.sasl.scram_credentials import salt_password
     from cordwood.security.security_state import ScramMechanism
 
     sha_256 = ScramMechanism.SCRAM_SHA_256
@@ -324,6 +336,38 @@ def test_a_user_may_log_in_as_soon_as_it_is_added_and_stays_when_it_is_removed(
 
         assert may_produce(bob)
         assert log_in_by_scram(late, "SCRAM-SHA-256", "bob", "b").error_code == FAILED
+
+
+@pytest.mark.parametrize(
+    ("config", "is_locked"),
+    [
+        ({}, True),
+        ({"sasl.enabled.mechanisms": "PLAIN", "sasl.plain.insecure": "true"}, True),
+        (
+            {
+                "sasl.enabled.mechanisms": "PLAIN",
+                "sasl.plain.insecure": "true",
+                "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule"
+                ' required user_a="b";',
+            },
+            False,
+        ),
+    ],
+)
+def test_a_broker_that_nobody_can_sign_in_to_says_what_to_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, config: dict[str, str], is_locked: bool
+) -> None:
+    config = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", **config}
+    with cordwood.Broker(data_dir=tmp_path, config=config) as broker:
+        add_users(broker, (ALICE, PASSWORD))
+
+    said = [line for line in caplog.messages if "nobody can sign in" in line]
+    assert len(said) == is_locked
+    assert all(f"`cordwood users add NAME --at {tmp_path}`" in line for line in said)
+
+    caplog.clear()
+    with cordwood.Broker(data_dir=tmp_path, config=config):
+        assert not any("nobody can sign in" in line for line in caplog.messages)
 
 
 def test_users_in_the_configuration_are_the_users_of_plain(tmp_path: Path) -> None:

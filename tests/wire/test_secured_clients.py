@@ -24,7 +24,7 @@ from cordwood.errors import (
 from cordwood.remote.remote_cluster import RemoteCluster
 from cordwood.remote.remote_producer import RemoteProducer
 from cordwood.remote.remote_topics import RemoteTopics
-from cordwood.security.client_security import ClientProtocol, ClientSecurity
+from cordwood.security.clients.client_security import ClientProtocol, ClientSecurity
 from cordwood.testing import Broker, BrokerSecurity, allow, deny
 
 _USERS = {"alice": "pen,cil=1", "bob": 'b"o\\b'}

@@ -23,11 +23,14 @@ from cordwood.errors import (
     LimitExceededError,
     LogClosedError,
     LogHeldError,
+    NotLeaderError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
     ProducerFencedError,
     ReadOnlyError,
     RecordTooLargeError,
+    ReplicatedLogError,
+    RoleChangedError,
     StorageError,
     TooManyRecordsError,
     TopicExistsError,
@@ -85,6 +88,9 @@ _CODES: Final[Mapping[type[BaseException], ErrorCode]] = {
     # The topic was deleted or the broker stops: clients look for the leader again.
     LogClosedError: ErrorCode.not_leader_or_follower,
     ForkedStoreError: ErrorCode.not_leader_or_follower,
+    NotLeaderError: ErrorCode.not_leader_or_follower,
+    RoleChangedError: ErrorCode.not_leader_or_follower,
+    ReplicatedLogError: ErrorCode.policy_violation,
     # Clients retry soon, without looking for another leader.
     LogHeldError: ErrorCode.not_enough_replicas,
     # Damage does not go away: clients retry storage errors, but report this one.

@@ -55,7 +55,7 @@ from cordwood.clock import SystemClock
 from cordwood.log.rules.fork_refusal import is_forked, refuse_after_fork
 from cordwood.log.store.store import Store
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
-from cordwood.security.access_event import AccessEvents
+from cordwood.security.access.access_event import AccessEvents
 from cordwood.security.security_state import SecurityState
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class BrokerServer:
             if owns_store:
                 store.close()
             raise
-        self.authentications.events.add(decisions)
+        self.authentications.watch(decisions)
         self._control = EventLoop("cordwood-control")
         self._data = EventLoop("cordwood-data")
         self._dynamic = DynamicConfigs(store, config)
@@ -139,6 +139,7 @@ class BrokerServer:
             frame_bytes_max=config.socket_request_max_bytes,
             access_of=self._access.access_of,
             authentications=self.authentications.by_listener,
+            certificate_events=self.authentications.certificate_events,
         )
         self._handshakes = (
             None if self._tls is None else TlsHandshakes(self._tls, self._control, self._host)
@@ -239,6 +240,7 @@ class BrokerServer:
             clock=self._clock,
             when_visible=self._early.when_visible,
             security=self._access,
+            events=self.audit,
         )
         self._router.add_routes(self.services.routes())
         missing = set(API_CATALOG) - self._router.served_apis

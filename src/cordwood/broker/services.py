@@ -43,6 +43,8 @@ from cordwood.broker.net.scheduler import Scheduler
 from cordwood.broker.records.early_answers import WhenVisible
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.broker.security.broker_security import BrokerSecurity
+from cordwood.broker.security.inbox_audit import InboxAudit
+from cordwood.broker.security.security_events import SecurityEvents
 from cordwood.clock import Clock
 from cordwood.log.store.store import Store
 from cordwood.log.transactions.transaction_config import TransactionConfig
@@ -65,6 +67,7 @@ class Services:
         clock: Clock,
         when_visible: WhenVisible,
         security: BrokerSecurity,
+        events: SecurityEvents,
     ) -> None:
         config = dynamic.static.broker
         group_config = GroupConfig.of_broker(config)
@@ -98,6 +101,7 @@ class Services:
         self._changes = store.changes
         closed_topics = security.config.audit.closed_topics
         self._outside = InboxGroupChanges(coordinator, store.registry.id_of)
+        self._audit = InboxAudit(store.registry, events)
         self._handlers = (
             ApiVersionsHandler(),
             SaslHandler(),
@@ -143,6 +147,7 @@ class Services:
         self._group_log.start()
         self._coordinator.start()
         self._changes.coordinate_groups(self._outside)
+        self._changes.watch(self._audit)
 
     def release_waiting(self) -> None:
         """The broker stops: answer members that wait for a rebalance. In the control loop."""
@@ -151,6 +156,7 @@ class Services:
     def stop(self) -> None:
         """Write the group records that are still queued, then stop."""
         self._changes.coordinate_groups(None)
+        self._changes.watch(None)
         self._group_log.stop()
 
 

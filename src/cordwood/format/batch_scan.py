@@ -131,6 +131,72 @@ def scan_headers(
     return count, at, reason
 
 
+def find_batch(
+    data: cython.const[cython.uchar][::1],
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    first_offset: cython.longlong,
+    last_offset: cython.longlong,
+    offset: cython.longlong,
+) -> tuple:
+    """The batch of a dense log in ``data[start:end]`` that holds `offset`: (position, size).
+
+    The first batch must begin at `first_offset` or, if that is negative, end with `last_offset`;
+    every other one begins where the one before it ended. Only headers are looked at, and the batch
+    itself may lie partly behind `end`. A position of -1 means that this is not so, or that the
+    headers end before the batch.
+    """
+    at: cython.Py_ssize_t = start
+    size: cython.longlong
+    delta: cython.longlong
+    base_offset: cython.longlong
+    is_first: cython.bint = True
+    if start < 0 or end > len(data) or start > end:
+        raise IndexError("range outside the data")
+    while end - at >= _HEADER_SIZE:
+        size = int32(data, at + 8) + 12
+        base_offset = int64(data, at)
+        delta = int32(data, at + 23)
+        if data[at + 16] != 2 or size < _HEADER_SIZE or delta < 0 or base_offset < 0:
+            return -1, 0
+        if is_first and first_offset < 0:
+            if base_offset > last_offset or delta != last_offset - base_offset:
+                return -1, 0
+        elif base_offset != first_offset:
+            return -1, 0
+        if base_offset > offset:
+            return -1, 0
+        if offset - base_offset <= delta:
+            return at, size
+        if size > end - at:
+            return -1, 0
+        is_first = False
+        first_offset = base_offset + delta + 1
+        at += cython.cast(cython.Py_ssize_t, size)
+    return -1, 0
+
+
+def floor_entry(
+    entries: cython.const[cython.uchar][::1], relative_offset: cython.longlong
+) -> tuple:
+    """The last entry of an offset index at or below `relative_offset`: (offset, position).
+
+    The offset is relative, too. (-1, 0) if there is none. The offsets must not decrease.
+    """
+    low: cython.Py_ssize_t = 0
+    high: cython.Py_ssize_t = len(entries) // 8
+    middle: cython.Py_ssize_t
+    while low < high:
+        middle = (low + high) >> 1
+        if int32(entries, middle * 8) <= relative_offset:
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0:
+        return -1, 0
+    return int32(entries, low * 8 - 8), int32(entries, low * 8 - 4)
+
+
 def first_bad_checksum(
     data: cython.const[cython.uchar][::1],
     rows: cython.longlong[::1],

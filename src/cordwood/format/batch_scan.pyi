@@ -19,6 +19,10 @@ def scan_headers(
     is_dense: bool,
     rows: _Words,
 ) -> tuple[int, int, int]: ...
+def find_batch(
+    data: Buffer, start: int, end: int, first_offset: int, last_offset: int, offset: int
+) -> tuple[int, int]: ...
+def floor_entry(entries: Buffer, relative_offset: int) -> tuple[int, int]: ...
 def first_bad_checksum(
     data: Buffer,
     rows: _Words,

@@ -213,6 +213,57 @@ def parse_records(
     return code, index, position
 
 
+def find_record(
+    data: cython.const[cython.uchar][::1],
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    offset: cython.longlong,
+    row: cython.longlong[::1],
+) -> cython.Py_ssize_t:
+    """Parse the record with `offset` of the uncompressed batch ``data[start:end]`` into `row`.
+
+    The records before it are skipped by their sizes. Returns a code: RECORDS_OK, or
+    TOO_FEW_RECORDS if the batch has no such record.
+    """
+    at: cython.Py_ssize_t = start + _HEADER_SIZE
+    body: cython.Py_ssize_t
+    body_end: cython.Py_ssize_t
+    size: cython.longlong
+    delta: cython.longlong = -1
+    index: cython.longlong = 0
+    code: cython.Py_ssize_t
+    if start < 0 or end > len(data) or end - start < _HEADER_SIZE or len(row) < tables.RECORD_ROW:
+        raise IndexError("range outside the data")
+    count: cython.longlong = int32(data, start + 57)
+    base_offset: cython.longlong = int64(data, start)
+    wanted: cython.longlong = offset - base_offset
+    while index < count:
+        size, body = varint(data, at, end)
+        if body < 0:
+            return tables.BAD_VARINT
+        if size < 1 or size > end - body:
+            return tables.BAD_RECORD_SIZE
+        body_end = body + cython.cast(cython.Py_ssize_t, size)
+        delta, body = varlong(data, body + 1, body_end)  # the time
+        if body < 0:
+            return tables.BAD_VARINT
+        delta, body = varint(data, body, body_end)
+        if body < 0:
+            return tables.BAD_VARINT
+        if delta >= wanted:
+            break
+        at = body_end
+        index += 1
+    if index == count or delta != wanted:
+        return tables.TOO_FEW_RECORDS
+    code, at = _parse_record(
+        data, at, end, base_offset, int32(data, start + 23), int64(data, start + 27), row, 0
+    )
+    if code == tables.RECORDS_OK and (data[start + 22] & 0x08) != 0:
+        row[tables.R_TIMESTAMP] = int64(data, start + 35)
+    return code
+
+
 def parse_plain_batches(
     data: cython.const[cython.uchar][::1],
     rows: cython.longlong[::1],

@@ -25,9 +25,9 @@ from cordwood.protocol.wire_values import (
     read_name,
     read_string,
 )
-from cordwood.security.client_security import ClientSecurity
-from cordwood.security.sasl_client import BearerClient, SaslClient
-from cordwood.security.scram_client import SaslError
+from cordwood.security.clients.client_security import ClientSecurity
+from cordwood.security.sasl.sasl_client import BearerClient, SaslClient
+from cordwood.security.sasl.scram_client import SaslError
 
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36

@@ -9,8 +9,8 @@ from cordwood.protocol.acl_codes import AclOperation, AclPattern, AclPermission,
 from cordwood.remote import api_calls
 from cordwood.remote.refusals import check
 from cordwood.remote.remote_cluster import RemoteCluster
-from cordwood.security.acl_filter import AclFilter
-from cordwood.security.acl_text import rule_text
+from cordwood.security.access.acl_filter import AclFilter
+from cordwood.security.access.acl_text import rule_text
 from cordwood.security.security_state import AclRule
 
 if TYPE_CHECKING:

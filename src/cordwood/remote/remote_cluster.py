@@ -24,7 +24,7 @@ from cordwood.remote import api_calls
 from cordwood.remote.api_calls import ApiCall, Response
 from cordwood.remote.refusals import check, is_passing, refusal
 from cordwood.remote.wire_connection import Connector, WireConnection
-from cordwood.security.client_security import ClientSecurity
+from cordwood.security.clients.client_security import ClientSecurity
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import cluster_messages as messages

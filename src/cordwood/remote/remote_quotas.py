@@ -9,7 +9,7 @@ from cordwood.errors import FormatError
 from cordwood.remote import api_calls
 from cordwood.remote.refusals import check
 from cordwood.remote.remote_cluster import RemoteCluster
-from cordwood.security.quota_rules import described, entity_of, names_of
+from cordwood.security.quotas.quota_rules import described, entity_of, names_of
 from cordwood.security.security_state import QuotaEntity
 
 if TYPE_CHECKING:

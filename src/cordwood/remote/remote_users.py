@@ -14,7 +14,7 @@ from cordwood.protocol.error_code import ErrorCode
 from cordwood.remote import api_calls
 from cordwood.remote.refusals import check
 from cordwood.remote.remote_cluster import RemoteCluster
-from cordwood.security.scram_credentials import (
+from cordwood.security.sasl.scram_credentials import (
     ITERATIONS_MIN,
     SALT_BYTES,
     check_iterations,

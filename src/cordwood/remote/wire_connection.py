@@ -28,7 +28,7 @@ from cordwood.protocol.wire_values import skip_tagged_fields
 from cordwood.quantities import MIB
 from cordwood.remote.api_calls import ApiCall, Response
 from cordwood.remote.authentication import NAMES, Authentication, not_asked_for
-from cordwood.security.client_security import PLAINTEXT, ClientSecurity
+from cordwood.security.clients.client_security import PLAINTEXT, ClientSecurity
 
 if TYPE_CHECKING:
     import ssl  # not at run time: it takes longer to import than most connections take
@@ -353,6 +353,6 @@ class WireConnection:
 def _context_of(security: ClientSecurity) -> "ssl.SSLContext | None":
     if not security.protocol.has_tls:
         return None
-    from cordwood.security.client_tls import tls_context
+    from cordwood.security.clients.client_tls import tls_context
 
     return tls_context(security)

@@ -1,4 +1,5 @@
-"""Who may do what: principals, users, access rules, quotas, and the file they are kept in.
+"""Who may do what: users, access rules and quotas, and the file they are kept in.
 
 Values and decisions, without sockets. The broker enforces them; the command line edits them.
+The state and its file are here; each room beside them has one part of the decisions.
 """

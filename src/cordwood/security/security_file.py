@@ -4,7 +4,9 @@ Every data directory has a copy, of mode 0600: a checked document, see `security
 newest sound copy counts. Each change replaces all copies.
 
 A store whose copies all exist and cannot be read is not opened: without its rules it would let
-everybody in, or nobody.
+everybody in, or nobody. Nor is one with two newest copies that differ. That happens if directories
+were used apart from each other, each with changes of its own: any choice could bring back a right
+that was withdrawn, so the operator chooses.
 """
 
 import logging
@@ -12,7 +14,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from cordwood.errors import ConfigError, FormatError
 from cordwood.format.small_files.checked_document import (
@@ -44,7 +46,7 @@ class SecurityFile:
     def __init__(self, fs: FileSystem, directories: Sequence[str]) -> None:
         """Raises `FormatError` or `OSError` if there are copies and none can be read."""
         self._fs = fs
-        self._directories = directories
+        self.directories = directories
         self._changing = threading.Lock()
         self._listeners: list[Callable[[SecurityState], None]] = []
         self._generation, (self._state, self.secret) = self._read()
@@ -108,26 +110,25 @@ class SecurityFile:
                 "instead of many literal ones",
             )
         failures: list[OSError] = []
-        for directory in self._directories:
+        for directory in self.directories:
             path = os.path.join(directory, SECURITY_FILE)
             try:
                 replace_file(self._fs, path, content, is_private=True)
             except OSError as error:
                 logger.error("could not write %s: %s", path, error)
                 failures.append(error)
-        if failures and len(failures) == len(self._directories):
+        if failures and len(failures) == len(self.directories):
             raise failures[0]
 
     def _read(self) -> tuple[int, SecurityDocument]:
-        newest = (0, SecurityDocument(SecurityState(), secrets.token_bytes(_SECRET_BYTES)))
+        newest: _Copy | None = None
         failure: FormatError | OSError | None = None
-        for directory in self._directories:
+        for directory in self.directories:
             path = os.path.join(directory, SECURITY_FILE)
             try:
-                generation, body = decode_document(
-                    SECURITY_FILE, read_whole(self._fs, path, limit=_BYTES_MAX)
-                )
-                newest = max(newest, (generation, decode_security(body)), key=lambda read: read[0])
+                content = read_whole(self._fs, path, limit=_BYTES_MAX)
+                found = _Copy(path, *decode_document(SECURITY_FILE, content))
+                decode_security(found.body)
             except FileNotFoundError:
                 continue
             except FormatError as error:
@@ -136,9 +137,37 @@ class SecurityFile:
             except OSError as error:
                 logger.error("%s cannot be read: %s", path, error)
                 failure = error
-        if failure is not None and not newest[0]:
+            else:
+                newest = found if newest is None else _newer(newest, found)
+        if newest is not None:
+            if newest.other is not None:
+                raise _undecided(newest.path, newest.other)
+            return newest.generation, decode_security(newest.body)
+        if failure is not None:
             raise failure
-        return newest
+        return 0, SecurityDocument(SecurityState(), secrets.token_bytes(_SECRET_BYTES))
+
+
+class _Copy(NamedTuple):
+    """A sound copy. `other` is the path of one of the same generation with another content."""
+
+    path: str
+    generation: int
+    body: bytes
+    other: str | None = None
+
+
+def _newer(one: _Copy, other: _Copy) -> _Copy:
+    if one.generation != other.generation:
+        return max(one, other, key=lambda copy: copy.generation)
+    return one if one.body == other.body else one._replace(other=one.other or other.path)
+
+
+def _undecided(path: str, other: str) -> FormatError:
+    return FormatError(
+        f"{path} and {other} are equally new and differ, because the directories were used apart "
+        "from each other; move away the one whose users and access rules are not to be in force"
+    )
 
 
 def _unreadable(path: str, error: FormatError) -> FormatError:

@@ -9,6 +9,7 @@ below the first entry the answer is the start of the segment.
 from typing import Final
 
 from cordwood.errors import FormatError
+from cordwood.format import batch_scan
 from cordwood.format.index_entry import (
     OFFSET_ENTRY,
     OFFSET_ENTRY_SIZE,
@@ -71,11 +72,9 @@ class OffsetIndex(BoundedIndex):
 
         The entry is only a hint: a damaged file may hold any number that is not negative.
         """
-        entries = self._file.entries
-        slot = floor_slot(entries, OFFSET_ENTRY, _RELATIVE_OFFSET, offset - self.base_offset)
-        if slot < 0:
-            return self.base_offset, FilePosition(0)
-        relative_offset, position = OFFSET_ENTRY.unpack_from(entries, slot * OFFSET_ENTRY_SIZE)
+        relative_offset, position = batch_scan.floor_entry(
+            self._file.entries, offset - self.base_offset
+        )
         if relative_offset < 0 or position < 0:
             return self.base_offset, FilePosition(0)
         return Offset(self.base_offset + relative_offset), FilePosition(position)

@@ -370,6 +370,22 @@ class Segment:
                 stretch, end, newest, stretch_count, newest_offset, first_end, first
             )
 
+    def append_scanned(self, decoder: BatchDecoder, count: int) -> None:
+        """Write the first `count` batches of a scan at the end, as they are. Not yet durable.
+
+        They may leave offsets out. On an `OSError` as after `append`.
+        """
+        file = self._file
+        assert file is not None, self.name
+        assert not self._is_frozen, self.name
+        first, last = decoder.batch(0), decoder.batch(count - 1)
+        assert first.base_offset >= self.next_offset, (first, self.next_offset, self.name)
+        position, stop = self.size, last.position + last.size
+        write_all(file, position, decoder.data[first.position : stop])
+        self.index_walked(decoder, count, position - first.position)
+        self.size = position + stop - first.position
+        self.next_offset = last.next_offset
+
     def _note_appended(
         self,
         size: int,

@@ -21,7 +21,7 @@ from bench.security_access_rows import RULES, access_rules, write_rules
 from bench.security_before_rows import before_rows
 from bench.tls_files import TlsDiffersError, TlsFiles, create_tls_files
 from cordwood.protocol.acl_codes import AclOperation, AclResource
-from cordwood.security.authorizer import Authorizer
+from cordwood.security.access.authorizer import Authorizer
 from cordwood.security.principal import ANONYMOUS
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import SecurityState

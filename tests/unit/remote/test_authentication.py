@@ -8,7 +8,7 @@ import pytest
 
 from cordwood.errors import AuthenticationFailedError, ConfigError, FormatError
 from cordwood.remote.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE, Authentication
-from cordwood.security.client_security import ClientProtocol, ClientSecurity
+from cordwood.security.clients.client_security import ClientProtocol, ClientSecurity
 from cordwood.security.secret import Secret
 
 _VERSIONS = {SASL_HANDSHAKE: (0, 1), SASL_AUTHENTICATE: (0, 2)}

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,37 @@ def test_the_newest_sound_copy_counts(tmp_path: Path) -> None:
     file.change(lambda _: STATE)
     Path(directories[1], SECURITY_FILE).write_bytes(b"rot")
     assert SecurityFile(fs, directories).state == STATE
+
+
+def test_copies_that_are_equally_new_and_differ_are_left_to_the_operator(tmp_path: Path) -> None:
+    """Each directory was used while the other was missing, and each withdrew another right."""
+    fs, directories = RealFileSystem(), _paths(tmp_path)
+    SecurityFile(fs, directories).change(lambda _: STATE)
+    SecurityFile(fs, directories[:1]).change(lambda state: replace(state, rules=frozenset()))
+    SecurityFile(fs, directories[1:]).change(lambda state: replace(state, credentials={}))
+
+    for order in (directories, directories[::-1]):
+        with pytest.raises(FormatError, match="equally new and differ") as raised:
+            SecurityFile(fs, order)
+        assert all(os.path.join(each, SECURITY_FILE) in str(raised.value) for each in directories)
+
+    os.remove(os.path.join(directories[0], SECURITY_FILE))
+    file = SecurityFile(fs, directories)
+    assert not file.state.credentials
+    file.change(lambda state: replace(state, quotas={}))  # then both have the same again
+    assert SecurityFile(fs, directories).state == SecurityFile(fs, directories[:1]).state
+
+
+def test_a_newer_copy_decides_between_older_ones_that_differ(tmp_path: Path) -> None:
+    fs, directories = RealFileSystem(), [*_paths(tmp_path), str(tmp_path / "c")]
+    os.makedirs(directories[2])
+    for number, directory in enumerate(directories):
+        changes = [lambda _: STATE, lambda _: SecurityState(), lambda _: STATE]
+        for change in changes[: 1 if number < 2 else 3]:
+            SecurityFile(fs, [directory]).change(change)
+
+    assert SecurityFile(fs, directories).state == STATE
+    assert SecurityFile(fs, directories[::-1]).state == STATE
 
 
 def test_a_store_whose_copies_are_all_unreadable_is_not_opened(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ Keys of TLS and SASL, and some of the limits, can be set for one listener alone,
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Final, NamedTuple, TypeVar
 
 from cordwood.broker.config.access_config import (
@@ -28,6 +27,7 @@ from cordwood.broker.config.listeners import (
     parse_protocols,
     protocol_of,
 )
+from cordwood.broker.config.loopback import LOCALHOST, is_loopback
 from cordwood.broker.config.sasl_config import MECHANISMS, SASL_KEYS, SaslConfig, SaslKeys
 from cordwood.broker.config.tls_config import TLS_KEYS, TlsConfig
 from cordwood.errors import ConfigError
@@ -51,7 +51,6 @@ _OF_ONE_LISTENER: Final[Mapping[str, ConfigKey]] = {
     for key in (*TLS_KEYS, *SASL_KEYS, *(key for key in BROKER_KEYS if key.name in _LIMIT_KEYS))
 }
 _KEYS_BY_NAME: Final = {key.name: key for key in SECURITY_KEYS}
-_LOCALHOST: Final = "localhost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +58,13 @@ class ListenerConfig:
     """One listener. `tls` and `sasl` are there if its protocol has them.
 
     `advertised` is what clients connect to; its port may be 0, which is the port that is listened
-    on.
+    on. `is_local`: only programs on this machine can connect. The acceptor checks it again when it
+    knows the address.
     """
 
     listener: Listener
     advertised: Listener
+    is_local: bool = False
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: TlsConfig | None = None
     sasl: SaslConfig | None = None
@@ -73,18 +74,6 @@ class ListenerConfig:
     @property
     def name(self) -> str:
         return self.listener.name
-
-    @property
-    def is_local(self) -> bool:
-        """Only programs on this machine can connect.
-
-        A name other than localhost may mean any address, also one like 127.example.org.
-        """
-        host = self.listener.host
-        try:
-            return ip_address(host).is_loopback
-        except ValueError:
-            return host == _LOCALHOST
 
     @property
     def is_authenticated(self) -> bool:
@@ -146,6 +135,14 @@ def refuse_insecure_listeners(broker: BrokerConfig, security: SecurityConfig) ->
     """Raise `ConfigError` if a listener lets everybody in, and nobody has allowed that."""
     for each in security.insecure_listeners:
         if not broker.insecure_listeners_allowed:
+            if each.listener.host.lower() == LOCALHOST:
+                raise ConfigError(
+                    "listeners",
+                    each.listener,
+                    "this machine does not know localhost as a loopback address alone, so other "
+                    "machines might connect, and clients of this listener do not authenticate; "
+                    "write 127.0.0.1 instead, or correct /etc/hosts",
+                )
             raise ConfigError(
                 "listeners",
                 each.listener,
@@ -283,6 +280,7 @@ def _listener(
     return ListenerConfig(
         listener=listener,
         advertised=advertised,
+        is_local=is_loopback(listener.host),
         protocol=protocol,
         tls=tls if protocol.is_encrypted else None,
         sasl=SaslConfig(keys=keys, by_mechanism=by_mechanism) if protocol.has_sasl else None,

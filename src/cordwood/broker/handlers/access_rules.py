@@ -14,8 +14,8 @@ from cordwood.broker.security.security_events import Detail
 from cordwood.protocol.acl_codes import AclPattern, AclResource
 from cordwood.protocol.api_catalog import ApiKey
 from cordwood.protocol.error_code import ErrorCode
-from cordwood.security.acl_filter import RULES_MAX, AclFilter, InvalidRuleError, new_rule
-from cordwood.security.acl_text import rule_text
+from cordwood.security.access.acl_filter import RULES_MAX, AclFilter, InvalidRuleError, new_rule
+from cordwood.security.access.acl_text import rule_text
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import AclRule, SecurityState
 

@@ -11,8 +11,8 @@ from cordwood.broker.net.request import RequestContext, Route, RunsOn, routes_on
 from cordwood.broker.security import access_table as needs
 from cordwood.errors import ConfigError
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.security.quota_filters import QuotaFilter, UnknownEntityTypeError, select
-from cordwood.security.quota_rules import Quotas, altered, described, entity_of, names_of
+from cordwood.security.quotas.quota_filters import QuotaFilter, UnknownEntityTypeError, select
+from cordwood.security.quotas.quota_rules import Quotas, altered, described, entity_of, names_of
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import QuotaEntity, SecurityState
 

@@ -319,10 +319,10 @@ def _may_be_idempotent(context: RequestContext) -> bool:
     """Who may write to any topic may do it idempotently."""
     if context.may(needs.INIT_PRODUCER_ID_CLUSTER):
         return True
-    need, access = needs.INIT_PRODUCER_ID_TOPIC, context.session.access
-    if access.allows_anywhere(need.operation, need.resource):
+    need = needs.INIT_PRODUCER_ID_TOPIC
+    if context.session.access.allows_anywhere(need.operation, need.resource):
         return True
-    access.report(need.api, need.operation, need.resource, "*", is_allowed=False)
+    context.refused(need, "*")
     return False
 
 

@@ -12,15 +12,15 @@ from cordwood.broker.security import access_table as needs
 from cordwood.broker.security.security_events import Detail
 from cordwood.errors import ConfigError
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.security.security_file import SecurityFile
-from cordwood.security.security_state import ScramCredential, ScramMechanism, SecurityState
-from cordwood.security.user_changes import (
+from cordwood.security.sasl.user_changes import (
     Deletion,
     Upsertion,
     UserChange,
     UserResult,
     plan_user_change,
 )
+from cordwood.security.security_file import SecurityFile
+from cordwood.security.security_state import ScramCredential, ScramMechanism, SecurityState
 
 if TYPE_CHECKING:
     from cordwood.protocol.schemas import user_messages as messages

@@ -6,6 +6,7 @@ from typing import Final
 
 from cordwood.broker.cluster_identity import ClientListener
 from cordwood.broker.config.broker_config import BrokerConfig
+from cordwood.broker.config.loopback import is_loopback
 from cordwood.broker.config.security_config import ListenerConfig
 from cordwood.broker.net.client_connection import ClientConnection
 from cordwood.broker.net.connection_host import ConnectionHost
@@ -81,6 +82,7 @@ class Acceptor:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, kind, number, _, address = found[0]
+            self._check_is_local(str(address[0]))
             listening = socket.socket(family, kind, number)
         except OSError as error:
             key = "listeners" if is_named else "host"
@@ -104,6 +106,15 @@ class Acceptor:
         self._socket = listening
         self._address = (host, listening.getsockname()[1])
         self._known_as = ClientListener.of_config(self._listener, self._address[1])
+
+    def _check_is_local(self, address: str) -> None:
+        """A name can mean another address than it did when the configuration was checked."""
+        if self._listener.is_local and not is_loopback(address):
+            raise ConfigError(
+                "listeners",
+                str(self._listener.listener),
+                f"must be an address of this machine only, but the name means {address} now",
+            )
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Use other limits for the next connections."""

@@ -9,6 +9,7 @@ from cordwood.broker.net.request_metrics import RequestMetrics
 from cordwood.broker.net.request_router import RequestRouter
 from cordwood.broker.net.session import Access
 from cordwood.broker.security.authentication import ListenerAuthentication
+from cordwood.broker.security.authentication_events import AuthenticationEvents, EventGroup
 from cordwood.security.principal import Principal
 
 
@@ -24,3 +25,5 @@ class ConnectionHost:
     access_of: Callable[[Principal, str], Access]  # by principal and client host
     # How clients authenticate, by the name of the listener; not there: they need not.
     authentications: Mapping[str, ListenerAuthentication] = field(default_factory=dict)
+    # Hears of clients that show a certificate.
+    certificate_events: AuthenticationEvents = field(default_factory=EventGroup)

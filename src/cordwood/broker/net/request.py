@@ -92,7 +92,11 @@ class RequestContext:
 
     def may(self, need: Need, name: str = CLUSTER_NAME) -> bool:
         """As `Session.may`."""
-        return self.session.may(need, name)
+        return self.session.may(need, name, self.header.client_id)
+
+    def refused(self, need: Need, name: str) -> None:
+        """Report a refusal that was not decided by `may`."""
+        self.session.report(need, name, self.header.client_id, is_allowed=False)
 
 
 class Deferred:

@@ -26,8 +26,8 @@ from cordwood.protocol.error_code import ErrorCode
 from cordwood.protocol.messages import decode_request, encode_response
 from cordwood.protocol.request_header import RequestHeader
 from cordwood.security.principal import USER, Principal
-from cordwood.security.sasl_conversation import Proved, SaslConversation, SaslState
-from cordwood.security.sasl_exchange import (
+from cordwood.security.sasl.sasl_conversation import Proved, SaslConversation, SaslState
+from cordwood.security.sasl.sasl_exchange import (
     Accepted,
     Challenge,
     Check,
@@ -255,7 +255,9 @@ class SaslGate:
             authentication.reauth_ms(mechanism),
         )
         principal = Principal(USER, accepted.user)
-        authentication.events.succeeded(self._attempt(accepted.user), principal)
+        authentication.events.succeeded(
+            self._attempt(accepted.user, answer.header.client_id), principal
+        )
         self._proved = Proved(accepted.user, mechanism)
         self._conversation = None
         self._deadline_s = math.inf
@@ -275,8 +277,8 @@ class SaslGate:
         self, answer: Answer, response: _Refusal, reason: str, user: str | None = None
     ) -> None:
         """Answer after a while, then disconnect: guessing takes its time."""
-        self._failed(reason, user)
         connection, header = answer.connection, answer.header
+        self._failed(reason, user, header.client_id)
         self._host.metrics.failed(header.api_key, response["error_code"])
 
         def end() -> None:
@@ -287,10 +289,10 @@ class SaslGate:
 
         connection.loop.call_later(self._authentication.failure_delay_s, end)
 
-    def _failed(self, reason: str, user: str | None = None) -> None:
-        self._authentication.events.failed(self._attempt(user), reason)
+    def _failed(self, reason: str, user: str | None = None, client_id: str | None = None) -> None:
+        self._authentication.events.failed(self._attempt(user, client_id), reason)
 
-    def _attempt(self, user: str | None) -> Attempt:
+    def _attempt(self, user: str | None, client_id: str | None) -> Attempt:
         conversation = self._conversation
         return Attempt(
             listener=self._authentication.name,
@@ -298,6 +300,7 @@ class SaslGate:
             mechanism=None if conversation is None else conversation.mechanism,
             user=user,
             is_again=self._proved is not None,
+            client_id=client_id or "",
         )
 
 

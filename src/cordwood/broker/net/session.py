@@ -1,21 +1,15 @@
 """Who is at the other end of a connection: the listener, the principal, and what they may do."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Any, Final, Protocol
 
 from cordwood.broker.cluster_identity import ClientListener
+from cordwood.broker.net.gate import Gate
 from cordwood.broker.security.access_table import Need
-from cordwood.protocol.acl_codes import (
-    CLUSTER_NAME,
-    OPERATIONS_OF,
-    AclOperation,
-    AclResource,
-    operation_bits,
-)
+from cordwood.protocol.acl_codes import CLUSTER_NAME, AclOperation, AclResource
+from cordwood.security.access.access_event import AccessEvents, AccessRequest
+from cordwood.security.access.authorizer import OpenAccess
 from cordwood.security.principal import ANONYMOUS, Principal
-
-if TYPE_CHECKING:
-    from cordwood.broker.net.answer import Connection
 
 
 class Access(Protocol):
@@ -37,69 +31,12 @@ class Access(Protocol):
         """Everything that may be done with a resource, as bits."""
         ...
 
-    def report(
-        self,
-        api: str,
-        operation: AclOperation,
-        resource: AclResource,
-        name: str,
-        *,
-        is_allowed: bool,
-    ) -> None:
+    def report(self, request: AccessRequest, *, is_allowed: bool) -> None:
         """Report a decision to the listener of `AccessEvents`, if there is one."""
         ...
 
 
-class UnlimitedAccess:
-    """Everything is allowed: there is no authorizer."""
-
-    is_unlimited = True
-
-    def allows(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
-        return True
-
-    def allows_anywhere(self, operation: AclOperation, resource: AclResource) -> bool:
-        return True
-
-    def operations(self, resource: AclResource, name: str) -> int:
-        return operation_bits(OPERATIONS_OF[resource])
-
-    def report(
-        self,
-        api: str,
-        operation: AclOperation,
-        resource: AclResource,
-        name: str,
-        *,
-        is_allowed: bool,
-    ) -> None:
-        pass
-
-
-UNLIMITED: Final[Access] = UnlimitedAccess()
-
-
-class Gate(Protocol):
-    """Stands before the router while a client has to prove who it is, now or later.
-
-    Belongs to the thread of the connection's loop, except for `is_passed`.
-    """
-
-    @property
-    def is_passed(self) -> bool:
-        """Whether the client has proved who it is, now or before. Any thread."""
-        ...
-
-    def admits(self, connection: "Connection", data: memoryview, begin: int, end: int) -> bool:
-        """Whether the router may start the request in ``data[begin:end]``.
-
-        If not, the gate answers it. Raises `FormatError` to close the connection.
-        """
-        ...
-
-    def overdue(self, now_s: float) -> str | None:
-        """Why the connection must be closed now; empty: that is logged. Asked repeatedly."""
-        ...
+UNLIMITED: Final[Access] = OpenAccess(ANONYMOUS, "", AccessEvents())  # and nobody listens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +49,7 @@ class Session:
     listener: ClientListener
     client_host: str
     frame_bytes_max: int  # the largest request
-    gate: Gate | None = None
+    gate: Gate[Any] | None = None
     principal: Principal = ANONYMOUS
     access: Access = UNLIMITED
 
@@ -121,13 +58,20 @@ class Session:
         """Whether the client has proved who it is, or need not."""
         return self.gate is None or self.gate.is_passed
 
-    def may(self, need: Need, name: str = CLUSTER_NAME) -> bool:
+    def may(self, need: Need, name: str = CLUSTER_NAME, client_id: str | None = None) -> bool:
         """Whether the client may do what an API needs, with the resource of that name.
 
-        A refusal is reported, and so is the permission to change something.
+        A refusal is reported, and so is the permission to change something; with `client_id`,
+        which the request has.
         """
-        access, operation, resource = self.access, need.operation, need.resource
-        is_allowed = access.allows(operation, resource, name)
+        is_allowed = self.access.allows(need.operation, need.resource, name)
         if need.is_change if is_allowed else not need.is_quiet:
-            access.report(need.api, operation, resource, name, is_allowed=is_allowed)
+            self.report(need, name, client_id, is_allowed=is_allowed)
         return is_allowed
+
+    def report(self, need: Need, name: str, client_id: str | None, *, is_allowed: bool) -> None:
+        """Report a decision that was made elsewhere."""
+        request = AccessRequest(
+            need.api, need.operation, need.resource, name, self.listener.name, client_id or ""
+        )
+        self.access.report(request, is_allowed=is_allowed)

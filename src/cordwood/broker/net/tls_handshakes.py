@@ -23,6 +23,7 @@ from cordwood.broker.net.connection_host import ConnectionHost
 from cordwood.broker.net.event_loop import READABLE, WRITABLE, EventLoop, Timer
 from cordwood.broker.net.session import Session
 from cordwood.broker.net.tls_socket import TlsSocket
+from cordwood.broker.security.authentication_events import CERTIFICATE, Attempt
 from cordwood.broker.security.tls_listener import ClientRefusedError, TlsListener
 from cordwood.security.principal import ANONYMOUS, Principal
 
@@ -33,13 +34,14 @@ HANDSHAKES_MAX: Final = 1024
 _SLOW_S: Final = 1.0  # a client that has not answered for so long may be replaced
 _LOG_PAUSE_S: Final = 1.0  # one line about failed handshakes in that time
 
+_NO_CERTIFICATE: Final = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 # What OpenSSL says, in words for an operator.
 _REASONS: Final = {
     "HTTP_REQUEST": "the client sent an HTTP request; this is a TLS listener for Kafka clients",
     "WRONG_VERSION_NUMBER": "the client does not speak TLS; set its security.protocol",
     "UNSUPPORTED_PROTOCOL": "the client's versions of TLS are not in ssl.enabled.protocols",
     "NO_SHARED_CIPHER": "client and broker have no cipher suite in common",
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has no certificate, which is required",
+    _NO_CERTIFICATE: "the client has no certificate, which is required",
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the broker's certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client refuses the broker's certificate",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client refuses the broker's certificate",
@@ -105,6 +107,8 @@ class TlsHandshakes:
     def connect(self, tls: TlsSocket, session: Session, principal: Principal) -> None:
         """The handshake is over: go on in the control loop."""
         host, target = self._host, self._target
+        if principal != ANONYMOUS:
+            host.certificate_events.succeeded(_attempt(session), principal)
 
         def enter() -> None:
             known = session
@@ -117,9 +121,14 @@ class TlsHandshakes:
 
         target.call_soon(enter)
 
-    def failed(self, session: Session, reason: str) -> None:
-        """Count it, and log it unless there was a line just now: anyone can cause these."""
+    def failed(self, session: Session, reason: str, *, is_of_client: bool) -> None:
+        """Count it, and log it unless there was a line just now: anyone can cause these.
+
+        `is_of_client`: the client could not prove who it is.
+        """
         self._host.metrics.handshake_failed()
+        if is_of_client:
+            self._host.certificate_events.failed(_attempt(session), reason)
         now_s = self.loop.now_s()
         if now_s - self._logged_s < _LOG_PAUSE_S:
             self._unlogged += 1
@@ -204,7 +213,7 @@ class TlsHandshake:
         except BlockingIOError:
             self._await(WRITABLE if self._tls.read_waits_for_room else READABLE)
         except OSError as error:
-            self.fail(_reason(error))
+            self.fail(_reason(error), is_of_client=_is_of_certificate(error))
         else:
             try:
                 self._finish(self._tls)
@@ -222,15 +231,15 @@ class TlsHandshake:
         try:
             principal = self._listener.principal_of(tls.tls)
         except ClientRefusedError as error:
-            self.fail(str(error))
+            self.fail(str(error), is_of_client=True)
             return
         self._leave()
         self._all.connect(tls, self.session, principal)
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str, *, is_of_client: bool = False) -> None:
         if not self._is_over:
             self.close("")
-            self._all.failed(self.session, reason)
+            self._all.failed(self.session, reason, is_of_client=is_of_client)
 
     def close(self, reason: str) -> None:
         """End it. The parameter is for the registry."""
@@ -249,6 +258,19 @@ class TlsHandshake:
 
 def _turn() -> None:
     """A loop that is idle looks at its sockets."""
+
+
+def _attempt(session: Session) -> Attempt:
+    return Attempt(
+        listener=session.listener.name, client_host=session.client_host, mechanism=CERTIFICATE
+    )
+
+
+def _is_of_certificate(error: OSError) -> bool:
+    """Whether the client has no certificate, or one that is refused."""
+    return isinstance(error, ssl.SSLCertVerificationError) or (
+        isinstance(error, ssl.SSLError) and error.reason == _NO_CERTIFICATE
+    )
 
 
 def _reason(error: OSError) -> str:

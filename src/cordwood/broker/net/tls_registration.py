@@ -58,12 +58,9 @@ class TlsRegistration(Registration):
 
     def _needed(self) -> int:
         """What to ask the loop for, so that the connection gets what it is interested in."""
-        tls, needed = self._tls, self.interest & HUNG_UP
-        if self.interest & READABLE:
-            needed |= WRITABLE if tls.read_waits_for_room else READABLE
-        if self.interest & WRITABLE:
-            needed |= READABLE if tls.write_waits_for_bytes else WRITABLE
-        return needed
+        if self.interest & READABLE and self._tls.read_waits_for_room:
+            return self.interest & ~READABLE | WRITABLE
+        return self.interest
 
     def _is_mine(self, loop: EventLoop) -> bool:
         """Whether the connection is still in `loop`, whose thread asks.
@@ -74,17 +71,17 @@ class TlsRegistration(Registration):
         return self._is_entered and self._loop is loop
 
     def _on_event(self, mask: int) -> None:
-        tls, loop, can = self._tls, self._loop, mask & (HUNG_UP | BROKEN)
-        if mask == READABLE == self.interest and not tls.is_crossed:  # the usual case
+        tls, loop = self._tls, self._loop
+        if mask == READABLE == self.interest and not tls.read_waits_for_room:  # the usual case
             self._connection_ready(READABLE)
-            if self._is_entered and self._loop is loop and (tls.has_more or tls.is_crossed):
+            if (
+                self._is_entered
+                and self._loop is loop
+                and (tls.has_more or tls.read_waits_for_room)
+            ):
                 self._read_on(loop)
             return
-        if mask & READABLE:
-            if self.interest & WRITABLE and tls.write_waits_for_bytes:
-                can |= WRITABLE
-            if self.is_listening or not can & WRITABLE:
-                can |= READABLE
+        can = mask & (READABLE | HUNG_UP | BROKEN)
         if mask & WRITABLE:
             can |= self.interest & WRITABLE
             if tls.read_waits_for_room:

@@ -51,7 +51,6 @@ class TlsSocket:
         "_unsent",
         "read_waits_for_room",
         "tls",
-        "write_waits_for_bytes",
     )
 
     def __init__(self, connected: socket.socket, context: ssl.SSLContext) -> None:
@@ -63,15 +62,9 @@ class TlsSocket:
         self._left: OSError | bool = False  # what the next read reports; True: the end
         self._fruitless_bytes = 0
         self.read_waits_for_room = False
-        self.write_waits_for_bytes = False
 
     def fileno(self) -> int:
         return self._socket.fileno()
-
-    @property
-    def is_crossed(self) -> bool:
-        """One direction waits for the other."""
-        return self.read_waits_for_room or self.write_waits_for_bytes
 
     @property
     def has_more(self) -> bool:

@@ -203,6 +203,7 @@ class FetchHandler:
             bytes_max=self._bytes_max_of(pending),
             found=pending.found,
             session=pending.answer.connection.session,
+            client_id=pending.answer.header.client_id,
         )
         for part in parts:
             plan.add(part)

@@ -47,6 +47,7 @@ class FetchPlan:
     __slots__ = (
         "_bytes_left",
         "_bytes_max",
+        "_client_id",
         "_found",
         "_is_committed",
         "_session",
@@ -70,6 +71,7 @@ class FetchPlan:
         bytes_max: int,
         found: Mapping[ArchivedPlace, ArchivedRange],
         session: Session,
+        client_id: str | None,
     ) -> None:
         self.parts: list[FetchedPart] = []
         self.logs: list[PartitionLog] = []
@@ -84,6 +86,7 @@ class FetchPlan:
         self._found = found  # what was read from archives before
         self._bytes_max = self._bytes_left = bytes_max
         self._session = session
+        self._client_id = client_id
 
     def add(self, part: FetchPartition) -> None:
         """Plan the next partition of the request."""
@@ -122,10 +125,10 @@ class FetchPlan:
 
     def _may_read(self, wanted: str | UUID) -> bool:
         if isinstance(wanted, str):
-            return self._session.may(needs.FETCH_TOPIC, wanted)
+            return self._session.may(needs.FETCH_TOPIC, wanted, self._client_id)
         topic = self._table.topic(wanted)
         # That an id is unknown is no secret, as in Kafka.
-        return topic is None or self._session.may(needs.FETCH_TOPIC, topic.name)
+        return topic is None or self._session.may(needs.FETCH_TOPIC, topic.name, self._client_id)
 
     def _unknown(self, part: FetchPartition) -> ErrorCode:
         if isinstance(part.topic, str) or self._table.topic(part.topic) is not None:

@@ -194,7 +194,9 @@ class ProduceHandler:
             return
         assert request.transactional_id is not None
         need = needs.PRODUCE_TRANSACTION
-        if not answer.connection.session.may(need, request.transactional_id):
+        if not answer.connection.session.may(
+            need, request.transactional_id, answer.header.client_id
+        ):
             _refuse_all(request, reply, need.code)
             return
         version = answer.header.api_version
@@ -368,7 +370,7 @@ class ProduceHandler:
             name = None if found is None else found.name
         if name is None:
             return ErrorCode.unknown_topic_id
-        if not session.may(needs.PRODUCE_TOPIC, name):
+        if not session.may(needs.PRODUCE_TOPIC, name, answer.header.client_id):
             return needs.PRODUCE_TOPIC.code
         if name in self._closed_topics:
             return ErrorCode.invalid_topic_exception
@@ -380,7 +382,7 @@ class ProduceHandler:
 def _may_write_internal(session: Session, header: RequestHeader) -> bool:
     if session.access.is_unlimited:
         return header.client_id == _ADMIN_CLIENT_ID
-    return session.may(needs.PRODUCE_INTERNAL)
+    return session.may(needs.PRODUCE_INTERNAL, client_id=header.client_id)
 
 
 def _refuse_all(request: ProduceRequest, reply: _RequestReply, code: ErrorCode) -> None:

@@ -7,7 +7,7 @@ from cordwood.broker.security.security_events import (
     Origin,
     SecurityEvents,
 )
-from cordwood.security.access_event import AccessEvent
+from cordwood.security.access.access_event import AccessEvent
 from cordwood.security.principal import USER, Principal
 from cordwood.security.security_state import AclRule
 
@@ -24,14 +24,19 @@ class AuditedDecisions:
     def decided(self, event: AccessEvent) -> None:
         if event.is_allowed:
             return
-        reason = event.reason
+        request, reason = event.request, event.reason
         self._events.report(
             AccessDecision(
-                origin=Origin(principal=str(event.principal), address=event.host),
-                api=event.api,
-                operation=event.operation.name,
-                resource=event.resource.name,
-                name=event.name,
+                origin=Origin(
+                    principal=str(event.principal),
+                    address=event.host,
+                    listener=request.listener,
+                    client_id=request.client_id,
+                ),
+                api=request.api,
+                operation=request.operation.name,
+                resource=request.resource.name,
+                name=request.name,
                 is_allowed=False,
                 rule=rule_in_words(reason) if isinstance(reason, AclRule) else reason,
             )
@@ -52,7 +57,10 @@ class AuditedDecisions:
         self._events.report(
             Authentication(
                 origin=Origin(
-                    principal=principal, address=attempt.client_host, listener=attempt.listener
+                    principal=principal,
+                    address=attempt.client_host,
+                    listener=attempt.listener,
+                    client_id=attempt.client_id,
                 ),
                 mechanism=attempt.mechanism or "",
                 is_accepted=is_accepted,

@@ -1,7 +1,8 @@
 """How the clients of each listener authenticate: what the configuration and the users come to."""
 
+import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -9,26 +10,28 @@ from cordwood.broker.config.sasl_config import SaslConfig, SaslKeys
 from cordwood.broker.config.security_config import LISTENER_PREFIX, ListenerConfig
 from cordwood.broker.security.authentication_events import (
     AuthenticationCounts,
+    AuthenticationEvents,
     EventGroup,
     FailureLog,
 )
 from cordwood.broker.security.credential_checks import CredentialChecks
 from cordwood.clock import Clock
 from cordwood.errors import ConfigError
-from cordwood.security.jaas_users import KEY as JAAS_KEY
-from cordwood.security.jaas_users import parse_jaas_users
-from cordwood.security.oauth_exchange import OAuthExchange
-from cordwood.security.plain_exchange import ListedPasswords, PlainExchange
-from cordwood.security.sasl_exchange import Exchange
-from cordwood.security.scram_credentials import KnownCredential, UserDirectory, matches_any
-from cordwood.security.scram_exchange import ScramExchange
+from cordwood.security.sasl.jaas import parse_plain_users
+from cordwood.security.sasl.oauth_exchange import OAuthExchange
+from cordwood.security.sasl.plain_exchange import ListedPasswords, PlainExchange
+from cordwood.security.sasl.sasl_exchange import Exchange
+from cordwood.security.sasl.scram_credentials import KnownCredential, UserDirectory, matches_any
+from cordwood.security.sasl.scram_exchange import ScramExchange
+from cordwood.security.sasl.token_keys import require_packages
+from cordwood.security.sasl.tokens import TokenRules, UnknownKeyError, ValidToken, check_token
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import ScramMechanism, SecurityState
-from cordwood.security.token_keys import require_packages
-from cordwood.security.tokens import TokenRules, UnknownKeyError, ValidToken, check_token
 
 if TYPE_CHECKING:
     from cordwood.broker.security.token_key_source import KeyAddress, TokenKeySource
+
+logger = logging.getLogger(__name__)
 
 _PLAIN: Final = "PLAIN"
 _OAUTHBEARER: Final = "OAUTHBEARER"
@@ -86,9 +89,12 @@ class Authentications:
         """Raises `ConfigError`: for users and URLs, and if packages are missing."""
         self.counts = AuthenticationCounts()
         self.events = EventGroup([self.counts, FailureLog(clock.monotonic)])
+        # Of client certificates; `TlsHandshakes` logs the failures.
+        self.certificate_events = EventGroup([self.counts])
         self._checks = CredentialChecks()
         self._sources: dict[KeyAddress, TokenKeySource] = {}
         self._secret = file.secret
+        self._directories = file.directories
         self._directory = UserDirectory(SecurityState(), file.secret)
         file.when_changed(self._users_changed)
         self.by_listener: dict[str, ListenerAuthentication] = {
@@ -108,8 +114,14 @@ class Authentications:
             if listener.sasl is not None
         }
 
+    def watch(self, listener: AuthenticationEvents) -> None:
+        """Tell `listener` of every attempt. Before the broker starts."""
+        self.events.add(listener)
+        self.certificate_events.add(listener)
+
     def start(self) -> None:
-        """Fetch the keys of tokens, in the background."""
+        """Fetch the keys of tokens, in the background. Warn of listeners that nobody can use."""
+        self._warn_of_locked_doors()
         for source in self._sources.values():
             source.start()
 
@@ -117,6 +129,18 @@ class Authentications:
         for source in self._sources.values():
             source.stop()
         self._checks.stop()
+
+    def _warn_of_locked_doors(self) -> None:
+        known = {owner.mechanism.mechanism for owner in self._directory.credentials}
+        for listener in self.by_listener.values():
+            if not _can_sign_in(listener.sasl, known):
+                logger.warning(
+                    "%s: nobody can sign in, because there is no user for %s. Stop the broker, run "
+                    "`cordwood users add NAME --at %s`, and start it again",
+                    listener.name,
+                    " or ".join(listener.mechanisms),
+                    ",".join(self._directories),
+                )
 
     def _users_changed(self, state: SecurityState) -> None:
         if state.credentials is not self._directory.credentials:
@@ -169,13 +193,22 @@ class Authentications:
         return check
 
 
+def _can_sign_in(sasl: SaslConfig, known: Collection[str]) -> bool:
+    """Whether somebody may be able to. `known`: the mechanisms that the store has users for."""
+    return any(
+        mechanism == _OAUTHBEARER
+        or mechanism in known
+        or (mechanism == _PLAIN and (known or sasl.of(_PLAIN).sasl_jaas_config is not None))
+        for mechanism in sasl.mechanisms
+    )
+
+
 def _listed_users(listener: str, keys: SaslKeys) -> Mapping[str, str] | None:
     """The users in the configuration; None: those of the store."""
     if keys.sasl_jaas_config is None:
         return None
     try:
-        return parse_jaas_users(keys.sasl_jaas_config) or None
-    except ConfigError as error:
-        raise ConfigError(
-            f"{LISTENER_PREFIX}{listener.lower()}.{JAAS_KEY}", error.value, error.reason
-        ) from None
+        return parse_plain_users(keys.sasl_jaas_config) or None
+    except ValueError as error:
+        key = f"{LISTENER_PREFIX}{listener.lower()}.sasl.jaas.config"
+        raise ConfigError(key, "[hidden]", str(error)) from None

@@ -12,6 +12,7 @@ from cordwood.security.principal import Principal
 
 logger = logging.getLogger(__name__)
 
+CERTIFICATE: Final = "SSL"  # the client's certificate says who it is, as in Kafka's protocol SSL
 _LINES_PER_S: Final = 10
 _NAME_SHOWN_MAX: Final = 64
 
@@ -21,7 +22,7 @@ class Attempt:
     """A client that tries to authenticate.
 
     `user` is the name that it claims, if it came that far: any text, also an unprintable one.
-    `mechanism` is None unless it is one that the listener has.
+    `mechanism` is None unless it is one that the listener has; `CERTIFICATE` is one, too.
     """
 
     listener: str
@@ -29,6 +30,7 @@ class Attempt:
     mechanism: str | None = None
     user: str | None = None
     is_again: bool = False  # on a connection that was authenticated before
+    client_id: str = ""  # any text, as `user`
 
 
 class AuthenticationEvents(Protocol):

@@ -1,8 +1,8 @@
 """The authorizer of a broker, as its configuration and its security file have it."""
 
 from cordwood.broker.config.security_config import SecurityConfig
-from cordwood.security.access_event import AccessEvents
-from cordwood.security.authorizer import Authorizer, OpenAccess, PrincipalAccess
+from cordwood.security.access.access_event import AccessEvents
+from cordwood.security.access.authorizer import Authorizer, OpenAccess, PrincipalAccess
 from cordwood.security.principal import Principal
 from cordwood.security.security_file import SecurityFile
 

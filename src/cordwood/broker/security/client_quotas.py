@@ -18,8 +18,8 @@ from typing import Final
 from cordwood.broker.config.access_config import QuotaConfig
 from cordwood.broker.error_codes import ErrorCode, RefusedError
 from cordwood.quantities import INT32_MAX
-from cordwood.security.quota_rates import RateWindows, TokenBucket
-from cordwood.security.quota_rules import (
+from cordwood.security.quotas.quota_rates import RateWindows, TokenBucket
+from cordwood.security.quotas.quota_rules import (
     NAME_CHARACTERS_MAX,
     Measured,
     QuotaKey,

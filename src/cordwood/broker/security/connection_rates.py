@@ -11,8 +11,8 @@ from typing import Final
 
 from cordwood.broker.config.access_config import QuotaConfig
 from cordwood.quantities import INT32_MAX
-from cordwood.security.quota_rates import RateWindows, TokenBucket
-from cordwood.security.quota_rules import Quotas, canonical_address, find_ip_limit
+from cordwood.security.quotas.quota_rates import RateWindows, TokenBucket
+from cordwood.security.quotas.quota_rules import Quotas, canonical_address, find_ip_limit
 from cordwood.security.security_state import SecurityState
 
 _ADDRESSES_MAX: Final = 10_000

@@ -17,7 +17,7 @@ from typing import Final
 from cordwood.broker.config.tls_config import TlsConfig
 from cordwood.broker.security.tls_material import KeyMaterial, read_key, read_trust
 from cordwood.errors import ConfigError
-from cordwood.security.certificate import Certificate
+from cordwood.security.certificates.certificate import Certificate
 
 _OP_IGNORE_UNEXPECTED_EOF: Final = getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 1 << 7)
 _VERIFY: Final = {

@@ -15,9 +15,9 @@ from cordwood.broker.config.tls_config import TlsConfig
 from cordwood.broker.security.tls_context import TlsContext, make_context
 from cordwood.broker.security.tls_material import FileMark
 from cordwood.errors import ConfigError, CordwoodError, FormatError
-from cordwood.security.certificate import Certificate
+from cordwood.security.certificates.certificate import Certificate
+from cordwood.security.certificates.principal_mapping import PrincipalMapping
 from cordwood.security.principal import ANONYMOUS, USER, Principal
-from cordwood.security.principal_mapping import PrincipalMapping
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from cordwood.broker.config.tls_config import TlsConfig
 from cordwood.errors import ConfigError, FormatError, LimitExceededError
-from cordwood.security.certificate import Certificate, certificates_in
+from cordwood.security.certificates.certificate import Certificate, certificates_in
 from cordwood.storage.files import RealFileSystem, read_whole
 
 _FILE_BYTES_MAX: Final = 16 * 1024 * 1024  # the certificates of all authorities are 200 KiB

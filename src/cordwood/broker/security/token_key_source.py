@@ -19,7 +19,7 @@ from typing import IO, Any, Final
 from cordwood.broker.config.sasl_config import SaslKeys
 from cordwood.errors import ConfigError, FormatError, LimitExceededError
 from cordwood.quantities import MIB
-from cordwood.security.token_keys import KeySet, parse_key_set
+from cordwood.security.sasl.token_keys import KeySet, parse_key_set
 from cordwood.storage.files import RealFileSystem, read_whole
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from cordwood.cli.at.target import DirectoryTarget, Target
 from cordwood.errors import LogError
-from cordwood.security.acl_filter import RULES_MAX, AclFilter
+from cordwood.security.access.acl_filter import RULES_MAX, AclFilter
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import AclRule, SecurityState
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from cordwood.errors import ConfigError, FormatError, is_secret_key
 
 if TYPE_CHECKING:
-    from cordwood.security.client_properties import ClientProperties
-    from cordwood.security.client_security import ClientSecurity
+    from cordwood.security.clients.client_properties import ClientProperties
+    from cordwood.security.clients.client_security import ClientSecurity
     from cordwood.security.secret import Secret
 
 PASSWORD_VARIABLE: Final = "CORDWOOD_PASSWORD"
@@ -58,7 +58,7 @@ class ConnectionOptions:
         """What the options mean; None if there are none. `ask_password` asks at the terminal."""
         if self.is_empty:
             return None
-        from cordwood.security.client_security import PLAINTEXT, ClientProtocol
+        from cordwood.security.clients.client_security import PLAINTEXT, ClientProtocol
 
         found = self._properties(environment)
         base = PLAINTEXT if found is None else found.security
@@ -81,7 +81,7 @@ class ConnectionOptions:
         return bool(self.tls or self.ca or self.cert)
 
     def _tls_changes(self, environment: Mapping[str, str]) -> dict[str, object]:
-        from cordwood.security.certificate_store import CertificateStore
+        from cordwood.security.certificates.certificate_store import CertificateStore
         from cordwood.security.secret import Secret
 
         changes: dict[str, object] = {}
@@ -123,7 +123,7 @@ class ConnectionOptions:
     def _properties(self, environment: Mapping[str, str]) -> "ClientProperties | None":
         if self.command_config is None and not self.client_properties:
             return None
-        from cordwood.security.client_properties import parse_client_properties
+        from cordwood.security.clients.client_properties import parse_client_properties
 
         given: dict[str, str] = {}
         if self.command_config is not None:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from cordwood.cli.at.directory_security import open_security
 from cordwood.cli.at.target import BrokerTarget, DirectoryTarget, Target
-from cordwood.security.quota_rules import Quotas, altered
+from cordwood.security.quotas.quota_rules import Quotas, altered
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import QuotaEntity
 

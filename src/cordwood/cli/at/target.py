@@ -17,7 +17,7 @@ from cordwood.cli.failures import UsageError
 from cordwood.errors import ConfigError
 
 if TYPE_CHECKING:
-    from cordwood.security.client_security import ClientSecurity
+    from cordwood.security.clients.client_security import ClientSecurity
 
 AT_VARIABLE: Final = "CORDWOOD_AT"
 DEFAULT_DIRECTORY: Final = "data"

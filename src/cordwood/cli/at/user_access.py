@@ -9,7 +9,7 @@ from typing import Protocol
 from cordwood.cli.at.directory_security import open_security
 from cordwood.cli.at.target import BrokerTarget, DirectoryTarget, Target
 from cordwood.errors import ConfigError
-from cordwood.security.scram_credentials import (
+from cordwood.security.sasl.scram_credentials import (
     SALT_BYTES,
     check_iterations,
     check_new_password,

@@ -2,8 +2,11 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,7 +19,7 @@ from cordwood.cli.render import Column, Row, output_for
 from cordwood.cli.terminal import require_confirmation, say
 
 if TYPE_CHECKING:
-    from cordwood.security.acl_wish import AclWish
+    from cordwood.security.access.acl_wish import AclWish
     from cordwood.security.security_state import AclRule
 
 acls_app = typer.Typer(help="List, add and remove access rules.", no_args_is_help=True)
@@ -96,7 +99,7 @@ def acls() -> None:
 @contextlib.contextmanager
 def _usage() -> Iterator[None]:
     """Report a rule that cannot be as a wrong command line."""
-    from cordwood.security.acl_filter import InvalidRuleError
+    from cordwood.security.access.acl_filter import InvalidRuleError
 
     try:
         yield
@@ -104,18 +107,96 @@ def _usage() -> Iterator[None]:
         raise UsageError(str(error)) from error
 
 
-@acls_app.command("list")
-def list_rules(
+def _resources(
     *,
-    at: AtOption = None,
-    principal: Annotated[
-        _Names, typer.Option("--principal", metavar="TYPE:NAME", help="Only of these; repeatable.")
-    ] = None,
     topic: TopicOption = None,
     group: GroupOption = None,
     transactional_id: TransactionalIdOption = None,
     cluster: ClusterOption = False,
-    resource_pattern_type: PatternOption = "any",
+    resource_pattern_type: PatternOption = "literal",
+) -> "AclWish":
+    """Which resources the rules are about."""
+    from cordwood.protocol.acl_codes import AclPattern
+    from cordwood.security.access.acl_text import parse_number
+    from cordwood.security.access.acl_wish import AclWish
+
+    return AclWish(
+        topics=tuple(topic or ()),
+        groups=tuple(group or ()),
+        transactional_ids=tuple(transactional_id or ()),
+        is_cluster=cluster,
+        pattern=parse_number(AclPattern, resource_pattern_type),
+    )
+
+
+def _principals(
+    wish: "AclWish",
+    *,
+    allow_principal: AllowOption = None,
+    deny_principal: DenyOption = None,
+    allow_host: AllowHostOption = None,
+    deny_host: DenyHostOption = None,
+    operation: OperationOption = None,
+) -> "AclWish":
+    """Who may do what, added to `wish`."""
+    from cordwood.protocol.acl_codes import AclOperation
+    from cordwood.security.access.acl_text import parse_number
+
+    return replace(
+        wish,
+        allowed=tuple(allow_principal or ()),
+        denied=tuple(deny_principal or ()),
+        allowed_hosts=tuple(allow_host or ()),
+        denied_hosts=tuple(deny_host or ()),
+        operations=tuple(parse_number(AclOperation, text) for text in operation or ()),
+    )
+
+
+_OF_RESOURCES: Final = tuple(signature(_resources).parameters.values())
+_OF_PRINCIPALS: Final = tuple(signature(_principals).parameters.values())[1:]
+
+
+def _about_rules(
+    *, pattern: str = "literal", has_principals: bool = True
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options that describe rules; it gets them as its `wish`.
+
+    They come after ``--at``. Typer reads them from the signature.
+    """
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        own = signature(command)
+        at, *others = (each for each in own.parameters.values() if each.name != "wish")
+        principals = _OF_PRINCIPALS if has_principals else ()
+        resources = [
+            each.replace(default=pattern) if each.name == "resource_pattern_type" else each
+            for each in _OF_RESOURCES
+        ]
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            with _usage():
+                wish = _resources(**{each.name: given.pop(each.name) for each in resources})
+                wish = _principals(wish, **{each.name: given.pop(each.name) for each in principals})
+            command(wish=wish, **given)
+
+        parameters = [at, *principals, *resources, *others]
+        run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return add
+
+
+@acls_app.command("list")
+@_about_rules(pattern="any", has_principals=False)
+def list_rules(
+    *,
+    at: AtOption = None,
+    wish: "AclWish",
+    principal: Annotated[
+        _Names, typer.Option("--principal", metavar="TYPE:NAME", help="Only of these; repeatable.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List access rules.
@@ -127,14 +208,6 @@ def list_rules(
     """
     from cordwood.cli.at.access_rules import open_rules
 
-    with _usage():
-        wish = _wish(
-            topics=topic,
-            groups=group,
-            transactional_ids=transactional_id,
-            is_cluster=cluster,
-            pattern=resource_pattern_type,
-        )
     with open_rules(parse_target(at)) as rules:
         found = [
             rule
@@ -147,19 +220,11 @@ def list_rules(
 
 
 @acls_app.command("add")
+@_about_rules()
 def add_rules(
     *,
     at: AtOption = None,
-    allow_principal: AllowOption = None,
-    deny_principal: DenyOption = None,
-    allow_host: AllowHostOption = None,
-    deny_host: DenyHostOption = None,
-    operation: OperationOption = None,
-    topic: TopicOption = None,
-    group: GroupOption = None,
-    transactional_id: TransactionalIdOption = None,
-    cluster: ClusterOption = False,
-    resource_pattern_type: PatternOption = "literal",
+    wish: "AclWish",
     producer: Annotated[
         bool, typer.Option("--producer", help="What a producer of --topic needs.")
     ] = False,
@@ -188,24 +253,11 @@ def add_rules(
 
     with _usage():
         if from_list is not None:
-            if allow_principal or deny_principal:
+            if wish.allowed or wish.denied:
                 raise UsageError("--from-list has its own principals")
             wanted = _read_list(from_list)
         else:
-            wanted = _wish(
-                allowed=allow_principal,
-                denied=deny_principal,
-                allowed_hosts=allow_host,
-                denied_hosts=deny_host,
-                operations=operation,
-                topics=topic,
-                groups=group,
-                transactional_ids=transactional_id,
-                is_cluster=cluster,
-                pattern=resource_pattern_type,
-                is_producer=producer,
-                is_consumer=consumer,
-            ).rules()
+            wanted = replace(wish, is_producer=producer, is_consumer=consumer).rules()
     with open_rules(parse_target(at, may_be_new=not dry_run)) as rules:
         if not dry_run:
             rules.create(wanted)
@@ -217,19 +269,11 @@ def add_rules(
 
 
 @acls_app.command("remove")
+@_about_rules()
 def remove_rules(
     *,
     at: AtOption = None,
-    allow_principal: AllowOption = None,
-    deny_principal: DenyOption = None,
-    allow_host: AllowHostOption = None,
-    deny_host: DenyHostOption = None,
-    operation: OperationOption = None,
-    topic: TopicOption = None,
-    group: GroupOption = None,
-    transactional_id: TransactionalIdOption = None,
-    cluster: ClusterOption = False,
-    resource_pattern_type: PatternOption = "literal",
+    wish: "AclWish",
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -243,19 +287,6 @@ def remove_rules(
     """
     from cordwood.cli.at.access_rules import open_rules
 
-    with _usage():
-        wish = _wish(
-            allowed=allow_principal,
-            denied=deny_principal,
-            allowed_hosts=allow_host,
-            denied_hosts=deny_host,
-            operations=operation,
-            topics=topic,
-            groups=group,
-            transactional_ids=transactional_id,
-            is_cluster=cluster,
-            pattern=resource_pattern_type,
-        )
     with open_rules(parse_target(at)) as rules:
         found = rules.find(wish.filters())
         output_for(as_json=as_json).table(_COLUMNS, [_row(rule) for rule in found])
@@ -271,31 +302,8 @@ def remove_rules(
         say(f"removed {counted(len(found), 'access rule')}")
 
 
-def _wish(
-    *,
-    operations: _Names = None,
-    pattern: str,
-    is_cluster: bool = False,
-    is_producer: bool = False,
-    is_consumer: bool = False,
-    **names: _Names,
-) -> "AclWish":
-    from cordwood.protocol.acl_codes import AclOperation, AclPattern
-    from cordwood.security.acl_text import parse_number
-    from cordwood.security.acl_wish import AclWish
-
-    return AclWish(
-        operations=tuple(parse_number(AclOperation, text) for text in operations or ()),
-        pattern=parse_number(AclPattern, pattern),
-        is_cluster=is_cluster,
-        is_producer=is_producer,
-        is_consumer=is_consumer,
-        **{name: tuple(given or ()) for name, given in names.items()},
-    )
-
-
 def _read_list(path: str) -> "list[AclRule]":
-    from cordwood.security.acl_text import parse_kafka_list
+    from cordwood.security.access.acl_text import parse_kafka_list
 
     if path == "-":
         return parse_kafka_list(sys.stdin)

@@ -110,7 +110,7 @@ def set_quotas(
       cordwood quotas set --default-user --client-id etl request_percentage=25
       cordwood quotas set --default-ip connection_creation_rate=20 --at localhost:9092
     """
-    from cordwood.security.quota_rules import check_limit
+    from cordwood.security.quotas.quota_rules import check_limit
 
     entity = _entity(
         _names_given(user, client_id, ip),
@@ -152,7 +152,7 @@ def remove_quotas(
       cordwood quotas remove --user alice
       cordwood quotas remove --default-user producer_byte_rate --at localhost:9092
     """
-    from cordwood.security.quota_rules import described
+    from cordwood.security.quotas.quota_rules import described
 
     entity = _entity(
         _names_given(user, client_id, ip),
@@ -184,7 +184,7 @@ def _defaults_given(user: bool, client_id: bool, ip: bool) -> list[str]:
 
 
 def _entity(names: dict[str, str], defaults: list[str]) -> "QuotaEntity":
-    from cordwood.security.quota_rules import entity_of
+    from cordwood.security.quotas.quota_rules import entity_of
 
     for kind in defaults:
         if kind in names:
@@ -219,7 +219,7 @@ def _limit(text: str) -> tuple[str, float]:
 
 
 def _report(entity: "QuotaEntity", changes: dict[str, float | None], *, as_json: bool) -> None:
-    from cordwood.security.quota_rules import described
+    from cordwood.security.quotas.quota_rules import described
 
     if as_json:
         limits = {key: _number(limit) for key, limit in changes.items()}

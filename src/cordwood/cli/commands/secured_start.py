@@ -14,17 +14,17 @@ from cordwood.broker.config.listeners import SecurityProtocol
 from cordwood.cli.at.directory_security import open_security
 from cordwood.cli.at.target import DirectoryTarget
 from cordwood.errors import ConfigError
-from cordwood.security.certificate_authority import check_cryptography
-from cordwood.security.client_examples import render_examples
-from cordwood.security.scram_credentials import (
+from cordwood.security.certificates.certificate_authority import check_cryptography
+from cordwood.security.clients.client_examples import render_examples
+from cordwood.security.sasl.scram_credentials import (
     ITERATIONS_MIN,
     SALT_BYTES,
     credential_of,
     salt_password,
 )
 from cordwood.security.secret import Secret
-from cordwood.security.secure_setup import ADMIN, SecureFolder, SecureSetup
 from cordwood.security.security_state import ScramMechanism, SecurityState, UserCredential
+from cordwood.security.setup.secure_setup import ADMIN, SecureFolder, SecureSetup
 from cordwood.storage.files import RealFileSystem
 
 if TYPE_CHECKING:

@@ -97,7 +97,7 @@ def add_user(
       cordwood users add alice
       cordwood users add alice --at localhost:9092 --password-stdin < password.txt
     """
-    from cordwood.security.scram_credentials import (
+    from cordwood.security.sasl.scram_credentials import (
         ITERATIONS_MIN,
         check_iterations,
         check_new_password,

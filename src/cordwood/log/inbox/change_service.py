@@ -74,6 +74,10 @@ _REPEATABLE: Final = (RollTopic, CompactTopic, ArchiveTopics, SwapSegments)
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
+# Sees a change before it is made, and may return what is called once it was. Must not raise.
+Witness = Callable[[StoreChange], Callable[[ChangeAnswer], None] | None]
+
+
 class Served(Enum):
     """The state of a request after it was claimed."""
 
@@ -112,6 +116,7 @@ class ChangeService:
         self._fs = fs
         self._clock = clock
         self._own_groups = self._groups = groups
+        self._witness: Witness | None = None
         self._topics = TopicChangeService(store)
         self._upkeep = UpkeepChangeService(store)
         self._earlier = EarlierTry(store, fs)
@@ -127,6 +132,10 @@ class ChangeService:
         offsets must not change under them.
         """
         self._groups = coordinator or self._own_groups
+
+    def watch(self, witness: Witness | None) -> None:
+        """Show every change to `witness` before it is made, and what it returns the answer."""
+        self._witness = witness
 
     def serve(self, *, wait: bool = True, meanwhile: Callable[[], None] | None = None) -> int:
         """Answer every waiting request; return how many.
@@ -292,6 +301,15 @@ class ChangeService:
         progress: WorkProgress | None = None,
     ) -> ChangeAnswer:
         """Make the change. Unless `wait`, raise `TopicsBusyError` rather than wait for others."""
+        report = None if self._witness is None else self._witness(change)
+        answer = self._made(request_id, change, wait=wait, progress=progress)
+        if report is not None and answer.outcome == DONE:
+            report(answer)
+        return answer
+
+    def _made(
+        self, request_id: str, change: StoreChange, *, wait: bool, progress: WorkProgress | None
+    ) -> ChangeAnswer:
         match change:
             case PublishBatches():
                 return self._publish(change, wait=wait)

@@ -1,8 +1,8 @@
 """Appending records: they are encoded in the caller's thread, then written together."""
 
-import operator
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from cordwood.errors import InvalidRecordError, UnexpectedOffsetError
@@ -19,8 +19,8 @@ from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.partition.truncation import Truncation
 from cordwood.log.rules.append_checks import check_timestamp
 from cordwood.log.rules.appended import Appended, AppendedRange
-from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.quantities import Offset, TimestampMs
+from cordwood.log.rules.topic_config import Durability, TopicConfig
+from cordwood.quantities import Offset, TimestampMs, timestamp_of
 
 _NEEDS_KEY: Final = "a compacted topic needs a key"
 
@@ -83,15 +83,16 @@ class Appending:
         value: bytes | None,
         key: bytes | None,
         headers: Sequence[Header] | Mapping[str, bytes | None],
-        timestamp_ms: int | None,
+        timestamp_ms: int | datetime | None,
         expected_offset: int | None,
+        durability: Durability | None = None,
     ) -> Appended:
         """Append one record. See `PartitionLog.append`."""
         holder = self._holder
         config = holder.config
         now_ms = self._clock.now_ms()
         if timestamp_ms is not None:
-            timestamp_ms = operator.index(timestamp_ms)
+            timestamp_ms = timestamp_of(timestamp_ms)
             check_timestamp(timestamp_ms, config, now_ms=now_ms)
         if isinstance(headers, Mapping):
             headers = tuple(headers.items())
@@ -103,6 +104,8 @@ class Appending:
         )
         data = built.data
         batch = UnplacedBatch(len(data), 1, built.max_timestamp)
+        if durability is not None and durability != config.durability:
+            return self._append_otherwise(data, batch, now_ms, expected_offset, durability)
         if config.durability == "disk":
             item = PendingAppend(data, batch, now_ms, expected_offset)
             self._commits.commit(item)
@@ -113,6 +116,26 @@ class Appending:
             self._check_expected(expected_offset)
             offset = self._writer.write(data, batch, now_ms)
         self._promises.await_kept(Offset(offset + 1))
+        return Appended(self._partition, offset, batch.max_timestamp)
+
+    def _append_otherwise(
+        self,
+        data: bytearray | memoryview,
+        batch: UnplacedBatch,
+        now_ms: TimestampMs,
+        expected_offset: int | None,
+        durability: Durability,
+    ) -> Appended:
+        """Append a batch with another durability than the topic's."""
+        if durability not in ("disk", "os"):
+            raise ValueError(f"durability must be 'disk' or 'os', not {durability!r}")
+        with self._holder.lock:
+            self._check_expected(expected_offset)
+            offset = self._writer.write(data, batch, now_ms)
+        if durability == "disk":
+            self._promises.await_durable(Offset(offset + 1))
+        else:
+            self._promises.acknowledge_soon(Offset(offset + 1))
         return Appended(self._partition, offset, batch.max_timestamp)
 
     def append_many(self, records: Iterable[Any], expected_offset: int | None) -> AppendedRange:

@@ -10,11 +10,13 @@ import logging
 from collections.abc import Callable, Sequence
 
 from cordwood.errors import CordwoodError, DiskFullError, RecordTooLargeError
+from cordwood.format.batch import BatchDecoder
 from cordwood.format.batch_header import stamp
 from cordwood.format.unplaced_batch import UnplacedBatch
 from cordwood.log.partition.log_epochs import LogEpochs
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_producers import LogProducers
+from cordwood.log.partition.producer_snapshots import apply_batches
 from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.rules.batch_group import producer_facts
@@ -169,6 +171,39 @@ class BatchWriter:
         except OSError:
             return None  # each is tried by itself and has an error of its own
         return bases
+
+    def write_scanned(self, decoder: BatchDecoder, count: int) -> None:
+        """Write the first `count` batches of a scan as they are; they were written before.
+
+        The active segment has room for them. Raises, and then nothing was written.
+        """
+        segment = self._holder.state.segments.active
+        try:
+            segment.flush_index()
+        except OSError as error:
+            logger.warning("%s: index entries could not be written: %s", self._name, error)
+        holder = self._holder
+        holder.half_done = "an append"
+        try:
+            segment.append_scanned(decoder, count)
+        except OSError as error:
+            self._take_back(segment)
+            self._health.note_failure(error)
+            if error.errno in FULL_DISK_ERRNOS:
+                raise DiskFullError(self._name) from error
+            raise
+        except BaseException:
+            self._restore(segment, is_numbered=False)
+            raise
+        try:
+            states = self._producers.states
+            apply_batches(states, segment, decoder, 0, count)
+            states.advance_to(segment.next_offset)
+            self._commit(segment.next_offset, is_visible=True)
+            holder.half_done = None
+        except BaseException:
+            self._restore(segment, is_numbered=True)
+            raise
 
     def show(self) -> None:
         """Let readers see what was written, as far as the role allows."""

@@ -71,6 +71,7 @@ class ClientBatches:
         is_brief: bool = False,
         is_patient: bool = False,
         transaction: TransactionRules | None = None,
+        led_in: LeaderEpoch | None = None,
     ) -> AppendedBatch:
         """Append one encoded batch, after every check a broker makes.
 
@@ -84,12 +85,17 @@ class ClientBatches:
         Under the rules of a `transaction`, a batch that would begin one without the coordinator's
         consent is refused with an `UnverifiedTransactionError`. The check and the write are one
         step, so a marker that comes in between cannot be missed.
+
+        With `led_in` the batch is refused with a `NotLeaderError` unless this replica leads in that
+        epoch. Whoever waits for other replicas then knows which leadership the batch belongs to.
         """
         now_ms = self._clock.now_ms()
         checked = check_produced_batch(data, self._holder.config, now_ms=now_ms, is_brief=is_brief)
         batch = checked.unplaced
         with self._holder.lock:
             self._holder.check_appendable(wait=wait or is_patient)
+            if led_in is not None:
+                self._holder.check_led_in(led_in)
             duplicate = self._check_producer(batch, transaction)
             if duplicate is None:
                 epoch = None if leader_epoch is None else LeaderEpoch(leader_epoch)
@@ -111,17 +117,21 @@ class ClientBatches:
             self._promises.await_kept(Offset(appended.last_offset + 1))
         return appended
 
-    def append_group(self, group: BatchGroup) -> list[Offset | Exception]:
+    def append_group(
+        self, group: BatchGroup, *, led_in: LeaderEpoch | None = None
+    ) -> list[Offset | Exception]:
         """Append batches that were checked before, in one write if that is possible.
 
         Returns an answer for each, in order: its base offset, or why it was refused. Does not
-        wait for the disk: see `Promises.is_kept`.
+        wait for the disk: see `Promises.is_kept`. For `led_in` see `append_batch`.
         """
         now_ms = self._clock.now_ms()
         batches = group.batches
         with self._holder.lock:
             try:
                 self._holder.check_appendable(wait=False)
+                if led_in is not None:
+                    self._holder.check_led_in(led_in)
             except CordwoodError as error:
                 return [error] * len(batches)
             answers: list[Offset | Exception] = []
@@ -180,15 +190,23 @@ class ClientBatches:
         return duplicate
 
     def append_of_coordinator(
-        self, data: bytearray | memoryview, batch: UnplacedBatch, *, wait: bool = True
+        self,
+        data: bytearray | memoryview,
+        batch: UnplacedBatch,
+        *,
+        wait: bool = True,
+        led_in: LeaderEpoch | None = None,
     ) -> Offset:
         """Append a transactional batch of a group coordinator; return its base offset.
 
-        Such a batch has no sequence numbers. Only its epoch is checked.
+        Such a batch has no sequence numbers. Only its epoch is checked. For `led_in` see
+        `append_batch`.
         """
         now_ms = self._clock.now_ms()
         with self._holder.lock:
             self._holder.check_appendable()
+            if led_in is not None:
+                self._holder.check_led_in(led_in)
             facts = producer_facts(batch, self._holder.state.end)
             self._producers.states.check(facts, origin=AppendOrigin.COORDINATOR)
             base = self._writer.write(data, batch, now_ms)
@@ -210,14 +228,17 @@ class ClientBatches:
         *,
         transaction_version: int = 1,
         wait: bool = True,
+        led_in: LeaderEpoch | None = None,
     ) -> Offset:
         """Append the control batch that ends a transaction; return its offset.
 
-        Without `wait` it is not durable on return.
+        Without `wait` it is not durable on return. For `led_in` see `append_batch`.
         """
         now_ms = self._clock.now_ms()
         with self._holder.lock:
             self._holder.check_turn()
+            if led_in is not None:
+                self._holder.check_led_in(led_in)
             states = self._producers.states
             states.check_marker(marker, transaction_version=transaction_version)
             batch = UnplacedBatch(len(data), 1, marker.timestamp)

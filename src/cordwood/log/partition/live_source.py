@@ -1,4 +1,4 @@
-"""The log of the process that writes it, as its readers see it."""
+"""The log of the process that writes it, as its readers and as other replicas see it."""
 
 from collections.abc import Sequence
 
@@ -75,3 +75,15 @@ class LiveSource:
 
     def aborted_transactions(self, start: Offset, stop: Offset) -> list[AbortedTransaction]:
         return self.view().segments.aborted_transactions(start, stop)
+
+
+class ReplicaSource(LiveSource):
+    """The local log up to its end, for other replicas: they fetch before anything is committed."""
+
+    def __init__(self, holder: StateHolder, archive: LogArchive, producers: LogProducers) -> None:
+        super().__init__(holder, archive, producers)
+        self.view = self._local_view
+
+    def _local_view(self) -> LogView:
+        state = self._holder.state
+        return LogView(state.segments, state.start, state.end)

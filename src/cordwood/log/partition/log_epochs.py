@@ -20,14 +20,16 @@ class LogEpochs:
         self.known = known
         self._fs = parts.fs
         self._directory = parts.directory
-        self.current = LeaderEpoch(0)
-        epoch = parts.role.opening_epoch(known.latest)
+        latest = known.latest
+        self.current = LeaderEpoch(0) if latest is None else latest.epoch
+        epoch = parts.role.opening_epoch(latest)
         self._is_leader = epoch is not None  # else the epochs are those of the batches
         if epoch is not None and parts.settle is None:
             self.enter(epoch, end)
-        elif epoch is not None:
-            self.current = epoch
-            known.assign(epoch, end)
+        elif parts.settle is not None:
+            if epoch is not None:
+                self.current = epoch
+                known.assign(epoch, end)
             write_epoch_checkpoint(parts.fs, parts.directory, known.entries, sync=False)
 
     def enter(self, epoch: LeaderEpoch, start: Offset) -> None:
@@ -35,6 +37,23 @@ class LogEpochs:
         self.current = epoch
         if self.known.assign(epoch, start):
             self._save()
+
+    def lead(self, epoch: LeaderEpoch, start: Offset) -> None:
+        """This replica leads from `start` on. If the checkpoint cannot be written, nothing changes.
+
+        The epoch is on the disk before its first batch is: an epoch without records counts too.
+        """
+        before = self.known.entries
+        try:
+            self.enter(epoch, start)
+        except BaseException:
+            self.known.entries = before
+            raise
+        self._is_leader = True
+
+    def follow(self) -> None:
+        """Others lead: from here on the epochs are those of the batches."""
+        self._is_leader = False
 
     def truncate_from_end(self, end: Offset) -> None:
         """The log is about to end at `end`."""

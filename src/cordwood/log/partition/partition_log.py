@@ -16,11 +16,13 @@ inherits from another:
     archive        older segments that lie elsewhere
     producers      what the log remembers of idempotent and transactional producers
     epochs         which leader epoch wrote which offsets
+    replica        the log as one replica of many: its role, its high watermark, batches of others
 
 Inside, `batch_writer` is the one way to write, and `group_commit` lets many threads share a sync.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from cordwood.errors import LogClosedError
@@ -30,7 +32,7 @@ from cordwood.log.partition.batch_writer import BatchWriter
 from cordwood.log.partition.client_batches import ClientBatches
 from cordwood.log.partition.deletion import Deletion
 from cordwood.log.partition.group_commit import GroupCommit
-from cordwood.log.partition.live_source import LiveSource
+from cordwood.log.partition.live_source import LiveSource, ReplicaSource
 from cordwood.log.partition.log_archive import LogArchive
 from cordwood.log.partition.log_epochs import LogEpochs
 from cordwood.log.partition.log_loader import LoadedLog
@@ -40,6 +42,7 @@ from cordwood.log.partition.log_state import LogState, UnsyncedFiles
 from cordwood.log.partition.log_sync import LogSync
 from cordwood.log.partition.promises import Promises
 from cordwood.log.partition.publication_hold import PublicationHold
+from cordwood.log.partition.replica_log import ReplicaLog
 from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.segment_gaps import SegmentGaps
 from cordwood.log.partition.segment_replacement import SegmentReplacement
@@ -48,7 +51,7 @@ from cordwood.log.partition.truncation import Truncation
 from cordwood.log.partition.upkeep import Upkeep
 from cordwood.log.reading.log_reader import LogReader
 from cordwood.log.rules.appended import Appended, AppendedRange
-from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.rules.topic_config import Durability, TopicConfig
 from cordwood.quantities import Offset
 from cordwood.storage.recovery import Damage
 
@@ -109,6 +112,16 @@ class PartitionLog(LogReader):
         self.batches = ClientBatches(
             parts, holder, writer=writer, promises=self.promises, producers=self.producers
         )
+        self.replica = ReplicaLog(
+            parts,
+            holder,
+            writer=writer,
+            rolling=self.rolling,
+            epochs=self.epochs,
+            truncation=self.truncation,
+            deletion=self.deletion,
+            source=ReplicaSource(holder, self.archive, self.producers),
+        )
 
     # --- appending ---------------------------------------------------------------------------
 
@@ -118,14 +131,18 @@ class PartitionLog(LogReader):
         *,
         key: bytes | None = None,
         headers: Sequence[Header] | Mapping[str, bytes | None] = (),
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | None = None,
         expected_offset: int | None = None,
+        durability: Durability | None = None,
     ) -> Appended:
-        """Append one record; return its place once the topic's durability is reached.
+        """Append one record; return its place once its durability is reached.
 
-        With `expected_offset` the record is refused unless it would get that offset.
+        With `expected_offset` the record is refused unless it would get that offset. `durability`
+        is "disk" or "os" for this call; None: the topic's.
         """
-        return self._appending.append(value, key, headers, timestamp_ms, expected_offset)
+        return self._appending.append(
+            value, key, headers, timestamp_ms, expected_offset, durability
+        )
 
     def append_many(
         self, records: Iterable[Any], *, expected_offset: int | None = None
@@ -216,5 +233,6 @@ def _opening_state(parts: LogParts, loaded: LoadedLog) -> LogState:
         held_from=parts.held_from,
         unsynced=UnsyncedFiles(tuple(loaded.unsealed), names=names),
     )
-    shown = parts.role.high_watermark(state, parts.config, end=state.end, durable=state.durable)
+    mark = parts.marks.read().high_watermark
+    shown = parts.role.opening_high_watermark(state, parts.config, mark)
     return state._replace(high_watermark=max(shown, state.start))

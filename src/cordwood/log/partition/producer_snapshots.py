@@ -31,7 +31,6 @@ from cordwood.log.rules.producer_state import (
 from cordwood.quantities import MIB, NO_PRODUCER_ID, NO_SEQUENCE, Offset, ProducerId, TimestampMs
 from cordwood.storage.files import FileSystem, read_whole, write_all
 from cordwood.storage.readable_segment import ReadableSegment
-from cordwood.storage.segment_reader import SegmentReader
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +145,7 @@ def replay(states: ProducerStates, segments: SegmentList, end: Offset) -> None:
         while position is not None:
             try:
                 for first, stop in reader.chunks(position, reader.next_offset, start_offset=offset):
-                    _replay_chunk(states, segment, reader, first, stop)
+                    apply_batches(states, segment, reader.decoder, first, stop)
                 position = None
             except CorruptSegmentError as error:
                 following = reader.resume_after(error.position + 1, error.first_offset)
@@ -156,10 +155,10 @@ def replay(states: ProducerStates, segments: SegmentList, end: Offset) -> None:
     states.advance_to(end)
 
 
-def _replay_chunk(
-    states: ProducerStates, segment: ReadableSegment, reader: SegmentReader, first: int, stop: int
+def apply_batches(
+    states: ProducerStates, segment: ReadableSegment, decoder: BatchDecoder, first: int, stop: int
 ) -> None:
-    decoder = reader.decoder
+    """Apply batches [first, stop) of `decoder`, which lie in `segment`, without checking them."""
     row, column = tables.BATCH_ROW, tables.B_PRODUCER_ID
     ids = decoder.rows[first * row + column : stop * row : row]
     if not ids or max(ids) == NO_PRODUCER_ID:

@@ -48,6 +48,11 @@ class Promises:
         """Note that records below `end` are acknowledged although they are not durable yet."""
         self._acknowledged_end = end
 
+    def acknowledge_soon(self, end: Offset) -> None:
+        """Records below `end` are acknowledged now, and synced soon, so that readers see them."""
+        self.acknowledge_early(end)
+        self._syncing.request()
+
     @property
     def acknowledged_end(self) -> Offset:
         """The end of the records that were acknowledged early; 0 if there were none."""

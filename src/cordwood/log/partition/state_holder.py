@@ -19,7 +19,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from cordwood.errors import LogClosedError, LogFailedError, LogHeldError
+from cordwood.errors import (
+    LogClosedError,
+    LogFailedError,
+    LogHeldError,
+    NotLeaderError,
+    ReplicatedLogError,
+    RoleChangedError,
+)
 from cordwood.format.small_files.segment_manifest import Hole, SegmentManifest
 from cordwood.log.partition.log_parts import LogParts
 from cordwood.log.partition.log_state import LogState
@@ -27,7 +34,7 @@ from cordwood.log.reading.missing_segments import gaps_end
 from cordwood.log.rules.fork_refusal import refuse_after_fork
 from cordwood.log.rules.interruption import insist
 from cordwood.log.rules.topic_config import TopicConfig
-from cordwood.quantities import Offset
+from cordwood.quantities import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from cordwood.storage.segment_manifest_file import write_manifest
 
 logger = logging.getLogger(__name__)
@@ -53,6 +60,9 @@ class StateHolder:
         self.lock = threading.RLock()
         self.half_done: str | None = None
         self.sync_lock = threading.Lock()
+        self.is_sole = parts.role.is_sole
+        self.is_led = self.is_sole  # whether this process may append; changed under `lock`
+        self.role_epoch = NO_LEADER_EPOCH  # of the last role that a cluster gave; likewise
         self.health = parts.owner.health
         self._clock = parts.clock
         self._fs = parts.fs
@@ -109,7 +119,12 @@ class StateHolder:
                     log_start=None if start == old.start else start,
                     durable=durable if held_from is None else min(durable, held_from),
                 )
-            elif failure is old.failure and not new.is_closed and not ends_sync:
+            elif (
+                failure is old.failure
+                and not new.is_closed
+                and not ends_sync
+                and (self.is_sole or end == old.end)  # other replicas fetch before the sync
+            ):
                 return
             self._wake()
         except BaseException:
@@ -223,6 +238,8 @@ class StateHolder:
         raises `LogHeldError`.
         """
         self.check_writable()
+        if not self.is_led:
+            raise NotLeaderError(self.name, epoch=self.role_epoch)
         while self.state.held_from is not None:
             if not wait:
                 raise LogHeldError(self.name)
@@ -237,17 +254,37 @@ class StateHolder:
             or state.failure is not None
             or state.held_from is not None
             or self.half_done is not None
+            or not self.is_led
         ):
             self.check_turn(wait=wait)
         refusal = self.health.refusal
         if refusal is not None:
             raise refusal.error_for(self.name)
 
+    def check_led_in(self, epoch: LeaderEpoch) -> None:
+        """Raise unless this replica leads in `epoch`. Holds `lock`."""
+        if not self.is_led or self.role_epoch != epoch:
+            raise NotLeaderError(self.name, epoch=self.role_epoch)
+
+    def check_follows_in(self, epoch: LeaderEpoch) -> None:
+        """Raise unless this replica follows the leader of `epoch`. Holds `lock`.
+
+        What was begun for an earlier role ends here.
+        """
+        if self.is_led or self.role_epoch != epoch:
+            raise RoleChangedError(self.name, asked=epoch, current=self.role_epoch)
+
+    def check_sole(self, what: str) -> None:
+        """Raise if the log has other replicas, which `what` would not reach."""
+        if not self.is_sole:
+            raise ReplicatedLogError(self.name, what)
+
     # --- waiting -----------------------------------------------------------------------------
 
     def watch(self, watcher: Callable[[], None] | None) -> None:
         """Have `watcher` called when the high watermark moves, a sync ends, or the log does.
 
+        Also when a log with other replicas grows: they fetch before the sync.
         It is called from the thread in which that happens, with locks held: it must return at
         once and must not call this log.
         """

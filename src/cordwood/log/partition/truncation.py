@@ -17,7 +17,7 @@ from cordwood.log.partition.log_state import NOTHING_UNSYNCED, LogState
 from cordwood.log.partition.rolling import Rolling
 from cordwood.log.partition.state_holder import StateHolder
 from cordwood.log.reading.segment_list import SegmentList
-from cordwood.quantities import FilePosition, Offset
+from cordwood.quantities import FilePosition, LeaderEpoch, Offset
 from cordwood.storage.file_copy import unshare
 from cordwood.storage.recovery import walk_segment
 from cordwood.storage.segment import Segment
@@ -53,17 +53,23 @@ class Truncation:
         If that batch begins below the start, nothing readable is left and the log continues,
         empty, at its start. Below the local start nothing can be cut: archived segments stay.
         """
+        self._holder.check_sole("truncate")
         cut = Offset(offset)
         start = self._holder.state.start
         if start <= cut and self._archive.holds(cut):
             self._archive.forget_from(self._boundary_at(cut))
         self.truncate_local_to(cut)
 
-    def truncate_local_to(self, offset: Offset) -> None:
-        """As `truncate_to`, of the log's own directory alone."""
+    def truncate_local_to(self, offset: Offset, *, following: LeaderEpoch | None = None) -> None:
+        """As `truncate_to`, of the log's own directory alone.
+
+        With `following`, only while the log follows the leader of that epoch.
+        """
         holder = self._holder
         with holder.sync_lock, holder.lock:
             holder.check_writable()
+            if following is not None:
+                holder.check_follows_in(following)
             state = holder.state
             if offset < state.start:
                 raise OffsetOutOfRangeError(offset, start=state.start, end=state.end)
@@ -79,12 +85,22 @@ class Truncation:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything; the log continues, empty, at `offset`."""
+        self._holder.check_sole("empty")
         self._archive.empty_at(Offset(offset))
+        self.restart_local_at(Offset(offset))
+
+    def restart_local_at(self, offset: Offset, *, following: LeaderEpoch | None = None) -> None:
+        """As `truncate_fully_and_start_at`, of the log's own directory alone.
+
+        With `following`, only while the log follows the leader of that epoch.
+        """
         holder = self._holder
         with holder.sync_lock, holder.lock:
             holder.check_writable()
+            if following is not None:
+                holder.check_follows_in(following)
             with holder.changing(_TRUNCATION):
-                self._empty(Offset(offset))
+                self._empty(offset)
         self._parts.owner.save_log_starts()
         self._parts.owner.save_recovery_points()
 

@@ -5,21 +5,32 @@ takes no lock, works on views of the log, and never passes the high watermark. C
 that needs more than records uses the other modules of this room on `LogReader.source`.
 """
 
+import operator
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
-from cordwood.errors import LogClosedError
+from cordwood.errors import LogClosedError, RecordNotFoundError
 from cordwood.format.batch import RecordRun
 from cordwood.format.record import Record
 from cordwood.log.reading.arrow_scan import scan_batches
 from cordwood.log.reading.key_lookup import KeyLookup
+from cordwood.log.reading.log_range import (
+    LogRange,
+    arrow_reader,
+    arrow_stream,
+    newest,
+    newest_first,
+    range_of,
+)
 from cordwood.log.reading.log_source import LogSource, LogView, open_view
 from cordwood.log.reading.record_walk import follow_records, plan_read, planned_runs
 from cordwood.log.reading.segment_info import SegmentInfo, describe_segments
+from cordwood.log.reading.single_record import record_at
 from cordwood.log.reading.time_lookup import offset_for_time
 from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation, is_committed_only
-from cordwood.quantities import Offset
+from cordwood.quantities import Offset, timestamp_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,9 +46,64 @@ class LogReader:
         self.source = source
         self.keys = KeyLookup(source)
 
+    def __repr__(self) -> str:
+        if self.is_closed:
+            return f"{type(self).__name__}({self.name!r}, closed)"
+        view = self.source.view()
+        return (
+            f"{type(self).__name__}({self.name!r}, offsets [{view.start}, {view.high_watermark}))"
+        )
+
     @property
     def is_closed(self) -> bool:
         return self.source.is_closed
+
+    # --- as a sequence -----------------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        """Always true: an empty log is a log."""
+        return True
+
+    def __len__(self) -> int:
+        """The number of offsets that can be read. Compaction may have left fewer records."""
+        view = open_view(self.source)
+        return view.high_watermark - view.start
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.read()
+
+    def __reversed__(self) -> Iterator[Record]:
+        """The records from the newest to the oldest."""
+        view = open_view(self.source)
+        return newest_first(self.source, view.start, view.high_watermark)
+
+    @overload
+    def __getitem__(self, wanted: int) -> Record: ...
+    @overload
+    def __getitem__(self, wanted: slice) -> LogRange: ...
+    def __getitem__(self, wanted: int | slice) -> Record | LogRange:
+        """``log[7]`` is the record with offset 7, ``log[-1]`` the newest record.
+
+        ``log[7:10]`` is a `LogRange`, cut off at the ends of the log as slices of lists are.
+        Raises `OffsetOutOfRangeError`, which is an `IndexError`, and `RecordNotFoundError` if
+        compaction removed the record or the offset is that of a transaction's marker.
+        """
+        if isinstance(wanted, slice):
+            return range_of(self.source, wanted)
+        offset = operator.index(wanted)
+        if offset < 0:
+            return newest(self.source, -offset)
+        record = record_at(self.source, Offset(offset))
+        if record is None:
+            raise RecordNotFoundError(self.name, Offset(offset))
+        return record
+
+    def get(self, offset: int) -> Record | None:
+        """The record with that offset; None if compaction removed it, or it is a marker.
+
+        Raises `OffsetOutOfRangeError` unless it is in [start_offset, high_watermark).
+        """
+        return record_at(self.source, Offset(operator.index(offset)))
 
     # --- boundaries --------------------------------------------------------------------------
 
@@ -145,15 +211,49 @@ class LogReader:
         arrow_schema(names)  # refuses unknown names before anything is read
         return scan_batches(self.source, plan, names, threads=threads)
 
+    def to_arrow(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        threads: int = 1,
+        isolation: Isolation = READ_UNCOMMITTED,
+    ) -> "pa.Table":
+        """The same records as one Arrow table, in memory. See `scan`."""
+        return self.arrow_reader(
+            start, stop, columns=columns, threads=threads, isolation=isolation
+        ).read_all()
+
+    def arrow_reader(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        threads: int = 1,
+        isolation: Isolation = READ_UNCOMMITTED,
+    ) -> "pa.RecordBatchReader":
+        """The same records as a stream that other libraries read, for example DuckDB. See `scan`.
+
+        It reads when it is read, so a log of any size needs little memory.
+        """
+        return arrow_reader(self.source, start, stop, columns, threads=threads, isolation=isolation)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """All records, for any library that takes Arrow: ``polars.DataFrame(log)``."""
+        return arrow_stream(self.arrow_reader(), requested_schema)
+
     # --- times and keys ----------------------------------------------------------------------
 
-    def offset_for_time(self, timestamp_ms: int) -> Offset | None:
+    def offset_for_time(self, timestamp_ms: int | datetime) -> Offset | None:
         """The first offset whose record has that timestamp or a later one; None past the end.
 
-        -1, -2 and -3 stand for the end, the start, and the record with the largest timestamp.
+        The time is in milliseconds, or a `datetime` with a zone. -1, -2 and -3 stand for the end,
+        the start, and the record with the largest timestamp.
         """
         self._check_open()
-        return offset_for_time(self.source, timestamp_ms)
+        return offset_for_time(self.source, timestamp_of(timestamp_ms))
 
     def find(self, key: bytes) -> Record | None:
         """The newest record with that key; None if there is none. A tombstone counts.

@@ -10,7 +10,7 @@ None means "no limit" or "not set"; it is written as -1 or as empty text.
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from cordwood.errors import ConfigError
 from cordwood.format.compression import Codec
@@ -25,6 +25,8 @@ _RATIO, _BOOLEAN, _TEXT, _LIST = (
     ConfigKind.TEXT,
     ConfigKind.LIST,
 )
+Durability = Literal["disk", "os"]
+
 _FOR_EVER: Final = str(INT64_MAX)
 _REPLICAS: Final = r"\*|[0-9]+:[0-9]+"
 _NO_EFFECT: Final = "No effect; accepted so that Kafka's tools work: "

@@ -4,7 +4,7 @@ It takes no lock and writes nothing. Topics that appear later are found on deman
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -73,7 +73,22 @@ class ReadOnlyStore:
         )
         self._offsets = CommittedOffsets(_OffsetsTopic(self._topics), clock)
 
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"topics={len(self.topics())}"
+        return f"ReadOnlyStore({self.path!r}, {state})"
+
     # --- topics ------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Topic[ReadOnlyLog]:
+        """The topic of that name. Raises `UnknownTopicError`, which is a `KeyError`."""
+        return self.topic(name)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self.topics(include_internal=True)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all topics, in order."""
+        return iter(self.topics())
 
     def topics(self, *, include_internal: bool = False) -> list[str]:
         """The names of all topics, in order, as they are now."""
@@ -167,9 +182,16 @@ class ReadOnlyStore:
     # --- refused -----------------------------------------------------------------------------
 
     def create_topic(
-        self, name: str, *, partitions: int = 1, config: Mapping[str, object] | None = None
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        config: Mapping[str, object] | None = None,
+        exist_ok: bool = False,
     ) -> Topic[ReadOnlyLog]:
         self._lifetime.check_open()
+        if exist_ok and name in self:
+            return self.topic(name)
         raise ReadOnlyError(f"create topic {name!r}")
 
     def alter_topic(

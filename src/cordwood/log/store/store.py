@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from random import Random
@@ -12,13 +12,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from cordwood.clock import Clock, SystemClock
-from cordwood.errors import ConfigError
+from cordwood.errors import ConfigError, TopicExistsError
 from cordwood.log.compaction.cleaner import CleanerConfig
 from cordwood.log.compaction.compaction_run import CompactionResult
 from cordwood.log.inbox.change_service import ChangeService
 from cordwood.log.inbox.group_changes import DirectGroupChanges
 from cordwood.log.partition.log_parts import FlushQueue
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.publishing.publication import (
     PublicationId,
     Published,
@@ -91,6 +92,7 @@ class StoreSetup:
     # log.dir.free.bytes.min: appends are refused below it; None: 16 MiB on real disks, else 0
     free_bytes_min: int | None = None
     sync_times: SharedHistogram = field(default_factory=SharedHistogram)
+    role: ReplicaRole = SOLE_REPLICA  # AMONG_OTHERS: a broker of a cluster runs the store
 
 
 class Store:
@@ -219,7 +221,22 @@ class Store:
         if "directories" in vars(self):
             self.directories.abandon()
 
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"topics={len(self.registry.names())}"
+        return f"Store({self.path!r}, {state})"
+
     # --- topics ------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Topic[PartitionLog]:
+        """The topic of that name. Raises `UnknownTopicError`, which is a `KeyError`."""
+        return self.topic(name)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self.topics(include_internal=True)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all topics, in order."""
+        return iter(self.topics())
 
     def topics(self, *, include_internal: bool = False) -> list[str]:
         """The names of all topics, in order."""
@@ -235,8 +252,26 @@ class Store:
         *,
         partitions: int = 1,
         config: Mapping[str, object] | None = None,
+        exist_ok: bool = False,
     ) -> Topic[PartitionLog]:
-        """Create a topic. `config` maps Kafka's keys to values; sizes and times may have units."""
+        """Create a topic. `config` maps Kafka's keys to values; sizes and times may have units.
+
+        With `exist_ok`, a topic of that name is returned as it is, if there is one.
+        """
+        if exist_ok:
+            found = self.registry.find(name)
+            if found is not None:
+                return found
+        try:
+            return self._create_topic(name, partitions, config)
+        except TopicExistsError:
+            if not exist_ok:
+                raise
+            return self.registry.get(name)  # another thread was faster
+
+    def _create_topic(
+        self, name: str, partitions: int, config: Mapping[str, object] | None
+    ) -> Topic[PartitionLog]:
         with refused_when_full(f"topic {name!r}", "creating"):
             return self.registry.create(name, partitions=partitions, config=config)
 
@@ -527,6 +562,7 @@ def _log_surroundings(setup: StoreSetup, steady_clock: SteadyClock) -> LogSurrou
         sync_times=setup.sync_times,
         defaults=setup.defaults,
         find_archive=None if setup.archives is None else setup.archives.source,
+        role=setup.role,
     )
 
 

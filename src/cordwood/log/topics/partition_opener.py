@@ -20,6 +20,7 @@ from cordwood.format.small_files.partition_metadata import render_partition_meta
 from cordwood.log.partition.log_loader import LoadedLog, LoadRequest, load_log, load_new_log
 from cordwood.log.partition.log_parts import LogParts, segment_limits
 from cordwood.log.partition.partition_log import PartitionLog
+from cordwood.log.partition.replica_role import SOLE_REPLICA, ReplicaRole
 from cordwood.log.reading.archived_segments import ArchivedSegments, ArchivePlace
 from cordwood.log.rules.duration_histogram import SharedHistogram
 from cordwood.log.rules.topic_config import TopicConfig
@@ -45,7 +46,7 @@ class LogSurroundings:
     """The things that all logs of a store share.
 
     `defaults` configures topics for which nothing was set. `find_archive` gives the archive of
-    a partition; None if the store has no archives.
+    a partition; None if the store has no archives. `role` is that of every log.
     """
 
     fs: FileSystem
@@ -56,6 +57,7 @@ class LogSurroundings:
     sync_times: SharedHistogram
     defaults: TopicConfig
     find_archive: ArchiveFinder | None
+    role: ReplicaRole = SOLE_REPLICA
 
 
 @contextlib.contextmanager
@@ -264,6 +266,7 @@ class PartitionOpener:
                     if entry.has_begun(number)
                     else partial(self._settle, directory, entry, number)
                 ),
+                role=self._shared.role,
             ),
             loaded,
         )

@@ -3,8 +3,9 @@
 import itertools
 import operator
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, Literal
 from uuid import UUID
 
 from cordwood.errors import LogClosedError, ReadOnlyError, StorageError, UnknownPartitionError
@@ -15,8 +16,17 @@ from cordwood.log.beside.archived_log import ArchivedLog
 from cordwood.log.beside.read_only_log import ReadOnlyLog
 from cordwood.log.partition.partition_log import PartitionLog
 from cordwood.log.reading.log_reader import LogReader
+from cordwood.log.reading.log_source import open_view
+from cordwood.log.reading.merged_logs import (
+    ReadOrder,
+    TopicRecord,
+    follow_merged,
+    read_merged,
+)
 from cordwood.log.rules.appended import Appended, AppendedMany
-from cordwood.log.rules.topic_config import TopicConfig
+from cordwood.log.rules.isolation import READ_UNCOMMITTED, Isolation
+from cordwood.log.rules.topic_config import Durability, TopicConfig
+from cordwood.quantities import Offset, timestamp_of
 
 _POSITIVE = 0x7FFFFFFF
 
@@ -40,6 +50,17 @@ def partition_for(key: bytes, count: int) -> int:
 def visible_names(names: Iterable[str], *, include_internal: bool) -> list[str]:
     """Topic names in order, without internal topics unless they are asked for."""
     return sorted(n for n in list(names) if include_internal or n not in INTERNAL_TOPICS)
+
+
+def _first_offset(log: LogReader, start: Literal["start", "end"] | Mapping[int, int]) -> Offset:
+    if isinstance(start, Mapping):
+        wanted = start.get(log.partition)
+    elif start in ("start", "end"):
+        wanted = None if start == "end" else log.start_offset
+    else:
+        raise ValueError(f"start must be 'start', 'end' or offsets by partition, not {start!r}")
+    view = open_view(log.source)
+    return view.readable(view.high_watermark if wanted is None else wanted, None)[0]
 
 
 class Topic(Generic[LogT]):
@@ -166,20 +187,78 @@ class Topic(Generic[LogT]):
             if isinstance(log, PartitionLog):
                 log.promises.adopt(config)
 
+    # --- reading -----------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[TopicRecord]:
+        return self.read()
+
+    def __getitem__(self, number: int) -> LogT:
+        """The log of one partition: ``topic[0]``. A negative number counts from the last one."""
+        number = operator.index(number)
+        return self.partition(number + self.partition_count if number < 0 else number)
+
+    def read(
+        self, *, order: ReadOrder = "time", isolation: Isolation = READ_UNCOMMITTED
+    ) -> Iterator[TopicRecord]:
+        """All records of all partitions, oldest first.
+
+        They are merged by timestamp; those of one partition always keep their order. With `order`
+        "partition" one partition comes after another, which is quicker. For `isolation` see
+        `LogReader.read`.
+        """
+        return read_merged(self.partitions, order, isolation)
+
+    def follow(
+        self,
+        start: Literal["start", "end"] | Mapping[int, int] = "end",
+        *,
+        idle_timeout_ms: int | None = None,
+        isolation: Isolation = READ_UNCOMMITTED,
+    ) -> Iterator[TopicRecord]:
+        """Records of all partitions as they arrive, waiting for new ones as long as it takes.
+
+        `start` is "start", "end", or the first offset by partition; a partition that is not named
+        begins at its end. Ends when the store is closed, or after `idle_timeout_ms` without a new
+        record.
+        """
+        logs: list[LogT] = self.partitions
+        return follow_merged(
+            logs,
+            [_first_offset(log, start) for log in logs],
+            None if idle_timeout_ms is None else idle_timeout_ms / 1000,
+            isolation,
+        )
+
+    def offsets_for_time(self, timestamp_ms: int | datetime) -> dict[int, int]:
+        """For each partition, the first offset at or after that time; its end if there is none.
+
+        It is in milliseconds, or a `datetime` with a time zone.
+        """
+        moment = timestamp_of(timestamp_ms)
+        found: dict[int, int] = {}
+        for log in self.partitions:
+            offset = log.offset_for_time(moment)
+            found[log.partition] = log.high_watermark if offset is None else offset
+        return found
+
+    # --- appending ---------------------------------------------------------------------------
+
     def append(
         self,
         value: bytes | None,
         *,
         key: bytes | None = None,
         headers: Sequence[Header] | Mapping[str, bytes | None] = (),
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | None = None,
         partition: int | None = None,
         expected_offset: int | None = None,
+        durability: Durability | None = None,
     ) -> Appended:
-        """Append one record. Return its place once the topic's durability is reached.
+        """Append one record. Return its place once its durability is reached.
 
         Without `partition`, the key chooses it, as in every Kafka client; without a key,
-        partitions take turns. `expected_offset` needs a partition or a key.
+        partitions take turns. `expected_offset` needs a partition or a key. `durability` is
+        "disk" or "os" for this call; None: the topic's.
         """
         if partition is None:
             partition = self.choose_partition(key)
@@ -189,6 +268,7 @@ class Topic(Generic[LogT]):
             headers=headers,
             timestamp_ms=timestamp_ms,
             expected_offset=expected_offset,
+            durability=durability,
         )
 
     def choose_partition(self, key: bytes | None) -> int:

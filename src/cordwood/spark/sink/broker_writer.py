@@ -24,7 +24,7 @@ from cordwood.errors import (
     StorageError,
     is_secret_key,
 )
-from cordwood.security.client_settings import librdkafka_settings
+from cordwood.security.clients.client_settings import librdkafka_settings
 from cordwood.spark.sink.sink_columns import SinkColumns
 from cordwood.spark.sink.sink_options import SinkOptions
 

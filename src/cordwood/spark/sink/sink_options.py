@@ -31,8 +31,8 @@ from cordwood.format.compression import Codec
 from cordwood.format.file_names import INTERNAL_TOPICS, check_topic_name
 from cordwood.log.inbox.change_request import CHANGE_TIMEOUT_S
 from cordwood.quantities import INT64_MAX, parse_duration_ms
-from cordwood.security.client_properties import SECURITY_KEYS, parse_client_properties
-from cordwood.security.client_security import ClientSecurity
+from cordwood.security.clients.client_properties import SECURITY_KEYS, parse_client_properties
+from cordwood.security.clients.client_security import ClientSecurity
 from cordwood.spark.sink.partitioner import Partitioner
 
 _BOOTSTRAP: Final = "kafka.bootstrap.servers"

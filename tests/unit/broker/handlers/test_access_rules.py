@@ -10,7 +10,7 @@ from cordwood.broker.error_codes import ErrorCode
 from cordwood.broker.handlers.access_rules import AccessRulesHandler
 from cordwood.protocol.acl_codes import AclOperation, AclPattern, AclPermission, AclResource
 from cordwood.protocol.api_catalog import ApiKey
-from cordwood.security import acl_filter
+from cordwood.security.access import acl_filter
 from cordwood.security.security_file import SecurityFile
 from cordwood.security.security_state import AclRule, QuotaEntity, SecurityState
 from fakes.handler_calls import HandlerCalls, versions

@@ -22,13 +22,15 @@ from cordwood.broker.handlers.topic_deletion import TopicDeletionHandler
 from cordwood.broker.handlers.topic_partitions import TopicPartitionsHandler
 from cordwood.broker.handlers.transaction_admin import TransactionAdminHandler
 from cordwood.broker.handlers.transactions import TransactionsHandler
-from cordwood.broker.net.session import UnlimitedAccess
 from cordwood.broker.records.partition_table import PartitionTable
 from cordwood.log.store.store import Store
 from cordwood.protocol.acl_codes import AclOperation, AclResource
 from cordwood.protocol.api_catalog import API_CATALOG, ApiKey
 from cordwood.protocol.message_schema import message_schema
 from cordwood.protocol.messages import Fields
+from cordwood.security.access.access_event import AccessEvents
+from cordwood.security.access.authorizer import OpenAccess
+from cordwood.security.principal import ANONYMOUS
 from fakes.handler_calls import CONFIG, IDENTITY, HandlerCalls, InlineExecutor, at_once, dynamic
 from fakes.manual_clock import ManualClock
 from fakes.message_values import messages
@@ -117,12 +119,12 @@ def test_whatever_is_asked_is_answered(api: ApiKey, data: st.DataObject) -> None
     assert ErrorCode.unknown_server_error not in codes_in(answer)
 
 
-class AnyAccess(UnlimitedAccess):
+class AnyAccess(OpenAccess):
     """Allows something, and something else not."""
 
-    is_unlimited = False
-
     def __init__(self, data: st.DataObject) -> None:
+        super().__init__(ANONYMOUS, "", AccessEvents())
+        self.is_unlimited = False
         self._data = data
 
     def allows(self, operation: AclOperation, resource: AclResource, name: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.net.event_loop import READABLE, WRITABLE, EventLoop
+from cordwood.broker.net.event_loop import HUNG_UP, READABLE, WRITABLE, EventLoop
 from cordwood.broker.net.tls_registration import TlsRegistration
 from cordwood.broker.net.tls_socket import TlsSocket
 from fakes.tls_pair import TlsPair
@@ -144,14 +144,17 @@ def test_after_a_farewell_the_broker_can_still_send(pair: TlsPair) -> None:
 
 
 @pytest.mark.parametrize(
-    ("interest", "read_waits", "write_waits", "asked"),
+    ("interest", "read_waits", "asked"),
     [
-        (READABLE, False, False, READABLE),
-        (READABLE, True, False, WRITABLE),
-        (WRITABLE, False, False, WRITABLE),
-        (WRITABLE, False, True, READABLE),
-        (READABLE | WRITABLE, True, True, READABLE | WRITABLE),
-        (0, True, True, 0),
+        (READABLE, False, READABLE),
+        (READABLE, True, WRITABLE),
+        (WRITABLE, False, WRITABLE),
+        (WRITABLE, True, WRITABLE),
+        (READABLE | WRITABLE, False, READABLE | WRITABLE),
+        (READABLE | WRITABLE, True, WRITABLE),
+        (HUNG_UP, True, HUNG_UP),
+        (HUNG_UP | READABLE, True, HUNG_UP | WRITABLE),
+        (0, True, 0),
     ],
 )
 def test_the_loop_is_asked_for_what_openssl_waits_for(
@@ -159,11 +162,10 @@ def test_the_loop_is_asked_for_what_openssl_waits_for(
     loops: tuple[EventLoop, EventLoop],
     interest: int,
     read_waits: bool,
-    write_waits: bool,
     asked: int,
 ) -> None:
     reader = Reader(pair.broker, loops[0])
-    pair.broker.read_waits_for_room, pair.broker.write_waits_for_bytes = read_waits, write_waits
+    pair.broker.read_waits_for_room = read_waits
     reader.registration.interest = interest
 
     assert reader.registration._needed() == asked
@@ -242,7 +244,7 @@ def test_a_client_that_reads_no_answers_is_still_read(pair: TlsPair) -> None:
     buffer = memoryview(bytearray(100))
 
     assert pair.broker.recv_into(buffer) == 7
-    assert not pair.broker.is_crossed
+    assert not pair.broker.read_waits_for_room
 
 
 def test_what_a_client_sent_before_it_broke_off_is_received(pair: TlsPair) -> None:

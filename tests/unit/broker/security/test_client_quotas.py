@@ -7,7 +7,7 @@ import pytest
 from cordwood.broker.config.access_config import QuotaConfig
 from cordwood.broker.error_codes import ErrorCode, RefusedError
 from cordwood.broker.security.client_quotas import PAUSE_S_MAX, ClientQuotas, to_ms
-from cordwood.security.quota_rules import QuotaKey
+from cordwood.security.quotas.quota_rules import QuotaKey
 from cordwood.security.security_state import QuotaEntity, SecurityState
 
 

@@ -11,7 +11,7 @@ from cordwood.cli.at.target import BrokerTarget, parse_target
 from cordwood.cli.command_tree import CommandsOnDemand
 from cordwood.cli.habits import CONNECTION, in_group, in_root
 from cordwood.errors import ConfigError
-from cordwood.security.client_security import ClientProtocol, ClientSecurity
+from cordwood.security.clients.client_security import ClientProtocol, ClientSecurity
 from cordwood.security.secret import Secret
 from fakes.command_line import CommandLine
 

@@ -8,9 +8,9 @@ import pytest
 
 from cordwood.cli.doctor.findings import Finding, Verdict
 from cordwood.cli.doctor.security_check import check_security, check_users
-from cordwood.security.certificate_authority import CertificateAuthority
-from cordwood.security.local_security import BrokerSecurity, allow
+from cordwood.security.certificates.certificate_authority import CertificateAuthority
 from cordwood.security.security_state import SecurityState
+from cordwood.security.setup.local_security import BrokerSecurity, allow
 from cordwood.settings import settings_from
 from fakes.command_line import CommandLine
 

@@ -1,0 +1,294 @@
+"""A log as one replica of many: the role it has, how far it is committed, batches of its leader.
+
+The machines of the cluster decide (`cluster.replication`), this part carries it out. A role is of
+one leader epoch, and epochs only grow. Whatever changes the log says for which role it was begun;
+if the role has changed since, it is refused. So a job that waited for the disk cannot disturb the
+role after it, in whatever order threads run.
+
+    role        appends come from            the high watermark moves
+    none        nowhere: the log was opened  never
+    leader      clients, stamped here        when the other replicas have fetched
+    follower    the leader, verbatim         when the leader says so
+
+What is on the disk if the power fails:
+
+    lead        the epoch is in the checkpoint before the first batch of that epoch is written
+    append      as every append: whole batches, or torn ones that recovery cuts off
+    truncate    the marks are lowered first, see `truncation`
+    restart     the new start is published first, see `truncation`
+"""
+
+import threading
+from typing import Final
+
+from cordwood.errors import FormatError, ReplicaMismatchError
+from cordwood.format import kernel_tables as tables
+from cordwood.format.batch import DAMAGE_STOPS, BatchDecoder, describe_stop
+from cordwood.log.partition.batch_writer import BatchWriter
+from cordwood.log.partition.deletion import Deletion
+from cordwood.log.partition.log_epochs import LogEpochs
+from cordwood.log.partition.log_parts import LogParts
+from cordwood.log.partition.rolling import Rolling
+from cordwood.log.partition.state_holder import StateHolder
+from cordwood.log.partition.truncation import Truncation
+from cordwood.log.reading.file_range import FileRange, read_range
+from cordwood.log.reading.log_source import LogSource
+from cordwood.log.rules.leader_epochs import EpochEnd
+from cordwood.log.rules.roll_policy import Incoming
+from cordwood.quantities import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+
+# A fetch may cut the last batch anywhere: it is whole in the next one.
+_CUT_SHORT: Final = (tables.STOP_SHORT_HEADER, tables.STOP_SHORT_BATCH)
+
+
+class _Scratch(threading.local):
+    """A decoder for each thread that appends: one for each log would be too many."""
+
+    def __init__(self) -> None:
+        self.decoder = BatchDecoder()
+
+
+_SCRATCH: Final = _Scratch()
+
+
+class ReplicaLog:
+    """The replica side of one log. Any thread may call it.
+
+    `lead`, `truncate`, `restart_at` and `adopt_start` wait for the disk, and `append` may: it
+    starts segments and notes new epochs. Everything else returns at once.
+    """
+
+    def __init__(
+        self,
+        parts: LogParts,
+        holder: StateHolder,
+        *,
+        writer: BatchWriter,
+        rolling: Rolling,
+        epochs: LogEpochs,
+        truncation: Truncation,
+        deletion: Deletion,
+        source: LogSource,
+    ) -> None:
+        self._name = parts.name
+        self._clock = parts.clock
+        self._holder = holder
+        self._writer = writer
+        self._rolling = rolling
+        self._epochs = epochs
+        self._truncation = truncation
+        self._deletion = deletion
+        self._source = source
+
+    # --- facts -------------------------------------------------------------------------------
+
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        """The epoch of the last batch, or of a leadership that wrote none; -1 without any."""
+        latest = self._epochs.known.latest
+        return NO_LEADER_EPOCH if latest is None else latest.epoch
+
+    def end_of(self, epoch: LeaderEpoch) -> EpochEnd:
+        """Where `epoch` ended in this log. See `LeaderEpochs.end_offset_for`."""
+        return self._epochs.known.end_offset_for(epoch, self._holder.state.end)
+
+    @property
+    def safe_end(self) -> Offset:
+        """How far this replica counts: what is on its disk, or what the topic counts as kept."""
+        state = self._holder.state
+        return state.durable if self._holder.config.durability == "disk" else state.end
+
+    def read(
+        self, offset: Offset, *, max_bytes: int, min_one_batch: bool = True
+    ) -> FileRange | None:
+        """Batches from `offset` on, up to the end of the log, as far as one file has them.
+
+        None at the end. Raises `OffsetOutOfRangeError` outside of the local log.
+        """
+        return read_range(self._source, offset, max_bytes=max_bytes, min_one_batch=min_one_batch)
+
+    # --- roles -------------------------------------------------------------------------------
+
+    def lead(self, epoch: LeaderEpoch) -> Offset:
+        """Lead in `epoch` from here on; return where it starts. Durable on return.
+
+        Raises `RoleChangedError` if the log had a later role meanwhile, and `OSError` if the disk
+        does not take the epoch: then it does not lead.
+        """
+        holder = self._holder
+        with holder.lock:
+            holder.check_writable()
+            if epoch > holder.role_epoch:
+                holder.is_led, holder.role_epoch = False, epoch
+            holder.check_follows_in(epoch)
+            start = holder.state.end
+            self._epochs.lead(epoch, start)
+            holder.is_led = True
+        return start
+
+    def follow(self, epoch: LeaderEpoch) -> None:
+        """Take nothing but the batches of the leader of `epoch`, or, at last, of no leader.
+
+        Nothing that was begun for an earlier role changes the log after this.
+        """
+        holder = self._holder
+        with holder.lock:
+            if epoch >= holder.role_epoch:
+                holder.is_led, holder.role_epoch = False, epoch
+                self._epochs.follow()
+
+    def raise_high_watermark(self, offset: Offset) -> Offset:
+        """Everything below `offset` is committed, as far as the log has it. Never goes back.
+
+        Returns the high watermark.
+        """
+        holder = self._holder
+        with holder.lock:
+            state = holder.settled()
+            reached = min(offset, state.end)
+            if reached > state.high_watermark and state.is_writable:
+                holder.commit(
+                    state.moved(
+                        high_watermark=reached,
+                        end=state.end,
+                        durable=state.durable,
+                        unsynced=state.unsynced,
+                    )
+                )
+        return holder.state.high_watermark
+
+    # --- following ---------------------------------------------------------------------------
+
+    def append(self, data: memoryview | bytes, *, leader_epoch: LeaderEpoch) -> Offset:
+        """Append what was fetched from the leader of `leader_epoch`, verbatim; return the end.
+
+        A batch that is cut short at the end is left out. Raises `RoleChangedError`, and
+        `ReplicaMismatchError` or `ChecksumMismatchError` for the first batch that may not be
+        appended; those before it were. Not durable: sync the log.
+        """
+        view, position = memoryview(data), 0
+        decoder = _SCRATCH.decoder
+        holder = self._holder
+        try:
+            with holder.lock:
+                while position < len(view):
+                    holder.check_writable()
+                    holder.check_follows_in(leader_epoch)
+                    if not self._scan(decoder, view, position, leader_epoch):
+                        break
+                    count = self._make_room(decoder)
+                    self._note_epochs(decoder, count)
+                    self._writer.write_scanned(decoder, count)
+                    last = decoder.batch(count - 1)
+                    position = last.position + last.size
+        finally:
+            decoder.scan(memoryview(b""), 0, 0)  # the buffer is the caller's
+        return holder.state.end
+
+    def truncate(self, offset: Offset, *, leader_epoch: LeaderEpoch) -> Offset:
+        """Remove everything from `offset` on, and epochs that start there; return the new end.
+
+        A batch that holds `offset` is removed whole. Durable on return.
+        """
+        self._truncation.truncate_local_to(offset, following=leader_epoch)
+        return self._holder.state.end
+
+    def restart_at(self, offset: Offset, *, leader_epoch: LeaderEpoch) -> None:
+        """Remove everything; the log continues, empty, at `offset`. Durable on return."""
+        self._truncation.restart_local_at(offset, following=leader_epoch)
+
+    def adopt_start(self, offset: Offset) -> Offset:
+        """Delete what the leader deleted, as far as it is committed here; return the start."""
+        return self._deletion.drop_local_before(min(offset, self._holder.state.high_watermark))
+
+    # --- how ---------------------------------------------------------------------------------
+
+    def _scan(
+        self, decoder: BatchDecoder, view: memoryview, position: int, leader_epoch: LeaderEpoch
+    ) -> int:
+        """Find batches that may be appended, and check them; 0 if only part of one is left."""
+        end = self._holder.state.end
+        count = decoder.scan(
+            view,
+            position,
+            len(view),
+            next_offset_min=end,
+            is_dense=not self._holder.allows_gaps,
+        )
+        if not count:
+            if decoder.stop in _CUT_SHORT:
+                return 0
+            if decoder.stop == tables.STOP_BAD_OFFSET:
+                base = int.from_bytes(view[position : position + 8], "big", signed=True)
+                raise ReplicaMismatchError(
+                    self._name, f"a batch begins at offset {base}, and the log ends at {end}"
+                )
+            assert decoder.stop in DAMAGE_STOPS, decoder.stop
+            raise FormatError(describe_stop(decoder.stop), position=decoder.position)
+        decoder.count = decoder.sound_count()
+        if not decoder.count:
+            decoder.check_checksum(0)
+        self._check_epochs(decoder, decoder.count, leader_epoch)
+        return decoder.count
+
+    def _check_epochs(self, decoder: BatchDecoder, count: int, leader_epoch: LeaderEpoch) -> None:
+        """Epochs never decrease, and none is newer than that of the leader."""
+        row = tables.BATCH_ROW
+        epochs = decoder.rows[tables.B_LEADER_EPOCH : count * row : row]
+        before: int = self.last_epoch
+        if min(epochs) == max(epochs) == before:
+            return
+        for epoch in epochs:
+            if not before <= epoch <= leader_epoch:
+                raise ReplicaMismatchError(
+                    self._name,
+                    f"a batch of epoch {epoch} follows one of epoch {before}, "
+                    f"fetched from the leader of epoch {leader_epoch}",
+                )
+            before = epoch
+
+    def _make_room(self, decoder: BatchDecoder) -> int:
+        """How many batches go to the active segment, which is rolled first if it is full."""
+        now_ms = self._clock.now_ms()
+        if not self._is_roll_due(decoder, decoder.count, now_ms):
+            return decoder.count
+        if self._is_roll_due(decoder, 1, now_ms):
+            self._rolling.roll(now_ms)
+        fitting, beyond = 1, decoder.count
+        while beyond - fitting > 1:
+            middle = (fitting + beyond) // 2
+            if self._is_roll_due(decoder, middle, now_ms):
+                beyond = middle
+            else:
+                fitting = middle
+        return decoder.count if not self._is_roll_due(decoder, decoder.count, now_ms) else fitting
+
+    def _is_roll_due(self, decoder: BatchDecoder, count: int, now_ms: TimestampMs) -> bool:
+        row, stop = tables.BATCH_ROW, count * tables.BATCH_ROW
+        rows = decoder.rows
+        first = rows[tables.B_POSITION]
+        last = stop - row
+        size = rows[last + tables.B_POSITION] + rows[last + tables.B_SIZE] - first
+        state, config = self._holder.state, self._holder.config
+        if count > 1 and not state.segments.active.size and size > config.segment_bytes_effective:
+            return True
+        incoming = Incoming(
+            size,
+            TimestampMs(max(rows[tables.B_MAX_TIMESTAMP : stop : row], default=NO_TIMESTAMP)),
+            Offset(rows[last + tables.B_NEXT_OFFSET] - 1),
+            sum(rows[tables.B_RECORD_COUNT : stop : row]),
+        )
+        return self._rolling.is_due_before(incoming, now_ms)
+
+    def _note_epochs(self, decoder: BatchDecoder, count: int) -> None:
+        """Note where new epochs start, durably, before their batches are written."""
+        row = tables.BATCH_ROW
+        known: int = self.last_epoch
+        if decoder.field(count - 1, tables.B_LEADER_EPOCH) == known:
+            return
+        epochs = decoder.rows[tables.B_LEADER_EPOCH : count * row : row]
+        for index, epoch in enumerate(epochs):
+            if epoch != known:
+                start = Offset(decoder.field(index, tables.B_BASE_OFFSET))
+                self._epochs.enter(LeaderEpoch(epoch), start)
+                known = epoch

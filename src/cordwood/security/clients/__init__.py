@@ -1,0 +1,1 @@
+"""The settings that a client has: property files, options, TLS contexts, examples."""

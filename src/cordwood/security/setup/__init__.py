@@ -1,0 +1,1 @@
+"""What a first start makes: an authority, a certificate and users, for a server or for a test."""
