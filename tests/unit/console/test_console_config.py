@@ -10,9 +10,7 @@ def test_another_address_needs_a_login_and_tls() -> None:
     with pytest.raises(ConfigError, match="--login"):
         ConsoleConfig(directories=("data",), host="0.0.0.0")
     with pytest.raises(ConfigError, match="--tls-certificate"):
-        ConsoleConfig(
-            directories=("data",), addresses=BROKER, host="0.0.0.0", needs_login=True
-        )
+        ConsoleConfig(directories=("data",), addresses=BROKER, host="0.0.0.0", needs_login=True)
 
     served = ConsoleConfig(
         directories=("data",),
