@@ -264,14 +264,16 @@ class WebApp:
                 if spec.path == path
                 and _is_possible(spec, has_files=has_files, has_broker=has_broker)
             ],
-            "target": self._target,
+            "target": self._target(viewer),
         }
 
-    @property
-    def _target(self) -> str:
+    def _target(self, viewer: Viewer | None) -> str:
+        """What the console looks at. Paths are for those who may see the whole cluster."""
         opened, access = self._console.opened, self._console.access
         parts = [access.shown_address] if access else []
-        return ", ".join([*parts, *(opened.store.data_dirs if opened else ())])
+        if opened is not None and not self._console.config.needs_login:
+            parts += opened.store.data_dirs
+        return "" if viewer is None else ", ".join(parts)
 
     def _rendered(
         self, request: Request, template: str, context: dict[str, Any], status: HTTPStatus
