@@ -7,6 +7,7 @@ from typing import Final
 
 from cordwood.clock import Clock, SystemClock
 from cordwood.console.console_config import ConsoleConfig
+from cordwood.console.decoding.value_decoders import visible
 from cordwood.console.facts.broker_access import BrokerAccess
 from cordwood.console.facts.directory_census import (
     DirectoryCensus,
@@ -95,7 +96,8 @@ class Console:
 
     def audit(self, viewer: Viewer, address: str, text: str, change: Callable[[], None]) -> None:
         """Make a change, and note who made it, whether or not it succeeded."""
-        who = viewer.user or "somebody without a login"
+        who = visible(viewer.user or "somebody without a login")
+        text = visible(text)
         facts = {"event": "console-change", "user": viewer.user, "address": address}
         try:
             change()

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cordwood import __version__
 from cordwood.console.console import Console
+from cordwood.console.decoding.value_decoders import visible
 from cordwood.console.pages import changes, exports, segment_pages, streams
 from cordwood.console.pages.json_values import as_json
 from cordwood.console.pages.open_api import api_path, open_api
@@ -46,6 +47,7 @@ logger = logging.getLogger(__name__)
 
 _SEGMENT_PATH: Final = "/topics/{topic}/segments/{partition}/{base}"
 _YEAR_S: Final = 31_536_000
+_LOGINS_MAX: Final = 8
 
 
 class LoginNeededError(Exception):
@@ -100,6 +102,8 @@ class WebApp:
         self._static = StaticFiles()
         self._templates = Templates(self._static)
         self._slots = streams.StreamSlots()
+        # A broker answers a wrong password late; attempts must not take all threads meanwhile.
+        self._logins = threading.Semaphore(_LOGINS_MAX)
         has_tls = console.config.scheme == "https"
         prefix = "__Host-" if has_tls else ""
         self._cookie = f"{prefix}cordwood-console-{console.config.port}"
@@ -489,20 +493,26 @@ class WebApp:
             form = await self._form(request)
         except PageForbiddenError as error:
             return await run_in_threadpool(self._show_login, request, str(error))
-        assert self._console.access is not None
+        access = self._console.access
+        assert access is not None
+        if not self._logins.acquire(blocking=False):
+            text = "Many viewers log in at the moment. Try again in a few seconds."
+            return await run_in_threadpool(self._show_login, request, text)
         try:
             viewer = await run_in_threadpool(
                 lambda: log_in(
-                    self._console.access,  # type: ignore[arg-type]
+                    access,
                     form.get("user", "").strip()[:200],
                     form.get("password", "")[:1000],
                     may_change=config.allows_changes,
                 )
             )
         except LoginFailedError as error:
-            logger.warning("a login failed: %s", error)
+            logger.warning("a login failed: %s", visible(str(error)))
             text = "The broker does not accept this user and password."
             return await run_in_threadpool(self._show_login, request, text)
+        finally:
+            self._logins.release()
         self._console.sessions.end(self._session(request))
         response = RedirectResponse(_safe_path(form.get("next", "/")), HTTPStatus.SEE_OTHER)
         self._set_cookie(response, self._console.sessions.add(viewer))
