@@ -8,7 +8,7 @@ import pytest
 import cordwood
 from console.served_console import ServedConsole, served
 from cordwood.console.console_config import ConsoleConfig
-from cordwood.security.local_security import BrokerSecurity, allow
+from cordwood.security.setup.local_security import BrokerSecurity, allow
 
 
 @pytest.fixture(params=["directory", "broker"])

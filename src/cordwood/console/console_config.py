@@ -7,7 +7,7 @@ from typing import Final
 from cordwood.console.decoding.masking import Masking
 from cordwood.errors import ConfigError
 from cordwood.remote.remote_cluster import Address
-from cordwood.security.client_security import ClientSecurity
+from cordwood.security.clients.client_security import ClientSecurity
 
 DEFAULT_PORT: Final = 9480
 _INTERVAL_S_MIN: Final = 0.2

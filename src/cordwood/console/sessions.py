@@ -19,7 +19,7 @@ from cordwood.remote.refusals import is_forbidden
 from cordwood.remote.remote_consumer import LATEST, RemoteConsumer
 from cordwood.remote.remote_groups import RemoteGroups
 from cordwood.remote.remote_topics import RemoteTopics
-from cordwood.security.client_security import PLAINTEXT, ClientProtocol, ClientSecurity
+from cordwood.security.clients.client_security import PLAINTEXT, ClientProtocol, ClientSecurity
 from cordwood.security.secret import Secret
 
 SESSIONS_MAX: Final = 100

@@ -15,7 +15,7 @@ from cordwood.cli.terminal import say
 from cordwood.errors import ConfigError
 
 if TYPE_CHECKING:
-    from cordwood.security.client_security import ClientSecurity
+    from cordwood.security.clients.client_security import ClientSecurity
 
 _MISSING: Final = "the console needs the package {name}: pip install 'cordwood[console]'"
 
@@ -84,6 +84,8 @@ def console(
         from cordwood.console.console_server import ConsoleServer, end_with_parent
         from cordwood.console.decoding.masking import Masking
     except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("cordwood"):
+            raise
         raise UsageError(_MISSING.format(name=error.name)) from error
     configure_logging(load_settings().log_output)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

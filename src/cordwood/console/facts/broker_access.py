@@ -8,7 +8,7 @@ from typing import Final
 from cordwood.errors import BrokerUnreachableError
 from cordwood.remote.remote_cluster import Address, RemoteCluster
 from cordwood.remote.wire_connection import Connector
-from cordwood.security.client_security import ClientSecurity
+from cordwood.security.clients.client_security import ClientSecurity
 
 _CONNECT_TIMEOUT_S: Final = 3.0
 _ANSWER_TIMEOUT_S: Final = 15.0

@@ -17,7 +17,7 @@ from cordwood.console.facts.cluster_facts import BrokerFacts, GroupFacts, Snapsh
 from cordwood.console.facts.directory_census import DirectoryCensus
 from cordwood.console.facts.events import EVENTS_MAX, Event, events_between
 from cordwood.console.facts.series import Series, SeriesKeeper, rates_between
-from cordwood.errors import CordwoodError
+from cordwood.errors import CordwoodError, StorageError
 from cordwood.remote.remote_cluster import RemoteCluster
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class SnapshotKeeper:
         self._broker_census: BrokerCensus | None = None
         self._series_keeper = SeriesKeeper()
         self._snapshot: Snapshot | None = None
+        self._failure: Exception | None = None
         self._is_stopped = threading.Event()
         self._is_wanted = threading.Event()
         self._has_first = threading.Event()
@@ -66,7 +67,8 @@ class SnapshotKeeper:
         """The newest snapshot. Waits for the first one."""
         if self._snapshot is None and not self._has_first.wait(_FIRST_TIMEOUT_S):
             raise TimeoutError("the store could not be read within 30 seconds")
-        assert self._snapshot is not None
+        if self._snapshot is None:
+            raise StorageError(f"the store cannot be read: {self._failure}")
         return self._snapshot
 
     @property
@@ -112,12 +114,14 @@ class SnapshotKeeper:
             started_s = time.process_time()
             try:
                 self.step()
-            except Exception:  # a console that shows old figures is better than none
-                logger.exception("cannot take a snapshot")
+                self._failure = None
+            except Exception as error:  # a console that shows old figures is better than none
+                if str(error) != str(self._failure):
+                    logger.exception("cannot take a snapshot")
+                self._failure = error
+                self._has_first.set()
             used_s = time.process_time() - started_s
             pause_s = max(self._interval_s, used_s / _SHARE_MAX)
-            if self._snapshot is not None:
-                self._has_first.set()
             self._is_wanted.wait(pause_s)
 
     def step(self) -> Snapshot:
