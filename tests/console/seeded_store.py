@@ -16,24 +16,24 @@ def seed(path: Path, now_ms: int) -> None:
         orders = store.create_topic(
             "orders", partitions=2, config={"segment.records": "50", "retention.ms": "5d"}
         )
-        for partition in range(2):
-            orders.append_many(
-                [
-                    Record(
-                        key=f"user-{n % 20}".encode(),
-                        value=json.dumps({"id": n, "status": "paid", "amount": n * 1.5}).encode(),
-                        headers=[("trace", f"t-{n}".encode())],
-                        timestamp_ms=now_ms - 9 * DAY_MS + n * DAY_MS // 45,
-                    )
-                    for n in range(400)
-                ],
-                partition=partition,
+        records = [
+            Record(
+                key=f"user-{n % 20}".encode(),
+                value=json.dumps({"id": n, "status": "paid", "amount": n * 1.5}).encode(),
+                headers=[("trace", f"t-{n}".encode())],
+                timestamp_ms=now_ms - 9 * DAY_MS + n * DAY_MS // 45,
             )
+            for n in range(400)
+        ]
+        for first in range(0, 400, 50):  # a segment each
+            for partition in range(2):
+                orders.append_many(records[first : first + 50], partition=partition)
         accounts = store.create_topic(
             "accounts", config={"cleanup.policy": "compact", "segment.records": "50"}
         )
         for _ in range(2):
-            accounts.append_many([(f"a-{n % 9}".encode(), b"%d" % n) for n in range(200)])
+            for _ in range(4):
+                accounts.append_many([(f"a-{n % 9}".encode(), b"%d" % n) for n in range(50)])
             store.compact("accounts", force=True)
         accounts.append_many([(f"a-{n % 9}".encode(), b"%d" % n) for n in range(120)])
         store.create_topic("empty")

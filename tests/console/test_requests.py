@@ -176,7 +176,7 @@ def test_hostile_records_cannot_end_an_event(console: ServedConsole) -> None:
     lines = [line for line in answer.text.splitlines() if line]
 
     assert all(line.startswith(("event: ", "data: ")) for line in lines)
-    assert answer.text.count("event: hit") == 2 * len(HOSTILE)
+    assert lines.count("event: hit") == 2 * len(HOSTILE)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -48,6 +48,7 @@ logger = logging.getLogger(__name__)
 _SEGMENT_PATH: Final = "/topics/{topic}/segments/{partition}/{base}"
 _YEAR_S: Final = 31_536_000
 _LOGINS_MAX: Final = 8
+_FIELDS_MAX: Final = 50
 
 
 class LoginNeededError(Exception):
@@ -166,11 +167,11 @@ class WebApp:
 
     async def _form(self, request: Request) -> dict[str, str]:
         """The fields of a form of ours. Raises `PageForbiddenError` if it is not ours."""
-        fields = {
-            key: value
-            for key, value in (await request.form(max_files=0, max_fields=50)).items()
-            if isinstance(value, str)
-        }
+        try:
+            text = (await request.body()).decode("ascii")
+            fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX))
+        except ValueError as error:
+            raise PageForbiddenError("This is not a form of the console.") from error
         session = self._session(request)
         if not session or not self._console.tokens.is_valid(session, fields.get("token", "")):
             raise PageForbiddenError("This form is too old. Load the page again and retry.")

@@ -63,7 +63,9 @@ def console(
             "--name", metavar="HOST", help="A name under which the console answers; repeatable."
         ),
     ] = None,
-    ends_with_stdin: Annotated[bool, typer.Option("--end-with-stdin", hidden=True)] = False,
+    ends_with_stdin: Annotated[
+        bool, typer.Option("--end-with-stdin", hidden=True, help="End when standard input does.")
+    ] = False,
 ) -> None:
     """Serve a web page about a store or a broker: messages, segments, groups, plans.
 
