@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 from console.seeded_store import seed
 from console.served_console import ServedConsole, served
@@ -49,15 +49,18 @@ def page(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 900}, timezone_id="UTC")
     found = context.new_page()
     faults: list[str] = []
-    found.on(
-        "dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss())
-    )
+    found.on("dialog", lambda dialog: _dismiss(faults, dialog))
     found.on("pageerror", lambda error: faults.append(f"error: {error}"))
     found.on("console", lambda message: _note(faults, message.type, message.text))
     found.on("request", lambda request: _check_is_local(faults, request.url))
     yield found
     context.close()
     assert not faults, faults
+
+
+def _dismiss(faults: list[str], dialog: Dialog) -> None:
+    faults.append(f"dialog: {dialog.message}")
+    dialog.dismiss()
 
 
 def _note(faults: list[str], kind: str, text: str) -> None:

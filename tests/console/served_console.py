@@ -63,7 +63,7 @@ class ServedConsole:
             connection.close()
 
     def get(self, path: str, **headers: str) -> Answer:
-        return self.send("GET", path, **headers)
+        return self.send("GET", path, None, **headers)
 
     def token(self, page: str = "/") -> str:
         found = re.search(r'name="token" value="([0-9a-f]+)"', self.get(page).text)
