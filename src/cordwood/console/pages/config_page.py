@@ -5,6 +5,7 @@ from typing import Final
 
 from cordwood.console.facts.cluster_facts import TopicFacts
 from cordwood.console.pages.page import BadParameterError, PageRequest
+from cordwood.console.views.words import duration_in_words, size_in_words
 from cordwood.errors import ConfigError
 from cordwood.log.rules.config_key import ConfigKey
 from cordwood.log.rules.topic_config import TopicConfig
@@ -19,10 +20,14 @@ KEYS: Final[dict[str, ConfigKey]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRow:
-    """One key. `source` is topic, broker or default; `rule` says which values are allowed."""
+    """One key. `source` is topic, broker or default; `rule` says which values are allowed.
+
+    `words` is a duration or a size as people read it; empty for other values.
+    """
 
     key: str
     value: str
+    words: str
     source: str
     meaning: str
     default: str
@@ -108,12 +113,21 @@ def _row(key: str, value: str, source: str) -> ConfigRow:
     return ConfigRow(
         key=key,
         value=value,
+        words=_words(key, value),
         source=source,
         meaning="" if known is None else known.doc,
         default="" if known is None else known.default_text,
         rule="" if known is None else known.rule,
         is_known=known is not None,
     )
+
+
+def _words(key: str, value: str) -> str:
+    if not value.isdigit() or len(value) > 15 or value == "0":
+        return ""
+    if key.endswith(".ms"):
+        return duration_in_words(int(value))
+    return size_in_words(int(value)) if key.endswith(".bytes") else ""
 
 
 def check_value(key: str, value: str) -> None:

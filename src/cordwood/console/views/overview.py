@@ -113,7 +113,6 @@ def _figures(series: Series, *, sizes: Sequence[int], lag: int) -> tuple[Figure,
             value=None if newest is None else newest.committed_per_s,
             unit="rate",
             course=sparkline(series.column("committed_per_s")),
-            note="by all groups",
         ),
         Figure(
             title="Lag of all groups",
