@@ -127,7 +127,10 @@ class SegmentSurvey:
             retention=log.upkeep.plan_retention(config, now_ms),
             later=log.upkeep.plan_retention(config, TimestampMs(now_ms + ahead_ms)),
             compaction=log.upkeep.plan_compaction(
-                config, now_ms, cleaned_up_to=self._store.cleaned_up_to(log)
+                config,
+                now_ms,
+                # The checkpoint has a line for each compacted partition of the disk.
+                cleaned_up_to=self._store.cleaned_up_to(log) if config.is_compacted else None,
             ),
             damages=damages,
         )

@@ -63,7 +63,8 @@ class Overview:
 
 
 def overview(snapshot: Snapshot, series: Series, events: Sequence[Event]) -> Overview:
-    rows = [row for row in topic_rows(snapshot) if not row.is_internal]
+    all_rows = topic_rows(snapshot)
+    rows = [row for row in all_rows if not row.is_internal]
     groups = [group_row(group, snapshot) for group in snapshot.groups.values()]
     unreadable = tuple(
         partition
@@ -71,7 +72,7 @@ def overview(snapshot: Snapshot, series: Series, events: Sequence[Event]) -> Ove
         for partition in topic.partitions
         if partition.problem is not None
     )
-    sizes = [row.size_bytes for row in topic_rows(snapshot) if row.size_bytes is not None]
+    sizes = [row.size_bytes for row in all_rows if row.size_bytes is not None]
     first = series.points[0].time_ms if series.points else snapshot.taken_ms
     return Overview(
         health=health_of(snapshot, groups, unreadable),
