@@ -71,7 +71,6 @@ def test_offsets_are_reset_to_what_the_preview_showed(changeable: ServedConsole)
 
     refused = changeable.post("/groups/reset", {**fields, "confirm": "billin"})
     done = changeable.post("/groups/reset", {**fields, "confirm": "billing"})
-    changeable.console.keeper.take_now()
     row = changeable.get("/api/v1/groups/view?name=billing").json["table"]["rows"][0]
 
     assert [(r["current"], r["target"]) for r in preview["rows"]] == [(70, 50)]

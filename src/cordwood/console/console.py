@@ -26,6 +26,7 @@ from cordwood.errors import CordwoodError
 logger = logging.getLogger(__name__)
 
 _SECRET_BYTES: Final = 32
+_SHOWN_AFTER_S: Final = 5.0  # how long a change waits until it can be seen
 
 
 class Console:
@@ -109,7 +110,7 @@ class Console:
             raise
         logger.info("%s at %s: %s", who, address, text, extra={"facts": facts})
         self._note(viewer, "info", text)
-        self.keeper.take_soon()
+        self.keeper.take_now(_SHOWN_AFTER_S, after_change=True)
 
     def _note(self, viewer: Viewer, severity: str, text: str) -> None:
         self.keeper.note(Event(self.clock.now_ms(), severity, CHANGE, text, user=viewer.user))

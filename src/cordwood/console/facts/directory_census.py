@@ -29,8 +29,8 @@ from cordwood.storage.files import RealFileSystem
 logger = logging.getLogger(__name__)
 
 # A look lists the files of this many partitions again: what was replaced or deleted shows then.
-_REFRESHED_AT_ONCE: Final = 500
-_SEARCHED_AT_ONCE: Final = 200
+_REFRESHED_AT_ONCE: Final = 100
+_SEARCHED_AT_ONCE: Final = 50
 
 
 class _Turns:

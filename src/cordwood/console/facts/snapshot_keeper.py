@@ -84,10 +84,13 @@ class SnapshotKeeper:
         """Take the next snapshot now: something was changed."""
         self._is_wanted.set()
 
-    def take_now(self, timeout_s: float = 10.0) -> Snapshot:
-        """Wait for a snapshot that was begun after this call."""
+    def take_now(self, timeout_s: float = 10.0, *, after_change: bool = False) -> Snapshot:
+        """Wait for a snapshot that was begun after this call, or shortly before it.
+
+        With `after_change` it must have begun after the call.
+        """
         known = self.snapshot
-        if self._clock.now_ms() - known.taken_ms < _FRESH_MS:
+        if not after_change and self._clock.now_ms() - known.taken_ms < _FRESH_MS:
             return known  # whoever asks often does not make more work
         with self._has_new:
             wanted = self._begun + 1  # the one under way may have begun too early

@@ -105,7 +105,6 @@ def delete_group(request: PageRequest) -> Redirect:
 
     text = f"delete group {group.name}"
     request.console.audit(request.viewer, request.address, text, change)
-    request.console.keeper.take_now()
     return Redirect(location="/groups?done=deleted", message=DONE["deleted"])
 
 
