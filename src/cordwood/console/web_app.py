@@ -3,27 +3,26 @@
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from cordwood import __version__
 from cordwood.console.console import Console
 from cordwood.console.decoding.value_decoders import visible
+from cordwood.console.guarded_app import GuardedApp
 from cordwood.console.pages import changes, exports, segment_pages, streams
+from cordwood.console.pages.failures import Failure, LoginNeededError, failure_of
 from cordwood.console.pages.json_values import as_json
 from cordwood.console.pages.open_api import api_path, open_api
 from cordwood.console.pages.page import (
-    BadParameterError,
     PageForbiddenError,
     PageNotFoundError,
     PageRequest,
@@ -32,16 +31,7 @@ from cordwood.console.pages.page import (
 )
 from cordwood.console.pages.page_list import NAVIGATION, PAGES
 from cordwood.console.pages.rendering import StaticFiles, Templates
-from cordwood.console.request_guard import SECURITY_HEADERS, RequestGuard
 from cordwood.console.sessions import LoginFailedError, Viewer, log_in, new_session_id
-from cordwood.errors import (
-    BrokerRefusedError,
-    BrokerUnreachableError,
-    CordwoodError,
-    UnknownPartitionError,
-    UnknownTopicError,
-)
-from cordwood.remote.refusals import is_forbidden
 
 logger = logging.getLogger(__name__)
 
@@ -49,50 +39,6 @@ _SEGMENT_PATH: Final = "/topics/{topic}/segments/{partition}/{base}"
 _YEAR_S: Final = 31_536_000
 _LOGINS_MAX: Final = 8
 _FIELDS_MAX: Final = 50
-
-
-class LoginNeededError(Exception):
-    """The viewer has not logged in."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """What a viewer sees instead of a page."""
-
-    status: HTTPStatus
-    title: str
-    text: str
-
-
-def failure_of(error: Exception) -> Failure:
-    """The answer to an error, in words for a viewer."""
-    match error:
-        case PageNotFoundError():
-            return Failure(status=HTTPStatus.NOT_FOUND, title="Not found", text=str(error))
-        case UnknownTopicError() | UnknownPartitionError():
-            return Failure(status=HTTPStatus.NOT_FOUND, title="Not found", text=str(error))
-        case PageForbiddenError():
-            return Failure(status=HTTPStatus.FORBIDDEN, title="Not allowed", text=str(error))
-        case BadParameterError():
-            return Failure(status=HTTPStatus.BAD_REQUEST, title="Not understood", text=str(error))
-        case BrokerUnreachableError():
-            return Failure(
-                status=HTTPStatus.SERVICE_UNAVAILABLE,
-                title="The broker does not answer",
-                text=f"{error}. The page comes back when the broker does.",
-            )
-        case BrokerRefusedError() if is_forbidden(error):
-            return Failure(status=HTTPStatus.FORBIDDEN, title="Not allowed", text=str(error))
-        case CordwoodError() | OSError() | TimeoutError():
-            return Failure(
-                status=HTTPStatus.BAD_GATEWAY, title="That did not work", text=str(error)
-            )
-        case _:
-            return Failure(
-                status=HTTPStatus.INTERNAL_SERVER_ERROR,
-                title="A fault of the console",
-                text="The page could not be made. The log of the console says why.",
-            )
 
 
 class WebApp:
@@ -556,31 +502,3 @@ def _attachment(content: bytes, name: str, kind: str) -> Response:
             "Cache-Control": "no-store",
         },
     )
-
-
-class GuardedApp:
-    """Refuses requests that are not for us, and adds the headers that protect every answer."""
-
-    def __init__(self, application: ASGIApp, guard: RequestGuard) -> None:
-        self._application = application
-        self._guard = guard
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self._application(scope, receive, send)
-            return
-
-        async def protected(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        refusal = self._guard.refusal(scope["method"], Headers(scope=scope))
-        if refusal is not None:
-            answer = Response(f"{refusal.reason}\n", refusal.status, media_type="text/plain")
-            await answer(scope, receive, protected)
-            return
-        await self._application(scope, receive, protected)
