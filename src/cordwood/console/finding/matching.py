@@ -4,6 +4,7 @@ Only conditions on fields of JSON look at single records, and only at those that
 the field.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -32,6 +33,8 @@ from cordwood.format.record import Record
 
 Mask = Any  # a boolean array of Arrow without nulls
 _SIZE_TYPE: Final = pa.int64()
+_PLAIN_NUMBER_MAX: Final = 10_000_000  # Java writes larger ones with an exponent
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def columns_of(query: Query) -> tuple[str, ...]:
@@ -156,12 +159,31 @@ def _with_header(query: TextMatch, column: Any, count: int) -> Mask:
 def _at_path(query: PathMatch, batch: pa.RecordBatch) -> Mask:
     values = batch.column("value")
     # The name stands in the text, unless it is written with escapes, which nobody does.
-    candidates = _rows(pc.fill_null(_with_bytes(values, f'"{query.path[-1]}"'), False))
+    mask = pc.fill_null(_with_bytes(values, f'"{query.path[-1]}"'), False)
+    literal = _literal_in_text(query)
+    if literal is not None and pc.any(mask).as_py():
+        mask = pc.and_(mask, pc.fill_null(_with_bytes(values, literal), False))
+    candidates = _rows(mask)
     rows = [row for row in candidates if _has_at_path(query, values[row].as_py())]
-    mask = [False] * len(batch)
+    found = [False] * len(batch)
     for row in rows:
-        mask[row] = True
-    return pa.array(mask, pa.bool_())
+        found[row] = True
+    return pa.array(found, pa.bool_())
+
+
+def _literal_in_text(query: PathMatch) -> str | None:
+    """What a value that matches contains, as it is written; None if that cannot be known.
+
+    Encoders write small whole numbers with all their digits, and plain words as they are. Larger
+    numbers may have an exponent, other texts may have escapes.
+    """
+    literal = query.literal
+    if query.operator != "=":
+        return None
+    if isinstance(literal, float) and literal.is_integer() and abs(literal) < _PLAIN_NUMBER_MAX:
+        return str(int(literal))
+    is_word = isinstance(literal, str) and bool(_PLAIN_WORD.fullmatch(literal))
+    return str(literal) if is_word else None
 
 
 def _has_at_path(query: PathMatch, value: bytes) -> bool:

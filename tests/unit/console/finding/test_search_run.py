@@ -50,6 +50,8 @@ def hits(
         ("partition:0 key=user-3 value.id < 30", [(0, 23), (0, 13), (0, 3)]),
         ("value.to.city = c6 partition:1 offset:0..10", [(1, 6)]),
         ("value.id = 7 or value.id = 8 partition:1", [(0, 7), (1, 8), (1, 7)]),
+        ("value.id = 7.0 partition:0", [(0, 7)]),
+        ('value.to.city = "c6" offset:0..10', [(0, 6), (1, 6)]),
         ("header.trace:t499", [(0, 499), (1, 499)]),
         ('/"id": 49[89]/ partition:0', [(0, 499), (0, 498)]),
         ("partition:1 not value.id >= 1", [(1, 0)]),
