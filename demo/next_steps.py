@@ -57,6 +57,11 @@ def next_steps(scene: Scene, root: Path) -> list[NextStep]:
             shows="a broker on port 9092, for your own Kafka clients",
             goes_on=True,
         ),
+        NextStep(
+            command=f"{cordwood} console --at {store}",
+            shows="all of it in a browser, on http://127.0.0.1:9480",
+            goes_on=True,
+        ),
         NextStep(command=_typed(root / "script" / "test"), shows="the tests", goes_on=True),
     ]
     return steps

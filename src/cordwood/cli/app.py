@@ -20,6 +20,11 @@ COMMANDS: Final = tuple(
     CommandPlace(name=name, place=f"cordwood.cli.{place}", help=text)
     for name, place, text in (
         ("serve", "commands.serve:serve", "Serve a data directory to Kafka clients."),
+        (
+            "console",
+            "commands.console:console",
+            "Serve a web page about a store or a broker: messages, segments, groups, plans.",
+        ),
         ("config", "commands.config_show:config_app", "Show the configuration."),
         (
             "topics",

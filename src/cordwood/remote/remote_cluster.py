@@ -103,6 +103,11 @@ class RemoteCluster:
         """The address that answered first."""
         return self.anyone().address
 
+    @property
+    def broker_ids(self) -> list[int]:
+        """The brokers of the last description, in order."""
+        return sorted(self._brokers)
+
     # --- connections -------------------------------------------------------------------------
 
     def _first_to_answer(self) -> Address:

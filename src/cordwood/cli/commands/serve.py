@@ -5,12 +5,14 @@ progress, syncs everything, marks the store clean and ends with exit code 0. A s
 it at once; the next start then recovers. SIGHUP loads the certificates of TLS listeners again.
 """
 
+import contextlib
 import gc
 import logging
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -68,6 +70,13 @@ MetricsPortOption = Annotated[
         help="Port for /metrics, /healthz and /readyz. Default: not served. [metrics.port]"
     ),
 ]
+ConsoleOption = Annotated[
+    bool,
+    typer.Option("--console", help="Serve the console, too, in a process of its own."),
+]
+ConsolePortOption = Annotated[
+    int, typer.Option(metavar="PORT", help="Port of the console, on this machine only.")
+]
 SecureOption = Annotated[
     bool,
     typer.Option(
@@ -109,6 +118,8 @@ def serve(
     advertised_port: AdvertisedPortOption = None,
     durability: DurabilityOption = None,
     metrics_port: MetricsPortOption = None,
+    console: ConsoleOption = False,
+    console_port: ConsolePortOption = 9480,
     secure: SecureOption = False,
     insecure: InsecureOption = False,
     config_file: ConfigFileOption = None,
@@ -122,6 +133,7 @@ def serve(
     Examples:
       cordwood serve
       cordwood serve --secure --at /srv/data --host 0.0.0.0 --advertised-host log.example.org
+      cordwood serve --console
       cordwood serve --durability os --set log.retention.ms=7d --metrics-port 9600
     """
     from cordwood.settings import load_settings
@@ -141,8 +153,9 @@ def serve(
             "logger.level": ("--log-level", log_level),
         },
     )
+    console_on = console_port if console else None
     if not secure:
-        run_broker(load_settings(file=config_file, flags=flags))
+        run_broker(load_settings(file=config_file, flags=flags), console_port=console_on)
         return
     if insecure:
         raise UsageError("--secure and --insecure exclude each other")
@@ -156,7 +169,7 @@ def serve(
     settings = load_settings(file=config_file, flags=flags)
     check_is_secure(settings)
     report_setup(setup, settings)
-    run_broker(settings)
+    run_broker(settings, console_port=console_on, security_folder=setup.folder)
 
 
 def _data_directories(texts: Sequence[str] | None) -> list[str] | None:
@@ -183,7 +196,12 @@ def _flags(texts: Sequence[str], given: dict[str, tuple[str, object | None]]) ->
     return [*flag_assignments(texts), *named]
 
 
-def run_broker(settings: "Settings") -> None:
+def run_broker(
+    settings: "Settings",
+    *,
+    console_port: int | None = None,
+    security_folder: str | None = None,
+) -> None:
     """Serve until a signal comes; return after everything is closed."""
     from cordwood.broker.config.security_config import refuse_insecure_listeners
     from cordwood.broker.observing.log_output import configure_logging
@@ -191,6 +209,7 @@ def run_broker(settings: "Settings") -> None:
     from cordwood.log.partition.replica_role import AMONG_OTHERS, SOLE_REPLICA
 
     refuse_insecure_listeners(settings.broker, settings.security)
+    beside = _beside(settings, console_port, security_folder)
     configure_logging(settings.log_output)
     stop = StopSignals()
     stop.install()
@@ -227,8 +246,9 @@ def run_broker(settings: "Settings") -> None:
         _settle()
         _reload_on_hangup(server)
         _report_start(server, settings, time.monotonic() - started_s)
-        stop.wait()
-        logger.info("stopping: %s", stop.reason)
+        with beside(server):
+            stop.wait()
+            logger.info("stopping: %s", stop.reason)
     finally:
         server.stop()
     if failures:
@@ -238,6 +258,18 @@ def run_broker(settings: "Settings") -> None:
         time.monotonic() - started_s,
         extra={"facts": {"event": "stopped"}},
     )
+
+
+def _beside(
+    settings: "Settings", console_port: int | None, security_folder: str | None
+) -> "Callable[[BrokerServer], AbstractContextManager[None]]":
+    """What runs beside a broker: a console, or nothing."""
+    if console_port is None:
+        return lambda server: contextlib.nullcontext()
+    from cordwood.cli.commands.console_child import connection_options, console_beside
+
+    options = connection_options(settings, security_folder)
+    return lambda server: console_beside(server, options, console_port)
 
 
 def _reload_on_hangup(server: "BrokerServer") -> None:

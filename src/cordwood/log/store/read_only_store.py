@@ -23,6 +23,7 @@ from cordwood.log.topics.committed_offsets import CommittedOffsets
 from cordwood.log.topics.group import Group
 from cordwood.log.topics.log_directory import read_meta_properties
 from cordwood.log.topics.topic import Topic
+from cordwood.quantities import Offset
 from cordwood.storage.files import FileSystem
 from cordwood.storage.recovery import Damage
 
@@ -103,6 +104,16 @@ class ReadOnlyStore:
         """The keys that were set for a topic, as text; empty without a catalog of ours."""
         self._lifetime.check_open()
         return self._topics.overrides(name)
+
+    def topic_config(self, name: str) -> TopicConfig:
+        """The configuration of a topic now: it may have changed since the topic was opened."""
+        self._lifetime.check_open()
+        return self._topics.newest_config(name)
+
+    def cleaned_up_to(self, log: ReadOnlyLog) -> Offset | None:
+        """How far the owner has compacted a log; None if it never has."""
+        self._lifetime.check_open()
+        return self._topics.cleaned_up_to(log)
 
     def damages(self) -> list[Damage]:
         """Segments that are missing or end too early, as far as the files show it now.

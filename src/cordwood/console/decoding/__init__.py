@@ -1,0 +1,1 @@
+"""Bytes of records as text, within limits. Pure."""

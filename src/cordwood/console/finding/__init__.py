@@ -1,0 +1,1 @@
+"""Finding records: a small grammar, and its execution on Arrow scans."""

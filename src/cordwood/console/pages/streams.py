@@ -1,0 +1,151 @@
+"""Server-sent events: a live tail, and the results of a search as they are found."""
+
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict
+from typing import Final
+
+import anyio
+from anyio.to_thread import run_sync
+from starlette.concurrency import iterate_in_threadpool
+
+from cordwood.console.finding.query_syntax import QuerySyntaxError, parse_query
+from cordwood.console.finding.search_run import Hit, Progress, search
+from cordwood.console.pages.live_tail import LiveTail
+from cordwood.console.pages.message_pages import decoders_of
+from cordwood.console.pages.page import BadParameterError, PageRequest
+from cordwood.console.views.message_rows import message_row
+from cordwood.console.views.words import moment_in_words
+from cordwood.errors import CordwoodError
+
+STREAMS_MAX: Final = 24
+_LOOK_S: Final = 0.25
+_SILENCE_S: Final = 10.0  # then a comment is sent, so that a dead connection is noticed
+
+
+class StreamSlots:
+    """Limits the streams of all viewers together. Any thread."""
+
+    def __init__(self, count: int = STREAMS_MAX) -> None:
+        self._free = threading.Semaphore(count)
+
+    def take(self) -> bool:
+        return self._free.acquire(blocking=False)
+
+    def give_back(self) -> None:
+        self._free.release()
+
+
+def event(name: str, content: object) -> bytes:
+    """One event. JSON has no line breaks, so the content cannot end the event."""
+    return f"event: {name}\ndata: {json.dumps(content, ensure_ascii=True)}\n\n".encode("ascii")
+
+
+def row_as_json(row: object) -> dict[str, object]:
+    content = asdict(row)  # type: ignore[call-overload]
+    content["time"] = moment_in_words(content["timestamp_ms"])
+    return content  # type: ignore[no-any-return]
+
+
+def open_tail(request: PageRequest) -> LiveTail:
+    topic = request.topic()
+    request.check_may_read(topic.name)
+    return LiveTail(
+        request.console.records(topic.name, request.viewer),
+        partition=request.number("partition"),
+        masking=request.console.config.masking.of_topic(topic.name),
+        decoders=decoders_of(request),
+        positions=_positions(request.text("positions")),
+    )
+
+
+def _positions(text: str) -> dict[int, int] | None:
+    """``0:100,1:250``"""
+    if not text:
+        return None
+    try:
+        pairs = [part.split(":") for part in text.split(",")]
+        return {int(number): int(offset) for number, offset in pairs}
+    except ValueError as error:
+        raise BadParameterError("positions must be partition:offset,…") from error
+
+
+async def tail_events(tail: LiveTail) -> AsyncIterator[bytes]:
+    quiet_s = 0.0
+    yield event("open", {})
+    while True:
+        try:
+            step = await run_sync(tail.step)
+        except (CordwoodError, OSError) as error:
+            yield event("problem", {"text": str(error)})
+            await anyio.sleep(2.0)
+            continue
+        if step.arrived:
+            quiet_s = 0.0
+            yield event(
+                "records",
+                {
+                    "rows": [row_as_json(row) for row in step.rows],
+                    "arrived": step.arrived,
+                    "dropped": step.dropped,
+                    "positions": ",".join(f"{n}:{o}" for n, o in step.positions.items()),
+                },
+            )
+        else:
+            quiet_s += _LOOK_S
+            if quiet_s >= _SILENCE_S:
+                quiet_s = 0.0
+                yield b": nothing new\n\n"
+        await anyio.sleep(_LOOK_S)
+
+
+def open_search(request: PageRequest, is_cancelled: threading.Event) -> Iterator[bytes]:
+    """Starts a search. Raises `BadParameterError` if the query is wrong."""
+    topic = request.topic()
+    request.check_may_read(topic.name)
+    try:
+        query = parse_query(request.text("q"))
+    except QuerySyntaxError as error:
+        raise BadParameterError(f"This search cannot be understood: {error}") from error
+    partition = request.number("partition")
+    masking = request.console.config.masking.of_topic(topic.name)
+    decoders = decoders_of(request)
+    found = search(
+        request.console.records(topic.name, request.viewer),
+        query,
+        masking,
+        is_cancelled=is_cancelled.is_set,
+        partitions=None if partition is None else frozenset({partition}),
+    )
+
+    def events() -> Iterator[bytes]:
+        try:
+            for item in found:
+                if isinstance(item, Hit):
+                    row = message_row(topic.name, item.partition, item.record, masking, decoders)
+                    yield event("hit", row_as_json(row))
+                else:
+                    yield event("progress", _progress(item))
+        except (CordwoodError, OSError) as error:
+            yield event("problem", {"text": str(error)})
+
+    return events()
+
+
+def _progress(progress: Progress) -> dict[str, object]:
+    return {
+        **asdict(progress),
+        "share": round(progress.share, 4),
+        "bytes_per_s": round(progress.bytes_per_s),
+    }
+
+
+async def search_events(
+    events: Iterator[bytes], is_cancelled: threading.Event
+) -> AsyncIterator[bytes]:
+    try:
+        async for part in iterate_in_threadpool(events):
+            yield part
+    finally:
+        is_cancelled.set()  # the viewer has gone
